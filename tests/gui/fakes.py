@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from PySide6.QtCore import QObject, Signal
@@ -41,6 +42,7 @@ from ace_gui.recipe import ModelEntry, Recipe
 
 BASE = Path("/models/base")
 COLA, SST2 = Path("/models/cola"), Path("/models/sst2")
+_Job = TypeVar("_Job")
 TWO = Inputs(base=BASE).with_experts([COLA, SST2])
 
 
@@ -70,6 +72,10 @@ class FakeWorker(QObject):
         """Events of one job, the newest unless told."""
         for event in events:
             self.reported.emit(len(self.jobs) if job is None else job, event)
+
+    def asked(self, kind: type[_Job]) -> list[_Job]:
+        """The jobs of a kind, oldest first."""
+        return [job for job in self.jobs.values() if isinstance(job, kind)]
 
     def newest(self, kind: type) -> int:
         """Number of the newest job of a kind."""

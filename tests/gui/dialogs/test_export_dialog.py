@@ -260,7 +260,7 @@ def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(
     window.dialogs.open_export()
     dialog = window.dialogs.export
     assert dialog is not None
-    assert not any(isinstance(job, EnergyByRankJob) for job in worker.jobs.values())
+    assert not worker.asked(EnergyByRankJob)
     dialog.output_kind.setCurrentIndex(1)
     number = worker.newest(EnergyByRankJob)
     worker.say(*worker.jobs[number].steps(None), JobDone(), job=number)

@@ -33,18 +33,9 @@ CALIBRATED = tuple(
 
 def covariances(name: str, *, own: float = 0.6, others: float = 0.2) -> LayerCovariances:
     """Two experts' of a matrix of four inputs; the second agrees most with the first's inputs."""
+    figures = {"cosine": 0.7, "centred": own, "others": others, "overlap": 0.5, "chance": 0.25}
     matches = tuple(
-        CovarianceMatch(
-            name=name,
-            role="query",
-            expert=expert,
-            cosine=0.7,
-            centred=own,
-            others=others,
-            overlap=0.5,
-            chance=0.25,
-        )
-        for expert in EXPERTS
+        CovarianceMatch(name=name, role="query", expert=expert, **figures) for expert in EXPERTS
     )
     falling = np.array([[0.5, 0.3, 0.15, 0.05]] * 2)
     return LayerCovariances(
@@ -74,10 +65,6 @@ def panel(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[Cova
             worker.say(JobDone(), job=number)
 
 
-def asked(worker: FakeWorker, kind: type) -> list[int]:
-    return [number for number, job in worker.jobs.items() if isinstance(job, kind)]
-
-
 def test_without_data_it_offers_to_choose_them(
     panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
 ) -> None:
@@ -86,7 +73,7 @@ def test_without_data_it_offers_to_choose_them(
     panel.button.click()
     page = loaded.workspace.scores
     assert isinstance(page.tabs.current, TasksTab)
-    assert not asked(worker, CovariancesJob)
+    assert not worker.asked(CovariancesJob)
 
 
 def test_a_task_takes_calibration_inputs(panel: CovariancesPanel, loaded: MainWindow) -> None:
@@ -106,7 +93,7 @@ def test_what_was_measured_before_is_shown_without_asking_for_more(
 ) -> None:
     loaded.session.draft.set_tasks(CALIBRATED)
     assert panel.button.text() == "Measure and compare"
-    qtbot.waitUntil(lambda: bool(asked(worker, LayerCovariancesJob)))
+    qtbot.waitUntil(lambda: bool(worker.asked(LayerCovariancesJob)))
     number = worker.newest(LayerCovariancesJob)
     assert worker.jobs[number].row.name == QUERY
     worker.say(covariances(QUERY), JobDone(), job=number)
@@ -166,23 +153,17 @@ def test_other_data_are_another_question(
     assert panel.matrix.isVisible()
 
 
-def test_the_measured_variant_is_one_click_away(
-    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
-) -> None:
-    known(panel, loaded, worker)
-    panel.use.click()
-    inputs = loaded.session.draft.inputs
-    assert (inputs.method, dict(inputs.touched)) == ("ace", {"variant": "measured"})
-    assert not panel.use.isEnabled()
-    assert "is chosen" in panel.use.toolTip()
-
-
-def test_the_figures_of_all_experts_are_a_table(
+def test_figures_are_a_table_and_the_measured_variant_is_one_click_away(
     panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
 ) -> None:
     known(panel, loaded, worker)
     sheet = {column.title: list(column.values) for column in panel.sheet.columns}
     assert sheet["sst2"] == [0.5, 0.25, 0.6, 0.2, 0.7]
+    panel.use.click()
+    inputs = loaded.session.draft.inputs
+    assert (inputs.method, dict(inputs.touched)) == ("ace", {"variant": "measured"})
+    assert not panel.use.isEnabled()
+    assert "is chosen" in panel.use.toolTip()
 
 
 def known(panel: CovariancesPanel, window: MainWindow, worker: FakeWorker) -> None:

@@ -14,7 +14,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QStyle, QWidget
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.events import Job, JobCancelled, JobDone, JobFailed
+from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.figures.findings import (
     LayerDifference,
     LayerDistribution,
@@ -22,7 +22,6 @@ from ace_gui.engine.contract.figures.findings import (
     LayerSubspaces,
 )
 from ace_gui.engine.contract.jobs import DifferenceJob, DistributionJob, SpectrumJob, SubspacesJob
-from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.errors import EngineError
 from ace_gui.gui.panels.compare.compare_page import ComparePanel
 from ace_gui.gui.panels.layer.one_plot_panels import DistributionPanel, SpectraPanel
@@ -49,6 +48,7 @@ from tests.gui.fakes import (
     recipe,
     spectrum,
     started,
+    task_score,
 )
 
 QUERY, KEY = "layer.0.q", "layer.10.q"
@@ -67,14 +67,10 @@ def turn_to(window: MainWindow, kind: type[Panel]) -> Panel:
     raise AssertionError(kind)
 
 
-def asked(worker: FakeWorker, kind: type) -> list[Job]:
-    return [job for job in worker.jobs.values() if isinstance(job, kind)]
-
-
 def select(window: MainWindow, worker: FakeWorker, qtbot: QtBot, kind: type) -> int:
     """Select the query; the number of the job of this kind that is then asked for."""
     window.session.select(QUERY)
-    qtbot.waitUntil(lambda: bool(asked(worker, kind)))
+    qtbot.waitUntil(lambda: bool(worker.asked(kind)))
     return worker.newest(kind)
 
 
@@ -110,18 +106,16 @@ def test_only_the_panel_in_view_asks_and_only_once(
 ) -> None:
     select(loaded, worker, qtbot, SpectrumJob)
     qtbot.wait(100)
-    assert not asked(worker, SubspacesJob)
+    assert not worker.asked(SubspacesJob)
     turn_to(loaded, SubspacesPanel)
-    qtbot.waitUntil(lambda: bool(asked(worker, SubspacesJob)))
-    job = asked(worker, SubspacesJob)[0]
-    assert isinstance(job, SubspacesJob)
-    assert job.row.name == QUERY
+    qtbot.waitUntil(lambda: bool(worker.asked(SubspacesJob)))
+    assert worker.asked(SubspacesJob)[0].row.name == QUERY
     number = worker.newest(SubspacesJob)
     worker.say(subspaces(QUERY), JobDone(), job=number)
     loaded.session.select(KEY)
     loaded.session.select(QUERY)
     qtbot.wait(150)
-    assert len(asked(worker, SubspacesJob)) == 1  # remembered, and the other only passed by
+    assert len(worker.asked(SubspacesJob)) == 1  # remembered, and the other only passed by
 
 
 def test_what_was_asked_is_withdrawn_when_the_selection_moves_on(
@@ -148,7 +142,7 @@ def test_a_distribution_holds_whatever_the_method_is(
     loaded.session.draft.set_parameter("epsilon", 1e-3)
     qtbot.wait(150)
     assert panel.plot.message() is None
-    assert len(asked(worker, DistributionJob)) == 1
+    assert len(worker.asked(DistributionJob)) == 1
     assert things(panel.sheet)[0] == "cola"
     assert panel.sheet.isVisible()
 
@@ -156,24 +150,15 @@ def test_a_distribution_holds_whatever_the_method_is(
 def test_an_inquiry_that_fails_is_told_and_not_repeated(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    turn_to(loaded, SubspacesPanel)
-    job = select(loaded, worker, qtbot, SubspacesJob)
-    with qtbot.waitSignal(loaded.session.problem):
-        failed = JobFailed(error=EngineError("Something is wrong."))
-        worker.say(failed, job=job)
-    qtbot.wait(150)
-    assert len(asked(worker, SubspacesJob)) == 1
-
-
-def test_a_plot_does_not_wait_for_an_answer_that_never_comes(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
     panel = turn_to(loaded, DistributionPanel)
     job = select(loaded, worker, qtbot, DistributionJob)
     before = panel.plot.message()
     qtbot.waitUntil(lambda: panel.plot.message() == "Computing…", timeout=2000)
-    worker.say(JobFailed(error=EngineError("Something is wrong.")), job=job)
-    assert panel.plot.message() == before
+    with qtbot.waitSignal(loaded.session.problem):
+        worker.say(JobFailed(error=EngineError("Something is wrong.")), job=job)
+    assert panel.plot.message() == before, "it waits for nothing"
+    qtbot.wait(150)
+    assert len(worker.asked(DistributionJob)) == 1
 
 
 @pytest.mark.parametrize(
@@ -203,16 +188,13 @@ def test_no_panel_asks_for_a_layer_next_to_the_selected_one(
     assert "Select" in panel.plot.message()
 
 
-def ends_subspaces(kind: type, awaited: bool) -> bool:
-    return kind is LayerSubspaces and not awaited
-
-
 def test_a_lost_engine_ends_the_waiting(
     loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     turn_to(loaded, SubspacesPanel)
     select(loaded, worker, qtbot, SubspacesJob)
-    with qtbot.waitSignal(loaded.queries.awaited, check_params_cb=ends_subspaces):
+    ends = lambda kind, awaited: kind is LayerSubspaces and not awaited  # noqa: E731
+    with qtbot.waitSignal(loaded.queries.awaited, check_params_cb=ends):
         worker.engine_lost.emit(EngineError("The engine is gone."))
 
 
@@ -247,6 +229,8 @@ def test_the_spectrums_figures_stand_under_it(
     panel = turn_to(loaded, SpectraPanel)
     assert not panel.sheet.isVisible()
     job = select(loaded, worker, qtbot, SpectrumJob)
+    worker.say(expert_spectra(QUERY), job=job)
+    assert things(panel.sheet) == ["cola", "sst2"], "before the merge"
     worker.say(spectrum(QUERY), JobDone(), job=job)
     assert panel.sheet.isVisible()
     assert things(panel.sheet) == ["merged", "cola", "sst2"]
@@ -270,17 +254,6 @@ def test_the_spectrums_figures_stand_under_it(
     assert [float(value) for value in table["Frobenius norm"]] == pytest.approx(
         [np.sqrt(14), np.sqrt(14), np.sqrt(14) / 2], rel=1e-15
     )
-
-
-def test_the_experts_spectra_are_shown_before_the_merge(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
-    panel = turn_to(loaded, SpectraPanel)
-    job = select(loaded, worker, qtbot, SpectrumJob)
-    worker.say(expert_spectra(QUERY), job=job)
-    assert things(panel.sheet) == ["cola", "sst2"]
-    worker.say(spectrum(QUERY), JobDone(), job=job)
-    assert things(panel.sheet)[0] == "merged"
 
 
 def test_the_spectra_of_every_block_are_computed_and_saved_as_one_picture(
@@ -413,6 +386,14 @@ def run(method: str, store: str, **parameters: float) -> MergeRun:
     return made
 
 
+def difference(
+    name: str, first: float, second: float, norm: float, *, cosine: float = 0.0
+) -> LayerDifference:
+    return LayerDifference(
+        name=name, first_norm=first, second_norm=second, difference_norm=norm, cosine=cosine
+    )
+
+
 @pytest.fixture
 def comparing(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ComparePanel:
     """The panel in view, with the differences of two merges known."""
@@ -420,15 +401,9 @@ def comparing(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ComparePa
         loaded.session.results.runs.add(made)
     loaded.workspace.show_comparison()
     panel = loaded.workspace.findChild(ComparePanel)
-    qtbot.waitUntil(lambda: bool(asked(worker, DifferenceJob)))
-    worker.say(
-        LayerDifference(
-            name=QUERY, first_norm=3.0, second_norm=4.0, difference_norm=5.0, cosine=0.0
-        ),
-        LayerDifference(name=KEY, first_norm=1.0, second_norm=1.0, difference_norm=0.0, cosine=1.0),
-        JobDone(),
-        job=worker.newest(DifferenceJob),
-    )
+    qtbot.waitUntil(lambda: bool(worker.asked(DifferenceJob)))
+    found = difference(QUERY, 3.0, 4.0, 5.0), difference(KEY, 1.0, 1.0, 0.0, cosine=1.0)
+    worker.say(*found, JobDone(), job=worker.newest(DifferenceJob))
     qtbot.waitUntil(lambda: panel.differences.message() is None)
     return panel
 
@@ -436,7 +411,7 @@ def comparing(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ComparePa
 def test_two_merges_are_compared_layer_by_layer(
     comparing: ComparePanel, worker: FakeWorker
 ) -> None:
-    job = asked(worker, DifferenceJob)[0]
+    job = worker.asked(DifferenceJob)[0]
     assert job == DifferenceJob(first=Path("/cache/1"), second=Path("/cache/2"))
     names, relative, cosine, *_ = comparing.differences.columns()
     assert dict(zip(names.values, relative.values, strict=True)) == {
@@ -454,17 +429,10 @@ def test_the_selected_layers_spectra_are_asked_for_and_shown(
     comparing: ComparePanel, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     comparing.session.select(QUERY)
-    qtbot.waitUntil(lambda: len(asked(worker, DifferenceJob)) == 2)
-    assert asked(worker, DifferenceJob)[1].row.name == QUERY  # type: ignore[attr-defined]
-    found = LayerDifference(
-        name=QUERY,
-        first_norm=3.0,
-        second_norm=4.0,
-        difference_norm=5.0,
-        cosine=0.0,
-        first=np.array([3.0, 1.0]),
-        second=np.array([4.0, 0.5]),
-    )
+    qtbot.waitUntil(lambda: len(worker.asked(DifferenceJob)) == 2)
+    assert worker.asked(DifferenceJob)[1].row.name == QUERY  # type: ignore[attr-defined]
+    both = {"first": np.array([3.0, 1.0]), "second": np.array([4.0, 0.5])}
+    found = replace(difference(QUERY, 3.0, 4.0, 5.0), **both)
     worker.say(found, JobDone(), job=worker.newest(DifferenceJob))
     values = [curve.y.tolist() for curve in comparing.spectra.curves()]
     assert values == [[3.0, 1.0], [4.0, 0.5]]
@@ -476,7 +444,7 @@ def test_a_merge_that_is_gone_is_no_longer_compared(
     comparing: ComparePanel, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     comparing.session.select(QUERY)
-    qtbot.waitUntil(lambda: len(asked(worker, DifferenceJob)) == 2)
+    qtbot.waitUntil(lambda: len(worker.asked(DifferenceJob)) == 2)
     comparing.session.results.runs.forget(Path("/cache/2"))
     assert worker.newest(DifferenceJob) in worker.withdrawn
     assert comparing.session.results.comparison.pair is None
@@ -489,9 +457,7 @@ def test_mean_scores_of_both_merges_stand_beside(comparing: ComparePanel) -> Non
     draft.set_tasks((Task(data=Path("a.csv")), Task(data=Path("b.csv"))))
     first, second = (str(run.store) for run in results.runs.all)
     for task, score in (("a", 0.5), ("b", 1.0)):
-        of_first = TaskScore(
-            model=first, task=task, metric="accuracy", score=score, n=9, standard_error=0.1
-        )
+        of_first = task_score(first, task, score)
         results.scores.record([of_first, replace(of_first, model=second, score=score / 2)])
     assert comparing.scores.text() == "Mean score: " + ", ".join(
         (f"{comparing.first.currentText()} 0.750", f"{comparing.second.currentText()} 0.375")

@@ -1,14 +1,12 @@
 """The table that shows which expert a merge with a router takes for which examples."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import EvaluationProgress, JobCancelled, JobDone, JobFailed
-from ace_gui.engine.contract.jobs import DescribeTasksJob, RoutesJob
+from ace_gui.engine.contract.jobs import RoutesJob
 from ace_gui.engine.contract.scored.scores import RoutesFound, TaskRoutes
 from ace_gui.errors import TaskError
 from ace_gui.gui.panels.scores.routes_table import LIMIT, RoutesTable
@@ -17,7 +15,6 @@ from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.tasks import Task
 from tests.gui.fakes import FakeWorker, merged, task_score
-from tests.helpers.windows import timers_rest
 
 TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))
 LAYERS = tuple(f"bert.encoder.layer.{block}.{part}" for block in range(4) for part in ("q", "k"))
@@ -38,16 +35,12 @@ def routes(task: str, *means: float) -> TaskRoutes:
     )
 
 
-@pytest.fixture
-def page(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[ScoresPage]:
+@pytest.fixture(autouse=True)
+def routed(loaded: MainWindow) -> None:
+    """Two tasks, and methods whose merges have a router."""
     loaded.session.draft.set_tasks(TASKS)
     routing = [replace(method, routes=True) for method in loaded.session.draft.methods]
     loaded.session.draft.set_methods(routing)
-    yield loaded.workspace.show_scores()
-    qtbot.waitUntil(lambda: timers_rest(loaded.engine))
-    for number, job in worker.jobs.items():
-        if isinstance(job, DescribeTasksJob):
-            worker.say(JobDone(), job=number)
 
 
 def table_of(page: ScoresPage) -> RoutesTable:

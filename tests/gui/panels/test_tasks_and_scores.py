@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -48,23 +48,9 @@ from ace_gui.gui.state.found.runs import mean_score
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
 from tests.gui.fakes import COLA, SST2, FakeWorker, load, merged, task_score
-from tests.helpers.windows import timers_rest
 
 DATA = (Path("/data/cola.csv"), Path("/data/sst2.csv"))
 TASK_DATA = tuple(Task(data=path, expert=path.stem) for path in DATA)
-
-
-@pytest.fixture
-def page(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[ScoresPage]:
-    yield loaded.workspace.show_scores()
-    qtbot.waitUntil(lambda: timers_rest(loaded.engine))
-    for number, job in worker.jobs.items():
-        if isinstance(job, DescribeTasksJob):
-            worker.say(JobDone(), job=number)
-
-
-def tasks_place(page: ScoresPage) -> TasksTab:
-    return page.show_tab(TasksTab)
 
 
 def scores_place(page: ScoresPage) -> ScoresTab:
@@ -91,6 +77,15 @@ def described(task: Task, **changes: object) -> TaskDescribed:
     return replace(known, **changes)
 
 
+def add_described(window: MainWindow, worker: FakeWorker, qtbot: QtBot) -> TaskDescribed:
+    """Add a task, and answer what it is."""
+    window.scoring.add(DATA[:1])
+    qtbot.waitUntil(lambda: bool(worker.asked(DescribeTasksJob)))
+    found = described(window.session.draft.inputs.tasks[0])
+    worker.say(found, job=worker.newest(DescribeTasksJob))
+    return found
+
+
 def drop(index: TasksTab, *paths: Path) -> QDropEvent:
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
@@ -108,7 +103,7 @@ def drop(index: TasksTab, *paths: Path) -> QDropEvent:
 def test_data_that_are_dropped_are_tasks_of_the_recipe(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    index, draft = tasks_place(page), loaded.session.draft
+    index, draft = page.show_tab(TasksTab), loaded.session.draft
     assert not index.list.isVisible()  # one sentence and an action stand there
     plan = draft.plan
     assert drop(index, *DATA, DATA[0]).isAccepted()
@@ -116,7 +111,7 @@ def test_data_that_are_dropped_are_tasks_of_the_recipe(
     assert [task.expert for task in draft.inputs.tasks] == ["cola", "sst2", "cola"]
     assert draft.plan is plan  # nothing of the merge is another
     assert "tasks:" in dump_recipe(draft.inputs.recipe(), Path("/data"))
-    qtbot.waitUntil(lambda: any(isinstance(job, DescribeTasksJob) for job in worker.jobs.values()))
+    qtbot.waitUntil(lambda: bool(worker.asked(DescribeTasksJob)))
     asked = worker.newest(DescribeTasksJob)
     assert worker.jobs[asked].tasks == draft.inputs.tasks
     found = [described(task) for task in draft.inputs.tasks]
@@ -129,18 +124,17 @@ def test_data_that_are_dropped_are_tasks_of_the_recipe(
 
 def test_models_and_recipes_are_no_data(page: ScoresPage, tmp_path: Path) -> None:
     (tmp_path / "config.json").touch()
-    event = drop(tasks_place(page), Path("/x/recipe.yaml"), Path("/x/a.safetensors"), tmp_path)
+    event = drop(
+        page.show_tab(TasksTab), Path("/x/recipe.yaml"), Path("/x/a.safetensors"), tmp_path
+    )
     assert not event.isAccepted()  # the window takes them
 
 
 def test_what_is_guessed_of_a_task_can_be_said_otherwise(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    index, draft = tasks_place(page), loaded.session.draft
-    loaded.scoring.add(DATA[:1])
-    qtbot.waitUntil(lambda: any(isinstance(job, DescribeTasksJob) for job in worker.jobs.values()))
-    worker.say(described(draft.inputs.tasks[0]), job=worker.newest(DescribeTasksJob))
-    editor = index.editor
+    editor, draft = page.show_tab(TasksTab).editor, loaded.session.draft
+    add_described(loaded, worker, qtbot)
     assert editor.kind.currentText() == "text-classification"
     assert {role: box.currentText() for role, box in editor.columns.items()} == {
         "text": "sentence",
@@ -170,11 +164,8 @@ def test_what_is_guessed_of_a_task_can_be_said_otherwise(
 def test_how_a_language_model_is_asked_can_be_chosen(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    editor, draft = tasks_place(page).editor, loaded.session.draft
-    loaded.scoring.add(DATA[:1])
-    qtbot.waitUntil(lambda: any(isinstance(job, DescribeTasksJob) for job in worker.jobs.values()))
-    found = described(draft.inputs.tasks[0])
-    worker.say(found, job=worker.newest(DescribeTasksJob))
+    editor, draft = page.show_tab(TasksTab).editor, loaded.session.draft
+    found = add_described(loaded, worker, qtbot)
     fields = (editor.prompt, editor.system, editor.chat)
     assert not any(field.isVisible() for field in fields), "a class is not asked"
     for field, text in ((editor.prompt, "Q: {text}"), (editor.system, "Be brief.")):
@@ -229,9 +220,7 @@ def test_scores_are_asked_for_with_every_finished_merge_and_can_be_stopped(
 def test_scores_that_are_known_are_shown_without_evaluating(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    def asked() -> list[KnownScoresJob]:
-        return [job for job in worker.jobs.values() if isinstance(job, KnownScoresJob)]
-
+    asked = partial(worker.asked, KnownScoresJob)
     loaded.session.draft.set_tasks(TASK_DATA)
     qtbot.waitUntil(lambda: len(asked()) == 1)
     assert asked()[0].recipe.tasks == TASK_DATA
@@ -242,7 +231,7 @@ def test_scores_that_are_known_are_shown_without_evaluating(
     loaded.session.draft.set_parameter("tau", 0.7)
     qtbot.wait(2 * DELAY)
     assert len(asked()) == 1, "another merge's parameters are no other models"
-    assert not any(isinstance(job, EvaluateJob) for job in worker.jobs.values())
+    assert not worker.asked(EvaluateJob)
     store = merged(loaded, worker)
     qtbot.waitUntil(lambda: asked()[-1].stores == (store,))
     count = len(asked())
@@ -304,9 +293,9 @@ def test_a_model_that_is_being_tried_is_not_called_untried(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
     store = record_scores(loaded, worker)
-    loaded.session.results.scores._scores = {
-        key: each for key, each in loaded.session.results.scores._scores.items() if key[0] != store
-    }
+    known = loaded.session.results.scores._scores
+    for key in [key for key in known if key[0] == store]:
+        del known[key]
     index = scores_place(page)
     assert "is not evaluated" in index.title.text()
     loaded.scoring.evaluate()
@@ -361,6 +350,9 @@ def test_the_scores_of_a_merge_are_said_drawn_and_listed(
     assert titles == ["mean", "cola", "sst2"]
     texts = [[model.index(row, c).data() for c in (MERGE, KEPT, LOST, GAINED)] for row in (0, 1)]
     assert texts == [["0.875 ± 0.071", "88 %", "1", "0"], ["0.750 ± 0.100", "75 %", "1", "0"]]
+    role, header = Qt.ItemDataRole.TextAlignmentRole, Qt.Orientation.Horizontal
+    for column in range(model.columnCount()):  # figures stand below their titles
+        assert model.index(0, column).data(role) == model.headerData(column, header, role)
     columns = {column.title: column.values for column in index.bars.columns()}
     assert np.asarray(columns["ACE-Merging"]).tolist() == [0.875, 0.75, 1.0]
     assert "cola: base 0.250 ± 0.100" in index.bars.accessibleDescription()
@@ -378,19 +370,6 @@ def test_scores_that_came_in_another_workspace_are_shown_when_one_comes_back(
     assert not index.title.text(), "drawn for nobody"
     loaded.workspace.show_scores()
     assert index.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
-
-
-def test_figures_stand_below_their_titles(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
-    record_scores(loaded, worker)
-    figures = scores_place(page).figures
-    role, header = Qt.ItemDataRole.TextAlignmentRole, Qt.Orientation.Horizontal
-    model = figures.model
-    for column in range(model.columnCount()):
-        wanted = model.headerData(column, header, role)
-        assert model.index(0, column).data(role) == wanted
-    assert model.index(0, GAINED).data(role) & Qt.AlignmentFlag.AlignRight
 
 
 def test_two_models_are_tested_against_each_other_in_words(
@@ -477,17 +456,12 @@ def compared(task: str, *, other: str, **counts: int) -> ExamplesCompared:
     )
 
 
-def examples_place(page: ScoresPage, qtbot: QtBot) -> ExamplesTab:
-    index = page.show_tab(ExamplesTab)
-    qtbot.waitUntil(index.isVisible)
-    return index
-
-
 def test_examples_lost_and_gained_are_listed_and_filtered(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
     store = record_scores(loaded, worker)
-    index = examples_place(page, qtbot)
+    index = page.show_tab(ExamplesTab)
+    qtbot.waitUntil(index.isVisible)
     index.refresh()
     number = worker.newest(CompareExamplesJob)  # answers are remembered: asked for at once
     assert (worker.jobs[number].store, worker.jobs[number].with_base) == (Path(store), False)
@@ -527,11 +501,8 @@ def test_some_examples_of_each_task_stand_below_the_scores(
     lost, gained = strip.rows.values()
     assert lost.isHidden()
     loaded.resize(1440, 1000)
-
-    def asked() -> bool:
-        return any(isinstance(job, CompareExamplesJob) for job in worker.jobs.values())
-
-    qtbot.waitUntil(asked)  # without a click: the answers are known
+    # without a click: the answers are known
+    qtbot.waitUntil(lambda: bool(worker.asked(CompareExamplesJob)))
     number = worker.newest(CompareExamplesJob)
     assert (worker.jobs[number].store, worker.jobs[number].with_base) == (Path(store), False)
     worker.say(
@@ -552,12 +523,12 @@ def test_some_examples_of_each_task_stand_below_the_scores(
 def test_examples_of_models_that_were_not_tried_are_asked_for_by_hand(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
 ) -> None:
-    index = examples_place(page, qtbot)
+    index = page.show_tab(ExamplesTab)
     assert not index.compare_button.isEnabled()
     assert "Add a task first." in index.compare_button.toolTip()
     loaded.session.draft.set_tasks(TASK_DATA)
     store = merged(loaded, worker)
-    assert not any(isinstance(job, CompareExamplesJob) for job in worker.jobs.values())
+    assert not worker.asked(CompareExamplesJob)
     index.compare_button.click()
     asked = worker.newest(CompareExamplesJob)
     assert worker.jobs[asked].store == store

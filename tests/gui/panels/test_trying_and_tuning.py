@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PySide6.QtGui import QImage
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PlanReady
-from ace_gui.engine.contract.jobs import DescribeTasksJob, PlanJob, TryJob, TuneJob
+from ace_gui.engine.contract.jobs import PlanJob, TryJob, TuneJob
 from ace_gui.engine.contract.scored.task_examples import (
     ShownExample,
     TaskDescribed,
@@ -28,26 +26,8 @@ from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.tasks import Task, TaskKind
 from tests.gui.fakes import FakeWorker, merged, plan, task_score
-from tests.helpers.windows import timers_rest
 
 TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))
-
-
-@pytest.fixture
-def page(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[ScoresPage]:
-    yield loaded.workspace.show_scores()
-    qtbot.waitUntil(lambda: timers_rest(loaded.engine))
-    for number, job in worker.jobs.items():
-        if isinstance(job, DescribeTasksJob):
-            worker.say(JobDone(), job=number)
-
-
-def try_place(page: ScoresPage) -> TryTab:
-    return page.show_tab(TryTab)
-
-
-def tune_place(page: ScoresPage) -> TuneTab:
-    return page.show_tab(TuneTab)
 
 
 def texts(index: TryTab) -> list[str]:
@@ -61,14 +41,16 @@ def texts(index: TryTab) -> list[str]:
 def test_what_models_write_streams_side_by_side_and_can_be_stopped(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    store, index = merged(loaded, worker), try_place(page)
+    store, index = merged(loaded, worker), page.show_tab(TryTab)
     assert not index.button.isEnabled()
     assert index.button.toolTip() == "Type a text first."
     index.text.setPlainText("the cat")
+    index.length.setValue(7)
     index.button.click()
     number = worker.newest(TryJob)
     asked = worker.jobs[number]
     assert (asked.task.expert, asked.text, asked.stores) == ("cola", "the cat", (store,))
+    assert asked.most_tokens == 7
     worker.say(TriedBegun(model="base"), TriedText(model="base", piece="sat "), job=number)
     worker.say(TriedText(model="base", piece="down"), Tried(model="base"), job=number)
     worker.say(TriedBegun(model="cola"), TriedText(model="cola", piece="ran"), job=number)
@@ -86,7 +68,7 @@ def test_what_models_write_streams_side_by_side_and_can_be_stopped(
 def test_the_merge_that_is_restored_is_the_one_that_is_tried(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    index = try_place(page)
+    index = page.show_tab(TryTab)
     stores = []
     for tau in (None, 0.7, 0.8):
         loaded.conductor.set_parameter("tau", tau)
@@ -122,7 +104,7 @@ def test_only_what_the_model_takes_is_asked_for(
     assert planned is not None
     experts = tuple(replace(each, architecture=architecture) for each in planned.experts)
     loaded.session.draft.plan = replace(planned, experts=experts)
-    index = try_place(page)
+    index = page.show_tab(TryTab)
     index.refresh()
     offered = {
         name for name in ("text", "choose", "length") if getattr(index, name).isVisibleTo(index)
@@ -133,7 +115,7 @@ def test_only_what_the_model_takes_is_asked_for(
 def test_a_chat_goes_on_until_a_new_one_is_begun(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    index = try_place(page)
+    index = page.show_tab(TryTab)
 
     def ask(text: str, *answers: str, chat: bool = True) -> TryJob:
         index.text.setPlainText(text)
@@ -161,21 +143,11 @@ def test_a_chat_goes_on_until_a_new_one_is_begun(
     assert not ask("third", "five", "six").questions
 
 
-def test_the_length_is_handed_on(page: ScoresPage, loaded: MainWindow, worker: FakeWorker) -> None:
-    index = try_place(page)
-    index.text.setPlainText("the cat")
-    index.length.setValue(7)
-    index.button.click()
-    number = worker.newest(TryJob)
-    assert worker.jobs[number].most_tokens == 7
-    worker.say(JobDone(), job=number)
-
-
 def test_a_picture_is_tried_at_once_and_shares_are_shown(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker, tmp_path: Path
 ) -> None:
     loaded.session.draft.set_tasks(TASKS)
-    index = try_place(page)
+    index = page.show_tab(TryTab)
     found = TaskDescribed(task=TASKS[0], kind=TaskKind.IMAGE_CLASSIFICATION)
     loaded.session.results.scores.describe(found)
     assert index.choose.isVisibleTo(index)
@@ -199,11 +171,11 @@ def test_an_example_is_tried_as_it_is_in_the_data(
 ) -> None:
     loaded.session.draft.set_tasks(TASKS)
     example = ShownExample(row="row 7", picture=np.zeros((4, 4, 3), np.uint8), label="one")
-    try_place(page).try_example(example, "sst2")
+    page.show_tab(TryTab).try_example(example, "sst2")
     number = worker.newest(TryJob)
     asked = worker.jobs[number]
     assert (asked.task, asked.row) == (TASKS[1], "row 7")
-    index = try_place(page)
+    index = page.show_tab(TryTab)
     assert index.task.current == "sst2"
     worker.say(JobFailed(error=TaskError("There is no such row.")), job=number)
     index.show_answers()
@@ -224,7 +196,7 @@ def point(value: float, score: float | None, index: int) -> TunePoint:
 def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    index = tune_place(page)
+    index = page.show_tab(TuneTab)
     assert not index.button.isEnabled()
     assert index.button.toolTip() == "Add a task first."
     loaded.session.draft.set_tasks(TASKS)
@@ -269,7 +241,7 @@ def test_tuning_can_be_stopped_and_says_why_it_failed(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
     loaded.session.draft.set_tasks(TASKS)
-    index = tune_place(page)
+    index = page.show_tab(TuneTab)
     index.button.click()
     number = worker.newest(TuneJob)
     index.button.click()
@@ -290,7 +262,7 @@ def test_points_of_several_parameters_stand_along_one_of_them(
     page: ScoresPage, loaded: MainWindow, worker: FakeWorker
 ) -> None:
     loaded.session.draft.set_tasks(TASKS)
-    index = tune_place(page)
+    index = page.show_tab(TuneTab)
     for tick, _low, _high in index.ranges.rows.values():
         tick.setChecked(True)
     index.button.click()
