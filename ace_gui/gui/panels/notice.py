@@ -80,20 +80,7 @@ class Notice(QFrame):
         self.show_message(Severity.ERROR, error.sentence, error_details(error))
 
     def show_message(self, severity: Severity, sentence: str, details: str = "") -> None:
-        sentence = quoted(sentence)
-        self.severity, self.passes = severity, severity is Severity.INFO
-        self.sentence.setText(breakable(sentence, names=True))
-        self.sentence.setAccessibleName(f"{severity}: {plain(sentence)}")
-        self.details.setPlainText(plain(details))
-        self.details_button.setChecked(False)
-        self.details.hide()
-        self._forget_answers()
-        self.details_button.setVisible(bool(details))
-        self.copy.setVisible(severity is not Severity.INFO)
-        ink = _ON_TOAST[severity] if self._floats else ""
-        self._icon.show_icon(icon(severity.value, ink))
-        self.show()
-        self.shown.emit()
+        self._show(severity, sentence, details, {}, passes=severity is Severity.INFO)
 
     def ask(
         self,
@@ -103,24 +90,39 @@ class Notice(QFrame):
         answers: Mapping[str, Callable[[], object]],
     ) -> None:
         """Show a message with one button per answer; ``answers`` maps titles to callbacks."""
-        self.show_message(severity, sentence, details)
-        self._add_answers(answers)
+        self._show(severity, sentence, details, answers, passes=False)
         self.answers[0].setFocus()
-        self.shown.emit()
 
     def offer(self, sentence: str, offers: Mapping[str, Callable[[], object]]) -> None:
         """Show news with a button. It takes no focus, and disappears like other news."""
-        self.show_message(Severity.INFO, sentence)
-        self._add_answers(offers)
-        self.passes = True
-        self.shown.emit()
+        self._show(Severity.INFO, sentence, "", offers, passes=True)
 
-    def _add_answers(self, answers: Mapping[str, Callable[[], object]]) -> None:
+    def _show(
+        self,
+        severity: Severity,
+        sentence: str,
+        details: str,
+        answers: Mapping[str, Callable[[], object]],
+        *,
+        passes: bool,
+    ) -> None:
+        sentence = quoted(sentence)
+        self.severity, self.passes = severity, passes
+        self.sentence.setText(breakable(sentence, names=True))
+        self.sentence.setAccessibleName(f"{severity}: {plain(sentence)}")
+        self.details.setPlainText(plain(details))
+        self.details_button.setChecked(False)
+        self.details.hide()
+        self._forget_answers()
         for text, action in answers.items():
             button = push_button(text, partial(self._answer, action), kind="link")
             self._answers.addWidget(button)
             self.answers.append(button)
-        self.passes = False
+        self.details_button.setVisible(bool(details))
+        self.copy.setVisible(severity is not Severity.INFO)
+        self._icon.show_icon(icon(severity.value, _ON_TOAST[severity] if self._floats else ""))
+        self.show()
+        self.shown.emit()
 
     def _lay_out(self) -> None:
         line = across((self.sentence, 1), gap=10)

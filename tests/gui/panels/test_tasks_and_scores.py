@@ -343,7 +343,7 @@ def test_the_scores_of_a_merge_are_said_drawn_and_listed(
     record_scores(loaded, worker)
     index = scores_place(page)
     assert index.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
-    assert index.note.text() == "2 tasks × 4 examples; standard error of the mean: 0.071"
+    assert index.note.text() == "2 tasks, 8 examples in all; standard error of the mean: 0.071"
     assert index.line.accessibleDescription() == "base 0.250, ACE-Merging 0.875, experts 1.000"
     model = index.figures.model
     titles = [row.title for row in model.rows]

@@ -44,6 +44,7 @@ from ace_gui.gui.widgets.layout.arrangement import (
     scroll_area,
     split,
 )
+from ace_gui.gui.widgets.tables.cells import misfit
 from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows, save_table
 from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.values import ParameterValue
@@ -326,8 +327,7 @@ class MergeChoices(QWidget):
         count = len(self._session.draft.inputs.experts)
         known = {method.name: method for method in self._offered}
         for (name, _), box in self.boxes.items():
-            method = known[name]
-            fits = method.least <= count and (method.most is None or count <= method.most)
+            fits = count > 0 and not misfit(known[name], count)
             box.setVisible(fits)
             box.setChecked(fits and box.isChecked())
 

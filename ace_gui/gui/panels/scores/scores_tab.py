@@ -177,13 +177,8 @@ def _note(rows: list[TaskFigures]) -> str:
     tasks = [row for row in rows if not row.is_mean]
     if not tasks:
         return ""
-    counts = {row.n for row in tasks}
-    total = sum(row.n for row in tasks)
-    if len(counts) > 1:
-        note = f"{len(tasks)} tasks, {total} examples in all"
-    else:
-        note = counted(max(counts, default=0), "example", "examples")
-        note = f"{len(tasks)} tasks × {note}" if len(tasks) > 1 else note
+    note = counted(sum(row.n for row in tasks), "example", "examples")
+    note = f"{len(tasks)} tasks, {note} in all" if len(tasks) > 1 else note
     mean = next((row.merge.error for row in rows if row.is_mean), float("nan"))
     return f"{note}; standard error of the mean: {mean:.2g}" if isfinite(mean) else note
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from PySide6.QtCore import QSignalBlocker, Qt, QTimer
-from PySide6.QtGui import QImageReader
+from PySide6.QtGui import QImage, QImageReader
 from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QWidget
 
 from ace_gui.engine.contract.scored.scores import BASE
@@ -23,7 +23,7 @@ from ace_gui.gui.panels.job_page import (
     problem_label,
     show_problem,
 )
-from ace_gui.gui.panels.scores.example_cells import ExamplePicture
+from ace_gui.gui.panels.scores.example_cells import ExamplePicture, image_of
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, sentence_case
@@ -112,15 +112,14 @@ class TryTab(JobPage):
         self.set_pages(pane(down(card(top), (answers, 1), gap=GAP)))
 
     def _connect(self) -> None:
-        results = self.session.results
-        self._answers = QTimer(self, singleShot=True, interval=REFRESH)
-        self._answers.timeout.connect(self.show_answers)
-        self._trying.changed.connect(self._plan_answers)
+        results, answers = self.session.results, QTimer(self, singleShot=True, interval=REFRESH)
+        answers.timeout.connect(self.show_answers)
+        self._trying.changed.connect(lambda: answers.isActive() or answers.start())
         self.follow(self.session.draft.changed, results.changed)
         self.follow(results.runs.changed, results.scores.changed)
-        self.task.chosen.connect(self._forget_given)
         self.merge.chosen.connect(self.show_answers)
-        self.text.textChanged.connect(self._forget_given)
+        for changed in (self.task.chosen, self.text.textChanged):
+            changed.connect(lambda: self._give(_Given()))
 
     @property
     def _tasks(self) -> dict[str, Task]:
@@ -162,15 +161,14 @@ class TryTab(JobPage):
         with QSignalBlocker(self.text):
             self.text.setPlainText(plain(next(iter(texts.values()), "")))
         self.pair.setText(plain(texts.get("pair", "")))
-        self.picture.show_picture(example.picture, f"{task}, {example.row}")
-        self._given = _Given(row=example.row)
-        self.refresh()
+        picture = None if example.picture is None else image_of(example.picture)
+        self._give(_Given(row=example.row), picture, f"{task}, {example.row}")
         self._start()
 
-    def _forget_given(self) -> None:
-        """Typed text, or a change of the task, replaces the example."""
-        self._given = _Given()
-        self.picture.show_picture(None, "")
+    def _give(self, given: _Given, picture: QImage | None = None, words: str = "") -> None:
+        """Take an example or a picture; typed text, or another task, replaces it."""
+        self._given = given
+        self.picture.show_image(picture, words)
         self.refresh()
 
     def take_picture(self, path: Path) -> None:
@@ -179,10 +177,7 @@ class TryTab(JobPage):
         size = reader.size()
         if size.isValid():
             reader.setScaledSize(size.scaled(_SIDE, _SIDE, Qt.AspectRatioMode.KeepAspectRatio))
-        image = reader.read()
-        self._given = _Given(picture=path)
-        self.picture.show_image(image, path.name)
-        self.refresh()
+        self._give(_Given(picture=path), reader.read(), path.name)
         self._start()
 
     def _ask_picture(self) -> None:
@@ -218,22 +213,16 @@ class TryTab(JobPage):
         self.task.offer(tasks or {"": ("–", "")})
         self.merge.update_merges()
         kind = self.kind
-        pictures = kind in _OF_PICTURES
-        self.text.setVisible(not pictures)
-        self.hint.setVisible(kind is None or pictures)
-        self.choose.setVisible(kind is None or pictures)
+        self.text.setVisible(kind not in _OF_PICTURES)
+        self.hint.setVisible(kind is None or kind in _OF_PICTURES)
+        self.choose.setVisible(kind is None or kind in _OF_PICTURES)
         found = None if self.chosen is None else self.session.results.scores.described(self.chosen)
         self.pair.setVisible(found is not None and "pair" in found.columns)
         for widget in self._settings:
             widget.setVisible(kind is None or kind in _WRITES)
         self.show_answers()
 
-    def _plan_answers(self) -> None:
-        if not self._answers.isActive():
-            self._answers.start()
-
     def show_answers(self) -> None:
-        self._answers.stop()
         trying, theme = self._trying, current_theme()
         known, task = self.session.results.scores, self.chosen
         owner = known.owner(task) if task is not None else None
@@ -276,8 +265,7 @@ class AnswerCard(QWidget):
         self.show_answer(None, "", "")
 
     def show_answer(self, answer: ModelAnswer | None, name: str, colour: str) -> None:
-        """Show the answer of the model ``name``; None: it has not been asked, or not answered
-        yet."""
+        """Show the answer of the model ``name``; None: not asked yet, or not answered."""
         self.title.set_full_text(name)
         self.swatch.show_colour(colour)
         shares = () if answer is None else answer.shares
@@ -296,10 +284,8 @@ class AnswerCard(QWidget):
     def _write(self, text: str) -> None:
         """Append only new text, so that selection and scroll position stay."""
         before = self.text.toPlainText()
-        if text == before:
-            return
         if before and text.startswith(before):
             self.text.moveCursor(self.text.textCursor().MoveOperation.End)
             self.text.insertPlainText(text[len(before) :])
-        else:
+        elif text != before:
             self.text.setPlainText(text)

@@ -116,11 +116,9 @@ class TuneTab(JobPage):
             return
         for name, value in tuned.best.parameters.items():
             self.session.parameter_wanted.emit(name, value)
-        method, note = self.session.draft.inputs.method, how_chosen(tuned)
-        parameters = dict(tuned.best.parameters)
-        self.session.results.chosen = ChosenByTrying(
-            method=method, parameters=parameters, note=note
-        )
+        note, values = how_chosen(tuned), dict(tuned.best.parameters)
+        method = self.session.draft.inputs.method
+        self.session.results.chosen = ChosenByTrying(method=method, parameters=values, note=note)
         self.session.advice.emit(f"The recipe has {values_of(tuned.best)}. {note}.")
         self.refresh()
 
@@ -170,11 +168,8 @@ class TuneTab(JobPage):
         before, after = _mean(tuned.before), _mean(tuned.scores)
         self.result.setText(plain(f"{values_of(tuned.best)}: {_change(before, after)}"))
         tasks = [score.task for score in tuned.scores]
-        rows = (
-            _row("before", tuned.before, before, tasks),
-            _row("after", tuned.scores, after, tasks),
-        )
-        self.figures.show_figures(["mean", *tasks], rows)
+        halves = ("before", tuned.before, before), ("after", tuned.scores, after)
+        self.figures.show_figures(["mean", *tasks], [_row(*each, tasks) for each in halves])
         n = sum(score.n for score in tuned.scores)
         self.note.setText(
             f"On the half of the data that the search did not use, {n} examples. "
@@ -197,15 +192,13 @@ def _row(title: str, scores: tuple[TaskScore, ...], mean: MeanScore, tasks: list
     overall = float("nan") if mean.score is None else mean.score
     values = [overall, *(by_task.get(task, float("nan")) for task in tasks)]
     errors = ", ".join(f"{each.task} ± {score_text(each.standard_error)}" for each in scores)
-    return FigureRow(title=title, tip=f"Standard errors: {errors}", values=values)
+    return FigureRow(title, f"Standard errors: {errors}", values)
 
 
 def _change(before: MeanScore, after: MeanScore) -> str:
     """``87.1 % of the experts become 89.0 %``, or else the mean scores."""
     then, now = before.normalised, after.normalised
     if then is not None and now is not None:
-        if now == then:
-            return f"{100 * now:.1f} % of the experts' scores, as before"
         worse = ", which is worse" if now < then else ""
         return f"{100 * then:.1f} % of the experts' scores become {100 * now:.1f} %{worse}"
     if before.score is not None and after.score is not None:
