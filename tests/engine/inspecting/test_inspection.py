@@ -250,6 +250,8 @@ def test_distributions_are_numpys_histograms(prepared: Prepared, cache: Inspecti
         assert found.counts[name].sum() + found.outside[name] == delta.size
         assert found.means[name] == pytest.approx(delta.mean(), abs=1e-9)
         assert found.deviations[name] == pytest.approx(delta.std())
+        fourth = (((delta - delta.mean()) / delta.std()) ** 4).mean()
+        assert found.excess[name] == pytest.approx(fourth - 3, rel=1e-5, abs=1e-5)
     largest = max(np.abs(delta).max() for delta in deltas_of(prepared, row).values())
     assert found.edges[-1] == pytest.approx(largest), "less than five deviations"
     again = answer(distribution(prepared, row, cache))

@@ -66,8 +66,7 @@ def compare(dialog: CompareMethodsPanel, worker: FakeWorker, **changes: object) 
     """Compare both of the fake engine's methods."""
     tick_methods(dialog)
     dialog.start.click()
-    job = worker.jobs[worker.newest(CompareJob)]
-    assert isinstance(job, CompareJob)
+    job = worker.asked(CompareJob)[-1]
     rows = [result(variant, index, **changes) for index, variant in enumerate(job.variants)]
     for variant in job.variants:
         make_store(variant.store)
@@ -82,9 +81,7 @@ def test_a_queue_of_the_methods_ticked(
     tick_methods(dialog)
     assert dialog.start.text() == "Compare 2"
     dialog.start.click()
-    number = worker.newest(CompareJob)
-    job = worker.jobs[number]
-    assert isinstance(job, CompareJob)
+    number, (job,) = worker.newest(CompareJob), worker.asked(CompareJob)
     assert [variant.recipe.merge_method for variant in job.variants] == ["ace", "linear"]
     assert len({variant.store for variant in job.variants}) == 2
     assert job.cluster == "local:2"
@@ -145,7 +142,7 @@ def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(
     assert dialog.status.text().startswith("Disk: ")
     assert not dialog.start.isEnabled()
     window.comparison.start(dialog.choices.recipes())
-    assert not any(isinstance(job, CompareJob) for job in worker.jobs.values())
+    assert not worker.asked(CompareJob)
 
 
 @pytest.mark.parametrize("written", ["0.1,0.5", "0.1; 0.5", "0.1, 0.5, 7, x, 0.5"])
@@ -161,8 +158,7 @@ def test_rows_appear_and_a_failed_one_says_why(
 ) -> None:
     tick_methods(dialog)
     dialog.start.click()
-    job = worker.jobs[worker.newest(CompareJob)]
-    assert isinstance(job, CompareJob)
+    (job,) = worker.asked(CompareJob)
     failed = MethodCompared(title="SLERP", variant=job.variants[1], index=1, error="Two experts.")
     worker.say(result(job.variants[0], 0), failed, JobDone(), job=worker.newest(CompareJob))
     assert dialog.model.rowCount() == 2
@@ -171,35 +167,28 @@ def test_rows_appear_and_a_failed_one_says_why(
     assert not dialog.use.isEnabled()
 
 
-def test_a_comparison_with_the_method_in_force_takes_no_merge_away(
+def test_a_comparison_takes_no_merge_away_and_a_row_becomes_the_merge(
     dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
 ) -> None:
     """The merge of what is chosen is the earlier one, or the one just made; never none."""
+    session = window.session
     merged(window, worker)
-    assert window.session.can_export
     job = compare(dialog, worker)
-    assert window.session.draft.inputs.method in {v.recipe.merge_method for v in job.variants}
-    assert window.session.results.is_merged
-    assert window.session.merge_is_current
-    assert window.session.can_export
+    assert session.draft.inputs.method in {v.recipe.merge_method for v in job.variants}
+    assert session.results.is_merged
+    assert session.merge_is_current
     assert window.actions_.export.isEnabled()
-
-
-def test_the_chosen_row_becomes_the_merge(
-    dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
-) -> None:
-    job = compare(dialog, worker)
     dialog.table.selectRow(1)
     dialog.use.click()
     chosen = job.variants[1]
-    assert window.session.draft.inputs.method == "linear"
+    assert session.draft.inputs.method == "linear"
     planned = plan(chosen.recipe, parameters={})
     worker.say(PlanReady(plan=planned), JobDone(), job=worker.newest(PlanJob))
-    assert window.session.results.merge is not None
-    assert window.session.results.merge.store == chosen.store
-    assert window.session.results.merge.reports["layer.0.q"].delta_norm == 1.0
-    assert window.session.merge_is_current
-    assert window.session.can_export
+    assert session.results.merge is not None
+    assert session.results.merge.store == chosen.store
+    assert session.results.merge.reports["layer.0.q"].delta_norm == 1.0
+    assert session.merge_is_current
+    assert session.can_export
 
 
 def test_two_rows_are_compared_layer_by_layer(
@@ -219,12 +208,10 @@ def test_the_same_recipe_once_more_takes_the_place_of_its_row(
 ) -> None:
     compare(dialog, worker)
     dialog.start.click()
-    again = worker.jobs[worker.newest(CompareJob)]
-    assert isinstance(again, CompareJob)
+    again = worker.asked(CompareJob)[-1]
     row = result(again.variants[0], 0, title="once more")
     worker.say(row, JobDone(), job=worker.newest(CompareJob))
-    titles = [dialog.model.row_at(index).title for index in range(dialog.model.rowCount())]
-    assert sorted(titles) == ["merge 1", "once more"]
+    assert {row.title for row in dialog.model.rows} == {"merge 1", "once more"}
 
 
 def variant(method: str) -> Variant:
@@ -260,17 +247,9 @@ def test_the_table_sorts_by_any_column_and_what_is_unknown_comes_last(
     assert bold == [False, True, False], "the best of several"
     qtmodeltester.check(model)
     assert model.rowCount(QModelIndex()) == 3
-
-
-def test_the_table_as_csv(qtbot: QtBot) -> None:
-    model = ComparedModel()
-    model.show_rows((result(variant("ace"), 0),))
-    heading, line = rows_of(model.exported())
-    figures = dict(zip(heading, line, strict=True))
-    assert figures["Norm"] == 1.0
-    assert figures["Distance"] == 1.0
-    assert figures["Cosine"] == 0.5
-    assert figures["Error"] == ""
+    heading, *lines = rows_of(model.exported())
+    figures = next(dict(zip(heading, line, strict=True)) for line in lines if line[0] == "merge 0")
+    assert [figures[each] for each in ("Norm", "Distance", "Cosine", "Error")] == [1, 1, 0.5, ""]
 
 
 def test_rows_of_another_base_are_forgotten(

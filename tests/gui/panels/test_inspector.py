@@ -145,6 +145,8 @@ def test_a_distribution_holds_whatever_the_method_is(
     assert len(worker.asked(DistributionJob)) == 1
     assert things(panel.sheet)[0] == "cola"
     assert panel.sheet.isVisible()
+    figures = {column.title: list(column.values) for column in panel.sheet.columns}
+    assert figures["cola"][:3] == [0.0, 0.3, 1.0], "mean, deviation, excess kurtosis"
 
 
 def test_an_inquiry_that_fails_is_told_and_not_repeated(

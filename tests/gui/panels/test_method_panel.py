@@ -34,11 +34,10 @@ def filled(panel: MethodPanel, session: Session) -> MethodPanel:
 
 
 def test_before_the_engine_is_up_it_says_so(panel: MethodPanel, session: Session) -> None:
-    labels = [label.text() for label in panel.findChildren(QLabel) if label.isVisible()]
-    assert any("Starting the engine" in text for text in labels)
-    session.set_engine(ENGINE)
-    labels = [label.text() for label in panel.findChildren(QLabel) if label.isVisible()]
-    assert not any("Starting the engine" in text for text in labels)
+    for starts in (True, False):
+        labels = [label.text() for label in panel.findChildren(QLabel) if label.isVisible()]
+        assert any("Starting the engine" in text for text in labels) is starts
+        session.set_engine(ENGINE)
 
 
 def option(panel: MethodPanel, name: str) -> QComboBox:
@@ -137,7 +136,7 @@ def test_untouched_parameters_say_where_their_value_comes_from(
     assert control.value() == 1e-3
 
 
-def test_editing_and_resetting_are_asked_for(
+def test_editing_and_resetting_are_asked_for_and_showing_is_not(
     filled: MethodPanel, session: Session, qtbot: QtBot
 ) -> None:
     with qtbot.waitSignal(session.parameter_wanted) as asked:
@@ -147,11 +146,6 @@ def test_editing_and_resetting_are_asked_for(
     with qtbot.waitSignal(session.parameter_wanted) as asked:
         reset.click()
     assert asked.args == ["k_frac", None]
-
-
-def test_showing_a_value_asks_for_nothing(
-    filled: MethodPanel, session: Session, qtbot: QtBot
-) -> None:
     with qtbot.assertNotEmitted(session.parameter_wanted):
         session.draft.set_parameter("k_frac", 0.9)
         session.draft.preview_tau(0.8)
@@ -180,27 +174,22 @@ def test_every_method_can_have_a_cap(
 ) -> None:
     session.draft.keep(replace(session.draft.inputs, method=method))
     filled.more.unfold()
-    assert (filled.after.cap.choice.currentText(), filled.after.cap.delta.isVisible()) == (
-        "none",
-        False,
-    )
+    cap = filled.after.cap
+    assert (cap.choice.currentText(), cap.delta.isVisible()) == ("none", False)
     with qtbot.waitSignal(session.inputs_wanted) as asked:
-        choose(filled.after.cap.choice, "at δ")
+        choose(cap.choice, "at δ")
     assert asked.args[0] == replace(session.draft.inputs, after=After(cap=Cap()))
     session.draft.keep(asked.args[0])
     with qtbot.waitSignal(session.inputs_wanted) as asked:
-        filled.after.cap.delta.control.setValue(0.25)
+        cap.delta.control.setValue(0.25)
     assert asked.args[0].recipe().after.cap == Cap(delta=0.25)
     session.draft.keep(asked.args[0])
-    assert (filled.after.cap.delta.isVisible(), filled.after.cap.delta.control.value()) == (
-        True,
-        0.25,
-    )
+    assert (cap.delta.isVisible(), cap.delta.control.value()) == (True, 0.25)
     with qtbot.waitSignal(session.inputs_wanted) as asked:
-        filled.after.cap.delta.findChild(QToolButton).click()  # back to the default δ
+        cap.delta.findChild(QToolButton).click()  # back to the default δ
     assert asked.args[0].after.cap == Cap()
     with qtbot.waitSignal(session.inputs_wanted) as asked:
-        choose(filled.after.cap.choice, "none")
+        choose(cap.choice, "none")
     assert asked.args[0].after.cap is None
 
 
@@ -274,16 +263,12 @@ def test_every_kind_of_field_shows_what_it_is_given(
     assert control.accessibleName() == info.label
 
 
-def test_ranges_of_the_field_are_the_controls(qtbot: QtBot) -> None:
-    made = ParameterField(FRACTION)
-    qtbot.addWidget(made)
-    made.control.setValue(7.0)
-    assert made.control.value() == 1.0
-
-
-def test_presets_are_offered(qtbot: QtBot) -> None:
-    made = ParameterField(EPSILON)
-    qtbot.addWidget(made)
+def test_a_field_has_its_range_and_offers_presets(qtbot: QtBot) -> None:
+    ranged, made = ParameterField(FRACTION), ParameterField(EPSILON)
+    for field_ in (ranged, made):
+        qtbot.addWidget(field_)
+    ranged.control.setValue(7.0)
+    assert ranged.control.value() == 1.0
     menus = [button.menu() for button in made.findChildren(QToolButton) if button.menu()]
     action = menus[0].actions()[0]
     assert "GPT-2" in action.text()

@@ -27,11 +27,10 @@ def notice(qtbot: QtBot) -> Notice:
     return notice
 
 
-def test_there_is_nothing_to_see_at_first(notice: Notice) -> None:
+def test_a_sentence_is_shown_with_its_details_folded_away_copied_and_dismissed(
+    notice: Notice,
+) -> None:
     assert notice.isHidden()
-
-
-def test_the_sentence_is_shown_and_the_details_are_folded_away(notice: Notice) -> None:
     notice.show_error(ERROR)
     assert notice.message_text == SHOWN
     assert not notice.isHidden()
@@ -40,14 +39,15 @@ def test_the_sentence_is_shown_and_the_details_are_folded_away(notice: Notice) -
     assert not notice.details.isHidden()
     for known in ("/models/cola", "[8, 3]", "MismatchError", "Traceback"):
         assert known in notice.details.toPlainText()
-
-
-def test_a_new_message_folds_the_details_again(notice: Notice) -> None:
-    notice.show_error(ERROR)
-    notice.details_button.click()
+    notice.copy.click()
+    copied = QGuiApplication.clipboard().text()
+    assert SHOWN in copied
+    assert "/models/cola" in copied
     notice.show_message(Severity.INFO, "Done.")
     assert notice.details.isHidden()
     assert notice.details_button.isHidden()
+    notice.dismiss.click()
+    assert notice.isHidden()
 
 
 def test_markup_and_control_characters_of_file_names_do_nothing(notice: Notice) -> None:
@@ -62,20 +62,6 @@ def test_a_long_name_wraps_and_is_copied_as_it_is(notice: Notice) -> None:
     assert notice.sentence.minimumSizeHint().width() < notice.fontMetrics().horizontalAdvance(name)
     notice.copy.click()
     assert QGuiApplication.clipboard().text() == f"“{name}” holds no tensors."
-
-
-def test_everything_can_be_copied(notice: Notice) -> None:
-    notice.show_error(ERROR)
-    notice.copy.click()
-    copied = QGuiApplication.clipboard().text()
-    assert SHOWN in copied
-    assert "/models/cola" in copied
-
-
-def test_it_can_be_dismissed(notice: Notice) -> None:
-    notice.show_error(ERROR)
-    notice.dismiss.click()
-    assert notice.isHidden()
 
 
 @pytest.mark.parametrize("severity", Severity)

@@ -32,6 +32,12 @@ def loaded(session: Session) -> Session:
     return session
 
 
+def dialog_of(session: Session, qtbot: QtBot, rule: Override | None) -> OverrideDialog:
+    dialog = OverrideDialog(session, rule, None)
+    qtbot.addWidget(dialog)
+    return dialog
+
+
 def choose(menu: QMenu, *titles: str) -> None:
     """Trigger the entry that these titles lead to."""
     for title in titles:
@@ -126,12 +132,8 @@ def test_heads_alone_offer_nothing(opened: MainWindow) -> None:
 
 def test_a_rule_is_removed_from_the_list(opened: MainWindow) -> None:
     rules = (AVERAGE, Override(role="key", disposition="base"))
-    opened.conductor.change(
-        replace(
-            opened.session.draft.inputs,
-            overrides=tuple(replace(rule, role="key") for rule in rules),
-        )
-    )
+    rules = tuple(replace(rule, role="key") for rule in rules)
+    opened.conductor.change(replace(opened.session.draft.inputs, overrides=rules))
     listed = opened.workspace.method.overrides
     listed.list.setCurrentRow(0)
     listed.remove.click()
@@ -139,8 +141,7 @@ def test_a_rule_is_removed_from_the_list(opened: MainWindow) -> None:
 
 
 def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBot) -> None:
-    dialog = OverrideDialog(loaded, None, None)
-    qtbot.addWidget(dialog)
+    dialog = dialog_of(loaded, qtbot, None)
     ok = dialog.ok
     assert not ok.isEnabled()
     dialog.role.setCurrentText("query")
@@ -150,15 +151,8 @@ def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBo
     dialog.form.fields["tau"].edited.emit(0.7)
     with qtbot.waitSignal(dialog.rule_made) as made:
         ok.click()
-    assert made.args == [
-        Override(
-            role="query",
-            blocks="1-",
-            merge_method="ace",
-            disposition="merge",
-            parameters={"tau": 0.7},
-        )
-    ]
+    rule = Override(role="query", blocks="1-", merge_method="ace", disposition="merge")
+    assert made.args == [replace(rule, parameters={"tau": 0.7})]
 
 
 @pytest.mark.parametrize(
@@ -167,10 +161,8 @@ def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBo
 def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(
     loaded: Session, qtbot: QtBot, text: str, cap: object
 ) -> None:
-    dialog = OverrideDialog(
-        loaded, Override(role="key", merge_method="linear", after=After(cap=Cap(delta=0.5))), None
-    )
-    qtbot.addWidget(dialog)
+    rule = Override(role="key", merge_method="linear", after=After(cap=Cap(delta=0.5)))
+    dialog = dialog_of(loaded, qtbot, rule)
     assert dialog.after.cap.delta.control.value() == 0.5
     dialog.after.cap.choice.setCurrentText(text)
     dialog.after.cap.choice.activated.emit(dialog.after.cap.choice.currentIndex())
@@ -182,14 +174,12 @@ def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(
 
 
 def test_a_rule_says_what_is_done_after_the_method(loaded: Session, qtbot: QtBot) -> None:
-    dialog = OverrideDialog(loaded, Override(role="key"), None)
-    qtbot.addWidget(dialog)
+    dialog = dialog_of(loaded, qtbot, Override(role="key"))
     dialog.after.fields["after.spectrum"].control.setValue(0.5)
     dialog.after.fields["after.depth[1]"].control.setValue(2.0)
     expected = Override(role="key", after=After(spectrum=0.5, depth=(1.0, 2.0)))
     assert dialog.rule() == expected
-    again = OverrideDialog(loaded, expected, None)
-    qtbot.addWidget(again)
+    again = dialog_of(loaded, qtbot, expected)
     assert again.after.fields["after.spectrum"].control.value() == 0.5
 
 
@@ -197,25 +187,21 @@ def test_a_rule_says_what_is_done_after_the_method(loaded: Session, qtbot: QtBot
 def test_the_dialog_says_why_it_cannot_be_accepted(
     loaded: Session, qtbot: QtBot, blocks: str, words: str
 ) -> None:
-    dialog = OverrideDialog(loaded, AVERAGE, None)
-    qtbot.addWidget(dialog)
+    dialog = dialog_of(loaded, qtbot, AVERAGE)
     dialog.blocks.setText(blocks)
     assert words in dialog.verdict.text()
     assert not dialog.ok.isEnabled()
 
 
-def test_the_dialog_opens_with_the_rule(loaded: Session, qtbot: QtBot) -> None:
-    rule = Override(role="key", blocks="10", merge_method="linear", disposition="merge")
-    dialog = OverrideDialog(loaded, rule, None)
-    qtbot.addWidget(dialog)
-    assert dialog.rule() == rule
-
-
-def test_values_of_the_recipes_method_alone_stay_of_that(loaded: Session, qtbot: QtBot) -> None:
-    rule = Override(role="key", parameters={"tau": 0.9})
-    dialog = OverrideDialog(loaded, rule, None)
-    qtbot.addWidget(dialog)
-    assert dialog.rule() == rule
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Override(role="key", blocks="10", merge_method="linear", disposition="merge"),
+        Override(role="key", parameters={"tau": 0.9}),  # the recipe's method
+    ],
+)
+def test_the_dialog_opens_with_the_rule(loaded: Session, qtbot: QtBot, rule: Override) -> None:
+    assert dialog_of(loaded, qtbot, rule).rule() == rule
 
 
 def test_the_regime_follows_a_threshold_of_the_layers_own(loaded: Session) -> None:
@@ -227,12 +213,8 @@ def test_the_regime_follows_a_threshold_of_the_layers_own(loaded: Session) -> No
         plan(recipe(COLA, SST2, overrides=rules), rows=rows),
     )
     assert {row.disposition for row in rows} >= {Disposition.MERGED}
-    assert [loaded.draft.tau_of(row) for row in rows if row.block is not None] == [
-        0.3,
-        0.3,
-        0.9,
-        0.3,
-    ]
+    taus = [loaded.draft.tau_of(row) for row in rows if row.block is not None]
+    assert taus == [0.3, 0.3, 0.9, 0.3]
 
 
 @pytest.mark.parametrize("text", ["", "layer.0", "nothing"])

@@ -43,7 +43,7 @@ ERROR = Check(subject=EVERYTHING, title="Disk", verdict=Verdict.ERROR, sentence=
 def load(window: MainWindow, worker: FakeWorker, *checks: Check) -> None:
     worker.say(ENGINE, job=0)
     window.opener.open_paths([BASE, COLA, SST2])
-    worker.say(PlanReady(plan=plan(recipe(COLA, SST2), checks=checks)), JobDone())
+    replan(worker, *checks)
     worker.say(*analysed(GAMMAS))
 
 
@@ -55,13 +55,14 @@ def rows(window: MainWindow) -> list[CheckRow]:
 
 
 def merges(worker: FakeWorker) -> int:
-    return sum(isinstance(job, MergeJob) for job in worker.jobs.values())
+    return len(worker.asked(MergeJob))
 
 
-def test_nothing_is_shown_before_there_is_a_plan(window: MainWindow) -> None:
-    window.prepare()
-    assert not rows(window)
-    assert window.workspace.experts.checks.isHidden()
+def replan(worker: FakeWorker, *checks: Check, method: str = "ace") -> None:
+    """Answer the newest planning job."""
+    worker.say(
+        PlanReady(plan=plan(recipe(COLA, SST2, merge_method=method), checks=checks)), JobDone()
+    )
 
 
 def test_what_is_fine_is_listed_and_asks_nothing(window: MainWindow, worker: FakeWorker) -> None:
@@ -94,8 +95,7 @@ def test_the_same_worries_do_not_come_to_the_front_again(
     tabs.setCurrentIndex(0)
     window.conductor.change(window.session.draft.inputs.with_method("linear"))
     again = replace(WORRY, sentence="3 ids differ.")
-    changed = plan(recipe(COLA, SST2, merge_method="linear"), checks=(again,))
-    worker.say(PlanReady(plan=changed), JobDone())
+    replan(worker, again, method="linear")
     assert tabs.currentIndex() == 0
     assert rows(window)[0].check == again
 
@@ -118,25 +118,16 @@ def test_merge_asks_once_and_goes_on_when_told(window: MainWindow, worker: FakeW
     assert merges(worker) == 2
 
 
-def test_another_warning_is_asked_about_again(window: MainWindow, worker: FakeWorker) -> None:
-    load(window, worker, WORRY)
-    window.session.checks.accept()
-    window.conductor.change(window.session.draft.inputs.with_method("linear"))
-    changed = plan(recipe(COLA, SST2, merge_method="linear"), checks=(ERROR, WORRY))
-    worker.say(PlanReady(plan=changed), JobDone())
-    assert window.session.checks.worries == (ERROR,)
-
-
-def test_rows_stay_when_warnings_are_accepted(window: MainWindow, worker: FakeWorker) -> None:
+def test_accepted_warnings_stay_accepted_for_the_same_models_alone(
+    window: MainWindow, worker: FakeWorker
+) -> None:
     load(window, worker, WORRY)
     before = rows(window)
     window.session.checks.accept()
     assert rows(window) == before
-
-
-def test_other_experts_are_asked_about_anew(window: MainWindow, worker: FakeWorker) -> None:
-    load(window, worker, WORRY)
-    window.session.checks.accept()
+    window.conductor.change(window.session.draft.inputs.with_method("linear"))
+    replan(worker, ERROR, WORRY, method="linear")
+    assert window.session.checks.worries == (ERROR,)
     window.conductor.change(window.session.draft.inputs.without_experts([1]))
     worker.say(PlanReady(plan=plan(recipe(COLA), checks=(WORRY,))), JobDone())
     assert window.session.checks.worries == (WORRY,)
@@ -151,19 +142,19 @@ def test_a_message_in_between_takes_the_question_away(
     assert not window.notice.answers
 
 
-@pytest.mark.parametrize(("change", "subject"), [(0.0, "cola"), (1.4, "cola")])
+@pytest.mark.parametrize("change", [0.0, 1.4])
 def test_a_base_that_does_not_fit_is_found_when_the_tensors_are_read(
-    window: MainWindow, worker: FakeWorker, change: float, subject: str
+    window: MainWindow, worker: FakeWorker, change: float
 ) -> None:
     worker.say(ENGINE, job=0)
     window.opener.open_paths([BASE, COLA, SST2])
-    worker.say(PlanReady(plan=plan(recipe(COLA, SST2), checks=(FINE,))), JobDone())
+    replan(worker, FINE)
     assert not window.session.checks.worries
     energies = {"cola": change**2, "sst2": 1e-4}
     statistics = LayerStatistics(name="layer.0.q", energies=energies, base_energy=1.0)
     worker.say(LayerAnalysed(statistics=statistics, done=1, total=1), JobDone())
     (worry,) = window.session.checks.worries
-    assert (worry.title, worry.subject) == ("Distance from the base", subject)
+    assert (worry.title, worry.subject) == ("Distance from the base", "cola")
 
 
 def test_rows_speak_show_text_literally_and_open_by_keyboard(
@@ -181,8 +172,12 @@ def test_rows_speak_show_text_literally_and_open_by_keyboard(
     assert not rows(window)[0].details.isHidden()
 
 
-def test_closing_the_models_takes_the_checks_along(window: MainWindow, worker: FakeWorker) -> None:
+def test_without_models_there_are_no_checks(window: MainWindow, worker: FakeWorker) -> None:
+    window.prepare()
+    assert not rows(window)
+    assert window.workspace.experts.checks.isHidden()
     load(window, worker, WORRY)
+    assert rows(window)
     window.conductor.close()
     assert not window.session.checks.all
     assert not rows(window)
@@ -196,7 +191,7 @@ def test_errors_stop_a_merge_until_there_is_room(window: MainWindow, worker: Fak
     assert window.notice.severity is Severity.ERROR
     assert "1 error. Disk: No room." in window.notice.sentence.text()
     again.click()
-    worker.say(PlanReady(plan=plan(recipe(COLA, SST2), checks=(WORRY,))), JobDone())
+    replan(worker, WORRY)
     assert merges(worker) == 0
     window.actions_.merge.trigger()
     assert [answer.text() for answer in window.notice.answers] == ["Merge anyway"]
@@ -210,25 +205,21 @@ def test_a_full_disk_is_checked_again_when_the_person_comes_back(
     if asked:
         window.actions_.merge.trigger()
         assert "No room." in window.notice.sentence.text()
-    before = plans(worker)
+    before = len(worker.asked(PlanJob))
     come_back(window)
-    assert plans(worker) == before + 1
+    assert len(worker.asked(PlanJob)) == before + 1
     come_back(window)
-    assert plans(worker) == before + 1, "that answer is on its way"
-    worker.say(PlanReady(plan=plan(recipe(COLA, SST2), checks=(FINE,))), JobDone())
+    assert len(worker.asked(PlanJob)) == before + 1, "that answer is on its way"
+    replan(worker, FINE)
     assert not window.session.checks.errors
     assert not window.notice.isVisible()
     come_back(window)
-    assert plans(worker) == before + 1, "there is room"
+    assert len(worker.asked(PlanJob)) == before + 1, "there is room"
 
 
 def come_back(window: MainWindow) -> None:
     window.activateWindow()
     QApplication.sendEvent(window, QEvent(QEvent.Type.ActivationChange))
-
-
-def plans(worker: FakeWorker) -> int:
-    return sum(isinstance(job, PlanJob) for job in worker.jobs.values())
 
 
 def test_a_merge_that_has_its_room_already_goes_on(window: MainWindow, worker: FakeWorker) -> None:
