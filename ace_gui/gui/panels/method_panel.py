@@ -9,10 +9,8 @@ from PySide6.QtCore import QRegularExpression, Qt, Signal
 from PySide6.QtGui import (
     QAction,
     QFontMetrics,
-    QHideEvent,
     QKeySequence,
     QRegularExpressionValidator,
-    QShowEvent,
 )
 from PySide6.QtWidgets import QLineEdit, QListWidget, QListWidgetItem, QWidget
 
@@ -56,9 +54,7 @@ _OVERRIDES_TIP = (
 
 
 class MethodPanel(QWidget):
-    """``seen`` carries whether the panel is visible."""
-
-    seen = Signal(bool)
+    """The method with its parameters, the further options, and the overrides."""
 
     def __init__(self, session: Session, choose: QAction) -> None:
         super().__init__()
@@ -99,14 +95,6 @@ class MethodPanel(QWidget):
         self.forecast.set_full_text("" if found is None else found.sentence)
         self.forecast.setToolTip(tooltip(f"{found.sentence}\n{_FORECAST_TIP}" if found else ""))
         self.forecast.setVisible(found is not None)
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self.seen.emit(True)
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        self.seen.emit(False)
 
     def refresh(self) -> None:
         draft, engine = self._session.draft, self._session.engine

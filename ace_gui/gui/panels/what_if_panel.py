@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFontMetrics, QHideEvent, QResizeEvent, QShowEvent
+from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QTreeWidgetItem, QWidget
 
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS
@@ -25,6 +25,7 @@ from ace_gui.gui.widgets.fields.form import Form
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import across, down, on_font_change, scroll_area
+from ace_gui.gui.widgets.layout.following import tell_visible
 from ace_gui.gui.widgets.tables.table_tools import row_tree
 from ace_gui.recipe.rules import describe
 from ace_gui.recipe.values import ParameterValue
@@ -73,19 +74,12 @@ class WhatIfPanel(QWidget):
         self.plot.name_outside()  # the inspector shows the layer's name, and the height is small
         self.plot.setAccessibleName("Spectrum with the recipe's and the trial values")
         self._lay_out()
+        tell_visible(self, what_if.look)
         what_if.changed.connect(self.refresh)
         what_if.awaited.connect(self.plot.set_busy)
         session.engine_changed.connect(self.refresh)
         session.results.findings.changed.connect(lambda _name: self._show_answer())
         self.refresh()
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self._what_if.look(True)
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        self._what_if.look(False)
 
     def refresh(self) -> None:
         what_if, engine = self._what_if, self._session.engine
@@ -136,9 +130,7 @@ class WhatIfPanel(QWidget):
         session, what_if = self._session, self._what_if
         old, new = what_if.old, what_if.new
         self._fill_table(old, new)
-        name = session.selection
-        row = session.layers.row(name) if name is not None else None
-        sentence = ""
+        row, sentence = session.layers.row(session.selection), ""
         if row is None or not session.layers.has_spectrum(row):
             sentence = _NO_LAYER
         elif what_if.error is not None:

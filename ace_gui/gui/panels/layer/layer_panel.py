@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import ClassVar, Final
-
-from PySide6.QtGui import QHideEvent, QShowEvent
 
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.gui.control.layers.layer_queries import Kind
@@ -13,7 +12,7 @@ from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.widgets.layout.following import Following
+from ace_gui.gui.widgets.layout.following import Following, tell_visible
 
 _LEARNS_FIRST: Final = "This method learns from data first: merge to see the result."
 
@@ -30,6 +29,8 @@ class LayerPanel(Following):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.session = session
+        if self.finding is not None:
+            tell_visible(self, partial(session.finding_wanted.emit, self.finding))
         self.follow(session.selection_changed, session.draft.changed)
         for learnt in (session.layers.learnt, session.results.findings.changed):
             learnt.connect(self._learn)
@@ -58,16 +59,6 @@ class LayerPanel(Following):
     def row(self) -> PlanRow | None:
         name = self.session.selection
         return self.session.layers.row(name) if name else None
-
-    def showEvent(self, event: QShowEvent) -> None:
-        if self.finding is not None:
-            self.session.finding_wanted.emit(self.finding, True)
-        super().showEvent(event)
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        if self.finding is not None:
-            self.session.finding_wanted.emit(self.finding, False)
 
     def _learn(self, name: str) -> None:
         if name in ("", self.session.selection):

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Final, TypeVar
 
 from PySide6.QtCore import QEvent
-from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.control.operations.scoring import Scoring
@@ -18,6 +17,7 @@ from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.layout.arrangement import down
+from ace_gui.gui.widgets.layout.following import tell_visible
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
 TABS: Final[tuple[tuple[type[JobPage], str, str], ...]] = (  # with title and tooltip
@@ -35,7 +35,7 @@ class ScoresPage(QWidget):
 
     def __init__(self, session: Session, scoring: Scoring) -> None:
         super().__init__()
-        self._scoring = scoring
+        tell_visible(self, scoring.look)
         self.tabs = LazyTabs("Parts of the Scores page", self)
         for kind, title, tip in TABS:
             self.tabs.add(title, tip, partial(kind, session, scoring, self))
@@ -56,11 +56,3 @@ class ScoresPage(QWidget):
             for content in self.tabs.contents():
                 assert isinstance(content, JobPage)
                 content.recolour()
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self._scoring.look(True)
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        self._scoring.look(False)

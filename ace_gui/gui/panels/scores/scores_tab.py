@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Final, NamedTuple
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
@@ -30,7 +30,16 @@ from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import write
 from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.labels.plain_label import EmptyState, plain_label, secondary_label
-from ace_gui.gui.widgets.layout.arrangement import GAP, across, card, down, pane, scroll_area, split
+from ace_gui.gui.widgets.layout.arrangement import (
+    GAP,
+    across,
+    card,
+    down,
+    on_font_change,
+    pane,
+    scroll_area,
+    split,
+)
 
 _HIGH: Final = 36  # in text lines: below this height the row of examples is hidden
 REFRESH: Final = 100  # ms between repaints while scores arrive
@@ -206,6 +215,7 @@ class ScoreLine(QWidget):
         self._marks: tuple[Mark, ...] = ()
         self.setAccessibleName("Mean scores")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        on_font_change(self, lambda _: self.updateGeometry())
 
     def show_marks(self, marks: Sequence[Mark]) -> None:
         self._marks = tuple(sorted(marks, key=lambda mark: mark.value))
@@ -220,11 +230,6 @@ class ScoreLine(QWidget):
     @property
     def _line(self) -> float:
         return QFontMetricsF(face(Face.BODY)).height()
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange:
-            self.updateGeometry()
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
         if not self._marks:

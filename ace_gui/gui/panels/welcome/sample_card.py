@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QEvent, QRect, QRectF
+from PySide6.QtCore import QRect, QRectF
 from PySide6.QtGui import QAction, QImage, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
 
@@ -19,7 +19,7 @@ from ace_gui.gui.widgets.labels.plain_label import (
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import FlowLayout, down
+from ace_gui.gui.widgets.layout.arrangement import FlowLayout, down, on_font_change
 from ace_gui.recipe import recommended
 
 _PADDING: Final = 16
@@ -69,16 +69,11 @@ class SamplePictures(QWidget):
         names = ", ".join(self._tasks)
         self.setAccessibleName(f"An image of each task: {names}")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self._fit()
+        on_font_change(self, lambda _: self._fit())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit()
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange:
-            self._fit()
 
     def _fit(self) -> None:
         self.setFixedHeight(self._picture(self.width()) + round(1.8 * self._line))

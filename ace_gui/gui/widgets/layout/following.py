@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QTimer, SignalInstance
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QObject, QTimer, SignalInstance
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QWidget
 
@@ -48,3 +50,19 @@ class Following(QWidget):
         super().showEvent(event)
         if self._stale:
             self._update()
+
+
+def tell_visible(widget: QWidget, tell: Callable[[bool], object]) -> None:
+    """Call ``tell`` whenever the widget is shown or hidden, with whether it is visible."""
+    widget.installEventFilter(_Visibility(widget, tell))
+
+
+class _Visibility(QObject):
+    def __init__(self, widget: QWidget, tell: Callable[[bool], object]) -> None:
+        super().__init__(widget)
+        self._tell = tell
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: ARG002
+        if event.type() in (QEvent.Type.Show, QEvent.Type.Hide):
+            self._tell(event.type() == QEvent.Type.Show)
+        return False
