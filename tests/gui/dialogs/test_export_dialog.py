@@ -24,14 +24,18 @@ from tests.helpers.models import gpt2_family
 from tests.helpers.recipes import recipe_of
 
 
-def test_a_new_or_empty_folder_will_do(tmp_path: Path) -> None:
+def test_only_folders_that_the_engine_would_take_are_approved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, model, link = tmp_path / "file", tmp_path / "model", tmp_path / "link"
     assert check_folder(str(tmp_path)).good
     assert check_folder(str(tmp_path / "new" / "deeper")).good
-
-
-def test_what_will_not_do_is_said(tmp_path: Path) -> None:
-    file = tmp_path / "file"
     file.write_text("x")
+    model.mkdir()
+    link.symlink_to(model, target_is_directory=True)
+    stage = staging_folder(tmp_path / "merged")
+    stage.mkdir()
+    (stage / "someone's").write_text("x")
     for text, reason in [
         ("", "Choose a folder"),
         ("relative/path", "full path"),
@@ -41,29 +45,15 @@ def test_what_will_not_do_is_said(tmp_path: Path) -> None:
         ("/proc", "mount point of a disk"),
         (str(tmp_path / "in\0valid"), "not a valid path"),
         (str(tmp_path / ("long" * 99)), "too long"),
+        (str(model / "merged"), "inside the model"),
+        (str(link / "merged"), "inside the model"),
+        (str(tmp_path / "merged"), "was not made by this program"),
     ]:
-        verdict = check_folder(text)
+        verdict = check_folder(text, 0, [model])
         assert not verdict.good, text
         assert reason in verdict.sentence
-
-
-def test_no_permission_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda index, mode: index != tmp_path)  # root may anything
     assert "permission" in check_folder(str(tmp_path / "new")).sentence.lower()
-
-
-def test_a_folder_that_the_engine_would_refuse_is_not_approved(tmp_path: Path) -> None:
-    model, link = tmp_path / "model", tmp_path / "link"
-    model.mkdir()
-    link.symlink_to(model, target_is_directory=True)
-    for folder in (model / "merged", link / "merged"):
-        verdict = check_folder(str(folder), 0, [model])
-        assert not verdict.good
-        assert "inside the model" in verdict.sentence
-    stage = staging_folder(tmp_path / "merged")
-    stage.mkdir()
-    (stage / "someone's").write_text("x")
-    assert "was not made by this program" in check_folder(str(tmp_path / "merged")).sentence
 
 
 def test_the_size_follows_dtype_and_shards() -> None:
@@ -163,19 +153,20 @@ def test_a_disk_without_room_is_said_before_the_export(
     assert dialog.bytes_needed() == 3 * one
 
 
-def test_it_says_what_will_be_written(dialog: ExportDialog) -> None:
-    assert "heads/" in dialog.contents.text()
-    assert "model.safetensors" in dialog.contents.text()
-
-
 def test_an_export_and_its_result(dialog: ExportDialog, worker: FakeWorker, tmp_path: Path) -> None:
-    dialog.folder.setText(str(tmp_path / "out"))
+    assert all(each in dialog.contents.text() for each in ("model.safetensors", "heads/"))
+    assert "for each of these" not in dialog.contents.text()
+    dialog.complete_heads.click()  # a whole model for each, only when asked for
+    assert "for each of these" in dialog.contents.text()
+    folder = tmp_path / "out"
+    dialog.folder.setText(str(folder))
     dialog.dtype.setCurrentText("float16")
     dialog.export_button.click()
-    job = worker.jobs[worker.newest(ExportJob)]
-    assert (job.folder, job.dtype, job.shard_bytes) == (tmp_path / "out", "float16", 5_000_000_000)
-    worker.say(Exported(folder=tmp_path / "out", files=("a", "b"), bytes=2_000_000), JobDone())
-    assert str(tmp_path / "out") in dialog.snippet.toPlainText()
+    (job,) = worker.asked(ExportJob)
+    assert (job.folder, job.dtype, job.shard_bytes) == (folder, "float16", 5_000_000_000)
+    assert job.complete_heads
+    worker.say(Exported(folder=folder, files=("a", "b"), bytes=2_000_000), JobDone())
+    assert str(folder) in dialog.snippet.toPlainText()
     assert "2.0 MB" in dialog.outcome.text()
     assert dialog.export_button.isHidden()
 
@@ -195,18 +186,6 @@ def test_a_run_is_exported_and_becomes_an_expert_of_another_merge(
     worker.say(Exported(folder=folder, files=(), bytes=1), JobDone())
     assert not again.isVisible()
     assert [expert.path for expert in window.session.draft.inputs.experts] == [COLA, SST2, folder]
-
-
-def test_a_whole_model_for_each_head_only_when_asked_for(
-    dialog: ExportDialog, worker: FakeWorker, tmp_path: Path
-) -> None:
-    dialog.folder.setText(str(tmp_path / "out"))
-    assert not dialog.complete_heads.isChecked()
-    assert "for each of these" not in dialog.contents.text()
-    dialog.complete_heads.click()
-    assert "for each of these" in dialog.contents.text()
-    dialog.export_button.click()
-    assert worker.jobs[worker.newest(ExportJob)].complete_heads
 
 
 def test_an_error_is_shown_in_the_dialog_and_the_form_stays(

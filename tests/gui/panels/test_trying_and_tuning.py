@@ -214,11 +214,12 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(
     points = point(0.1, 0.5, 0), point(0.9, 0.75, 1)
     worker.say(points[0], job=number)
     assert index.cost.text() == "1 of 2 merges done, about 0:06 left."
-    before = tuple(task_score("merged", t, 0.5, normalised=0.5) for t in ("cola", "sst2"))
-    after = tuple(task_score("merged", t, 0.75, normalised=0.75) for t in ("cola", "sst2"))
-    tuned = Tuned(
-        points=points, best=points[1], scores=after, before=before, seconds=8.0, recipe=asked.recipe
+    before, after = (
+        tuple(task_score("merged", task, mean, normalised=mean) for task in ("cola", "sst2"))
+        for mean in (0.5, 0.75)
     )
+    best, recipe = points[1], asked.recipe
+    tuned = Tuned(points=points, best=best, scores=after, before=before, seconds=8.0, recipe=recipe)
     worker.say(points[1], tuned, JobDone(), job=number)
     assert index.result.text() == "tau 0.9: 50.0 % of the experts' scores become 75.0 %"
     assert index.curve.message() is None
@@ -269,11 +270,7 @@ def test_points_of_several_parameters_stand_along_one_of_them(
     number = worker.newest(TuneJob)
     both = replace(point(0.3, 0.5, 0), parameters={"epsilon": 1e-4, "tau": 0.3, "k_frac": 0.5})
     worker.say(both, replace(both, index=1, score=None, error="no"), job=number)
-    assert [index.axis.itemText(n) for n in range(index.axis.count())] == [
-        "epsilon",
-        "tau",
-        "k_frac",
-    ]
+    assert index.axis.options == ("epsilon", "tau", "k_frac")
     assert index.curve.title.whole == "Score by epsilon"
     index.axis.choose("tau")
     assert index.curve.title.whole == "Score by tau"
