@@ -78,8 +78,8 @@ class TuneTab(JobPage):
         self.result, self.note = heading(""), secondary_label()
         self.result.setWordWrap(True)
         self.figures = FigureSheet("Scores on the other half of the data", kind="recipe")
-        maximum, expanding = QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Expanding
-        self.figures.setSizePolicy(expanding, maximum)
+        fixed, expanding = QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding
+        self.figures.setSizePolicy(expanding, fixed)  # both rows are in view
         name = "Use these values in the recipe"
         self.use = push_button("Use these values", self._use, kind="tinted", name=name)
         self._lay_out()
@@ -198,6 +198,8 @@ def _row(title: str, scores: tuple[TaskScore, ...], mean: MeanScore, tasks: list
 def _change(before: MeanScore, after: MeanScore) -> str:
     """``87.1 % of the experts become 89.0 %``, or else the mean scores."""
     then, now = before.normalised, after.normalised
+    if then is not None and then == now:
+        return f"{100 * now:.1f} % of the experts' scores, as before"
     if then is not None and now is not None:
         worse = ", which is worse" if now < then else ""
         return f"{100 * then:.1f} % of the experts' scores become {100 * now:.1f} %{worse}"
