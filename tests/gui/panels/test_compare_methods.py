@@ -120,7 +120,7 @@ def test_methods_next_to_the_recommended_merge_have_their_own_defaults(opened: M
     draft.set_parameter("epsilon", 1e-3)
     for start in (draft.inputs, draft.inputs.recommended()):
         draft.keep(start)
-        choices = MergeChoices(opened.session, opened)
+        choices = MergeChoices(opened.session)
         ticked = [name for (name, _), box in choices.boxes.items() if box.isChecked()]
         assert ticked == ([NAME] if draft.inputs.is_recommended else ["ace"])
         choices.all.click()
