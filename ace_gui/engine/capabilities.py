@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -15,7 +15,6 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.devices import available_devices, devices_not_used
 from ace_gui.machine import total_memory
 from ace_gui.methods import METHODS, PROBLEMS, families, parameter_fields
-from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import ModuleKind, kind_of, learns
 from ace_gui.methods.shared.measured import Need
 
@@ -45,15 +44,6 @@ _LEAVES: Final[Mapping[ModuleKind | None, str]] = {
 }
 
 
-def _kind(method: MergeMethod[Any]) -> ModuleKind | None:
-    return None if method.modules is None else kind_of(method.modules)
-
-
-def _needed(method: MergeMethod[Any]) -> str:
-    need = Need.INPUTS if learns(method.modules) else method.need(method.parameters())
-    return _NEEDS[need]
-
-
 def engine_ready() -> EngineReady:
     """The first event of an engine process."""
     return EngineReady(
@@ -70,6 +60,8 @@ def engine_ready() -> EngineReady:
 def method_info(name: str) -> MethodInfo:
     """A registered method, for a list of methods or a help text."""
     method = METHODS[name]
+    kind = None if method.modules is None else kind_of(method.modules)
+    need = Need.INPUTS if learns(method.modules) else method.need(method.parameters())
     return MethodInfo(
         name=method.name,
         title=method.title,
@@ -80,9 +72,9 @@ def method_info(name: str) -> MethodInfo:
         least=method.least,
         most=method.most,
         seeded=method.seeded,
-        needs=_needed(method),
-        leaves=_LEAVES.get(_kind(method), ""),
-        routes=_kind(method) in _ROUTED,
+        needs=_NEEDS[need],
+        leaves=_LEAVES.get(kind, ""),
+        routes=kind in _ROUTED,
         learns=method.learning is not None,
         fields=parameter_fields(method),
     )

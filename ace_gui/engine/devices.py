@@ -22,23 +22,17 @@ _AT_FIRST: Final = torch.get_num_threads()
 _STARTED: Final[set[str]] = set()
 _STARTING: Final = threading.Lock()
 
-_LARGEST_KEPT: Final = (32 << 20) - (1 << 16)
-"""Bytes; glibc adapts its thresholds to blocks of up to 32 MiB, including its own header."""
-
 
 def use_threads(wanted: int | None) -> None:
-    """Compute with this number of threads; None: torch's at first, within a container's limit."""
-    torch.set_num_threads(wanted or min(_AT_FIRST, processors()))
-    _keep_freed_memory()
+    """Compute with this number of threads; None: torch's at first, within a container's limit.
 
-
-def _keep_freed_memory() -> None:
-    """Make glibc keep up to 64 MB of freed memory instead of returning it at once.
-
-    Its thresholds adapt to the largest block ever freed. A merge allocates and frees blocks of a
-    few megabytes all the time, and spent a quarter of its time while the system cleared new pages.
+    Also makes glibc keep up to 64 MB of freed memory instead of returning it at once: its
+    thresholds adapt to the largest block ever freed, up to 32 MiB with its own header. A merge
+    frees blocks of a few megabytes all the time, and spent a quarter of its time while the system
+    cleared new pages.
     """
-    torch.empty(_LARGEST_KEPT, dtype=torch.uint8)
+    torch.set_num_threads(wanted or min(_AT_FIRST, processors()))
+    torch.empty((32 << 20) - (1 << 16), dtype=torch.uint8)
 
 
 def available_devices() -> tuple[DeviceInfo, ...]:
@@ -53,11 +47,8 @@ def available_devices() -> tuple[DeviceInfo, ...]:
 def devices_not_used() -> tuple[str, ...]:
     """Why there is no GPU to use, or why one of several cannot be used, one sentence each."""
     found = gpus()
-    return (
-        tuple(filter(None, (why_unfit(gpu, kernels()) for gpu in found)))
-        if found
-        else (why_none(),)
-    )
+    reasons = [why_unfit(gpu, kernels()) for gpu in found] if found else [why_none()]
+    return tuple(filter(None, reasons))
 
 
 def resolve_device(name: str) -> torch.device:
@@ -67,25 +58,26 @@ def resolve_device(name: str) -> torch.device:
     """
     if name == "cpu":
         return torch.device("cpu")
-    usable = [gpu for gpu in fastest_first(gpus()) if not why_unfit(gpu, kernels())]
-    if name == "auto":
-        return next((_chosen(gpu) for gpu in usable if _starts(gpu)), torch.device("cpu"))
     wanted = "cuda:0" if name == "cuda" else name
-    for gpu in usable:
-        if gpu.name == wanted:
+    for gpu in fastest_first(gpus()):
+        if why_unfit(gpu, kernels()) or wanted not in ("auto", gpu.name):
+            continue
+        try:
             _start(gpu)
-            return _chosen(gpu)
+        except ResourceError:
+            if wanted == "auto":
+                continue
+            raise
+        device = torch.device(gpu.name)
+        work_on(device)
+        return device
+    if wanted == "auto":
+        return torch.device("cpu")
     names = ", ".join(device.name for device in available_devices())
     raise ResourceError(
         f"There is no device {name!r} to use on this machine; available: {names}. "
         + " ".join(devices_not_used())
     )
-
-
-def _chosen(gpu: Gpu) -> torch.device:
-    device = torch.device(gpu.name)
-    work_on(device)
-    return device
 
 
 def memory_of(device: torch.device) -> int:
@@ -120,14 +112,6 @@ def work_on(device: torch.device, *, own_stream: bool = False) -> None:
     torch.cuda.set_device(device)
     if own_stream:
         torch.cuda.set_stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
-
-
-def _starts(gpu: Gpu) -> bool:
-    try:
-        _start(gpu)
-    except ResourceError:
-        return False
-    return True
 
 
 def _start(gpu: Gpu) -> None:

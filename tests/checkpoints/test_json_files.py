@@ -14,7 +14,7 @@ from ace_gui.checkpoints.input_files import JSON_MEMORY, json_memory, read_confi
 from ace_gui.checkpoints.side_files import set_config_dtype
 from ace_gui.engine.planning.vocabulary.tokenizers import MOST_TOKENS, compare
 from ace_gui.errors import CheckpointError
-from tests.helpers.checkpoints import save_model, small_tensors
+from tests.helpers.checkpoints import save_model, small_tensors, stamps
 
 TEXT = '{"model_type": "bert", "name": "größe"}'
 BAD = {
@@ -124,7 +124,7 @@ def test_lines_of_nothing_are_no_vocabulary(tmp_path: Path) -> None:
     path.write_bytes(b"\n" * (MOST_TOKENS + 1))
     other.write_text("a\nb\n")
     with pytest.raises(CheckpointError, match="Too many lines"):
-        compare((path,), (other,))
+        compare(stamps(path), stamps(other))
 
 
 def test_ids_that_no_row_can_have_count_as_none(tmp_path: Path) -> None:
@@ -132,4 +132,4 @@ def test_ids_that_no_row_can_have_count_as_none(tmp_path: Path) -> None:
     for folder, ids in ((path, {"a": 0, "b": 1}), (other, {"a": 0, "b": 1, "c": -1, "d": 2**40})):
         folder.mkdir()
         (folder / "vocab.json").write_text(json.dumps({**ids, "e": True}))
-    assert compare((path / "vocab.json",), (other / "vocab.json",)).tokens == 0
+    assert compare(stamps(path / "vocab.json"), stamps(other / "vocab.json")).tokens == 0

@@ -20,7 +20,6 @@ from ace_gui.methods import METHODS
 from ace_gui.paths import statistics_folder
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.calibrated_models import bert_family, gpt2_family, mixture_family
-from tests.helpers.command import ace_gui as run
 from tests.helpers.damage import ANY_FILE, TENSORS
 
 LEARNING = [name for name, method in METHODS.items() if method.learning is not None]
@@ -57,10 +56,8 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 
 
 @every
-def test_the_command_line_merges_and_transformers_loads(method: str, tmp_path: Path) -> None:
-    file = rewritten(bert_family(tmp_path), method, steps=2, batch=3)
-    done = run("merge", file, "--out", tmp_path / "merged", seconds=300)
-    assert done.returncode == 0, done.stderr
+def test_transformers_loads_the_merged_model(method: str, tmp_path: Path) -> None:
+    merged(rewritten(bert_family(tmp_path), method, steps=2, batch=3), "merged")
     _, told = transformers.BertForMaskedLM.from_pretrained(
         tmp_path / "merged", output_loading_info=True
     )

@@ -191,18 +191,6 @@ def test_bad_recipes_are_one_sentence_and_write_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
 
 
-def test_an_output_folder_that_is_not_empty_is_left_alone(
-    families: dict[str, Family], tmp_path: Path
-) -> None:
-    recipe = file_of(tmp_path, families["roberta"])
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine.txt").write_text("mine")
-    result = ace_gui("merge", recipe, "--out", tmp_path / "out")
-    assert result.returncode == 1
-    assert "/out: The folder is not empty" in result.stderr
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
-
-
 @pytest.mark.parametrize(
     "arguments",
     [["mrege"], ["merge"], ["merge", "recipe.yaml"], ["methods", "a", "b"], ["--nonsense"]],

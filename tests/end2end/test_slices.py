@@ -1,6 +1,7 @@
 """Models made of blocks of others: the tensors, the config, and that transformers runs them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import ace_gui
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import MismatchError, RecipeError
+from ace_gui.recipe import Override
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.adapters import factors, save_adapter
 
@@ -131,6 +133,21 @@ def test_a_repeated_range_whose_outputs_are_scaled_to_zero_does_nothing(tmp_path
     with torch.no_grad():
         assert torch.allclose(model(ids).logits, before(ids).logits, atol=1e-5)
     assert not tensors(out)["model.layers.5.mlp.down_proj.weight"].any()
+
+
+def test_a_rule_with_a_method_of_its_own_is_in_the_output_s_recipe(tmp_path: Path) -> None:
+    """Other tensors have rules of their slices alone."""
+    for seed, name in enumerate("ab"):
+        make(tmp_path / name, "llama", seed)
+    path = tmp_path / "mergekit.yaml"
+    sources = [one("a", 0, 2, weight=0.5), one("b", 0, 2, weight=0.3)]
+    slices = [{"sources": sources}, {"sources": [one("b", 2, 4), one("a", 2, 4)]}]
+    path.write_text(json.dumps({"merge_method": "linear", "dtype": "float32", "slices": slices}))
+    rule = Override(role="query", merge_method="task_arithmetic")
+    recipe = replace(load_recipe(path), overrides=(rule,))
+    for _ in merge_to_folder(recipe, tmp_path / "out", Options()):
+        pass
+    assert load_recipe(tmp_path / "out" / "merge_recipe.yaml").overrides == (rule,)
 
 
 def test_heads_stay_tied_where_both_ends_are_one_model(tmp_path: Path) -> None:

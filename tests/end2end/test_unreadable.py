@@ -77,11 +77,7 @@ def test_inputs_and_outputs(family: Family, tmp_path: Path, every: int) -> None:
         *(base / "model.safetensors", expert / "model.safetensors", expert / "config.json"),
         base / "vocab.json",
     ]
-    cases = [
-        case(f"{path} {mode:o}", merge, out, **{str(path): mode})
-        for path in unreadable
-        for mode in (0,)
-    ]
+    cases = [case(f"{path} 0", merge, out, **{str(path): 0}) for path in unreadable]
     cases += [case(f"{path} unlisted", merge, out, **{str(path): 0o111}) for path in (base, expert)]
     (tmp_path / "closed").mkdir()
     closed = {str(tmp_path / "closed"): 0o555}

@@ -10,6 +10,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ace_gui.checkpoints import FileStamp
+from ace_gui.checkpoints.input_files import open_regular
+
 
 def entry(dtype: str, shape: list[int], begin: int, end: int) -> dict[str, object]:
     """One tensor's entry of a safetensors header."""
@@ -97,3 +100,12 @@ def small_tensors(count: int = 6) -> dict[str, Tensor]:
         f"layer.{number}.weight": torch.randn(2 + number, 3, generator=generator)
         for number in range(count)
     }
+
+
+def stamps(*paths: Path) -> tuple[FileStamp, ...]:
+    """The files as they are now."""
+    found = []
+    for path in paths:
+        with open_regular(path) as (_, stamp):
+            found.append(stamp)
+    return tuple(found)

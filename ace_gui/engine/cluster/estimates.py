@@ -79,7 +79,7 @@ def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:
     """Memory for merging the rows of a unit: that of the largest one, and all results."""
     found = list(rows)
     results = sum(prod(row.shape) * FORMATS[row.store_dtype].bits // 8 for row in found)
-    return with_freed(max(working_set(row, prepared.method) for row in found) + results)
+    return with_freed(max(working_set(row, prepared) for row in found) + results)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,6 +144,12 @@ def merged_within(
     is merged on the CPU, within the budget of host memory. The reports mention this. If merging
     fails for one matrix of a batch, the error is raised for that matrix alone.
     """
+
+    def halves() -> list[list[OutputChunk]]:
+        middle = len(works) // 2
+        first = merged_within(works[:middle], pool, budgets)
+        return first + merged_within(works[middle:], pool, budgets)
+
     least, limit, alone = sum(work.gpu_bytes for work in works), budgets.gpu, len(works) == 1
     need = least + sum(work.stored_bytes for work in works)
     keep = need <= budgets.share and limit.admits(need, len(works))
@@ -157,7 +163,7 @@ def merged_within(
             except (MethodError, NonFiniteError):
                 if alone:
                     raise
-                return _halves(works, pool, budgets)
+                return halves()
         if found is not None:
             return found
         if budgets.device.type == "cuda":
@@ -173,15 +179,7 @@ def merged_within(
             return [in_the_end(works[0].pieces(pool))]
     for work in works:
         work.hindered(DIVIDED)
-    return _halves(works, pool, budgets)
-
-
-def _halves(
-    works: Sequence[TensorMerge], pool: ThreadPoolExecutor, budgets: MemoryBudgets
-) -> list[list[OutputChunk]]:
-    middle = len(works) // 2
-    first = merged_within(works[:middle], pool, budgets)
-    return first + merged_within(works[middle:], pool, budgets)
+    return halves()
 
 
 def _tried(

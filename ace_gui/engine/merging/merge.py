@@ -87,7 +87,8 @@ def merge(
     require_experts(prepared)
     started, where = time.monotonic(), resolve_device("cpu" if workers else device)
     if workers is None:  # workers have memory of their own
-        _require_room(prepared, where, memory_bytes)
+        on_gpu = memory_of(where) if where.type == "cuda" else None
+        require_memory(prepared.plan.rows, prepared, memory_bytes, on_gpu)
     forget_peak(where)
     warnings = yield from _measure(prepared, where, workers)
     manifest = make_manifest(
@@ -110,11 +111,6 @@ def merge(
         warnings=warnings,
         notes=workers.notes if workers else (),
     )
-
-
-def _require_room(prepared: Prepared, device: torch.device, memory_bytes: int | None) -> None:
-    on_gpu = memory_of(device) if device.type == "cuda" else None
-    require_memory(prepared.plan.rows, prepared.method, memory_bytes, on_gpu)
 
 
 def _warnings_of(events: Iterator[_Learning]) -> Generator[_Learning, None, tuple[str, ...]]:
@@ -235,7 +231,7 @@ def _merge_here(
     with single_threads() as pool:
         budgets = budgets_of(device, memory_bytes)
         whole = under_way(begun(left), pool, budgets, store.manifest.side_by_side)
-        others = map(partial(_with_pieces, pool), begun(in_parts))
+        others = under_way(begun(in_parts), pool, budgets, 1)
         # A batch counts as its first row; asking for it starts the first one.
         early = {work.row.name: (work, pieces) for work, pieces in next(whole, [])}
         for row in waiting:
@@ -267,11 +263,6 @@ Merging = tuple[TensorMerge, Iterable[OutputChunk]]
 """The merge of a row, and its output pieces."""
 
 
-def _with_pieces(pool: ThreadPoolExecutor, works: list[TensorMerge]) -> list[Merging]:
-    """Pair each merge with its pieces, which are computed when they are requested."""
-    return [(work, work.pieces(pool)) for work in works]
-
-
 def under_way(
     begun: Iterable[list[TensorMerge]],
     pool: ThreadPoolExecutor,
@@ -285,7 +276,8 @@ def under_way(
     time, each in a thread with its own stream, as long as memory suffices.
     """
     if ahead == 1:
-        yield from map(partial(_with_pieces, pool), begun)
+        for works in begun:  # the pieces are computed when they are requested
+            yield [(work, work.pieces(pool)) for work in works]
         return
 
     def begin(works: list[TensorMerge]) -> list[Merging]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from itertools import chain
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import torch
 
@@ -95,16 +96,12 @@ class Manifest:
         ignored = {"inputs", "libraries", "warnings", "code", "added_methods"}
         names = [item.name for item in fields(self) if item.name not in ignored]
         changed += [name for name in names if getattr(self, name) != getattr(other, name)]
-        changed += [
-            f"{name} {now} (was {self.libraries.get(name, 'unknown')})"
-            for name, now in other.libraries.items()
-            if self.libraries.get(name) != now
-        ]
-        changed += [
-            f"the method {name} (changed since)"
-            for name, now in other.added_methods.items()
-            if self.added_methods.get(name) != now
-        ]
+        for name, now in other.libraries.items():
+            if (was := self.libraries.get(name, "unknown")) != now:
+                changed.append(f"{name} {now} (was {was})")
+        for name, now in other.added_methods.items():
+            if self.added_methods.get(name) != now:
+                changed.append(f"the method {name} (changed since)")
         if self.code != other.code:
             changed.append("this program's own code")
         if len(self.inputs) != len(other.inputs):
@@ -127,7 +124,7 @@ def make_manifest(
     """
     plan, at_once = prepared.plan, 1 if workers else GPU_AHEAD
     if workers is None and device.type == "cpu":
-        at_once = matrices_at_once(plan.rows, prepared.method, memory_bytes)
+        at_once = matrices_at_once(plan.rows, prepared, memory_bytes)
     dtypes = {
         row.tensor: row.output_dtype(plan.recipe.out_dtype) if as_output else row.store_dtype
         for row in plan.rows
@@ -158,10 +155,6 @@ def make_manifest(
     )
 
 
-class _Digest(Protocol):
-    def update(self, data: bytes, /) -> None: ...
-
-
 def layout_digest(prepared: Prepared) -> str:
     """Digest of names, formats, shapes and file offsets of tensors, adapter scales and row orders.
 
@@ -170,22 +163,20 @@ def layout_digest(prepared: Prepared) -> str:
     """
     digest = hashlib.sha256()
     for model in (prepared.base, *prepared.experts):
-        _add(digest, sorted(model.own_names.items()))
-        _add_offsets(digest, model.checkpoint)
-        for name, rows in sorted(model.token_rows.items()):
-            _add(digest, name)
-            digest.update(rows.tobytes())
+        rows = chain.from_iterable(
+            (name, own.tobytes()) for name, own in sorted(model.token_rows.items())
+        )
+        for part in chain([sorted(model.own_names.items())], _offsets(model.checkpoint), rows):
+            text = part if isinstance(part, bytes) else repr(part).encode("utf-8", "surrogatepass")
+            digest.update(text)
     return digest.hexdigest()
 
 
-def _add_offsets(digest: _Digest, checkpoint: Checkpoint) -> None:
+def _offsets(checkpoint: Checkpoint) -> Iterator[object]:
+    """Everything on which the values of a checkpoint's tensors depend, but the files' bytes."""
     for name, info in sorted(checkpoint.tensors.items()):
-        _add(digest, (name, info))
+        yield (name, info)
         if isinstance(info, ExtendedInfo):
             for source in filter(None, (info.own, *info.sources)):
-                _add(digest, source.info)
-                digest.update(source.rows.tobytes())
-
-
-def _add(digest: _Digest, value: object) -> None:
-    digest.update(repr(value).encode("utf-8", "surrogatepass"))
+                yield source.info
+                yield source.rows.tobytes()

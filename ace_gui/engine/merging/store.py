@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Self
 
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
@@ -143,11 +143,17 @@ class MergeStore:
         shards = planned_shards(manifest)
         mark(folder)
         ShardedWriter(folder / MODEL, shards, ())  # checks the files
-        readings = _recalled(folder, checksums)
+        readings, journalled = _journal(folder)
+        if not readings:  # a version without these records: what its survey read is unknown
+            (folder / SURVEY).unlink(missing_ok=True)
+        _verify_inputs(folder, readings, checksums)
         (folder / STORE_COMPLETE).unlink(missing_ok=True)
         _remove_companions(folder / MODEL, shards)
-        verified = _verified(folder, shards)
-        _rewrite_journal(folder, readings, verified)
+        verified = _verified(folder, shards, journalled)
+        lines = [json.dumps({_READ: each}) + "\n" for each in readings]
+        lines += [_line(name, *entry) for name, entry in verified.items()]
+        with replacing(folder / JOURNAL) as fresh:
+            fresh.write_text("".join(lines), encoding="utf-8")
         writer = ShardedWriter(folder / MODEL, shards, verified)
         journal = (folder / JOURNAL).open("a", encoding="utf-8")
         done = {name: found for name, (found, _) in verified.items()}
@@ -222,7 +228,8 @@ def read_finished(folder: Path) -> Manifest:
 
 def reports(folder: Path) -> dict[str, LayerReport]:
     """The reports of all finished rows in the journal of a store, by row name."""
-    return {report.name: report for found, _ in _journal(folder).values() for report in found}
+    _, finished = _journal(folder)
+    return {report.name: report for found, _ in finished.values() for report in found}
 
 
 def is_outdated(manifest: Manifest) -> bool:
@@ -237,7 +244,7 @@ def is_outdated(manifest: Manifest) -> bool:
 
 def checksums(folder: Path) -> dict[str, int]:
     """CRC-32 of the bytes of every finished tensor when it was written."""
-    return {name: crc for name, (_, crc) in _journal(folder).items()}
+    return {name: crc for name, (_, crc) in _journal(folder)[1].items()}
 
 
 def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
@@ -290,51 +297,34 @@ _Entry = tuple[tuple[LayerReport, ...], int]
 """Journal entry of a tensor: the report of each of its rows, and its checksum."""
 
 
-def _lines(folder: Path) -> list[dict[str, Any]]:
-    """The journal's lines without a truncated last one. Raises OutputError."""
+def _journal(folder: Path) -> tuple[list[Readings], dict[str, _Entry]]:
+    """The recorded reads and the finished tensors, up to a truncated or damaged line.
+
+    Raises OutputError.
+    """
     try:
         text = (folder / JOURNAL).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise OutputError(
             f"{folder / JOURNAL} cannot be read; merge again.", path=folder, details=str(error)
         ) from None
-    found = []
+    readings, finished = [], {}
+    reports = TypeAdapter(tuple[LayerReport, ...])
     for line in text.splitlines():
         try:
             entry = json.loads(line)
-        except ValueError:
-            break
-        if not isinstance(entry, dict):
-            break
-        found.append(entry)
-    return found
-
-
-def _journal(folder: Path) -> dict[str, _Entry]:
-    """Finished tensors of the journal."""
-    found = {}
-    reports = TypeAdapter(tuple[LayerReport, ...])
-    for entry in _lines(folder):
-        try:
             if _READ in entry:
-                continue
-            found[entry["tensor"]] = (
-                reports.validate_python(entry["reports"]),
-                int(entry["checksum"]),
-            )
+                readings.append(entry[_READ])
+            else:
+                found = reports.validate_python(entry["reports"])
+                finished[entry["tensor"]] = found, int(entry["checksum"])
         except (ValueError, KeyError, TypeError):
             break
-    return found
+    return readings, finished
 
 
-def _recalled(folder: Path, checksums: ReadChecksums) -> list[Readings]:
-    """The recorded reads of an earlier run, after they were verified against the current files.
-
-    A survey stored by a version without these records has unknown inputs, so it is made again.
-    """
-    readings = [entry[_READ] for entry in _lines(folder) if _READ in entry]
-    if not readings:
-        (folder / SURVEY).unlink(missing_ok=True)
+def _verify_inputs(folder: Path, readings: Sequence[Readings], checksums: ReadChecksums) -> None:
+    """Verify the recorded reads of an earlier run against the current files."""
     try:
         for each in readings:
             checksums.verify(each)
@@ -345,39 +335,26 @@ def _recalled(folder: Path, checksums: ReadChecksums) -> list[Readings]:
             path=folder,
             details=error.sentence,
         ) from None
-    return readings
 
 
-def _verified(folder: Path, shards: Sequence[Shard]) -> dict[str, _Entry]:
+def _verified(
+    folder: Path, shards: Sequence[Shard], journalled: Mapping[str, _Entry]
+) -> dict[str, _Entry]:
     """Tensors of the journal whose bytes on disk have the recorded checksum."""
-    journalled = _journal(folder)
     verified = {}
     for shard in shards:
         reader = TensorReader(open_checkpoint(folder / MODEL / shard.file_name))
         for tensor in shard.tensors:
-            entry = journalled.get(tensor.name)
-            if entry is not None and _checksum_on_disk(reader, shard, tensor) == entry[1]:
+            entry, running = journalled.get(tensor.name), 0
+            if entry is None:
+                continue
+            for part in parts_of(prod(tensor.shape)):
+                running = checksum(reader.read_part(shard.stored_name(tensor.name), *part), running)
+            if running == entry[1]:
                 verified[tensor.name] = entry
     return verified
-
-
-def _rewrite_journal(
-    folder: Path, readings: Sequence[Readings], entries: Mapping[str, _Entry]
-) -> None:
-    """Rewrite the journal in one step, without unverified tensors and a truncated last line."""
-    lines = [json.dumps({_READ: each}) + "\n" for each in readings]
-    lines += [_line(name, *entry) for name, entry in entries.items()]
-    with replacing(folder / JOURNAL) as fresh:
-        fresh.write_text("".join(lines), encoding="utf-8")
 
 
 def _line(tensor: str, found: Sequence[LayerReport], checksum: int) -> str:
     reports = [asdict(report) for report in found]
     return json.dumps({"tensor": tensor, "checksum": checksum, "reports": reports}) + "\n"
-
-
-def _checksum_on_disk(reader: TensorReader, shard: Shard, tensor: OutputTensor) -> int:
-    running, name = 0, shard.stored_name(tensor.name)
-    for start, stop in parts_of(prod(tensor.shape)):
-        running = checksum(reader.read_part(name, start, stop), running)
-    return running

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -71,11 +72,11 @@ def write_modules(
     ``folder`` contains the merged model already; routers are trained with it on the ``device``.
     Raises the errors of reading, merging, training and writing.
     """
-    rows = module_rows(prepared.plan.rows, prepared.method)
+    rows = module_rows(prepared.plan.rows, prepared)
     if not rows and not learns(prepared.method.modules):
         return
     chosen = yield from chosen_entries(prepared, readers, rows)
-    changes = partial(differences, prepared=prepared, readers=readers, part=None)
+    changes = partial(differences, readers=readers, prepared=prepared)
     training_folder = folder.with_name(TRAINING)
     with older_objects_frozen():
         trained = yield from trained_tensors(prepared, folder, device, changes, training_folder)
@@ -96,21 +97,20 @@ def write_modules(
     verify_shards(folder, shards, checksums)
     modules = prepared.method_of(rows[0]).modules if rows else prepared.method.modules
     assert modules is not None
+    base = None
+    if beside_base(modules):
+        names = sorted({whole(row).tensor for row in rows})
+        base = tensors_digest((name, readers.base.reader.read(name)) for name in names)
     manifest = ModulesManifest(
         kind=kind_of(modules),
         method=prepared.method.name,
         settings=asdict(prepared.parameters),
         experts=tuple(expert.name for expert in prepared.experts),
         hashes={MODULES: sha256(folder / MODULES)},
-        base=_digest_of_base(rows, readers) if beside_base(modules) else None,
+        base=base,
     )
     write_manifest(folder, manifest)
     shutil.rmtree(training_folder, ignore_errors=True)
-
-
-def _digest_of_base(rows: Sequence[PlanRow], readers: Readers) -> str:
-    names = sorted({whole(row).tensor for row in rows})
-    return tensors_digest((name, readers.base.reader.read(name)) for name in names)
 
 
 def _planned(
@@ -123,8 +123,7 @@ def _planned(
         for row in rows
         for each in module_tensors(
             row,
-            prepared.method,
-            prepared.parameters_of(row),
+            prepared,
             names,
             chosen.counts.get(row.name),
         )
@@ -187,16 +186,18 @@ class _Writing:
             self._add_masks(row, settled, modules, pool)
         elif isinstance(modules, Factors):
             self._add_factors(row, settled, modules)
+        elif row.name in self._chosen.least:
+            self._add_entries(row, settled, pool)
         elif isinstance(modules, Differences):
-            if row.name in self._chosen.least:
-                self._add_entries(row, settled, pool)
-            else:
-                self._add_differences(row, settled, modules)
+            self._add_differences(row, settled, modules)
 
     def add_scales(self, rows: Sequence[PlanRow]) -> None:
         """Add one scale per mask; an expert's masks share it within a set of parameters."""
         for row in rows:
-            modules, parameters = self._settings(row)
+            modules, parameters = (
+                self._prepared.method_of(row).modules,
+                self._prepared.parameters_of(row),
+            )
             if isinstance(modules, Masks):
                 for t in row.experts:
                     sums = self._sums.get((parameters, t), (0.0, 0.0))
@@ -206,7 +207,7 @@ class _Writing:
     def _add_masks(
         self, row: PlanRow, settled: PlanRow, modules: Masks[Any], pool: ThreadPoolExecutor
     ) -> None:
-        _, parameters = self._settings(row)
+        parameters = self._prepared.parameters_of(row)
         weights, elements = self._prepared.weights_of(settled), prod(row.shape)
 
         def masks(part: Part) -> tuple[Part, list[Mask]]:
@@ -261,7 +262,7 @@ class _Writing:
         least = self._chosen.least[row.name]
 
         def entries(part: Part) -> list[tuple[int, Tensor, Tensor]]:
-            found = differences(settled, self._prepared, self._readers, part)
+            found = differences(settled, self._readers, part, prepared=self._prepared)
             indices = [
                 (t, own, kept(own, least[t]).nonzero().reshape(-1))
                 for t, own in zip(settled.experts, found, strict=True)
@@ -281,50 +282,15 @@ class _Writing:
             self._checksums[self._name(row, t, what)] = total
 
     def _add_differences(self, row: PlanRow, settled: PlanRow, modules: Differences[Any]) -> None:
-        """Write the leading singular triplets of matrices, other tensors whole.
-
-        Zero for an excluded expert.
-        """
+        """Write each expert's difference; zero for an excluded expert."""
         cut = modules.cut(self._prepared.parameters_of(row))
-        found = differences(settled, self._prepared, self._readers, None)
-        waiting = set(row.experts)
-        for t, own in zip(settled.experts, found, strict=True):
-            self._add_difference(row, t, own, cut)
-            waiting.discard(t)
         shape = row.shape[::-1] if row.transposed else row.shape
-        for t in waiting:
-            self._add_difference(row, t, torch.zeros(shape), cut)
-
-    def _add_difference(self, row: PlanRow, t: int, own: Tensor, cut: Cut) -> None:
-        rank = cut.rank
-        if cut.in_rows is not None:
-            self._add_rows_entries(row, t, own, kept_count(cut.in_rows, own.shape[1]))
-            return
-        if rank is None or len(row.shape) != 2:
-            self._write(row, t, "whole", (own.T if row.transposed else own).float())
-            return
-        triplets = leading_triplets(own.double(), min(rank, *row.shape))
-        left, right = triplets.u_OK * triplets.s_K, triplets.vh_KI
-        if row.transposed:
-            left, right = right.T, left.T
-        kept_rank, full = left.shape[1], min(rank, *row.shape)
-        padded = torch.zeros(row.shape[0], full), torch.zeros(full, row.shape[1])
-        padded[0][:, :kept_rank], padded[1][:kept_rank] = left, right
-        self._write(row, t, "left", padded[0])
-        self._write(row, t, "right", padded[1])
-
-    def _add_rows_entries(self, row: PlanRow, t: int, own_OI: Tensor, count: int) -> None:
-        """Write the largest elements of each row, in the order in which they are stored."""
-        largest = own_OI.abs().topk(count, dim=1).indices
-        chosen = torch.zeros_like(own_OI, dtype=torch.bool).scatter_(1, largest, value=True)
-        if row.transposed:
-            own_OI, chosen = own_OI.T, chosen.T
-        index = chosen.reshape(-1).nonzero().reshape(-1)
-        self._write(row, t, "index", index.int())
-        self._write(row, t, "values", own_OI.reshape(-1)[index].float())
-
-    def _settings(self, row: PlanRow) -> tuple[Any, Any]:
-        return self._prepared.method_of(row).modules, self._prepared.parameters_of(row)
+        found = differences(settled, self._readers, prepared=self._prepared)
+        absent = (t for t in row.experts if t not in settled.experts)
+        nothing = ((t, torch.zeros(shape)) for t in absent)
+        for t, own in chain(zip(settled.experts, found, strict=True), nothing):
+            for what, tensor in _cut(row, own, cut).items():
+                self._write(row, t, what, tensor)
 
     def _name(self, row: PlanRow, t: int, what: str) -> str:
         return f"{self._prepared.experts[t].name}/{row.name}/{what}"
@@ -333,3 +299,29 @@ class _Writing:
         name = self._name(row, t, what)
         self._checksums[name] = checksum(tensor)
         self._writer.write(name, tensor)
+
+
+def _cut(row: PlanRow, own: Tensor, cut: Cut) -> dict[str, Tensor]:
+    """What is stored of a difference, by the last part of the names.
+
+    The largest elements of each row, in the order in which they are stored; or the leading singular
+    triplets of a matrix; or all of it.
+    """
+    if cut.in_rows is not None:
+        largest = own.abs().topk(kept_count(cut.in_rows, own.shape[1]), dim=1).indices
+        chosen = torch.zeros_like(own, dtype=torch.bool).scatter_(1, largest, value=True)
+        if row.transposed:
+            own, chosen = own.T, chosen.T
+        index = chosen.reshape(-1).nonzero().reshape(-1)
+        return {"index": index.int(), "values": own.reshape(-1)[index].float()}
+    if cut.rank is None or len(row.shape) != 2:
+        return {"whole": (own.T if row.transposed else own).float()}
+    full = min(cut.rank, *row.shape)
+    triplets = leading_triplets(own.double(), full)
+    left, right = triplets.u_OK * triplets.s_K, triplets.vh_KI
+    if row.transposed:
+        left, right = right.T, left.T
+    rank = left.shape[1]
+    padded = torch.zeros(row.shape[0], full), torch.zeros(full, row.shape[1])
+    padded[0][:, :rank], padded[1][:rank] = left, right
+    return {"left": padded[0], "right": padded[1]}

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -59,39 +58,23 @@ Results may have to wait for the result of the first one: 128 MiB of host memory
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stretch:
-    """Consecutive elements of an output tensor from ``start`` on, as the bytes to be written."""
-
-    start: int
-    data: NDArray[np.uint8]
-
-    @classmethod
-    def of(cls, piece: OutputChunk) -> Stretch:
-        """Convert a piece for sending to another process."""
-        flat = piece.values.detach().contiguous().reshape(-1)
-        return cls(start=piece.start, data=flat.view(torch.uint8).numpy())
-
-    def values(self, dtype: torch.dtype) -> Tensor:
-        """The elements, flat; a copy, because received buffers are read-only."""
-        return torch.from_numpy(self.data.copy()).view(dtype)
-
-
-@dataclass(frozen=True, kw_only=True)
 class RowMerged:
     """The result of one row: its elements in order, and its report.
 
-    ``written``: CRC-32 of the elements, if they were written to the output instead of sent.
+    ``stretches``: the first element and the bytes of each piece. ``written``: CRC-32 of the
+    elements, if they were written to the output instead of sent.
     """
 
     name: str
     tensor: str
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[tuple[int, NDArray[np.uint8]], ...]
     report: LayerReport
     written: int | None = None
 
     def pieces(self, dtype: torch.dtype) -> Iterator[OutputChunk]:
         """The elements in order, as they are written. ``dtype``: of the tensor in the output."""
-        return (OutputChunk(start=each.start, values=each.values(dtype)) for each in self.stretches)
+        for start, data in self.stretches:  # copies, because received buffers are read-only
+            yield OutputChunk(start=start, values=torch.from_numpy(data.copy()).view(dtype))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,21 +113,17 @@ class SharedOutput:
 
         What is written need not be sent. Raises OutputError.
         """
-        return tuple(
-            found if row.part is not None else self._put(self._shard_of[row.tensor], found)
-            for row, found in zip(unit, merged, strict=True)
-        )
-
-    @cached_property
-    def _shard_of(self) -> Mapping[str, Shard]:
-        return {tensor.name: shard for shard in self.shards for tensor in shard.tensors}
-
-    def _put(self, shard: Shard, found: RowMerged) -> RowMerged:
-        running = 0
-        for stretch in found.stretches:
-            write_in_place(self.model, shard, found.tensor, stretch.start, stretch.data)
-            running = checksum(torch.from_numpy(stretch.data), running)
-        return replace(found, stretches=(), written=running)
+        shard_of = {tensor.name: shard for shard in self.shards for tensor in shard.tensors}
+        found = []
+        for row, each in zip(unit, merged, strict=True):
+            if row.part is None:
+                running = 0
+                for start, data in each.stretches:
+                    write_in_place(self.model, shard_of[row.tensor], row.tensor, start, data)
+                    running = checksum(torch.from_numpy(data), running)
+                each = replace(each, stretches=(), written=running)
+            found.append(each)
+        return tuple(found)
 
 
 Scan = Callable[[PlanRow, Prepared, Readers, ThreadPoolExecutor], Any]
@@ -200,10 +179,22 @@ class Workers(Executor, Protocol):
 
 
 def whole_units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> list[Unit]:
-    """The rows that are merged in one piece: alone on a processor, in batches on a GPU."""
+    """The rows that are merged in one piece: alone on a processor, in batches on a GPU.
+
+    Batches are in the order of their first rows.
+    """
+    whole = [row for row in rows if prepared.is_whole(row)]
     if device.type == "cpu":
-        return [(row,) for row in rows if prepared.is_whole(row)]
-    return batches(rows, prepared)
+        return [(row,) for row in whole]
+    found: list[Unit] = []
+    for window in _windows(whole):
+        alike: dict[Any, list[PlanRow]] = {}
+        for row in window:
+            alike.setdefault(_what_must_agree(row, prepared), []).append(row)
+        indices = {row.name: index for index, row in enumerate(window)}
+        together = [batch for group in alike.values() for batch in _even(group)]
+        found += sorted(together, key=lambda batch: indices[batch[0].name])
+    return found
 
 
 def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> list[Unit]:
@@ -222,19 +213,6 @@ def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> 
             pack = []
         pack.append(row)
     return found + ([tuple(pack)] if pack else [])
-
-
-def batches(rows: Sequence[PlanRow], prepared: Prepared) -> list[Unit]:
-    """Batches of rows that can be merged together, in the order of their first rows."""
-    found: list[Unit] = []
-    for window in _windows([row for row in rows if prepared.is_whole(row)]):
-        alike: dict[Any, list[PlanRow]] = {}
-        for row in window:
-            alike.setdefault(_what_must_agree(row, prepared), []).append(row)
-        indices = {row.name: index for index, row in enumerate(window)}
-        together = [batch for group in alike.values() for batch in _even(group)]
-        found += sorted(together, key=lambda batch: indices[batch[0].name])
-    return found
 
 
 def _windows(rows: Sequence[PlanRow]) -> Iterator[list[PlanRow]]:
@@ -315,7 +293,13 @@ def merge_unit(
         RowMerged(
             name=row.name,
             tensor=row.tensor,
-            stretches=tuple(map(Stretch.of, of_row)),
+            stretches=tuple(
+                (
+                    piece.start,
+                    piece.values.detach().contiguous().reshape(-1).view(torch.uint8).numpy(),
+                )
+                for piece in of_row
+            ),
             report=work.report,
         )
         for row, work, of_row in zip(unit, works, pieces, strict=True)

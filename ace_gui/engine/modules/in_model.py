@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ace_gui.engine.modules.layers import put_correction
 from ace_gui.engine.modules.mlp_blocks import put_blocks
@@ -143,22 +144,13 @@ def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
                 "A model with modules writes to one example at a time where more than the words "
                 "are asked for; give it one."
             )
-        return _padded(rows, _fill(model.generation_config, kwargs))
+        config, longest = model.generation_config, max(row.shape[1] for row in rows)
+        pads = (kwargs.get("pad_token_id"), config.pad_token_id, config.eos_token_id)
+        fill = next((each for each in pads if each is not None), 0)
+        fill = fill[0] if isinstance(fill, list) else fill
+        return torch.cat([functional.pad(r, (0, longest - r.shape[1]), value=fill) for r in rows])
 
     return generate
-
-
-def _fill(config: Any, kwargs: Mapping[str, Any]) -> int:
-    found = kwargs.get("pad_token_id")
-    for each in (config.pad_token_id, config.eos_token_id):
-        found = each if found is None else found
-    return int(found[0] if isinstance(found, list) else found or 0)
-
-
-def _padded(rows: Sequence[Tensor], fill: int) -> Tensor:
-    longest = max(row.shape[1] for row in rows)
-    pads = (row.new_full((len(row), longest - row.shape[1]), fill) for row in rows)
-    return torch.cat([torch.cat(pair, dim=1) for pair in zip(rows, pads, strict=True)])
 
 
 def _examples(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:

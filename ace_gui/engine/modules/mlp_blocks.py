@@ -152,11 +152,16 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
     not fit, and the errors of ``put_layers``.
     """
     shared = modules.read(TRAINED + SHARED)
-    layers = [
-        _layer(modules, part.tensor)
-        for part in modules.layout.parts.values()
-        if len(part.tensor_shape) == 2
-    ]
+    layers, names = list[LinearChange](), modules.manifest.experts
+    for tensor in (p.tensor for p in modules.layout.parts.values() if len(p.tensor_shape) == 2):
+        if tensor not in modules.layout.parts:
+            sentence = f"{MODULES} has parts of blocks; merge again."
+            raise refusal(modules.folder, sentence, tensor=tensor)
+        changes = torch.stack([modules.whole(name, tensor) for name in names])
+        bias, biases = f"{tensor.removesuffix('.weight')}.bias", None
+        if bias in modules.layout.parts:
+            biases = torch.stack([modules.whole(name, bias) for name in names])
+        layers.append(LinearChange(tensor=tensor, changes=changes, biases=biases))
     blocks = dict.fromkeys(block_of(layer.tensor) or "" for layer in layers)
     routers = {block: _router(modules, block, len(shared)) for block in blocks}
     found = put_layers(model, layers, routers, shared)
@@ -166,19 +171,6 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
     model.add_module(NAME, nn.ModuleList(found.values()).to(first.device, first.dtype))
     _inform_routers(model, list(found.values()))
     return found
-
-
-def _layer(modules: StoredModules, tensor: str) -> LinearChange:
-    names = modules.manifest.experts
-    if tensor not in modules.layout.parts:
-        sentence = f"{MODULES} has parts of blocks; merge again."
-        raise refusal(modules.folder, sentence, tensor=tensor)
-    changes = [modules.whole(name, tensor) for name in names]
-    bias = f"{tensor.removesuffix('.weight')}.bias"
-    biases = None
-    if bias in modules.layout.parts:
-        biases = torch.stack([modules.whole(name, bias) for name in names])
-    return LinearChange(tensor=tensor, changes=torch.stack(changes), biases=biases)
 
 
 def _router(modules: StoredModules, block: str, experts: int) -> BlockRouter:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from ace_gui.architecture.disk_names import DiskNames
-from ace_gui.engine.contract.plan import MatrixPart
 from ace_gui.engine.modules.layers import NAME, Seen, linear_layer
 from ace_gui.engine.modules.task_tensors import StoredModules
 from ace_gui.engine.planning.matrix_parts import elements_of
@@ -108,8 +107,7 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
     not fit, ArchitectureError for a layer that is not linear.
     """
     settings = _settings(modules)
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    finder = DiskNames(model, parameters)
+    finder = DiskNames(model, dict(model.named_parameters(remove_duplicate=False)))
     found: dict[str, SmileExperts] = {}
     for row, part in modules.layout.parts.items():
         if len(part.tensor_shape) == 1:
@@ -129,6 +127,36 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
     return found
 
 
+def _experts(modules: StoredModules, row: str, settings: Any, *, transposed: bool) -> SmileExperts:
+    part, owners = modules.layout.parts[row], modules.layout.experts[row]
+    pairs = [
+        [modules.read(f"{name}/{row}/{what}") for what in ("left", "right")] for name in owners
+    ]
+    outs, ins = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    if transposed:
+        outs, ins = [right.T for _, right in pairs], [left.T for left, _ in pairs]
+    # The outputs of the layer that belong to the part of a matrix.
+    axis, (rows, columns) = int(transposed), part.tensor_shape
+    numbers = torch.arange(part.tensor_shape[axis])
+    numbers = (numbers if transposed else numbers[:, None]).expand(rows, columns)
+    outputs: Tensor | None = torch.unique(elements_of(numbers.reshape(-1), part))
+    if outputs is not None and len(outputs) == part.tensor_shape[axis]:
+        outputs = None
+    name, biases = f"{part.tensor.removesuffix('.weight')}.bias", list[Tensor]()
+    if name in modules.layout.parts:  # zero for experts without one
+        biases = [modules.whole(owner, name) for owner in owners]
+    return SmileExperts(
+        outs,
+        ins,
+        biases if outputs is None else [whole[outputs] for whole in biases],
+        gate_rank=settings.gate_rank,
+        top=settings.top,
+        outputs=outputs,
+        location=row.removesuffix(".weight"),
+        experts=owners,
+    )
+
+
 def _settings(modules: StoredModules) -> Any:
     """The parameters of the method, checked like those of a recipe."""
     stored = modules.manifest
@@ -140,46 +168,3 @@ def _settings(modules: StoredModules) -> Any:
         sentence = f"{plain(stored.method)} has no gate, so its modules cannot be used as stored."
         raise CheckpointError(sentence, path=modules.folder)
     return found
-
-
-def _experts(modules: StoredModules, row: str, settings: Any, *, transposed: bool) -> SmileExperts:
-    part, owners = modules.layout.parts[row], modules.layout.experts[row]
-    pairs = [
-        [modules.read(f"{name}/{row}/{what}") for what in ("left", "right")] for name in owners
-    ]
-    outs, ins = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    if transposed:
-        outs, ins = [right.T for _, right in pairs], [left.T for left, _ in pairs]
-    outputs = _outputs(part, transposed=transposed)
-    biases = _biases(modules, part.tensor, owners, outputs)
-    return SmileExperts(
-        outs,
-        ins,
-        biases,
-        gate_rank=settings.gate_rank,
-        top=settings.top,
-        outputs=outputs,
-        location=row.removesuffix(".weight"),
-        experts=owners,
-    )
-
-
-def _outputs(part: MatrixPart, *, transposed: bool) -> Tensor | None:
-    """The outputs of a layer that belong to a part of a matrix; None: all of them."""
-    rows, columns = part.tensor_shape
-    numbers = torch.arange(columns).expand(rows, columns)
-    if not transposed:
-        numbers = torch.arange(rows)[:, None].expand(rows, columns)
-    found: Tensor = torch.unique(elements_of(numbers.reshape(-1), part))
-    return None if len(found) == (columns if transposed else rows) else found
-
-
-def _biases(
-    modules: StoredModules, tensor: str, owners: Sequence[str], outputs: Tensor | None
-) -> list[Tensor]:
-    """b_t of every expert of a matrix; zero for experts without one. Empty if no expert has one."""
-    name = f"{tensor.removesuffix('.weight')}.bias"
-    if name not in modules.layout.parts:
-        return []
-    found = [modules.whole(owner, name) for owner in owners]
-    return found if outputs is None else [whole[outputs] for whole in found]

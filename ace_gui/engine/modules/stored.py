@@ -37,7 +37,7 @@ from typing import Final
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from ace_gui.checkpoints import Checkpoint, read_header
+from ace_gui.checkpoints import Checkpoint, TensorInfo, read_header
 from ace_gui.checkpoints.input_files import read_json, refusal
 from ace_gui.checkpoints.side_files import own_file
 from ace_gui.engine.contract.plan import MatrixPart
@@ -224,8 +224,16 @@ def checked_rows(
     for row, part in layout.parts.items():
         if expert in layout.experts[row]:
             rows.setdefault(part.tensor, {})[row] = part
-    for inner in rows.values():
-        _check_disjoint(folder, inner)
+    for inner in rows.values():  # no two rows share an element
+        ordered = sorted(inner.items(), key=lambda item: (item[1].start, item[1].first))
+        for (_, before), (row, part) in pairwise(ordered):
+            same = (before.start, before.stop, before.period) == (
+                part.start,
+                part.stop,
+                part.period,
+            )
+            if part.start < before.stop and not (same and part.first >= before.last):
+                raise _damaged(folder, f"has `{plain(row)}` over another row", row)
     return rows
 
 
@@ -245,15 +253,6 @@ def _check_part(folder: Path, row: str, part: MatrixPart, merged: Checkpoint) ->
         raise _damaged(folder, f"has `{plain(row)}` at a position that is not in the model", row)
 
 
-def _check_disjoint(folder: Path, parts: Mapping[str, MatrixPart]) -> None:
-    """Check that no two rows share an element."""
-    ordered = sorted(parts.items(), key=lambda item: (item[1].start, item[1].first))
-    for (_, before), (row, part) in pairwise(ordered):
-        same = (before.start, before.stop, before.period) == (part.start, part.stop, part.period)
-        if part.start < before.stop and not (same and part.first >= before.last):
-            raise _damaged(folder, f"has `{plain(row)}` over another row", row)
-
-
 def _check_tensors(
     folder: Path, prefix: str, part: MatrixPart, modules: Checkpoint
 ) -> Iterator[str]:
@@ -264,7 +263,7 @@ def _check_tensors(
         info = modules.tensors.get(f"{prefix}{what}")
         if info is None:
             raise _damaged(folder, f"lacks `{plain(prefix + what)}`", prefix + what)
-        found[what] = (info.dtype, info.shape)
+        found[what] = info
         yield info.name
     if not _fits(form, found, part):
         name = prefix + form[0]
@@ -277,43 +276,25 @@ def form_of(prefix: str, modules: Checkpoint) -> tuple[str, ...]:
     return next(there, _FORMS[0])
 
 
-_Found = Mapping[str, tuple[str, tuple[int, ...]]]
-
-
-def _fits(form: tuple[str, ...], found: _Found, part: MatrixPart) -> bool:
+def _fits(form: tuple[str, ...], found: Mapping[str, TensorInfo], part: MatrixPart) -> bool:
     """Whether tensors of these formats and shapes can belong to the part."""
-    elements = part.elements
+    elements, whole = part.elements, part.elements == prod(part.tensor_shape)
+    tags = [found[what].dtype for what in form]
+    shapes = [found[what].shape for what in form]
     match form[0]:
         case "mask":
-            return found == {"mask": ("U8", (-(-elements // 8),)), "scale": ("F64", (1,))}
-        case "u":
-            return _are_factors(found, elements, part)
-        case "left":
-            (tag, left), (tag_r, right) = found["left"], found["right"]
-            middle = ("F32", left[1:])
-            factors = {"u": (tag, left), "s": middle, "vh": (tag_r, right)}
-            return _are_factors(factors, elements, part)
+            return tags == ["U8", "F64"] and shapes == [(-(-elements // 8),), (1,)]
         case "index":
-            (tag, indices), (tag_v, values) = found["index"], found["values"]
-            return (tag, tag_v) == ("I32", "F32") and indices == values and len(indices) == 1
-        case _:
-            tag, shape = found["whole"]
-            whole = elements == prod(part.tensor_shape)
-            return tag == "F32" and shape == (part.tensor_shape if whole else (elements,))
-
-
-def _are_factors(found: _Found, elements: int, part: MatrixPart) -> bool:
-    """U is rows × K, S is K, Vᵀ is K × columns, of the matrix that the part is."""
-    (tag, left), (tag_s, middle), (tag_v, right) = (found[what] for what in ("u", "s", "vh"))
-    if {tag, tag_s, tag_v} != {"F32"} or (len(left), len(middle), len(right)) != (2, 1, 2):
+            return tags == ["I32", "F32"] and shapes[0] == shapes[1] and len(shapes[0]) == 1
+        case "whole":
+            return tags == ["F32"] and shapes[0] == (part.tensor_shape if whole else (elements,))
+    # Factors: rows × K, often K singular values, and K × columns of the matrix that the part is.
+    left, *middle, right = shapes
+    if set(tags) != {"F32"} or len(left) != 2 or len(right) != 2:
         return False
-    whole = len(part.tensor_shape) == 2 and elements == prod(part.tensor_shape)
-    shape = (left[0], right[1])
-    return (
-        left[1] == middle[0] == right[0]
-        and prod(shape) == elements
-        and (not whole or shape == part.tensor_shape)
-    )
+    shape, same = (left[0], right[1]), all(each == left[1:] for each in (*middle, right[:1]))
+    as_stored = shape == part.tensor_shape or not (whole and len(part.tensor_shape) == 2)
+    return same and prod(shape) == elements and as_stored
 
 
 def _damaged(folder: Path, what: str, tensor: str | None = None) -> CheckpointError:

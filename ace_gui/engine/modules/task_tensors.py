@@ -207,25 +207,33 @@ class TaskTensors:
                 original = elements_of(start, part)
                 mine.copy_(original + self._change(row, mine - original))
             else:
-                own = self._difference(row, mine.numel())
-                mine.add_(own.reshape(mine.shape))
-        return _rounded(result.reshape(merged.shape), merged.dtype, name)
+                mine.add_(self._difference(row, mine.numel()).reshape(mine.shape))
+        remade = result.reshape(merged.shape).to(merged.dtype)
+        if not is_finite(remade):
+            raise OutputError(
+                f"Values of `{name}` do not fit into {str(merged.dtype).removeprefix('torch.')}; "
+                "export the merge in bfloat16 or float32.",
+                tensor=name,
+            )
+        return remade
 
     def _difference(self, row: str, elements: int) -> Tensor:
         """The expert's tensor minus the merged one, flat."""
         stored = self.modules
         own = stored.difference(self.expert, row, elements)
-        if stored.manifest.kind is ModuleKind.BLOCKS:  # theirs are differences to the base
-            shares = stored.read(f"{TRAINED}shared").reshape(-1).tolist()
-            if len(shares) != len(stored.manifest.experts):
-                raise refusal(
-                    stored.folder,
-                    f"{MODULES} has {len(shares)} shares for {len(stored.manifest.experts)} "
-                    "experts; merge again.",
-                )
-            for expert, share in zip(stored.manifest.experts, shares, strict=True):
-                if expert in stored.layout.experts[row]:
-                    own = own - share * stored.difference(expert, row, elements)
+        if stored.manifest.kind is not ModuleKind.BLOCKS:
+            return own
+        # Theirs are differences to the base.
+        shares = stored.read(f"{TRAINED}shared").reshape(-1).tolist()
+        experts = stored.manifest.experts
+        if len(shares) != len(experts):
+            raise refusal(
+                stored.folder,
+                f"{MODULES} has {len(shares)} shares for {len(experts)} experts; merge again.",
+            )
+        for expert, share in zip(experts, shares, strict=True):
+            if expert in stored.layout.experts[row]:
+                own = own - share * stored.difference(expert, row, elements)
         return own
 
     def _change(self, row: str, shared: Tensor) -> Tensor:
@@ -245,43 +253,29 @@ def _of_base(modules: StoredModules, expert: str, row: str) -> bool:
     return form_of(f"{expert}/{row}/", modules.tensors)[0] in {"mask", "u"}
 
 
-def _rounded(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
-    result = tensor.to(dtype)
-    if not is_finite(result):
-        raise OutputError(
-            f"Values of `{name}` do not fit into {str(dtype).removeprefix('torch.')}; export the "
-            "merge in bfloat16 or float32.",
-            tensor=name,
-        )
-    return result
-
-
 def open_task(folder: Path, expert: str, base: Path | None = None) -> TaskTensors:
     """One expert of a merged folder. ``base``: None: the one in the folder's recipe.
 
     Raises OutputError if the folder has no such expert, CheckpointError, and MismatchError for
     another base.
     """
+
+    def unusable(what: str) -> OutputError:
+        return OutputError(f"{path_text(folder)}: {what}", path=folder)
+
     if not has_modules(folder):
-        raise OutputError(
-            f"{path_text(folder)}: There is no {MODULES} here. Merge with a method that leaves "
-            "something for each expert, such as emr, tsv_c or byom.",
-            path=folder,
+        raise unusable(
+            f"There is no {MODULES} here. Merge with a method that leaves something for each "
+            "expert, such as emr, tsv_c or byom."
         )
     modules = open_modules(folder)
     known = modules.manifest.experts
     if expert not in known:
-        raise OutputError(
-            f"{path_text(folder)}: There is no expert {plain(expert)!r}; there are "
-            f"{listing(known)}.",
-            path=folder,
-        )
+        raise unusable(f"There is no expert {plain(expert)!r}; there are {listing(known)}.")
     if modules.manifest.kind is ModuleKind.SURGERY:
-        raise OutputError(
-            f"{path_text(folder)}: What {plain(modules.manifest.method)} left is no change of "
-            "weights; "
-            "load the model with ace_gui.load_model, which puts it in place.",
-            path=folder,
+        raise unusable(
+            f"What {plain(modules.manifest.method)} left is no change of weights; load the model "
+            "with ace_gui.load_model, which puts it in place."
         )
     rows = modules.rows(expert)
     needed = any(_of_base(modules, expert, row) for inner in rows.values() for row in inner)
@@ -318,12 +312,12 @@ def _require_base(task: TaskTensors) -> None:
     """Raises MismatchError if names or shapes differ, or values differ from those of the merge."""
     if task.base is None or task.base_folder is None:
         return
+    wrong = f"{path_text(task.base_folder)} is not the base of this merge: "
     for name in task.rows:
         shape, there = task.modules.merged.tensors[name].shape, task.base.tensors.get(name)
         if there is None or there.shape != shape or not is_float(there.dtype):
             raise MismatchError(
-                f"{path_text(task.base_folder)} is not the base of this merge: `{plain(name)}` "
-                "differs. Name the base model.",
+                f"{wrong}`{plain(name)}` differs. Name the base model.",
                 path=task.base_folder,
                 tensor=name,
                 shapes={"merged": shape, **({"base": there.shape} if there else {})},
@@ -332,9 +326,5 @@ def _require_base(task: TaskTensors) -> None:
     names = sorted({part.tensor for part in task.modules.layout.parts.values()})
     reader = TensorReader(task.base)
     if known is not None and tensors_digest((name, reader.read(name)) for name in names) != known:
-        raise MismatchError(
-            f"{path_text(task.base_folder)} is not the base of this merge: its weights are "
-            "others. "
-            "Name the base model.",
-            path=task.base_folder,
-        )
+        sentence = f"{wrong}its weights are others. Name the base model."
+        raise MismatchError(sentence, path=task.base_folder)

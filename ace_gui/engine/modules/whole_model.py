@@ -156,9 +156,10 @@ def put_whole(model: Any, modules: StoredModules) -> Router:
 
 
 def _router(modules: StoredModules) -> Router:
-    found = {name: modules.read(TRAINED + name) for name in ("centre", "scale", "weight", "bias")}
+    names = ("centre", "scale", "weight", "bias")
+    found = {name: modules.read(TRAINED + name) for name in names}
     count, width = len(modules.manifest.experts), len(found["centre"])
-    shapes = [tuple(found[name].shape) for name in ("centre", "scale", "weight", "bias")]
+    shapes = [tuple(found[name].shape) for name in names]
     fits = shapes == [(width,), (width,), (count, width), (count,)]
     if not fits or not bool((found["scale"] > 0).all()):
         raise refusal(modules.folder, f"{MODULES} has a router of another model; merge again.")
@@ -179,25 +180,22 @@ def _differences(model: Any, modules: StoredModules) -> Differences:
                 f"{type(model).__name__} holds `{plain(part.tensor)}` differently from its "
                 "files, so it cannot be mixed for each example."
             )
-        _add_row(found, modules, row, destination.name, experts)
+        number = sum(map(len, found.targets.values()))
+        found.add(*_row_of(modules, row, destination.name, experts, number))
     if not found.targets:
         raise ArchitectureError(f"{type(model).__name__} has none of the tensors of the modules.")
     return found
 
 
-def _add_row(
-    found: Differences,
-    modules: StoredModules,
-    row: str,
-    parameter: str,
-    experts: Mapping[str, int],
-) -> None:
+def _row_of(
+    modules: StoredModules, row: str, parameter: str, experts: Mapping[str, int], number: int
+) -> tuple[_Target, list[Tensor]]:
+    """The elements of a row, and its tensors: one or two of all experts, or two of each."""
     owners, part = modules.layout.experts[row], modules.layout.parts[row]
     forms = {form_of(f"{owner}/{row}/", modules.tensors) for owner in owners}
     if not owners or len(forms) != 1:
         raise refusal(modules.folder, f"{MODULES} has a row in several forms; merge again.")
     (form,) = forms
-    tensors: list[Tensor] = []
     read = [[modules.read(f"{each}/{row}/{what}") for what in form] for each in owners]
     if form[0] == "left":
         tensors = [torch.cat([left for left, _ in read], dim=1)]
@@ -208,7 +206,6 @@ def _add_row(
         for owner in owners:
             modules.require_entries(f"{owner}/{row}/", part.elements)
         tensors = [each for index, values in read for each in (index.long(), values)]
-    number = sum(map(len, found.targets.values()))
     target = _Target(
         parameter=parameter,
         part=part,
@@ -217,7 +214,7 @@ def _add_row(
         sizes=tuple(pair[0].shape[-1] for pair in read),
         names=tuple(f"d{number}_{position}" for position in range(len(tensors))),
     )
-    found.add(target, tensors)
+    return target, tensors
 
 
 def _make_by_example(model: Any, router: Router, differences: Differences) -> None:

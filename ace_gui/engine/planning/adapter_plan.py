@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final
@@ -62,13 +63,12 @@ class Factored:
         kernel = self.shape[2:]
         a = (self.rank, *self.shape[1:]) if kernel else (self.rank, inputs)
         b = (outputs, self.rank, *(1 for _ in kernel))
-        names = ("lora_embedding_A", "lora_embedding_B")
-        if not self.embedding:
-            names = ("lora_A.weight", "lora_B.weight")
-        start = f"{PREFIX}{self.module}."
+        name = f"{PREFIX}{self.module}." + (
+            "lora_embedding_{}" if self.embedding else "lora_{}.weight"
+        )
         return (
-            OutputTensor(name=start + names[0], dtype=dtype, shape=a),
-            OutputTensor(name=start + names[1], dtype=dtype, shape=b),
+            OutputTensor(name=name.format("A"), dtype=dtype, shape=a),
+            OutputTensor(name=name.format("B"), dtype=dtype, shape=b),
         )
 
 
@@ -127,7 +127,7 @@ class AdapterPlan:
         owners = dict.fromkeys(each.module for each in self.whole if each.module not in factored)
         copies = (name for each in self.whole for name in each.copies)
         owners |= dict.fromkeys(name.rpartition(".")[0] for name in copies)
-        return tuple(name for name in owners if not any(_inside(name, o) for o in owners))
+        return tuple(n for n in owners if not any(n.startswith(f"{o}.") for o in owners))
 
     def names_of(self, whole: Whole) -> tuple[str, ...]:
         """The names of a whole tensor in the adapter's file."""
@@ -153,7 +153,6 @@ def adapter_plan(
     wanted = [name for name in rows if _chosen(name, include, exclude)]
     changed = [name for name in wanted if any(_changes(prepared, r) for r in rows[name])]
     refuse_unaddressed(prepared, changed)
-    _refuse_new_rows(prepared, changed)
     factored: list[Factored] = []
     whole: list[Whole] = []
     for name in changed:
@@ -200,19 +199,6 @@ def require_factors(plan: AdapterPlan) -> None:
         )
 
 
-def _refuse_new_rows(prepared: Prepared, tensors: Iterable[str]) -> None:
-    """Raise MismatchError for tensors with rows of tokens that the base lacks."""
-    found = {name: prepared.base.checkpoint.tensors.get(name) for name in tensors}
-    extended = {name: info.rows for name, info in found.items() if isinstance(info, ExtendedInfo)}
-    larger = [name for name, rows in extended.items() if NOWHERE in rows]
-    if larger:
-        raise MismatchError(
-            f"{listing(larger)}: the merge has tokens that the base lacks, so an adapter with them "
-            "fits no base. Keep the base's tokens (`tokenizer: base`), or write a whole model.",
-            tensor=larger[0],
-        )
-
-
 def _whole(prepared: Prepared, row: PlanRow, parameter: str, copies: tuple[str, ...] = ()) -> Whole:
     return Whole(
         tensor=row.tensor,
@@ -225,7 +211,8 @@ def _whole(prepared: Prepared, row: PlanRow, parameter: str, copies: tuple[str, 
 
 def _in_modules(plan: AdapterPlan, prepared: Prepared) -> AdapterPlan:
     """The plan with everything whole that lies in a module that is saved whole."""
-    inside = [f for f in plan.factored if any(_inside(f.module, o) for o in plan.whole_modules)]
+    owners = tuple(f"{name}." for name in plan.whole_modules)
+    inside = [each for each in plan.factored if each.module.startswith(owners)]
     more = tuple(
         _whole(prepared, plan.rows[each.tensor][0], f"{each.module}.weight") for each in inside
     )
@@ -330,35 +317,28 @@ def _factored(prepared: Prepared, row: PlanRow) -> Factored | None:
         return None
     if not (matrix or embedding or convolution) or not row.tensor.endswith(".weight"):
         return None
-    ranks = None if changes is None else sum(change.a.shape[0] for _, change in changes)
-    exact = row.part is None and shares_of(prepared, row) is not None
-    turned = embedding or (traits.transposed and len(shape) == 2)
-    module = _module_name(base, row.tensor).removesuffix(".weight")
-    limit = min(shape[0], math.prod(shape[1:]))
-    return Factored(
-        tensor=row.tensor,
-        module=module,
-        shape=shape,
-        turned=turned,
-        embedding=embedding,
-        rank=_rank(prepared.plan.recipe, row.tensor, ranks, limit, exact=exact),
-    )
-
-
-def _rank(recipe: Recipe, tensor: str, ranks: int | None, limit: int, *, exact: bool) -> int:
-    """The largest rank of a tensor's factors; ``exact``: the sum of the experts' ``ranks`` is."""
-    most = min(ranks, limit) if exact and ranks is not None else limit
-    if recipe.energy is not None:
-        return most
-    if recipe.rank is not None:
-        return min(recipe.rank, most)
-    if ranks is None:
+    recipe, limit = prepared.plan.recipe, min(shape[0], math.prod(shape[1:]))
+    rank = most = limit
+    if changes is not None:
+        rank = min(sum(change.a.shape[0] for _, change in changes), limit)
+        if row.part is None and shares_of(prepared, row) is not None:  # the sum is exact
+            most = rank
+    if recipe.energy is not None or recipe.rank is not None:
+        rank = most if recipe.energy is not None else min(recipe.rank or 0, most)
+    elif changes is None:
         raise RecipeError(
-            f"The rank of the change of {plain(tensor)} is not known, because not all experts are "
-            "plain LoRA: give `rank` or `energy`.",
+            f"The rank of the change of {plain(row.tensor)} is not known, because not all experts "
+            "are plain LoRA: give `rank` or `energy`.",
             key="rank",
         )
-    return min(ranks, limit)
+    return Factored(
+        tensor=row.tensor,
+        module=_module_name(base, row.tensor).removesuffix(".weight"),
+        shape=shape,
+        turned=embedding or (traits.transposed and len(shape) == 2),
+        embedding=embedding,
+        rank=rank,
+    )
 
 
 def _module_name(base: OpenedModel, tensor: str) -> str:
@@ -367,13 +347,16 @@ def _module_name(base: OpenedModel, tensor: str) -> str:
     return rows[0].module if rows else tensor
 
 
-def refuse_unaddressed(prepared: Prepared, tensors: Iterable[str]) -> None:
-    """Raise MismatchError for tensors that loading joins with others, or divides."""
+def refuse_unaddressed(prepared: Prepared, tensors: Sequence[str]) -> None:
+    """Raise MismatchError for tensors of which an adapter cannot tell the change.
+
+    Loading joins them with others or divides them, or they have rows of tokens that the base lacks.
+    """
     base, found = prepared.base, []
-    pieces = [row.module for rows in base.architecture.modules.values() for row in rows]
+    pieces = Counter(row.module for rows in base.architecture.modules.values() for row in rows)
     for tensor in tensors:
         rows = base.architecture.modules.get(tensor, ())
-        divided = len(rows) > 1 or any(pieces.count(row.module) > 1 for row in rows)
+        divided = len(rows) > 1 or any(pieces[row.module] > 1 for row in rows)
         if divided or (_JOINED_ON_LOADING.search(tensor) and base.architecture.model_class):
             found.append(tensor)
     if found:
@@ -383,7 +366,12 @@ def refuse_unaddressed(prepared: Prepared, tensors: Iterable[str]) -> None:
             path=base.checkpoint.path,
             tensor=found[0],
         )
-
-
-def _inside(name: str, other: str) -> bool:
-    return name.startswith(f"{other}.")
+    infos = {name: base.checkpoint.tensors.get(name) for name in tensors}
+    extended = {name: info.rows for name, info in infos.items() if isinstance(info, ExtendedInfo)}
+    larger = [name for name, own in extended.items() if NOWHERE in own]
+    if larger:
+        raise MismatchError(
+            f"{listing(larger)}: the merge has tokens that the base lacks, so an adapter with them "
+            "fits no base. Keep the base's tokens (`tokenizer: base`), or write a whole model.",
+            tensor=larger[0],
+        )

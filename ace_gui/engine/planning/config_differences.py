@@ -72,16 +72,14 @@ def same_part(
 
     For example, that of a tower in the config of the whole model.
     """
-    return _part_of(one, other), _part_of(other, one)
 
+    def part_of(whole: Mapping[str, Any], wanted: object) -> Mapping[str, Any]:
+        parts = (value for value in whole.values() if isinstance(value, Mapping))
+        if wanted is None or whole.get("model_type") == wanted:
+            return whole
+        return next((each for each in parts if each.get("model_type") == wanted), whole)
 
-def _part_of(whole: Mapping[str, Any], part: Mapping[str, object]) -> Mapping[str, Any]:
-    """The nested config of ``whole`` that has the type of the other, or else ``whole``."""
-    parts = (value for value in whole.values() if isinstance(value, Mapping))
-    wanted = part.get("model_type")
-    if wanted is None or whole.get("model_type") == wanted:
-        return whole
-    return next((each for each in parts if each.get("model_type") == wanted), whole)
+    return part_of(one, other.get("model_type")), part_of(other, one.get("model_type"))
 
 
 def _with_plain_rope(config: Mapping[str, object]) -> dict[str, object]:

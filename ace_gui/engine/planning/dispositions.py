@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
+from typing import Final
 
 from ace_gui.architecture.names import block_list, stack_of, whole_stacks
 from ace_gui.architecture.scopes import DEFAULT, decide
@@ -26,6 +27,12 @@ from ace_gui.stored_formats import is_float
 
 HEADS = frozenset({Role.HEAD, Role.VOCABULARY_HEAD})
 VOCABULARIES = frozenset({Role.EMBEDDING, Role.VOCABULARY_HEAD})
+
+FATES: Final = {
+    "merge": Disposition.MERGED,
+    "average": Disposition.AVERAGED,
+    "base": Disposition.BASE,
+}
 
 AVERAGE_REASONS = {
     Role.EMBEDDING: "an embedding has no inputs to decorrelate: averaged",
@@ -55,16 +62,23 @@ def plan_rows(
     if not recipe.slices:
         _refuse_missing(base, experts)
     kept = vocabulary_tensors(base) if recipe.vocabulary is Vocabulary.BASE else ()
+    rules = _Rules(base=base, experts=experts, method=method, recipe=recipe, heads=heads, kept=kept)
     rows: list[PlanRow] = []
     for name in base.checkpoint.tensors:
-        row = _base_row(name, base, experts, method, recipe, kept, heads)
-        traits = base.architecture.traits[name]
-        if _takes_matrices(row, recipe.scope):
+        row = rules.row(name)
+        averaged = row.disposition is Disposition.AVERAGED and recipe.scope == DEFAULT
+        # The authors' scripts average a stack of matrices as one tensor.
+        if averaged or row.disposition is Disposition.MERGED:
+            traits = base.architecture.traits[name]
             parts = split_row(row, traits, split_fused=recipe.split_fused)
             rows += [averaged_if_narrow(part, method) for part in parts]
         else:
             rows.append(row)
-    return tuple(rows) + _extra_rows(experts, heads)
+    owners: dict[str, list[int]] = {}
+    for t, expert in enumerate(experts):
+        for name in expert.extra:
+            owners.setdefault(name, []).append(t)
+    return (*rows, *(rules.extra_row(name, tuple(own)) for name, own in owners.items()))
 
 
 def scales_base(recipe: Recipe, method: MergeMethod[object]) -> bool:
@@ -72,82 +86,166 @@ def scales_base(recipe: Recipe, method: MergeMethod[object]) -> bool:
     return bool(recipe.slices) and method.name == LINEAR.name
 
 
-def _takes_matrices(row: PlanRow, scope: str) -> bool:
-    """Whether the matrices of a stacked tensor are merged one by one, whatever the method.
+@dataclass(frozen=True, kw_only=True)
+class _Rules:
+    """What decides about rows. ``kept``: tensors of the vocabulary that the base decides."""
 
-    The authors' scripts average a stack of matrices as one tensor.
-    """
-    averaged = row.disposition is Disposition.AVERAGED and scope == DEFAULT
-    return averaged or row.disposition is Disposition.MERGED
+    base: OpenedModel
+    experts: Sequence[OpenedModel]
+    method: MergeMethod[object]
+    recipe: Recipe
+    heads: HeadChoice
+    kept: Collection[str]
 
-
-def _base_row(
-    name: str,
-    base: OpenedModel,
-    experts: Sequence[OpenedModel],
-    method: MergeMethod[object],
-    recipe: Recipe,
-    kept: Collection[str],
-    heads: HeadChoice,
-) -> PlanRow:
-    row, traits = _undecided(name, base, experts), base.architecture.traits[name]
-    if traits.role == Role.BUFFER or not is_float(row.dtype):
-        what = "buffer" if traits.role == Role.BUFFER else "not floating point"
-        return replace(row, disposition=Disposition.COPIED, reason=f"{what}: copied from the base")
-    if traits.role == Role.HEAD and row.experts and name not in heads.merged:
-        reason = "task head: every expert's own is saved in heads/, the base's stays in the model"
-        return replace(row, disposition=Disposition.PER_EXPERT, reason=reason + heads.because)
-    if name in heads.poolers:
-        reason = (
-            "its output goes only to task heads: each expert's is saved with its head in heads/, "
-            "and the model has the base's, because no head fits a mean of poolers"
+    def row(self, name: str) -> PlanRow:
+        """The row of a tensor of the base."""
+        info, traits = self.base.checkpoint.tensors[name], self.base.architecture.traits[name]
+        row = PlanRow(
+            name=name,
+            role=traits.role.value,
+            shape=info.shape,
+            dtype=info.dtype,
+            disposition=Disposition.BASE,
+            reason="",
+            block=traits.block,
+            tied_to=traits.tied_to if traits.tied_to in self.base.checkpoint.tensors else None,
+            experts=tuple(t for t, expert in enumerate(self.experts) if expert.has(name)),
         )
-        return replace(row, disposition=Disposition.PER_EXPERT, reason=reason)
-    if is_new(base, name):
-        reason = f"the mean of the experts', as the base has none{heads.because}"
-        return replace(row, disposition=Disposition.AVERAGED, reason=reason)
-    if not row.experts and not scales_base(recipe, method):
-        return replace(row, reason="no expert has this tensor: kept from the base")
-    if name in kept:
-        reason = "a row for each token: kept from the base, as the recipe's vocabulary asks"
-        return replace(row, experts=(), reason=reason)
-    if row.tied_to is not None:
-        source = _base_row(row.tied_to, base, experts, method, recipe, kept, heads)
-        return replace(
-            row,
-            disposition=source.disposition,
-            transposed=source.transposed,
-            experts=source.experts,
-            reason=f"tied to {row.tied_to}: merged with it",
+        if simple := self._without_method(row, traits):
+            return replace(row, disposition=simple[0], reason=simple[1])
+        if name in self.kept:
+            reason = "a row for each token: kept from the base, as the recipe's vocabulary asks"
+            return replace(row, experts=(), reason=reason)
+        if row.tied_to is not None:
+            source = self.row(row.tied_to)
+            return replace(
+                row,
+                disposition=source.disposition,
+                transposed=source.transposed,
+                experts=source.experts,
+                reason=f"tied to {row.tied_to}: merged with it",
+            )
+        self._refuse_shapes(row, traits.role)
+        # A preset leaves heads out; if the recipe merges them, the preset does not apply to them.
+        is_head = traits.role is Role.HEAD
+        scope = DEFAULT if is_head else self.recipe.scope
+        row = combined(row, traits, self.method, scope, len(self.experts))
+        return replace(row, reason=row.reason + self.heads.because) if is_head else row
+
+    def _without_method(self, row: PlanRow, traits: TensorTraits) -> tuple[Disposition, str] | None:
+        """The disposition, whatever the method, and why; None if the method decides."""
+        if traits.role == Role.BUFFER or not is_float(row.dtype):
+            what = "buffer" if traits.role == Role.BUFFER else "not floating point"
+            return Disposition.COPIED, f"{what}: copied from the base"
+        if traits.role == Role.HEAD and row.experts and row.name not in self.heads.merged:
+            reason = "task head: every expert's own is saved in heads/, the base's stays in the "
+            return Disposition.PER_EXPERT, f"{reason}model{self.heads.because}"
+        if row.name in self.heads.poolers:
+            return Disposition.PER_EXPERT, (
+                "its output goes only to task heads: each expert's is saved with its head in "
+                "heads/, and the model has the base's, because no head fits a mean of poolers"
+            )
+        if is_new(self.base, row.name):
+            reason = f"the mean of the experts', as the base has none{self.heads.because}"
+            return Disposition.AVERAGED, reason
+        if not row.experts and not scales_base(self.recipe, self.method):
+            return Disposition.BASE, "no expert has this tensor: kept from the base"
+        return None
+
+    def extra_row(self, name: str, owners: tuple[int, ...]) -> PlanRow:
+        """The row of a tensor that the base lacks: a head or a part of one, or a leftover."""
+        owner = self.experts[owners[0]]
+        info, traits = owner.checkpoint.tensors[name], owner.architecture.traits[name]
+        disposition = Disposition.PER_EXPERT
+        reason = f"task head: saved with its expert in heads/{self.heads.because}"
+        if traits.role == Role.BUFFER:
+            disposition = Disposition.DROPPED
+            reason = "a buffer that the base does not have: dropped"
+        elif traits.tied_to is not None:
+            disposition = Disposition.DROPPED
+            reason = f"tied to {traits.tied_to}, which is in the merged model: dropped"
+        elif traits.role not in HEADS:
+            reason = "the base has no such tensor: saved with its expert in heads/"
+        return PlanRow(
+            name=name,
+            role=traits.role.value,
+            shape=info.shape,
+            dtype=info.dtype,
+            disposition=disposition,
+            reason=reason,
+            in_base=False,
+            block=traits.block,
+            tied_to=traits.tied_to,
+            experts=owners,
         )
-    _refuse_shapes(name, base, experts, row.experts, recipe)
-    # A preset leaves heads out; if the recipe merges them, the preset does not apply to them.
-    is_head = traits.role is Role.HEAD
-    row = combined(row, traits, method, DEFAULT if is_head else recipe.scope, len(experts))
-    return replace(row, reason=row.reason + heads.because) if is_head else row
 
+    def _refuse_shapes(self, row: PlanRow, role: Role) -> None:
+        """Raise MismatchError for an expert whose tensor has another shape than the base's."""
+        name, shape = row.name, row.shape
+        for expert in (self.experts[t] for t in row.experts):
+            theirs = expert.shape(name)
+            same_width = len(theirs) == len(shape) and theirs[1:] == shape[1:]
+            if theirs == shape or (name in expert.token_rows and same_width):
+                continue
+            sentence = (
+                f"`{plain(name)}` is {dimensions(theirs)} in {expert.name} but "
+                f"{dimensions(shape)} in the base; choose experts fine-tuned from this base."
+            )
+            if role in VOCABULARIES and same_width:
+                sentence = self._other_rows(row, expert)
+            raise MismatchError(
+                sentence,
+                path=expert.checkpoint.path,
+                tensor=name,
+                shapes={"base": shape, expert.name: theirs},
+            )
 
-def _undecided(name: str, base: OpenedModel, experts: Sequence[OpenedModel]) -> PlanRow:
-    """The row of a base tensor before its disposition is decided."""
-    info, traits = base.checkpoint.tensors[name], base.architecture.traits[name]
-    return PlanRow(
-        name=name,
-        role=traits.role.value,
-        shape=info.shape,
-        dtype=info.dtype,
-        disposition=Disposition.BASE,
-        reason="",
-        block=traits.block,
-        tied_to=traits.tied_to if traits.tied_to in base.checkpoint.tensors else None,
-        experts=tuple(t for t, expert in enumerate(experts) if expert.has(name)),
-    )
+    def _other_rows(self, row: PlanRow, expert: OpenedModel) -> str:
+        """The reason given for a vocabulary with more or fewer rows than the base's."""
+        rows, theirs = row.shape[0], expert.shape(row.name)[0]
+        tokens = "1 token" if abs(theirs - rows) == 1 else f"{abs(theirs - rows)} tokens"
+        longer = expert if theirs > rows else self.base
+        token = token_of(longer.checkpoint, min(rows, theirs))
+        first = f" (the first is {token!r}, id {min(rows, theirs)})" if token is not None else ""
+        advice = (
+            "Choose under Vocabulary (`vocabulary` in a recipe) to have rows matched by token "
+            "(tokens), or the base's kept (base)."
+        )
+        if self.recipe.from_mergekit:
+            advice = (
+                "Write `tokenizer_source: base` or `tokenizer_source: union`, and rows are matched "
+                "by token."
+            )
+        return (
+            f"`{plain(row.name)}` has {theirs} rows in {expert.name} but {rows} in the base: "
+            f"{tokens} {'more' if theirs > rows else 'fewer'}{plain(first)}. {advice}"
+        )
 
 
 def combined(
     row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
 ) -> PlanRow:
-    """The row of a tensor that is merged by ``method``."""
-    return averaged_if_narrow(_combined(row, traits, method, scope, total), method)
+    """The row of a tensor that is merged by ``method``, if the scope lets it."""
+    found, turned, stays = len(row.experts), traits.transposed, row.transposed
+    share = "" if found == total else f" (in {found} of {total} experts)"
+    decision = decide(scope, row.name, len(row.shape))
+    fate = Disposition.MERGED
+    if (0 < found < method.least) or (method.most is not None and found > method.most):
+        fate, turned, share = Disposition.AVERAGED, stays, ""
+        reason = f"{method.title} cannot merge {found} of {total} experts: averaged"
+    elif decision is not None:
+        fate, reason, turned = FATES[decision.kind], decision.reason, False
+    elif method.kind is Kind.ENTRY:  # the orientation matters if a cap makes it merge whole
+        reason = f"{method.title} applies to every entry"
+    elif traits.matrix and traits.role not in AVERAGE_REASONS:
+        reason = "matrix of a linear layer" + (", stored inputs × outputs" if turned else "")
+    elif method.kind in {Kind.TENSOR, Kind.ROW}:
+        reason, turned = f"{method.title} applies to tensors of any shape", stays
+    else:
+        fate, turned = Disposition.AVERAGED, stays
+        reason = AVERAGE_REASONS.get(traits.role, "not the matrix of a linear layer: averaged")
+    row = replace(row, disposition=fate, transposed=turned, reason=reason + share)
+    return averaged_if_narrow(row, method)
 
 
 def averaged_if_narrow(row: PlanRow, method: MergeMethod[object]) -> PlanRow:
@@ -193,92 +291,13 @@ def with_after(row: PlanRow, after: After, last: Mapping[str, int]) -> PlanRow:
     return replace(row, after=own)
 
 
-def _combined(
-    row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
-) -> PlanRow:
-    found = len(row.experts)
-
-    def with_count(reason: str) -> str:
-        return reason if found == total else f"{reason} (in {found} of {total} experts)"
-
-    if (0 < found < method.least) or (method.most is not None and found > method.most):
-        reason = f"{method.title} cannot merge {found} of {total} experts: averaged"
-        return replace(row, disposition=Disposition.AVERAGED, reason=reason)
-    decision = decide(scope, row.name, len(row.shape))
-    if decision is not None:
-        disposition = {
-            "merge": Disposition.MERGED,
-            "average": Disposition.AVERAGED,
-            "base": Disposition.BASE,
-        }[decision.kind]
-        return replace(
-            row, disposition=disposition, transposed=False, reason=with_count(decision.reason)
-        )
-    if method.kind is Kind.ENTRY:
-        reason = with_count(f"{method.title} applies to every entry")
-        turned = traits.transposed  # matters if a cap makes the matrix merge whole
-        return replace(row, disposition=Disposition.MERGED, transposed=turned, reason=reason)
-    if traits.matrix and traits.role not in AVERAGE_REASONS:
-        reason = "matrix of a linear layer"
-        if traits.transposed:
-            reason = "matrix of a linear layer, stored inputs × outputs"
-        return replace(
-            row,
-            disposition=Disposition.MERGED,
-            transposed=traits.transposed,
-            reason=with_count(reason),
-        )
-    if method.kind in {Kind.TENSOR, Kind.ROW}:
-        reason = with_count(f"{method.title} applies to tensors of any shape")
-        return replace(row, disposition=Disposition.MERGED, reason=reason)
-    reason = AVERAGE_REASONS.get(traits.role, "not the matrix of a linear layer: averaged")
-    return replace(row, disposition=Disposition.AVERAGED, reason=with_count(reason))
-
-
-def _extra_rows(experts: Sequence[OpenedModel], heads: HeadChoice) -> tuple[PlanRow, ...]:
-    """Rows of tensors that the base lacks: heads and their parts, and leftovers, by name."""
-    owners: dict[str, list[int]] = {}
-    for t, expert in enumerate(experts):
-        for name in expert.extra:
-            owners.setdefault(name, []).append(t)
-    return tuple(_extra_row(name, experts, tuple(having), heads) for name, having in owners.items())
-
-
-def _extra_row(
-    name: str, experts: Sequence[OpenedModel], owners: tuple[int, ...], heads: HeadChoice
-) -> PlanRow:
-    owner = experts[owners[0]]
-    info = owner.checkpoint.tensors[name]
-    traits = owner.architecture.traits[name]
-    row = PlanRow(
-        name=name,
-        role=traits.role.value,
-        shape=info.shape,
-        dtype=info.dtype,
-        disposition=Disposition.PER_EXPERT,
-        reason=f"task head: saved with its expert in heads/{heads.because}",
-        in_base=False,
-        block=traits.block,
-        tied_to=traits.tied_to,
-        experts=owners,
-    )
-    if traits.role == Role.BUFFER:
-        reason = "a buffer that the base does not have: dropped"
-        return replace(row, disposition=Disposition.DROPPED, reason=reason)
-    if traits.tied_to is not None:
-        reason = f"tied to {traits.tied_to}, which is in the merged model: dropped"
-        return replace(row, disposition=Disposition.DROPPED, reason=reason)
-    if traits.role not in HEADS:
-        return replace(row, reason="the base has no such tensor: saved with its expert in heads/")
-    return row
-
-
 def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
     """Refuse experts with missing blocks. Tensors outside of blocks (poolers, heads) may differ.
 
     A block list that the base lacks altogether, such as a decoder for pixels, may differ, too.
     """
     lists = {block_list(name) for name in base.architecture.traits}
+    stacked = {stack for name in base.checkpoint.tensors if (stack := stack_of(name))}
     for expert in experts:
         # For example, a tower of the base when the expert lacks the other towers altogether.
         separate = whole_stacks(base.checkpoint.tensors, expert.own_names)
@@ -289,7 +308,7 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
             and traits.role != Role.BUFFER
             and not expert.has(name)
             and part_of(name, base.checkpoint.parts) not in expert.lacks
-            and not (stack_of(name) in separate and _has_blocks(expert, base))
+            and not (stack_of(name) in separate and stacked - separate)
         ]
         surplus = [
             name
@@ -298,85 +317,42 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
             and traits.role not in HEADS | {Role.BUFFER}
             and block_list(name) in lists
         ]
-        if missing or surplus:
-            count = len(missing or surplus)
-            what = f"has {count} tensors that the base lacks"
+        if found := missing or surplus:
+            count = f"{len(found)} tensors"
+            what = f"lacks {count} of the base" if missing else f"has {count} that the base lacks"
             raise MismatchError(
-                f"{expert.name} {f'lacks {count} tensors of the base' if missing else what}: "
-                f"{listing(missing or surplus)}. It is probably another architecture or size; "
-                "choose experts fine-tuned from this base.",
+                f"{expert.name} {what}: {listing(found)}. It is probably another architecture or "
+                "size; choose experts fine-tuned from this base.",
                 path=expert.checkpoint.path,
-                tensor=(missing or surplus)[0],
-                details="\n".join(missing or surplus),
+                tensor=found[0],
+                details="\n".join(found),
             )
-
-
-def _has_blocks(expert: OpenedModel, base: OpenedModel) -> bool:
-    """Whether the expert has at least one of the base's stacks of blocks."""
-    stacked = {stack for name in base.checkpoint.tensors if (stack := stack_of(name))}
-    return bool(stacked - whole_stacks(base.checkpoint.tensors, expert.own_names))
-
-
-def _refuse_shapes(
-    name: str,
-    base: OpenedModel,
-    experts: Sequence[OpenedModel],
-    owners: Sequence[int],
-    recipe: Recipe,
-) -> None:
-    shape, role = base.shape(name), base.architecture.traits[name].role
-    for t in owners:
-        expert, theirs = experts[t], experts[t].shape(name)
-        same_width = len(theirs) == len(shape) and theirs[1:] == shape[1:]
-        if theirs == shape or (name in expert.token_rows and same_width):
-            continue
-        if role in VOCABULARIES and same_width:
-            sentence = _other_rows(name, base, expert, recipe)
-        else:
-            sentence = (
-                f"`{plain(name)}` is {dimensions(theirs)} in {expert.name} but "
-                f"{dimensions(shape)} in the base; choose experts fine-tuned from this base."
-            )
-        raise MismatchError(
-            sentence,
-            path=expert.checkpoint.path,
-            tensor=name,
-            shapes={"base": shape, expert.name: theirs},
-        )
-
-
-def _other_rows(name: str, base: OpenedModel, expert: OpenedModel, recipe: Recipe) -> str:
-    """The reason given for a vocabulary with more or fewer rows than the base's."""
-    rows, theirs = base.shape(name)[0], expert.shape(name)[0]
-    tokens = "1 token" if abs(theirs - rows) == 1 else f"{abs(theirs - rows)} tokens"
-    longer = expert if theirs > rows else base
-    token = token_of(longer.checkpoint, min(rows, theirs))
-    first = f" (the first is {token!r}, id {min(rows, theirs)})" if token is not None else ""
-    advice = (
-        "Choose under Vocabulary (`vocabulary` in a recipe) to have rows matched by token "
-        "(tokens), or the base's kept (base)."
-    )
-    if recipe.from_mergekit:
-        advice = (
-            "Write `tokenizer_source: base` or `tokenizer_source: union`, and rows are matched by "
-            "token."
-        )
-    return (
-        f"`{plain(name)}` has {theirs} rows in {expert.name} but {rows} in the base: "
-        f"{tokens} {'more' if theirs > rows else 'fewer'}{plain(first)}. {advice}"
-    )
 
 
 def refuse_other_than_floats(
     rows: Sequence[PlanRow], base: OpenedModel, experts: Sequence[OpenedModel]
 ) -> None:
-    """Raise MismatchError, naming tensor, format and model, for weights that are not floats."""
+    """Raise MismatchError, naming tensor, format and model, for weights that are not floats.
+
+    Buffers may have any type; other integer tensors of the base must not be weights.
+    """
     for row in rows:
-        if row.disposition in COMBINED:
-            for t in row.experts:
-                _require_float(row, experts[t])
-        elif row.disposition is Disposition.COPIED:
-            _refuse_weights(row, base, [experts[t] for t in row.experts])
+        copied = row.disposition is Disposition.COPIED
+        if (copied and row.role == Role.BUFFER) or not (copied or row.disposition in COMBINED):
+            continue
+        here = f"is {row.dtype} in the base"
+        for expert in (experts[t] for t in row.experts):
+            own, name = expert.own_names[answering_name(row, expert)], plain(expert.name)
+            found = expert.checkpoint.tensors[own].dtype
+            if not copied and not is_float(found):
+                advice = f"{name}, or keep the base's tensor (`overrides` in a recipe)"
+                raise _refusal(row, expert, f"is {found} in {name} but {here[3:]}", advice)
+            if copied and is_float(found):
+                raise _refusal(row, base, f"{here} but {found} in {name}", "the base")
+        traits = base.architecture.traits.get(row.tensor)
+        if copied and row.experts and traits and (traits.matrix or traits.role is Role.EMBEDDING):
+            name = plain(experts[row.experts[0]].name)
+            raise _refusal(row, base, f"{here} and in {name}", "both")
 
 
 def kept_integers(rows: Sequence[PlanRow]) -> tuple[str, ...]:
@@ -388,47 +364,10 @@ def kept_integers(rows: Sequence[PlanRow]) -> tuple[str, ...]:
     )
 
 
-def _require_float(row: PlanRow, expert: OpenedModel) -> None:
-    found = _format(row, expert)
-    if not is_float(found):
-        raise _refusal(
-            row,
-            expert,
-            f"is {found} in {plain(expert.name)} but {row.dtype} in the base, and only floating "
-            f"point can be merged; dequantise or convert {plain(expert.name)}, or keep the base's "
-            "tensor (`overrides` in a recipe).",
-        )
-
-
-def _refuse_weights(row: PlanRow, base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
-    """Buffers may have any type; other integer tensors of the base must not be weights."""
-    traits = base.architecture.traits[row.tensor]
-    if traits.role is Role.BUFFER:
-        return
-    for expert in experts:
-        found = _format(row, expert)
-        if is_float(found):
-            raise _refusal(
-                row,
-                base,
-                f"is {row.dtype} in the base but {found} in {plain(expert.name)}, and only "
-                "floating point can be merged; dequantise or convert the base.",
-            )
-    if experts and (traits.matrix or traits.role is Role.EMBEDDING):
-        raise _refusal(
-            row,
-            base,
-            f"is {row.dtype} in the base and in {plain(experts[0].name)}, and only floating point "
-            "can be merged; dequantise or convert both.",
-        )
-
-
-def _format(row: PlanRow, expert: OpenedModel) -> str:
-    own = expert.own_names[answering_name(row, expert)]
-    return expert.checkpoint.tensors[own].dtype
-
-
-def _refusal(row: PlanRow, culprit: OpenedModel, what: str) -> MismatchError:
+def _refusal(row: PlanRow, culprit: OpenedModel, formats: str, which: str) -> MismatchError:
     return MismatchError(
-        f"`{plain(row.tensor)}` {what}", path=culprit.checkpoint.path, tensor=row.tensor
+        f"`{plain(row.tensor)}` {formats}, and only floating point can be merged; dequantise or "
+        f"convert {which}.",
+        path=culprit.checkpoint.path,
+        tensor=row.tensor,
     )

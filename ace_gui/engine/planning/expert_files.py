@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ace_gui.checkpoints import OutputTensor
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.overridden_rows import method_of, parameters_of
-from ace_gui.methods.method import MergeMethod
+from ace_gui.engine.planning.row_methods import RowMethods
 from ace_gui.methods.shared.expert_modules import Cut, Differences, Factors, Masks
 from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.stored_formats import FORMATS
@@ -38,38 +37,33 @@ def head_tensors(rows: Sequence[PlanRow], expert: OpenedModel, t: int) -> list[O
     ]
 
 
-def module_rows(rows: Sequence[PlanRow], default: MergeMethod[Any]) -> list[PlanRow]:
+def module_rows(rows: Sequence[PlanRow], methods: RowMethods) -> list[PlanRow]:
     """The rows for which something is stored per expert, in plan order."""
-    left = {row.name for row in rows if _leaves_modules(row, default)}
-    with_biases = {
-        row.tensor
-        for row in rows
-        if row.name in left
-        and isinstance(modules := method_of(row, default).modules, Differences)
-        and modules.with_biases
-    }
-    return [row for row in rows if row.name in left or _is_bias(row, with_biases)]
+    left, with_biases = set(), set()
+    for row in rows:
+        modules = methods.method_of(row).modules
+        if not row.in_base or row.disposition is not Disposition.MERGED or not prod(row.shape):
+            continue
+        if isinstance(modules, Differences):
+            if modules.roles is not None and row.role not in modules.roles:
+                continue
+            if modules.with_biases:
+                with_biases.add(row.tensor)
+        elif not isinstance(modules, Masks | Factors):
+            continue
+        left.add(row.name)
 
+    def is_bias(row: PlanRow) -> bool:
+        start, _, last = row.name.rpartition(".")
+        combined = row.disposition in COMBINED and row.in_base and bool(row.experts)
+        return combined and last == "bias" and f"{start}.weight" in with_biases
 
-def _leaves_modules(row: PlanRow, default: MergeMethod[Any]) -> bool:
-    merged = row.in_base and row.disposition is Disposition.MERGED and prod(row.shape) > 0
-    modules = method_of(row, default).modules
-    if isinstance(modules, Differences) and modules.roles is not None:
-        return merged and row.role in modules.roles
-    return merged and isinstance(modules, Masks | Factors | Differences)
-
-
-def _is_bias(row: PlanRow, matrices: Collection[str]) -> bool:
-    """Whether the row is the bias of one of these matrices."""
-    start, _, last = row.name.rpartition(".")
-    combined = row.disposition in COMBINED and row.in_base and bool(row.experts)
-    return combined and last == "bias" and f"{start}.weight" in matrices
+    return [row for row in rows if row.name in left or is_bias(row)]
 
 
 def module_tensors(
     row: PlanRow,
-    default: MergeMethod[Any],
-    parameters: Any,
+    methods: RowMethods,
     names: Sequence[str],
     counts: Mapping[int, int] | None = None,
 ) -> Iterator[OutputTensor]:
@@ -77,7 +71,7 @@ def module_tensors(
 
     ``counts``: the number of elements chosen for each expert, if known; otherwise it is estimated.
     """
-    modules = method_of(row, default).modules
+    modules = methods.method_of(row).modules
     for t in row.experts:
         start = f"{names[t]}/{row.name}"
         if isinstance(modules, Masks):
@@ -92,24 +86,19 @@ def module_tensors(
             yield OutputTensor(name=f"{start}/vh", dtype="F32", shape=(rank, columns))
         elif isinstance(modules, Differences):
             chosen = None if counts is None else counts[t]
-            yield from _difference_tensors(row, modules.cut(parameters), start, chosen)
-
-
-def entries_in_rows(row: PlanRow, cut: Cut) -> int:
-    """The number of elements kept of a matrix if this many are kept in each row."""
-    assert cut.in_rows is not None
-    outputs, inputs = row.shape[::-1] if row.transposed else row.shape
-    return outputs * kept_count(cut.in_rows, inputs)
+            yield from _difference_tensors(
+                row, modules.cut(methods.parameters_of(row)), start, chosen
+            )
 
 
 def _difference_tensors(
     row: PlanRow, cut: Cut, start: str, count: int | None
 ) -> Iterator[OutputTensor]:
     if cut.density is not None or cut.in_rows is not None:
-        if cut.density is not None:
-            about = kept_count(cut.density, prod(row.shape))
-        else:
-            about = entries_in_rows(row, cut)
+        outputs, inputs = 1, prod(row.shape)
+        if cut.density is None:  # this many in each row
+            outputs, inputs = row.shape[::-1] if row.transposed else row.shape
+        about = outputs * kept_count(cut.density or cut.in_rows or 0.0, inputs)
         shape = (about if count is None else count,)
         yield OutputTensor(name=f"{start}/index", dtype="I32", shape=shape)
         yield OutputTensor(name=f"{start}/values", dtype="F32", shape=shape)
@@ -124,16 +113,15 @@ def _difference_tensors(
 
 def bytes_beside(
     rows: Sequence[PlanRow],
-    default: MergeMethod[Any],
-    parameters: Any,
+    methods: RowMethods,
     experts: Sequence[OpenedModel],
 ) -> int:
     """Bytes of these files without their headers; rows may have methods of their own."""
     names = [expert.name for expert in experts]
     tensors = [
         tensor
-        for row in module_rows(rows, default)
-        for tensor in module_tensors(row, default, parameters_of(row, default, parameters), names)
+        for row in module_rows(rows, methods)
+        for tensor in module_tensors(row, methods, names)
     ]
     for t, expert in enumerate(experts):
         tensors += head_tensors(rows, expert, t)

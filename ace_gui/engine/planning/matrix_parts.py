@@ -61,43 +61,35 @@ def _unstacked(row: PlanRow) -> tuple[PlanRow, ...]:
 
 
 def _unfused(row: PlanRow, fusion: Fusion, *, transposed: bool) -> Iterator[PlanRow]:
-    """Split a fused matrix along its outputs."""
+    """Split a fused matrix along its outputs, which are rows of the file, or else its columns."""
     outputs, inputs = reversed(row.shape) if transposed else row.shape
     origin = row.part.start if row.part is not None else 0
-    before = 0
+    unit, before = 1 if transposed else row.shape[1], 0
     for role, share in fusion.shares:
         label = LABELS.get(role, role.value)
         shape = (outputs // fusion.period * share, inputs)
+        start, stop, period = origin, origin + prod(row.shape), fusion.period * unit
+        first, last = before * unit, (before + share) * unit
+        if stop - start == period:  # contiguous: can be read and written alone
+            start, stop = start + first, start + last
+            first, last, period = 0, share * unit, share * unit
         yield replace(
             row,
             name=f"{row.name}[{label}]",
             role=role.value,
             shape=shape[::-1] if transposed else shape,
             reason=f"{row.reason}; the {label} part of a fused projection",
-            part=_share(row, fusion, before, share, origin, transposed=transposed),
+            part=MatrixPart(
+                tensor=row.tensor,
+                tensor_shape=row.tensor_shape,
+                start=start,
+                stop=stop,
+                period=period,
+                first=first,
+                last=last,
+            ),
         )
         before += share
-
-
-def _share(
-    row: PlanRow, fusion: Fusion, before: int, share: int, origin: int, *, transposed: bool
-) -> MatrixPart:
-    """The position of one share: outputs are rows of the file, or its columns if ``transposed``."""
-    unit = 1 if transposed else row.shape[1]
-    start, stop, period = origin, origin + prod(row.shape), fusion.period * unit
-    first, last = before * unit, (before + share) * unit
-    if stop - start == period:  # contiguous: can be read and written alone
-        start, stop = start + first, start + last
-        first, last, period = 0, share * unit, share * unit
-    return MatrixPart(
-        tensor=row.tensor,
-        tensor_shape=row.tensor_shape,
-        start=start,
-        stop=stop,
-        period=period,
-        first=first,
-        last=last,
-    )
 
 
 Found = TypeVar("Found", Tensor, Tensor | None)
@@ -156,8 +148,8 @@ class Assembly:
             return values
         if self._stretch is None:
             self._stretch = torch.empty(part.stop - part.start, dtype=values.dtype)
-        index = self._stretch.view(-1, part.period)[:, part.first : part.last]
-        index.copy_(values.view(index.shape))
+        own = self._stretch.view(-1, part.period)[:, part.first : part.last]
+        own.copy_(values.view(own.shape))
         if not part.fills_stretch:
             return None
         complete, self._stretch = self._stretch, None

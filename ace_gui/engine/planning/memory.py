@@ -8,22 +8,23 @@ from __future__ import annotations
 import math
 import os
 import shutil
+from collections.abc import Iterable
 from math import prod
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 
-from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
+from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.planning.expert_files import module_rows
-from ace_gui.engine.planning.overridden_rows import method_of
+from ace_gui.engine.planning.row_methods import RowMethods
 from ace_gui.engine.streaming import PART_ELEMENTS, PASS_ELEMENTS
 from ace_gui.errors import ResourceError
 from ace_gui.formatting import human_bytes, plain
 from ace_gui.linalg.shaping import shaping_numbers
 from ace_gui.machine import free_memory
 from ace_gui.methods.linear import LINEAR
-from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.method import Kind
 from ace_gui.methods.shared.expert_modules import (
     Differences,
     Masks,
@@ -63,18 +64,16 @@ DECOMPOSED: Final = 6
 SIDE_BY_SIDE_BYTES = 500_000_000  # for several matrices at a time; a larger one is merged alone
 
 
-def peak_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
+def peak_bytes(rows: tuple[PlanRow, ...], methods: RowMethods) -> int:
     """Estimated peak memory of the merge: the largest working set, and memory freed before.
 
     It is higher if matrices are so small that the CPU merges several at a time, and a tensor in
     parts meanwhile. It does not depend on the number of experts, which are read one after another.
     """
-    largest = max((working_set(row, method) for row in rows), default=0)
-    at_once, whole = matrices_at_once(rows, method, None), max(_whole(rows, method), default=0)
-    if at_once > 1:
-        in_parts = (working_set(row, method) for row in rows if not is_whole(row, method))
-        largest = max(largest, at_once * whole + max(in_parts, default=0))
-    return with_freed(largest)
+    whole = max((working_set(row, methods) for row in rows if methods.is_whole(row)), default=0)
+    parts = max((working_set(row, methods) for row in rows if not methods.is_whole(row)), default=0)
+    at_once = matrices_at_once(rows, methods, None)
+    return with_freed(max(whole, parts, at_once * whole + parts if at_once > 1 else 0))
 
 
 def with_freed(held: int) -> int:
@@ -82,13 +81,13 @@ def with_freed(held: int) -> int:
     return held + min(held, FREED_BYTES)
 
 
-def matrices_at_once(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit: int | None) -> int:
+def matrices_at_once(rows: tuple[PlanRow, ...], methods: RowMethods, limit: int | None) -> int:
     """How many matrices the CPU merges at the same time; ``limit`` as for ``require_memory``.
 
     One per torch thread, if they fit into ``SIDE_BY_SIDE_BYTES``. Threads that share a matrix often
     wait for each other, most of all on a busy machine.
     """
-    sizes = _whole(rows, method)
+    sizes = [working_set(row, methods) for row in rows if methods.is_whole(row)]
     largest = max(sizes, default=1)
     most = min(torch.get_num_threads(), len(sizes), SIDE_BY_SIDE_BYTES // largest)
     while most > 1 and limit is not None and with_freed(most * largest) > limit:
@@ -96,46 +95,22 @@ def matrices_at_once(rows: tuple[PlanRow, ...], method: MergeMethod[Any], limit:
     return max(1, most)
 
 
-def _whole(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> list[int]:
-    """Working sets of the matrices that are merged in one piece."""
-    return [working_set(row, method) for row in rows if is_whole(row, method)]
-
-
-def is_whole(row: PlanRow, default: MergeMethod[Any]) -> bool:
-    """Whether a row is merged in one piece instead of part by part.
-
-    A row with steps after the method always is. So is a row merged by outputs if the outputs are
-    the columns of the file.
-    """
-    if row.disposition is not Disposition.MERGED:
-        return False
-    kind = method_of(row, default).kind
-    by_rows = kind is Kind.ROW and not row.transposed
-    return row.after != NOTHING_AFTER or not (kind is Kind.ENTRY or by_rows)
-
-
-def row_width(row: PlanRow, default: MergeMethod[Any]) -> int | None:
-    """How many elements of a tensor merged in parts stay together; None: each is independent."""
-    by_rows = method_of(row, default).kind is Kind.ROW
-    return prod(row.shape[1:] or row.shape) if by_rows else None
-
-
-def largest_tensor(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> str:
+def largest_tensor(rows: tuple[PlanRow, ...], methods: RowMethods) -> str:
     """The name of the tensor that determines ``peak_bytes``; empty if there is none."""
-    largest = max(rows, key=lambda row: working_set(row, method), default=None)
+    largest = max(rows, key=lambda row: working_set(row, methods), default=None)
     return "" if largest is None else plain(largest.name)
 
 
-def memory_on_gpu(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> tuple[int, int]:
+def memory_on_gpu(rows: tuple[PlanRow, ...], methods: RowMethods) -> tuple[int, int]:
     """GPU memory of the largest matrix, and host memory of the largest tensor in that case."""
-    on_gpu = max((whole_bytes(row, method) for row in rows if is_whole(row, method)), default=0)
-    host = max((_beside_gpu(row, method, math.inf) for row in rows), default=0)
+    on_gpu = max((whole_bytes(row, methods) for row in rows if methods.is_whole(row)), default=0)
+    host = max((_beside_gpu(row, methods, math.inf) for row in rows), default=0)
     return on_gpu, with_freed(host)
 
 
 def require_memory(
     rows: tuple[PlanRow, ...],
-    method: MergeMethod[Any],
+    methods: RowMethods,
     limit: int | None,
     gpu_bytes: float | None = None,
 ) -> None:
@@ -149,8 +124,8 @@ def require_memory(
 
     def needed(row: PlanRow) -> int:
         if gpu_bytes is None:
-            return with_freed(working_set(row, method))
-        return with_freed(_beside_gpu(row, method, gpu_bytes))
+            return with_freed(working_set(row, methods))
+        return with_freed(_beside_gpu(row, methods, gpu_bytes))
 
     largest = max(rows, key=needed, default=None)
     if largest is None or needed(largest) <= allowed:
@@ -177,95 +152,92 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def working_set(row: PlanRow, default: MergeMethod[Any]) -> int:
+def working_set(row: PlanRow, methods: RowMethods) -> int:
     """Host memory in bytes for merging a row."""
-    return max(
-        _merging(row, default) + _between_others(row), _survey_bytes(row, default), _read_back(row)
-    )
+    held = _beside(row, _merging(row, methods))
+    return max(held, _survey_bytes(row, methods))
 
 
-def _beside_gpu(row: PlanRow, default: MergeMethod[Any], gpu_bytes: float) -> int:
+def _beside(row: PlanRow, merging: int) -> int:
+    """Bytes for merging a row, and those around it.
+
+    These are for its neighbours inside its tensor, and for checking a tensor that was merged piece
+    by piece.
+    """
+    stored, part = FORMATS[row.dtype].bits // 8, row.part
+    if part is not None and not part.in_one_piece:
+        merging += (part.stop - part.start) * (stored + FLOAT32)
+    return max(merging, prod(row.tensor_shape) * FORMATS[row.dtype].bits // 8)
+
+
+def _beside_gpu(row: PlanRow, methods: RowMethods, gpu_bytes: float) -> int:
     """Host memory for a row if a GPU merges what fits on it."""
-    if not is_whole(row, default) or whole_bytes(row, default) > gpu_bytes:
-        return working_set(row, default)
+    if not methods.is_whole(row) or whole_bytes(row, methods) > gpu_bytes:
+        return working_set(row, methods)
     # The tensor as read and pinned, and the result, pinned and in its stored dtype.
-    held = prod(row.shape) * 2 * (FORMATS[row.dtype].bits // 8 + FLOAT32)
-    return max(held + _between_others(row), _read_back(row))
+    return _beside(row, prod(row.shape) * 2 * (FORMATS[row.dtype].bits // 8 + FLOAT32))
 
 
-def _between_others(row: PlanRow) -> int:
-    """Bytes for reading and assembling the neighbours of a matrix inside its tensor."""
-    part = row.part
-    if part is None or part.in_one_piece:
-        return 0
-    return (part.stop - part.start) * (FORMATS[row.dtype].bits // 8 + FLOAT32)
-
-
-def _read_back(row: PlanRow) -> int:
-    """Bytes for checking a tensor that was merged piece by piece."""
-    return prod(row.tensor_shape) * FORMATS[row.dtype].bits // 8
-
-
-def _merging(row: PlanRow, default: MergeMethod[Any]) -> int:
-    by_matrices = method_of(row, default).kind is Kind.MATRIX
-    if is_whole(row, default) and (len(row.shape) == 2 or not by_matrices):
-        return whole_bytes(row, default) + BLAS_BYTES * by_matrices
+def _merging(row: PlanRow, methods: RowMethods) -> int:
+    by_matrices = methods.method_of(row).kind is Kind.MATRIX
+    if methods.is_whole(row) and (len(row.shape) == 2 or not by_matrices):
+        return whole_bytes(row, methods) + BLAS_BYTES * by_matrices
     # Part by part: the parts being merged, and finished parts that wait.
-    elements, width = prod(row.shape), row_width(row, default) or 1
+    elements, width = prod(row.shape), methods.row_width(row) or 1
     part = min(elements, max(PART_ELEMENTS, width)) if row.part is None else elements
     under_way = min(PARTS_UNDER_WAY, math.ceil(elements / max(part, 1)))
     merged = min(under_way, torch.get_num_threads())
     results = (under_way - merged) * FLOAT32 * part
-    return merged * _part_bytes(row, default, part) + results + kept_bytes(row, default)
+    return merged * _part_bytes(row, methods, part) + results + kept_bytes(row, methods)
 
 
-def _part_bytes(row: PlanRow, default: MergeMethod[Any], entries: int) -> int:
+def _part_bytes(row: PlanRow, methods: RowMethods, entries: int) -> int:
     """Bytes for merging this many elements of a tensor merged in parts."""
     if row.disposition not in COMBINED:
         return 2 * FLOAT32 * entries
-    method = LINEAR if row.disposition is Disposition.AVERAGED else method_of(row, default)
+    method = LINEAR if row.disposition is Disposition.AVERAGED else methods.method_of(row)
     numbers: float = ENOUGH_NUMBERS * entries
     if method.working_memory is not None:
         numbers = method.working_memory((entries,), len(row.experts))
     return int(FLOAT64 * numbers) + 2 * FLOAT32 * entries
 
 
-def _survey_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
+def _survey_bytes(row: PlanRow, methods: RowMethods) -> int:
     """Bytes for a row in a survey of the model, or in choosing elements for modules.
 
     Parts are larger then. A survey needs about as much per part as merging.
     """
-    method = method_of(row, default)
+    method = methods.method_of(row)
     if row.disposition is not Disposition.MERGED or method.kind is not Kind.ENTRY:
         return 0
     part, each = min(prod(row.shape), PASS_ELEMENTS), 0
     if method.survey is not None:
-        each = _part_bytes(row, default, part)
+        each = _part_bytes(row, methods, part)
     if isinstance(method.modules, Masks | Differences):
         # Plus the expert's masks of the parts in progress.
         each = max(each, MODULE_BYTES * part + len(row.experts) * part)
     return torch.get_num_threads() * each
 
 
-def kept_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
+def kept_bytes(row: PlanRow, methods: RowMethods) -> int:
     """Bytes for caching the stored base and experts of a row.
 
     The cache saves reading them again in each pass over parts. 0 if it is too large, or not needed.
     """
-    method = method_of(row, default)
+    method = methods.method_of(row)
     if row.disposition is not Disposition.MERGED or not (method.tensor_surveys or method.votes):
         return 0
     kept = (1 + len(row.experts)) * prod(row.shape) * FORMATS[row.dtype].bits // 8
     return kept if kept <= KEPT_BYTES else 0
 
 
-def whole_bytes(row: PlanRow, default: MergeMethod[Any]) -> int:
+def whole_bytes(row: PlanRow, methods: RowMethods) -> int:
     """Bytes for merging a tensor in one piece, on the device where that is done.
 
     Includes the base, the needs of the method, and one task vector as it was read.
     """
     shape = tuple(reversed(row.shape)) if row.transposed else row.shape
-    method = method_of(row, default)
+    method = methods.method_of(row)
     if row.disposition is not Disposition.MERGED or method.working_memory is None:
         numbers: float = ENOUGH_NUMBERS * (prod(shape) + max(shape, default=1) ** 2)
     else:
@@ -282,42 +254,28 @@ def cached_bytes(model: int) -> int:
     return max(LEAST_KEPT, int(SHARE_KEPT * model))
 
 
-def learning_bytes(rows: tuple[PlanRow, ...], method: MergeMethod[Any], parameters: object) -> int:
+def learning_bytes(rows: tuple[PlanRow, ...], methods: RowMethods) -> int:
     """Estimated peak while the recipe's method learns; 0 if it does not learn."""
-    return max(_learned(rows, method), _modules(rows, method, parameters))
+    learning, modules = methods.method.learning, methods.method.modules
+    found = [0]
+    once = [row for row in rows if row.tied_to is None]
+    shapes = {row.tensor: row.tensor_shape for row in once if row.in_base}
+    model = FLOAT32 * sum(map(prod, shapes.values()))
 
+    def decomposed(some: Iterable[PlanRow]) -> int:
+        matrices = [prod(row.shape) for row in some if len(row.shape) == 2]
+        return DECOMPOSED * FLOAT64 * max(matrices, default=0)
 
-def _learned(rows: tuple[PlanRow, ...], method: MergeMethod[Any]) -> int:
-    """One model with its gradients, the cached tensors, and the learned numbers."""
-    learning = method.learning
-    if learning is None:
-        return 0
-    model = _model(rows)
-    merged = [r for r in rows if r.disposition is Disposition.MERGED and r.tied_to is None]
-    numbers = sum(learning.numbers(row.shape, len(row.experts)) for row in merged)
-    at_once = max((prod(row.shape) for row in merged), default=0) * FLOAT32 * AT_ONCE
-    steps = 2 * model + cached_bytes(model) + FLOAT32 * COPIES * numbers + at_once
-    return max(steps, 0 if learning.factors is None else _decomposed(merged))
-
-
-def _modules(rows: tuple[PlanRow, ...], method: MergeMethod[Any], parameters: object) -> int:
-    """The decomposition of the largest matrix, or the models with which modules are trained."""
-    modules = method.modules
-    if modules is None:
-        return 0
-    own = module_rows(rows, method)
-    trained = 2 * _model(rows) if learns(modules) else 0  # and one while it is loaded
-    if kind_of(modules) is ModuleKind.BLOCKS:  # all experts' blocks
-        trained += FLOAT32 * sum(prod(row.shape) * len(row.experts) for row in own)
-    return max(trained, 0 if by_entries(modules, parameters) else _decomposed(own))
-
-
-def _decomposed(rows: list[PlanRow]) -> int:
-    matrices = [prod(row.shape) for row in rows if len(row.shape) == 2]
-    return DECOMPOSED * FLOAT64 * max(matrices, default=0)
-
-
-def _model(rows: tuple[PlanRow, ...]) -> int:
-    """Bytes of the base's tensors, each counted once."""
-    shapes = {row.tensor: row.tensor_shape for row in rows if row.in_base and row.tied_to is None}
-    return FLOAT32 * sum(map(prod, shapes.values()))
+    if learning is not None:  # a model with its gradients, cached tensors, and learned numbers
+        merged = [row for row in once if row.disposition is Disposition.MERGED]
+        numbers = sum(learning.numbers(row.shape, len(row.experts)) for row in merged)
+        at_once = max((prod(row.shape) for row in merged), default=0) * FLOAT32 * AT_ONCE
+        found.append(2 * model + cached_bytes(model) + FLOAT32 * COPIES * numbers + at_once)
+        found.append(0 if learning.factors is None else decomposed(merged))
+    if modules is not None:
+        own = module_rows(rows, methods)
+        trained = 2 * model if learns(modules) else 0  # and one while it is loaded
+        if kind_of(modules) is ModuleKind.BLOCKS:  # all experts' blocks
+            trained += FLOAT32 * sum(prod(row.shape) * len(row.experts) for row in own)
+        found += [trained, 0 if by_entries(modules, methods.parameters) else decomposed(own)]
+    return max(found)

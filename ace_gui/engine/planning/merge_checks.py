@@ -21,7 +21,7 @@ from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, Plan, PlanR
 from ace_gui.engine.planning.expert_files import module_rows
 from ace_gui.engine.planning.memory import free_bytes
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.overridden_rows import method_of, parameters_of
+from ace_gui.engine.planning.row_methods import RowMethods
 from ace_gui.errors import ResourceError, TaskError
 from ace_gui.formatting import path_text, plain
 from ace_gui.methods.method import MergeMethod
@@ -38,13 +38,13 @@ from ace_gui.recipe import Recipe
 _NO_LAYER: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.CONVOLUTION, Role.NORM})
 
 
-def needs_of(rows: Sequence[PlanRow], method: MergeMethod[Any], parameters: Any) -> dict[Need, str]:
+def needs_of(rows: Sequence[PlanRow], methods: RowMethods) -> dict[Need, str]:
     """The measurements that the rows' methods need, each with the title of one such method."""
     found = {}
     for row in rows:
         if row.disposition is Disposition.MERGED and row.in_base:
-            own = method_of(row, method)
-            need = own.need(parameters_of(row, method, parameters))
+            own = methods.method_of(row)
+            need = own.need(methods.parameters_of(row))
             if need is not None:
                 found[need] = own.title
     return found
@@ -81,13 +81,13 @@ def data_checks(recipe: Recipe, needs: Mapping[Need, str]) -> tuple[Check, ...]:
 
 
 def module_checks(
-    recipe: Recipe, rows: Sequence[PlanRow], method: MergeMethod[Any], base: OpenedModel
+    recipe: Recipe, rows: Sequence[PlanRow], methods: RowMethods, base: OpenedModel
 ) -> tuple[Check, ...]:
     """The check of a merge that stores modules; none for other merges."""
-    left = module_rows(rows, method)
-    if not left and not learns(method.modules):
+    left = module_rows(rows, methods)
+    if not left and not learns(methods.method.modules):
         return ()
-    sentence = _obstacle(recipe, left, rows, method, base)
+    sentence = _obstacle(recipe, left, rows, methods, base)
     verdict = Verdict.ERROR if sentence else Verdict.OK
     fine = "The modules can be added to this model."
     return (Check(subject=EVERYTHING, title="Modules", verdict=verdict, sentence=sentence or fine),)
@@ -97,18 +97,19 @@ def _obstacle(
     recipe: Recipe,
     left: Sequence[PlanRow],
     rows: Sequence[PlanRow],
-    method: MergeMethod[Any],
+    methods: RowMethods,
     base: OpenedModel,
 ) -> str:
     """Why modules are impossible, in a sentence; empty if they are possible."""
+    lacking, method = recipe.without_calibration, methods.method
     if MODULES in base.checkpoint.side_files:
         return (
             f"The base has a {MODULES} of its own, which lists its components; merge its "
             "transformer alone, or choose a method that leaves no modules."
         )
-    if learns(method.modules) and (lacking := recipe.without_calibration):
+    if learns(method.modules) and lacking:
         return lacking_sentence(method.title, lacking)
-    found = [method_of(row, method) for row in left]
+    found = [methods.method_of(row) for row in left]
     roles = method.modules.roles if isinstance(method.modules, Differences) else None
     if roles is not None and not left:
         return f"{method.title} needs MLP blocks, and none of this model is known; choose another."
@@ -126,47 +127,40 @@ def _obstacle(
             f"{own.title} stores differences from its own merge, which must not change "
             "afterwards; remove `after`."
         )
-    assert own.modules is not None
-    kind = kind_of(own.modules)
-    if kind is ModuleKind.SMILE:
-        return _without_layer(own.title, rows)
-    if kind is ModuleKind.BLOCKS:
-        return _without_layer(own.title, [row for row in left if len(row.shape) != 1])
+    return _misfit(own, left, rows, lacking, base)
+
+
+def _misfit(
+    method: MergeMethod[Any],
+    left: Sequence[PlanRow],
+    rows: Sequence[PlanRow],
+    lacking: Sequence[str],
+    base: OpenedModel,
+) -> str:
+    """Why a loaded model cannot use the differences, in a sentence; empty if it can."""
+    assert method.modules is not None
+    kind = kind_of(method.modules)
     if kind in ROUTED_WHOLE:
-        lacking = recipe.without_calibration
-        return (
-            lacking_sentence(own.title, lacking) if lacking else _elsewhere(own.title, left, base)
-        )
-    return ""
-
-
-def _elsewhere(title: str, left: Sequence[PlanRow], base: OpenedModel) -> str:
-    """A tensor that a loaded model does not hold as its files do."""
-    for row in left:
-        pieces = base.architecture.modules.get(row.tensor, ())
-        if len(pieces) > 1 or any(each.rows != row.tensor_shape[0] for each in pieces):
-            return (
-                f"{title} makes weights for each example, and transformers holds "
-                f"`{plain(row.tensor)}` in another layout than its files; choose another method."
-            )
-    return ""
-
-
-def _without_layer(title: str, rows: Sequence[PlanRow]) -> str:
-    """A matrix of the method that does not belong to a linear layer."""
-    for row in rows:
+        if lacking:
+            return lacking_sentence(method.title, lacking)
+        for row in left:
+            pieces = base.architecture.modules.get(row.tensor, ())
+            if len(pieces) > 1 or any(each.rows != row.tensor_shape[0] for each in pieces):
+                return (
+                    f"{method.title} makes weights for each example, and transformers holds "
+                    f"`{plain(row.tensor)}` in another layout than its files; choose another "
+                    "method."
+                )
+    if kind is ModuleKind.BLOCKS:
+        rows = [row for row in left if len(row.shape) != 1]
+    for row in rows if kind in (ModuleKind.SMILE, ModuleKind.BLOCKS) else ():
         merged = row.in_base and row.disposition is Disposition.MERGED
         if merged and (len(row.tensor_shape) != 2 or row.role in _NO_LAYER):
             return (
-                f"{title} adds experts to linear layers, and `{plain(row.name)}` does not belong "
-                "to one; keep or average it by a rule, or choose another method."
+                f"{method.title} adds experts to linear layers, and `{plain(row.name)}` does not "
+                "belong to one; keep or average it by a rule, or choose another method."
             )
     return ""
-
-
-_ADVICE: Final = "Free some space there, or choose an output folder on another disk."
-
-_STORE_ADVICE: Final = "The merge is put into {folder}: free some space on that disk."
 
 
 def store_checks(
@@ -181,7 +175,7 @@ def store_checks(
     checks = tuple(check for check in plan.checks if check.title not in (DISK, ADAPTER))
     if store is not None:
         needed = bytes_in_store(plan.rows) + plan.bytes_beside
-        advice = _STORE_ADVICE.format(folder=path_text(store))
+        advice = f"The merge is put into {path_text(store)}: free some space on that disk."
         checks = replaced(checks, disk_check(needed, free_bytes(store), advice))
     if memory_bytes is None and not gpu_memory:
         return checks
@@ -209,7 +203,8 @@ def output_checks(
     needed = models * plan.bytes_to_write + plan.bytes_beside
     checks = store_checks(plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=None)
     adapter = (check for check in plan.checks if check.title == ADAPTER)
-    return replaced((*checks, *adapter), disk_check(needed, free_bytes(target), _ADVICE))
+    advice = "Free some space there, or choose an output folder on another disk."
+    return replaced((*checks, *adapter), disk_check(needed, free_bytes(target), advice))
 
 
 def refuse_errors(checks: Iterable[Check]) -> None:

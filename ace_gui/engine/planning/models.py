@@ -197,27 +197,20 @@ def _open_expert(
         )
     architecture = yield from describe(checkpoint, describer)
     own_names = {theirs: own for own, theirs in answers.items()}
-    return OpenedModel(
-        name=name,
-        checkpoint=checkpoint,
-        architecture=architecture,
-        own_names=own_names | _tied_heads(architecture, base, own_names),
-        extra=tuple(own for own in checkpoint.tensors if own not in answers),
-        lacks=lacking_parts(answers.values(), base.checkpoint),
-    )
-
-
-def _tied_heads(
-    architecture: Architecture, base: OpenedModel, own_names: Mapping[str, str]
-) -> dict[str, str]:
-    """The base's own heads that an expert ties to its embedding, which then serves as its head."""
-    heads = [
+    heads = [  # the base's own heads that the expert ties to its embedding, which serves as head
         name
         for name, traits in base.architecture.traits.items()
         if traits.role is Role.VOCABULARY_HEAD and not traits.tied_to and name not in own_names
     ]
     absent = architecture.absent
-    return {name: absent[own] for own, name in match_names(heads, absent).items()}
+    return OpenedModel(
+        name=name,
+        checkpoint=checkpoint,
+        architecture=architecture,
+        own_names=own_names | {n: absent[own] for own, n in match_names(heads, absent).items()},
+        extra=tuple(own for own in checkpoint.tensors if own not in answers),
+        lacks=lacking_parts(answers.values(), base.checkpoint),
+    )
 
 
 def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) -> dict[str, str]:
@@ -236,23 +229,18 @@ def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) ->
 
 def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
     adapter = _without_copies(open_adapter(path, base.checkpoint.tensors), base)
-    adapter = replace(adapter, warnings=(*adapter.warnings, *_other_base(adapter, base)))
+    named = adapter.named_base
+    opened = public_name(base.checkpoint.path, base.checkpoint.config or {})
+    lasts = {name.rpartition("/")[2].casefold() for name in (named, opened)}
+    if opened and len(lasts) > 1 and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", named):
+        other = (
+            f"{path_text(adapter.path)}: Its config names {named} as the base, but the base is "
+            f"{plain(opened)}. Choose that base, unless the two are the same."
+        )
+        adapter = replace(adapter, warnings=(*adapter.warnings, other))
     answers, pieces = _answers(adapter, base)
     turned = {name for name, traits in base.architecture.traits.items() if traits.transposed}
     return expand(adapter, base.checkpoint, answers, turned, pieces)
-
-
-def _other_base(adapter: Adapter, base: OpenedModel) -> tuple[str, ...]:
-    """A warning if both bases have hub names whose last parts differ."""
-    named, path = adapter.named_base, base.checkpoint.path
-    opened = public_name(path, base.checkpoint.config or {})
-    lasts = {name.rpartition("/")[2].casefold() for name in (named, opened)}
-    if not opened or len(lasts) == 1 or not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", named):
-        return ()
-    return (
-        f"{path_text(adapter.path)}: Its config names {named} as the base, but the base is "
-        f"{plain(opened)}. Choose that base, unless the two are the same.",
-    )
 
 
 def _without_copies(adapter: Adapter, base: OpenedModel) -> Adapter:
@@ -389,7 +377,16 @@ def open_models(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, .
         experts = []
         for name, entry in zip(recipe.expert_names, recipe.models, strict=True):
             experts.append((yield from _open_expert(name, entry, base, describer)))
-    _refuse_repeats(base, tuple(experts))
+    seen = {base.checkpoint.identity: "the base"}
+    for expert in experts:
+        identity, path = expert.checkpoint.identity, expert.checkpoint.path
+        if identity in seen:
+            which = "it from the models" if seen[identity] == "the base" else "one of them"
+            raise RecipeError(
+                f"{expert.name} is the same model as {seen[identity]} ({path}); remove {which}.",
+                path=path,
+            )
+        seen[identity] = expert.name
     return base, tuple(experts)
 
 
@@ -401,18 +398,3 @@ def describe(checkpoint: Checkpoint, describer: Describer) -> Steps[Architecture
         shapes = {own: info.shape for own, info in checkpoint.tensors_of(name).items()}
         found[name] = yield from remembered(part.config, shapes, folder, describer.describe)
     return joined(found)
-
-
-def _refuse_repeats(base: OpenedModel, experts: tuple[OpenedModel, ...]) -> None:
-    """Refuse the same files under two names, which is a mistake."""
-    seen = {base.checkpoint.identity: "the base"}
-    for expert in experts:
-        identity = expert.checkpoint.identity
-        if identity in seen:
-            which = "it from the models" if seen[identity] == "the base" else "one of them"
-            raise RecipeError(
-                f"{expert.name} is the same model as {seen[identity]} "
-                f"({expert.checkpoint.path}); remove {which}.",
-                path=expert.checkpoint.path,
-            )
-        seen[identity] = expert.name

@@ -23,7 +23,17 @@ def answered(name: str, expert: Checkpoint, base: Checkpoint) -> tuple[Checkpoin
         matched = match_names(base.tensors_of(ours), expert.tensors_of(theirs))
         for own, answer in matched.items():
             answers[full_name(theirs, own)] = full_name(ours, answer)
-    return _without(expert, [part for part in expert.parts if part not in pairs]), answers
+    left = [part for part in expert.parts if part not in pairs]
+    if not left:
+        return expert, answers
+    sentence = f"The base has no {listing(left)}, so it is left out."
+    kept = replace(
+        expert,
+        tensors={n: i for n, i in expert.tensors.items() if part_of(n, expert.parts) not in left},
+        parts={part: kept for part, kept in expert.parts.items() if part not in left},
+        warnings=(*expert.warnings, f"{path_text(expert.path)}: {sentence}"),
+    )
+    return kept, answers
 
 
 def lacking_parts(answers: Iterable[str], base: Checkpoint) -> frozenset[str]:
@@ -67,21 +77,3 @@ def _suiting(
             path=expert.path,
         )
     return best[0]
-
-
-def _without(expert: Checkpoint, parts: list[str]) -> Checkpoint:
-    """The expert without these parts, with a warning about them."""
-    if not parts:
-        return expert
-    tensors = {
-        tensor: info
-        for tensor, info in expert.tensors.items()
-        if part_of(tensor, expert.parts) not in parts
-    }
-    sentence = f"The base has no {listing(parts)}, so it is left out."
-    return replace(
-        expert,
-        tensors=tensors,
-        parts={part: kept for part, kept in expert.parts.items() if part not in parts},
-        warnings=(*expert.warnings, f"{path_text(expert.path)}: {sentence}"),
-    )

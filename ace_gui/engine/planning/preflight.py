@@ -26,8 +26,8 @@ from ace_gui.engine.contract.checks import (
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.planning.config_differences import config_differences, same_part
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.vocabulary import tokenizers as vocabularies
-from ace_gui.engine.planning.vocabulary.rows import TokenMatch, match
+from ace_gui.engine.planning.vocabulary import tokenizers
+from ace_gui.engine.planning.vocabulary.rows import match
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import dimensions, listing, path_text, plain
 from ace_gui.paths import merges_folder
@@ -69,8 +69,10 @@ def preflight(
         checks.append(_check("Quantisation", "No model is quantised."))
         checks += _together("Tied weights", _ties, base, experts, "Tied as in the base.")
         checks.append(_heads(rows, experts))
-        find = partial(_vocabulary, vocabulary)
-        checks += _together("Vocabulary", find, base, experts, _tokens_agree(base))
+        fine = "No model has a tokenizer: there is nothing to compare."
+        if tokenizers.has_tokenizer(base.checkpoint):
+            fine = "In every tokenizer, the base's ids are the same tokens."
+        checks += _together("Vocabulary", partial(_vocabulary, vocabulary), base, experts, fine)
         checks += _together("Configuration", _config, base, experts, "No important difference.")
         checks += _duplicates(base, experts, rows)
         checks += _together("Files", _files, base, experts, "Nothing to remark.")
@@ -147,14 +149,6 @@ def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
         and traits[name].role not in _HEADS
         and part_of(name, base.checkpoint.parts) not in expert.lacks
     ]
-    extra = [name for name in expert.extra if expert.architecture.traits[name].role not in _HEADS]
-    return (
-        _partial(base, expert, missing) or _lacking(base, expert, missing) or _extra(expert, extra)
-    )
-
-
-def _partial(base: OpenedModel, expert: OpenedModel, missing: Sequence[str]) -> _Finding:
-    """An expert with some of the base's block lists, or with more than the base has."""
     stacks = whole_stacks(base.checkpoint.tensors, expert.own_names)
     if stacks and not expert.lacks:
         sentence = (
@@ -163,32 +157,26 @@ def _partial(base: OpenedModel, expert: OpenedModel, missing: Sequence[str]) -> 
             "expert has them."
         )
         return Verdict.NOTE, sentence, missing
-    if expert.outside:
-        outside = sorted(expert.outside)
+    if outside := sorted(expert.outside):
         sentence = (
             f"Has more than the base: {len(outside)} tensors, such as {listing(outside[:1])}, are "
             "saved in heads/, not merged. To merge them, choose a base that has them."
         )
         return Verdict.NOTE, sentence, outside
-    return None
-
-
-def _lacking(base: OpenedModel, expert: OpenedModel, missing: Sequence[str]) -> _Finding:
     if missing:
-        traits = base.architecture.traits
         vital = any(traits[name].role in _VITAL for name in missing)
-        verdict = Verdict.WARNING if vital else Verdict.NOTE
         sentence = f"Lacks {listing(missing)}, outside the blocks: merged without this expert."
-        return verdict, sentence, missing
-    if expert.lacks:
-        parts = sorted(expert.lacks)
+        return Verdict.WARNING if vital else Verdict.NOTE, sentence, missing
+    if parts := sorted(expert.lacks):
         sentence = f"Has no part {listing(parts)} of the base: merged without this expert."
         return Verdict.NOTE, sentence, parts
-    return None
+    return _more(expert)
 
 
-def _extra(expert: OpenedModel, extra: Sequence[str]) -> _Finding:
-    if extra:
+def _more(expert: OpenedModel) -> _Finding:
+    """Tensors that only the expert has, or else those that it names differently."""
+    traits = expert.architecture.traits
+    if extra := [name for name in expert.extra if traits[name].role not in _HEADS]:
         sentence = f"Has {listing(extra)}, which the base lacks: saved in heads/, not merged."
         return Verdict.NOTE, sentence, extra
     renamed = [(own, name) for own, name in expert.answers.items() if own != name]
@@ -272,26 +260,16 @@ def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
         if row.disposition == Disposition.PER_EXPERT
         and (row.in_base or row.role in (Role.HEAD, Role.VOCABULARY_HEAD))
     ]
-    if not heads:
-        return _merged_heads(rows)
-    owners = sorted({t for row in heads for t in row.experts})
-    names = ", ".join(plain(experts[t].name) for t in owners)
-    own = listing([row.name for row in heads])
-    lines = [
-        f"{experts[t].name}: {row.name} {dimensions(_own_shape(experts[t], row.name))}"
-        for t in owners
-        for row in heads
-        if t in row.experts
-    ]
-    return _check(
-        "Heads",
-        f"Kept per expert, in heads/, for {names}: {own}.",
-        Verdict.NOTE,
-        _plain_lines(lines),
-    )
-
-
-def _merged_heads(rows: Sequence[PlanRow]) -> Check:
+    if heads:
+        owners = sorted({t for row in heads for t in row.experts})
+        names = ", ".join(plain(experts[t].name) for t in owners)
+        lines = []
+        for expert, row in ((experts[t], r) for t in owners for r in heads if t in r.experts):
+            own = expert.checkpoint.tensors[expert.own_names.get(row.name, row.name)]
+            lines.append(f"{expert.name}: {row.name} {dimensions(own.shape)}")
+        kept = listing([row.name for row in heads])
+        sentence = f"Kept per expert, in heads/, for {names}: {kept}."
+        return _check("Heads", sentence, Verdict.NOTE, _plain_lines(lines))
     merged = [row for row in rows if row.role == Role.HEAD and row.disposition in COMBINED]
     if not merged:
         return _check("Heads", "No expert has a task head of its own.")
@@ -299,36 +277,23 @@ def _merged_heads(rows: Sequence[PlanRow]) -> Check:
         f"Merged: {listing([row.name for row in merged])}. Under Heads in the method's options "
         "(heads: keep) every expert's own is saved instead."
     )
-    lines = (f"{row.name}: {row.reason}" for row in merged)
+    lines = [f"{row.name}: {row.reason}" for row in merged]
     return _check("Heads", sentence, Verdict.NOTE, _plain_lines(lines))
 
 
-def _own_shape(expert: OpenedModel, name: str) -> tuple[int, ...]:
-    return expert.checkpoint.tensors[expert.own_names.get(name, name)].shape
-
-
-def _tokens_agree(base: OpenedModel) -> str:
-    if vocabularies.tokenizer_files(base.checkpoint):
-        return "In every tokenizer, the base's ids are the same tokens."
-    return "No model has a tokenizer: there is nothing to compare."
-
-
 def _vocabulary(choice: Vocabulary, base: OpenedModel, expert: OpenedModel) -> _Finding:
-    theirs = vocabularies.tokenizer_files(base.checkpoint)
-    ours = vocabularies.tokenizer_files(expert.checkpoint)
-    if not theirs or not ours:
+    try:
+        theirs, ours = (tokenizers.tokenizer_stamps(m.checkpoint) for m in (base, expert))
         if ours and not theirs:
             sentence = (
                 "Has a tokenizer, but the base has none to compare it with or to export. Copy the "
                 "right tokenizer files into the base's folder."
             )
-            return Verdict.WARNING, sentence, [str(path) for path in ours]
-        return None
-    try:
-        found = vocabularies.compare(theirs, ours)
+            return Verdict.WARNING, sentence, [str(stamp.path) for stamp in ours]
+        found = tokenizers.compare(theirs, ours) if ours else None
     except CheckpointError as error:
         return Verdict.WARNING, f"Tokens cannot be compared. {error.sentence}", ()
-    if not found.tokens:
+    if found is None or not found.tokens:
         return None
     sentence = (
         f"{found.tokens} of {found.size} token ids are other tokens than "
@@ -345,28 +310,22 @@ def _rows_outcome(
     if choice is Vocabulary.BASE:
         return Verdict.NOTE, "The rows of the base are kept, as chosen under Vocabulary."
     found = match(base, expert) if choice in BY_TOKEN else None
-    if found is not None:
-        return Verdict.NOTE, (
-            f"Rows are matched by token: {found.moved} have other rows here, {found.lacking} of "
-            "the base's tokens are missing here and count as unchanged, and "
-            f"{_new_tokens(found, base)}."
+    if found is None:
+        return Verdict.WARNING, (
+            "The output has the base's tokenizer, but the rows of these ids are merged by index. "
+            "Under Vocabulary, choose to match them by token, or to keep the base's."
         )
-    return Verdict.WARNING, (
-        "The output has the base's tokenizer, but the rows of these ids are merged by index. "
-        "Under Vocabulary, choose to match them by token, or to keep the base's."
-    )
-
-
-def _new_tokens(found: TokenMatch, base: OpenedModel) -> str:
-    """Tokens missing from the base that are added, and those that are left out."""
     added = base.joined.added if base.joined is not None else ()
-    lines = []
+    new = []
     if here := [token for token in added if token in found.extra]:
-        lines.append(f"{len(here)} new tokens ({listing(here)}) are added to the merged model")
-    left = sorted(found.extra.difference(added))
-    if left:
-        lines.append(f"{len(left)} tokens that not every expert has are left out ({listing(left)})")
-    return " and ".join(lines) or "no token is new"
+        new.append(f"{len(here)} new tokens ({listing(here)}) are added to the merged model")
+    if left := sorted(found.extra.difference(added)):
+        new.append(f"{len(left)} tokens that not every expert has are left out ({listing(left)})")
+    return Verdict.NOTE, (
+        f"Rows are matched by token: {found.moved} have other rows here, {found.lacking} of "
+        "the base's tokens are missing here and count as unchanged, and "
+        f"{' and '.join(new) or 'no token is new'}."
+    )
 
 
 def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:

@@ -41,6 +41,7 @@ from ace_gui.engine.planning.overridden_rows import (
 )
 from ace_gui.engine.planning.preflight import preflight
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.row_methods import RowMethods
 from ace_gui.engine.planning.slices import open_recipe, with_slice_rules, without_idle_rows
 from ace_gui.engine.planning.task_heads import with_heads
 from ace_gui.engine.planning.vocabulary.chat_templates import chat_checks, with_chat_template
@@ -67,8 +68,9 @@ def prepare(recipe: Recipe) -> Prepared:
     return result_of(preparing(recipe))
 
 
-_Opened = tuple[OpenedModel, tuple[OpenedModel, ...], dict[Hashable, Findings]]
-OpenedModels = list[tuple[Recipe, _Opened]]
+OpenedModels = list[
+    tuple[Recipe, tuple[OpenedModel, tuple[OpenedModel, ...], dict[Hashable, Findings]]]
+]
 """Opened bases and experts and their surveys, with the recipe less the method and parameters."""
 
 
@@ -78,8 +80,13 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
     ``opened``: models of earlier recipes, to which these are added. Readers refuse their files if
     they changed meanwhile.
     """
-    method = _checked_method(recipe)
-    base, experts, surveys = yield from _opened(recipe, [] if opened is None else opened)
+    method, opened = _checked_method(recipe), [] if opened is None else opened
+    inputs = dataclasses.replace(recipe, merge_method="", parameters={})
+    models = next((models for own, models in opened if own == inputs), None)
+    if models is None:
+        models = *(yield from open_recipe(recipe)), {}
+        opened.append((inputs, models))
+    base, experts, surveys = models
     ruled = with_slice_rules(recipe, base)
     # Taken before reading, so that a later change is noticed.
     tokenizers = deciding_tokenizers((base, *experts), ruled.matching)
@@ -89,37 +96,27 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
     base, experts, heads = with_heads(base, experts, ruled)
     values, notes = completed(recipe.parameters, method, base)
     parameters = checked_parameters(method, values)
+    methods = RowMethods(method=method, parameters=parameters)
     planned = plan_rows(base, experts, method, ruled, heads)
     rows, unused = overridden(planned, ruled, base, heads.asked, len(recipe.overrides))
     rows = without_idle_rows(rows, ruled, dataclasses.asdict(parameters))
     refuse_other_than_floats(rows, base, experts)
+    few = (_too_few(recipe, method),) if recipe.models and _too_few(recipe, method) else ()
+    plan = _planned(recipe, base, experts, rows, methods, notes)
     prepared = Prepared(
-        plan=_planned(recipe, base, experts, rows, method, parameters, notes),
+        plan=dataclasses.replace(
+            plan, warnings=_warnings(base, rows) + unused + few + recipe.notes
+        ),
         base=base,
         experts=experts,
         method=method,
         parameters=parameters,
         tokenizers=tokenizers,
         surveys=surveys,
-        needs=needs_of(rows, method, parameters),
+        needs=needs_of(rows, methods),
     )
-    warnings = _warnings(base, rows) + unused + _missing_experts(recipe, method) + recipe.notes
-    plan = dataclasses.replace(
-        prepared.plan,
-        warnings=warnings,
-        checks=worst_first(_checks(prepared)),
-    )
+    plan = dataclasses.replace(prepared.plan, checks=worst_first(_checks(prepared)))
     return dataclasses.replace(prepared, plan=plan)
-
-
-def _opened(recipe: Recipe, known: OpenedModels) -> Steps[_Opened]:
-    inputs = dataclasses.replace(recipe, merge_method="", parameters={})
-    found = next((models for own, models in known if own == inputs), None)
-    if found is None:
-        base, experts = yield from open_recipe(recipe)
-        found = base, experts, {}
-        known.append((inputs, found))
-    return found
 
 
 def _planned(
@@ -127,24 +124,23 @@ def _planned(
     base: OpenedModel,
     experts: tuple[OpenedModel, ...],
     rows: tuple[PlanRow, ...],
-    method: MergeMethod[Any],
-    parameters: Any,
+    methods: RowMethods,
     notes: Mapping[str, str],
 ) -> Plan:
     """The plan of these rows, with its sizes; the checks follow."""
-    gpu_bytes, beside_gpu_bytes = memory_on_gpu(rows, method)
+    gpu_bytes, beside_gpu_bytes = memory_on_gpu(rows, methods)
     return Plan(
         recipe=recipe,
         base=base.summary,
         experts=tuple(expert.summary for expert in experts),
         rows=rows,
-        parameters=dataclasses.asdict(parameters),
+        parameters=dataclasses.asdict(methods.parameters),
         parameter_notes=notes,
-        heterogeneity=method.heterogeneity,
+        heterogeneity=methods.method.heterogeneity,
         bytes_to_write=bytes_in_output(rows, recipe.out_dtype),
-        bytes_beside=bytes_beside(rows, method, parameters, experts),
-        peak_bytes=max(peak_bytes(rows, method), learning_bytes(rows, method, parameters)),
-        largest_tensor=largest_tensor(rows, method),
+        bytes_beside=bytes_beside(rows, methods, experts),
+        peak_bytes=max(peak_bytes(rows, methods), learning_bytes(rows, methods)),
+        largest_tensor=largest_tensor(rows, methods),
         gpu_bytes=gpu_bytes,
         beside_gpu_bytes=beside_gpu_bytes,
         free_memory=free_memory(),
@@ -167,13 +163,18 @@ def _checks(prepared: Prepared) -> Iterator[Check]:
     )
     yield from chat_checks(base, experts, recipe)
     yield from data_checks(recipe, prepared.needs)
-    yield from module_checks(recipe, plan.rows, prepared.method, base)
+    yield from module_checks(recipe, plan.rows, prepared, base)
     yield from adapter_checks(prepared)
 
 
 def _checked_method(recipe: Recipe) -> MergeMethod[Any]:
     """The recipe's method. Raises RecipeError for errors that can be found without the models."""
-    _check_names(recipe)
+    for name in recipe.expert_names:  # an expert's name becomes a file name in ``heads/``
+        is_plain = name.strip(". ") == name and not set(name) & set('/\\:*?"<>|')
+        if not is_plain or not name.isprintable() or len(name) > 100:
+            raise RecipeError(
+                f"{name!r} cannot name a file; give the expert another name.", key="name"
+            )
     if recipe.scope not in SCOPES:
         raise RecipeError(
             f"{recipe.scope!r} is not a known scope; known: {', '.join(SCOPES)}.", key="scope"
@@ -201,13 +202,6 @@ def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(warnings))
 
 
-def _missing_experts(recipe: Recipe, method: MergeMethod[Any]) -> tuple[str, ...]:
-    found = len(recipe.models)
-    if recipe.slices:
-        return ()
-    return (_too_few(method, found),) if 0 < found < method.least else ()
-
-
 def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
     """Refuse too many experts. Too few are refused later, by the merge, as more may be added."""
     found = len(recipe.models)
@@ -224,17 +218,17 @@ def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
 
 def require_experts(prepared: Prepared) -> None:
     """Raises RecipeError if there are too few experts for the method."""
-    found, method = len(prepared.experts), prepared.method
-    if prepared.plan.recipe.slices:
-        return
+    if sentence := _too_few(prepared.plan.recipe, prepared.method):
+        raise RecipeError(sentence, key="models")
+
+
+def _too_few(recipe: Recipe, method: MergeMethod[Any]) -> str:
+    """The sentence about too few experts; empty if there are enough."""
+    found = len(recipe.models)
+    if recipe.slices or found >= max(1, method.least):
+        return ""
     if not found:
-        raise RecipeError("There is nothing to merge; add at least one expert.", key="models")
-    if found < method.least:
-        raise RecipeError(_too_few(method, found), key="models")
-
-
-def _too_few(method: MergeMethod[Any], found: int) -> str:
-    """The sentence about too few experts."""
+        return "There is nothing to merge; add at least one expert."
     return (
         f"{method.title} merges {'' if method.least == method.most else 'at least '}"
         f"{method.least} experts, but there is only {found}; add more, or choose another method."
@@ -251,14 +245,4 @@ def _check_weights(recipe: Recipe) -> None:
                 f"The weight of {plain(name)} is {weight:g}; give one from {-LARGEST_WEIGHT:g} to "
                 f"{LARGEST_WEIGHT:g}.",
                 key="weight",
-            )
-
-
-def _check_names(recipe: Recipe) -> None:
-    """An expert's name becomes a file name in ``heads/``."""
-    for name in recipe.expert_names:
-        plain = name.strip(". ") == name and not set(name) & set('/\\:*?"<>|')
-        if not plain or not name.isprintable() or len(name) > 100:
-            raise RecipeError(
-                f"{name!r} cannot name a file; give the expert another name.", key="name"
             )

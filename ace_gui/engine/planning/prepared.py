@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ace_gui.checkpoints import FileStamp, TensorReader
 from ace_gui.checkpoints.input_files import status_of
 from ace_gui.engine.contract.plan import Plan, PlanRow
-from ace_gui.engine.planning.memory import is_whole, row_width
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.overridden_rows import method_of, parameters_of
+from ace_gui.engine.planning.row_methods import RowMethods
 from ace_gui.engine.planning.vocabulary.rows import deciding_tokenizers
 from ace_gui.errors import CheckpointError
 from ace_gui.methods import checked_parameters
-from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings, findings_of
 
@@ -24,10 +22,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """A plan, and the opened models and method that carry it out.
+class Prepared(RowMethods):
+    """A plan, and the opened models and methods that carry it out.
 
-    ``method`` and ``parameters`` are the recipe's; a row may be overridden. ``tokenizers``: files
+    ``tokenizers``: files
     that determine matching rows, if rows are matched by token. ``findings``: what is known so far
     of the whole model, by method and parameters; ``surveying`` adds to it. ``surveys``: the surveys
     of recipes that differ only in method and parameters, so that each is made once. ``needs``:
@@ -39,30 +37,12 @@ class Prepared:
     plan: Plan
     base: OpenedModel
     experts: tuple[OpenedModel, ...]
-    method: MergeMethod[Any]
-    parameters: Any
     tokenizers: tuple[FileStamp, ...] = ()
     findings: dict[tuple[str, Any], Findings] = field(default_factory=dict, compare=False)
     surveys: dict[Hashable, Findings] = field(default_factory=dict, compare=False)
     needs: Mapping[Need, str] = field(default_factory=dict)
     measurements: dict[Need, tuple[Statistics, ...]] = field(default_factory=dict, compare=False)
     distances: dict[str, float] = field(default_factory=dict, compare=False)
-
-    def method_of(self, row: PlanRow) -> MergeMethod[Any]:
-        """The method that merges a row: the recipe's, or that of its override."""
-        return method_of(row, self.method)
-
-    def is_whole(self, row: PlanRow) -> bool:
-        """Whether a row is merged in one piece instead of part by part."""
-        return is_whole(row, self.method)
-
-    def row_width(self, row: PlanRow) -> int | None:
-        """How many elements of a row merged in parts stay together; None: each is independent."""
-        return row_width(row, self.method)
-
-    def parameters_of(self, row: PlanRow) -> Any:
-        """The parameters of ``method_of(row)`` for this row."""
-        return parameters_of(row, self.method, self.parameters)
 
     def own_of(self, row: PlanRow) -> list[Any] | None:
         """The parameters of each expert that has the row; None if all use those of the row."""

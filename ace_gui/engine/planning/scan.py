@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ace_gui.architecture.names import match_names
 from ace_gui.checkpoints import is_adapter
@@ -40,15 +40,14 @@ def scan(paths: Sequence[Path], base: Path | None) -> Iterator[ModelsFound | Non
 
     Models that cannot be opened are listed with the reason.
     """
-    indices = list(dict.fromkeys(index for path in paths for index in candidate_folders(path)))[
-        :MOST
-    ]
-    if base is not None and base not in indices:
-        indices.insert(0, base)
+    folders = list(dict.fromkeys(each for path in paths for each in candidate_folders(path)))
+    folders = folders[:MOST]
+    if base is not None and base not in folders:
+        folders.insert(0, base)
     found: list[FoundModel] = []
     shapes: list[Shapes | None] = []
-    for index in indices:
-        model, tensors = _model_at(index)
+    for folder in folders:
+        model, tensors = _model_at(folder)
         found.append(model)
         shapes.append(tensors)
         yield None
@@ -66,26 +65,20 @@ def candidate_folders(path: Path, depth: int = DEEPEST) -> Iterator[Path]:
 
     The Hugging Face cache often has a tokenizer or a config alone; these are left out.
     """
-    if path.is_file() or _holds_model(path):
+    try:
+        entries = [] if path.is_file() else list(os.scandir(path))
+        children = sorted(Path(entry.path) for entry in entries if entry.is_dir())
+    except OSError:  # not readable
+        return
+    names = {entry.name for entry in entries}
+    listed = not names.isdisjoint({"config.json", "adapter_config.json", *_LISTS_OF_PARTS})
+    if path.is_file() or listed or any(name.endswith(_ENDINGS) for name in names):
         if not hub_name(path) or holds_model(path):
             yield path
     elif depth:
-        try:
-            children = sorted(Path(entry.path) for entry in os.scandir(path) if entry.is_dir())
-        except OSError:  # not readable
-            return
         for child in children:
             if not child.name.startswith("."):
                 yield from candidate_folders(child, depth - 1)
-
-
-def _holds_model(folder: Path) -> bool:
-    try:
-        names = [entry.name for entry in os.scandir(folder)]
-    except OSError:
-        return False
-    listed = {"config.json", "adapter_config.json", *_LISTS_OF_PARTS} & set(names)
-    return bool(listed) or any(name.endswith(_ENDINGS) for name in names)
 
 
 def _model_at(path: Path) -> tuple[FoundModel, Shapes | None]:
@@ -100,25 +93,17 @@ def _model_at(path: Path) -> tuple[FoundModel, Shapes | None]:
         return FoundModel(path=path, problem=error.sentence), {}
     except OSError as error:
         return FoundModel(path=path, problem=f"It cannot be read: {error.strerror}."), {}
+    config = _config(path, "config.json")
+    named = config.get("architectures")
+    if not (isinstance(named, list) and named and isinstance(named[0], str)):
+        named = [str(config.get("model_type") or "")]
     model = FoundModel(
         path=path,
-        architecture=_architecture(path),
+        architecture=named[0],
         dtype=checkpoint.dtype or "",
         bytes=checkpoint.bytes,
     )
     return model, {name: info.shape for name, info in checkpoint.tensors.items()}
-
-
-def _architecture(path: Path) -> str:
-    folder = path if path.is_dir() else path.parent
-    try:
-        config = read_json(folder / "config.json", limit=_CONFIG_BYTES)
-    except CheckpointError:
-        return ""
-    named = config.get("architectures")
-    if isinstance(named, list) and named and isinstance(named[0], str):
-        return named[0]
-    return str(config.get("model_type") or "")
 
 
 def _fit(one: Shapes | None, other: Shapes | None) -> bool:
@@ -135,34 +120,31 @@ def _base_among(
     found: Sequence[FoundModel], shapes: Sequence[Shapes | None], base: Path | None
 ) -> int | None:
     """The base: the open model, the one that others name, or one whose name says so; else None."""
-    whole = [index for index, known in enumerate(shapes) if known]
     if base is not None:
         return next((index for index, each in enumerate(found) if each.path == base), None)
-    called = _only(p for p in whole if model_name(found[p].path).lower() in ("base", "base-model"))
+    names = {i: model_name(found[i].path).lower() for i, known in enumerate(shapes) if known}
     named = {name for each in found for name in _named_bases(each.path)}
-    by_name = _only(p for p in whole if model_name(found[p].path).lower() in named)
-    parts = (
-        p
-        for p in whole
-        if {"base", "pretrained"} & set(re.split(r"[-_]", model_name(found[p].path).lower()))
+    candidates = (
+        [i for i, name in names.items() if name in ("base", "base-model")],
+        [i for i, name in names.items() if name in named],
+        [i for i, n in names.items() if {"base", "pretrained"} & set(re.split(r"[-_]", n))],
     )
-    candidates = (called, by_name, _only(parts))
-    return next((index for index in candidates if index is not None), None)
+    return next((indices[0] for indices in candidates if len(indices) == 1), None)
 
 
 def _named_bases(path: Path) -> Iterator[str]:
     """The last part of the names of the models from which a model says it was made."""
-    folder = path if path.is_dir() else path.parent
     sources = (("adapter_config.json", "base_model_name_or_path"), ("config.json", "_name_or_path"))
     for file, key in sources:
-        try:
-            name = read_json(folder / file, limit=_CONFIG_BYTES).get(key)
-        except CheckpointError:
-            continue
+        name = _config(path, file).get(key)
         if isinstance(name, str) and name.strip("/"):
             yield name.strip("/").rpartition("/")[2].lower()
 
 
-def _only(indices: Iterable[int]) -> int | None:
-    known = list(indices)
-    return known[0] if len(known) == 1 else None
+def _config(path: Path, file: str) -> Mapping[str, Any]:
+    """A model's config; empty if there is none that can be read."""
+    folder = path if path.is_dir() else path.parent
+    try:
+        return read_json(folder / file, limit=_CONFIG_BYTES)
+    except CheckpointError:
+        return {}

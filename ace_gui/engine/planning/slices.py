@@ -25,7 +25,7 @@ from ace_gui.engine.planning.models import (
 from ace_gui.errors import MismatchError, RecipeError
 from ace_gui.formatting import listing, plain
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import Slice, Source
+from ace_gui.recipe.values import Source
 from ace_gui.steps import Steps
 
 COPIED: Final = "the only source of its slice: copied"
@@ -44,7 +44,7 @@ class _Model:
 
 @dataclass(frozen=True, kw_only=True)
 class _Output:
-    """The tensors of the output. ``tensors``: of each model, by name; ``base``: of the bases.
+    """The tensors of the output. ``base``: of the bases; ``tensors``: of the other models, by name.
 
     ``slices``: in which slice a tensor is.
     """
@@ -55,22 +55,25 @@ class _Output:
 
     def add(self, name: str, number: int, sources: Sequence[tuple[Source, _Model, str]]) -> None:
         """Add a tensor of the output, from the sources that have it; ``str``: the first's name."""
-        self.slices[name] = number
         for position, (source, model, first) in enumerate(sources):
-            if (own := model.names.get(first)) is None:
-                if block_list(name) is None:
-                    continue
+            own = model.names.get(first)
+            if own is not None:
+                self.put(name, number, position, source, model, own)
+            elif block_list(name) is not None:
                 raise MismatchError(
                     f"{plain(source.model.name)} lacks `{plain(first)}`, which a slice has; choose "
                     "models of one architecture.",
                     path=source.model,
                     tensor=first,
                 )
-            found = (model.opened.checkpoint, own)
-            if position == 0:
-                self.base[name] = found
-            else:
-                self.tensors.setdefault(_key(source), {})[name] = found
+
+    def put(
+        self, name: str, number: int, position: int, source: Source, model: _Model, own: str
+    ) -> None:
+        """Set a tensor of one source of a slice; the first source is the base."""
+        self.slices[name] = number
+        into = self.tensors.setdefault(_key(source), {}) if position else self.base
+        into[name] = (model.opened.checkpoint, own)
 
 
 def _key(source: Source) -> _Key:
@@ -226,7 +229,8 @@ def _output(
         if number == 0:
             for name in (name for name in outside if _is_before(name, first)):
                 output.add(name, number, [(*each, name) for each in used])
-        for k in range(layers[number][0][1] - layers[number][0][0]):
+        length = layers[number][0][1] - layers[number][0][0]
+        for k in range(length):
             numbers = [own[0] + k for own in layers[number]]
             for name in (name for name, block in blocks.items() if block == numbers[0]):
                 named = [
@@ -234,10 +238,9 @@ def _output(
                     for each, own_number in zip(used, numbers, strict=True)
                 ]
                 output.add(renumbered(name, start + k), number, named)
-        start += layers[number][0][1] - layers[number][0][0]
-        if number == len(recipe.slices) - 1:
-            for name in (name for name in outside if not _is_before(name, first)):
-                output.add(name, number, [(*each, name) for each in used])
+        start += length
+    for name in (name for name in outside if not _is_before(name, first)):
+        output.add(name, len(recipe.slices) - 1, [(*each, name) for each in used])
     return output
 
 
@@ -261,31 +264,21 @@ def _untie_heads(recipe: Recipe, models: Mapping[_Key, _Model], output: _Output)
 
     Returns whether the output's head is untied.
     """
-    ends = recipe.slices[0], recipe.slices[-1]
-    if _same_merge(*ends):
+    first, last = recipe.slices[0], recipe.slices[-1]
+    # Whether both merge the same models with the same settings outside of blocks.
+    settings = [[r for r in part.overrides if r.blocks is None] for part in (first, last)]
+    if [*map(_key, first.sources)] == [*map(_key, last.sources)] and settings[0] == settings[1]:
         return False
     untied = False
-    for position, source in enumerate(ends[1].sources):
-        model = models[_key(source)].opened
-        heads = [n for n, t in model.architecture.traits.items() if t.tied_to is not None]
-        absent = dict(model.architecture.absent)
-        absent |= {name: str(model.architecture.traits[name].tied_to) for name in heads}
-        for name, table in absent.items():
-            if block_list(name) is not None or not name.endswith("weight"):
-                continue
-            found = (model.checkpoint, table)
-            into = output.base if position == 0 else output.tensors.setdefault(_key(source), {})
-            into[name] = found
-            output.slices[name] = len(recipe.slices) - 1
-            untied = True
+    for position, source in enumerate(last.sources):
+        model = models[_key(source)]
+        architecture = model.opened.architecture
+        tied = {n: t.tied_to for n, t in architecture.traits.items() if t.tied_to is not None}
+        for name, table in {**architecture.absent, **tied}.items():
+            if block_list(name) is None and name.endswith("weight"):
+                output.put(name, len(recipe.slices) - 1, position, source, model, table)
+                untied = True
     return untied
-
-
-def _same_merge(first: Slice, last: Slice) -> bool:
-    """Whether two slices merge the same models with the same settings outside of blocks."""
-    same = [_key(source) for source in first.sources] == [_key(s) for s in last.sources]
-    settings = [[r for r in part.overrides if r.blocks is None] for part in (first, last)]
-    return same and settings[0] == settings[1]
 
 
 def _config(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
@@ -17,7 +17,7 @@ from ace_gui.checkpoints import ExtendedInfo, Source, TensorInfo, extend
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import listing, plain
-from ace_gui.recipe import Override, Recipe
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import Heads, Poolers, Vocabulary
 from ace_gui.stored_formats import FORMATS, is_float
 
@@ -90,15 +90,25 @@ def with_heads(
     added = merged | (extras if merged or not any(map(_heads_of, experts)) else set())
     changes = _config_changes(base, experts) if added else {}
     new = [shared[n] for n in added if not base.has(n) or shared[n].info.shape != base.shape(n)]
-    choice = HeadChoice(
-        merged=frozenset(merged),
-        why=_with_choice(why, wanted, recipe),
-        poolers=frozenset(_kept_poolers(base, experts, merged, recipe)),
-        asked=asked,
-    )
+    if recipe.heads is not Heads.AUTO:
+        why = f"as the recipe says (heads: {recipe.heads.value})"
+    elif not wanted and recipe.scope != DEFAULT:
+        why = f"as {recipe.scope} does"
+    poolers = frozenset[str]()
+    if recipe.poolers is not Poolers.MERGE and recipe.scope == DEFAULT:
+        poolers = frozenset().union(*(_poolers(base, expert, merged) for expert in experts))
+    choice = HeadChoice(merged=frozenset(merged), why=why, poolers=poolers, asked=asked)
     if new or changes:
         base = _grown(base, experts, new, changes)
     return base, _answering(experts, new), choice
+
+
+def _poolers(base: OpenedModel, expert: OpenedModel, merged: Collection[str]) -> set[str]:
+    """Tensors of the base that feed only the heads of an expert whose heads are kept."""
+    if {expert.own_names.get(name, name) for name in merged}.issuperset(_heads_of(expert)):
+        return set()
+    traits, names = expert.architecture.traits, expert.own_names.items()
+    return {name for name, own in names if traits[own].before_head and base.has(name)}
 
 
 def is_new(base: OpenedModel, name: str) -> bool:
@@ -157,7 +167,8 @@ def _one_task(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> t
         return True, f"all experts are {model_class}"
     if labels is not None and len(labels) == 1:
         return True, "every expert has one output"
-    if labels and not _unnamed(labels) and {labels_of(expert) for expert in experts} == {labels}:
+    named = labels and not all(map(_UNNAMED.fullmatch, labels))
+    if named and {labels_of(expert) for expert in experts} == {labels}:
         return True, "all experts have the same labels"
     return False, (
         "the labels have no names, so they may mean different things (heads: merge in a "
@@ -178,7 +189,8 @@ def _conflict(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> s
     classes = {expert.architecture.model_class for expert in experts} - {None}
     if len(classes) > 1:
         return f"the experts are of different classes ({', '.join(sorted(filter(None, classes)))})"
-    named = [(e, found) for e in experts if (found := labels_of(e)) and not _unnamed(found)]
+    labelled = [(e, found) for e in experts if (found := labels_of(e))]
+    named = [each for each in labelled if not all(map(_UNNAMED.fullmatch, each[1]))]
     for expert, labels in named[1:]:
         if labels != named[0][1]:
             first, second = plain(named[0][0].name), plain(expert.name)
@@ -204,46 +216,20 @@ def labels_of(model: OpenedModel) -> tuple[str, ...] | None:
     return ("LABEL_0",) if config.get("num_labels", config.get("_num_labels")) == 1 else None
 
 
-def _unnamed(labels: Iterable[str]) -> bool:
-    return all(map(_UNNAMED.fullmatch, labels))
-
-
 def _heads_of(model: OpenedModel) -> list[str]:
     """A model's own heads, under its own names."""
     return [n for n, traits in model.architecture.traits.items() if traits.role is Role.HEAD]
 
 
-def _kept_poolers(
-    base: OpenedModel, experts: Sequence[OpenedModel], merged: Collection[str], recipe: Recipe
-) -> Iterator[str]:
-    """Tensors of the base that feed only the heads of an expert whose heads are kept."""
-    if recipe.poolers is Poolers.MERGE or recipe.scope != DEFAULT:
-        return
-    for expert in experts:
-        together = {expert.own_names.get(name, name) for name in merged}
-        if together.issuperset(_heads_of(expert)):
-            continue
-        for name, own in expert.own_names.items():
-            if expert.architecture.traits[own].before_head and base.has(name):
-                yield name
-
-
 def _asked(head: _Shared, base: OpenedModel, recipe: Recipe) -> frozenset[int]:
     """Indices of the overrides for heads only that cause this one to be merged."""
+    others = [each for each in base.architecture.traits.items() if each[1].role is not Role.HEAD]
     return frozenset(
         index
         for index, rule in enumerate(recipe.overrides)
         if (rule.disposition in ("merge", "average") or rule.merge_method is not None)
         and rule.holds_for(head.name, head.traits.role, head.traits.block)
-        and _for_heads_alone(rule, base)
-    )
-
-
-def _for_heads_alone(rule: Override, base: OpenedModel) -> bool:
-    return not any(
-        rule.holds_for(name, traits.role, traits.block)
-        for name, traits in base.architecture.traits.items()
-        if traits.role is not Role.HEAD
+        and not any(rule.holds_for(name, own.role, own.block) for name, own in others)
     )
 
 
@@ -263,14 +249,6 @@ def _goes_along(
     ]
     tied = ties[0] is not False and False in ties[1:]
     return recipe.matching is Vocabulary.POSITION and not tied
-
-
-def _with_choice(why: str, wanted: bool, recipe: Recipe) -> str:
-    if recipe.heads is not Heads.AUTO:
-        return f"as the recipe says (heads: {recipe.heads.value})"
-    if not wanted and recipe.scope != DEFAULT:
-        return f"as {recipe.scope} does"
-    return why
 
 
 def _config_changes(base: OpenedModel, experts: Sequence[OpenedModel]) -> dict[str, object]:

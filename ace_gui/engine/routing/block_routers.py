@@ -70,11 +70,21 @@ def trained_blocks(
         for block, router in routers.items()
         for name in ROUTER
     }
-    distance = _disagreement(prepared, device) if parameters.steps and parameters.patience else None
+    distance: Disagreement | None = None
+    if parameters.steps and parameters.patience:
+        distance, loaded = Disagreement(SEED), Loaded(device)
+        for t in range(len(prepared.experts)):
+            for data, loading in calibration(prepared, t).tasks:
+                distance.add_expert(loaded.asker(data, loading))
     tasks = list(_tasks(prepared, folder, device)) if parameters.steps else []
+
+    def forget(*_: Any) -> None:  # the weights may belong to the input of another model
+        for router in routers.values():
+            router.first = None
+
     for task in tasks:
         put_layers(task.asker.model, layers, routers, shared)
-        task.asker.model.register_forward_pre_hook(partial(_forget, routers))
+        task.asker.model.register_forward_pre_hook(forget)
     step = partial(_step, tasks, routers, Kept(LEAST_KEPT))
     askers = [task.asker for task in tasks]
     loop = Loop(values, step, parameters, distance=partial(distance, askers) if distance else None)
@@ -92,21 +102,6 @@ def _step(
         router.seen = lambda share_NT: shares.append(share_NT.detach().mean(dim=0))
     seen = descended(tasks, step, kept)
     return replace(seen, figures=torch.stack(shares).double().mean(dim=0).tolist())
-
-
-def _forget(routers: Mapping[str, BlockRouter], *_: Any) -> None:
-    """Clear the routers' weights before a model runs; they may belong to another model's input."""
-    for router in routers.values():
-        router.first = None
-
-
-def _disagreement(prepared: Prepared, device: torch.device) -> Disagreement:
-    """The answers of the experts themselves, one after the other."""
-    disagreement, loaded = Disagreement(SEED), Loaded(device)
-    for t in range(len(prepared.experts)):
-        for data, loading in calibration(prepared, t).tasks:
-            disagreement.add_expert(loaded.asker(data, loading))
-    return disagreement
 
 
 def _tasks(prepared: Prepared, folder: Path, device: torch.device) -> Iterator[TaskObjective]:
@@ -140,7 +135,7 @@ def _share(model: Any, body: dict[str, Tensor]) -> None:
 
 def _layers(prepared: Prepared, changes: Changes, device: torch.device) -> Iterator[LinearChange]:
     """The experts' changes of each matrix, and of its bias."""
-    rows = module_rows(prepared.plan.rows, prepared.method)
+    rows = module_rows(prepared.plan.rows, prepared)
     by_name = {row.name: row for row in rows}
     for row in rows:
         if len(row.shape) == 2:
@@ -163,7 +158,8 @@ def _begun(
     block: str, layers: Sequence[LinearChange], shared: Tensor, generator: torch.Generator
 ) -> BlockRouter:
     """A new router, which gives every expert nearly its fraction in the merged model."""
-    width = next(_inputs(layer) for layer in layers if block_of(layer.tensor) == block)
+    first = next(layer for layer in layers if block_of(layer.tensor) == block)
+    width = min(first.changes.shape[1:])  # the inputs of a block: the smaller side
 
     def drawn(*shape: int) -> Tensor:
         return (FIRST * torch.randn(*shape, generator=generator)).to(shared.device)
@@ -176,8 +172,3 @@ def _begun(
             "out_bias": shared.clone(),
         }
     )
-
-
-def _inputs(layer: LinearChange) -> int:
-    """The number of inputs of a block: the smaller side of its first matrix."""
-    return min(layer.changes.shape[1:])

@@ -7,8 +7,7 @@ training, so they are computed once. N feature vectors, H wide; R the rank.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +21,7 @@ from ace_gui.engine.adapting.objectives import batch_indices
 from ace_gui.engine.adapting.training import Loop, Seen
 from ace_gui.engine.calibrating.calibration_data import calibration
 from ace_gui.engine.contract.events import LearningProgress
-from ace_gui.engine.evaluating.askers import Asker, Batch
+from ace_gui.engine.evaluating.askers import Asker
 from ace_gui.engine.evaluating.loaded_models import Loaded, stacked_batches
 from ace_gui.engine.evaluating.subjects import experts_of
 from ace_gui.engine.modules.layers import head_of
@@ -58,8 +57,11 @@ def trained_corrections(
             merged = models.loading(models.subjects()[-1], data.task)
             given.append(_head_inputs(loaded.asker(data, merged)))
             wanted.append(_head_inputs(loaded.asker(data, own)))
-        given_NH = torch.cat(given)
-        values = _begun(given_NH, modules.rank(prepared.parameters))
+        given_NH, rank = torch.cat(given), modules.rank(prepared.parameters)
+        width, generator = given_NH.shape[1], torch.Generator().manual_seed(SEED)
+        down_RH = torch.randn(rank, width, generator=generator) / width**0.5
+        begun = {"down": down_RH, "up": torch.zeros(width, rank)}  # nothing is corrected at first
+        values = {name: value.to(given_NH).requires_grad_() for name, value in begun.items()}
         step = partial(_step, expert.name, values, given_NH, torch.cat(wanted))
         loop = Loop(values, step, prepared.parameters)
         title = TITLE.format(expert.name)
@@ -69,15 +71,6 @@ def trained_corrections(
         for name, value in values.items():
             found[f"{TRAINED}{expert.name}/{name}"] = value.detach().float().cpu()
     return found
-
-
-def _begun(given_NH: Tensor, rank: int) -> dict[str, Tensor]:
-    """Initial Down and Up. Up is 0, so that nothing is corrected at first."""
-    width = given_NH.shape[1]
-    generator = torch.Generator().manual_seed(SEED)
-    down_RH = torch.randn(rank, width, generator=generator) / width**0.5
-    values = {"down": down_RH.to(given_NH), "up": torch.zeros(width, rank).to(given_NH)}
-    return {name: value.requires_grad_() for name, value in values.items()}
 
 
 def _step(
@@ -97,33 +90,24 @@ def _step(
 
 def _head_inputs(asker: Asker) -> Tensor:
     """The feature vectors that answers depend on, for each input in turn, N × H."""
-    model = asker.model
+    model, found, seen = asker.model, list[Tensor](), list[Tensor]()
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-    return torch.cat([_of_batch(model, batch) for batch in stacked_batches(asker)])
-
-
-def _of_batch(model: Any, batch: Batch) -> Tensor:
-    with _noted(head_of(model)) as seen, torch.enable_grad():
-        output = model(**batch.inputs)
-        output[0].sum().backward()
-    hidden = seen[0]
-    assert hidden.grad is not None
-    used = hidden.grad.ne(0).any(dim=-1)  # a head may use only the first token, or the last
-    return hidden.detach()[used]
-
-
-@contextmanager
-def _noted(head: Any) -> Iterator[list[Tensor]]:
-    """Context that records the inputs of the head as tensors that retain gradients."""
-    seen: list[Tensor] = []
 
     def note(_head: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         seen.append(args[0].detach().requires_grad_())
         return (seen[-1], *args[1:])
 
-    hook = head.register_forward_pre_hook(note)
-    try:
-        yield seen
-    finally:
-        hook.remove()
+    for batch in stacked_batches(asker):
+        seen.clear()
+        hook = head_of(model).register_forward_pre_hook(note)
+        try:
+            with torch.enable_grad():
+                model(**batch.inputs)[0].sum().backward()
+        finally:
+            hook.remove()
+        hidden = seen[0]
+        assert hidden.grad is not None
+        used = hidden.grad.ne(0).any(dim=-1)  # a head may use only the first token, or the last
+        found.append(hidden.detach()[used])
+    return torch.cat(found)

@@ -7,7 +7,7 @@ import torch
 
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging import units as module
-from ace_gui.engine.merging.units import Unit, batches, whole_units
+from ace_gui.engine.merging.units import Unit, whole_units
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.recipe import Override
@@ -29,6 +29,10 @@ def rows(prepared: Prepared) -> list[PlanRow]:
 
 def matrices(rows: list[PlanRow]) -> list[PlanRow]:
     return [row for row in rows if row.disposition == Disposition.MERGED]
+
+
+def batches(rows: list[PlanRow], prepared: Prepared) -> list[Unit]:
+    return whole_units(rows, prepared, torch.device("cuda"))
 
 
 def of_square_ones(found: list[Unit]) -> list[int]:

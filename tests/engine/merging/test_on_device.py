@@ -184,7 +184,7 @@ def test_the_processor_merges_no_more_at_a_time_than_it_has_room_for(
     monkeypatch.setattr(gpu_memory.TensorMerge, "pieces", counted)
     monkeypatch.setattr(units, "FULL", 1)
     rows = [row for row in prepared.plan.rows if row.disposition == "merged"]
-    room = 2 * max(whole_bytes(row, prepared.method) for row in rows)
+    room = 2 * max(whole_bytes(row, prepared) for row in rows)
     monkeypatch.setattr(gpu_memory, "SIDE_BY_SIDE_BYTES", room)
     with DeviceStandIn().installed():
         merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")

@@ -9,14 +9,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.events import PassProgress
-from ace_gui.engine.kept_files import open_json
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.store import SURVEY
-from ace_gui.engine.merging.whole_model import surveying
 from ace_gui.engine.merging.whole_model.surveying import groups, surveyed
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.errors import NonFiniteError, ResumeError
+from ace_gui.errors import NonFiniteError
 from ace_gui.recipe import Override, Recipe
 from ace_gui.recipe.values import NonFinite
 from tests.helpers import method_oracles as oracle
@@ -75,24 +73,10 @@ def found_in(store: Path, recipe: Recipe) -> np.ndarray:
     return np.concatenate(flat)
 
 
-def test_ties_trims_over_the_whole_model(models: list[Path], tmp_path: Path) -> None:
-    found = merged(recipe_of(models), tmp_path / "store")
-    assert oracle.relative_error(found, oracle.ties(changes(models), 0.2)) < 1e-5
-
-
-def test_parts_do_not_matter(
-    models: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = merged(recipe_of(models, "pcb"), tmp_path / "whole")
-    monkeypatch.setattr(surveying, "PASS_ELEMENTS", 64)
-    np.testing.assert_array_equal(merged(recipe_of(models, "pcb"), tmp_path / "parts"), whole)
-
-
-@pytest.mark.parametrize("method", ["localize_stitch", "pcb"])
-def test_other_methods_see_the_whole_model_too(
-    method: str, models: list[Path], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("method", ["ties", "localize_stitch", "pcb"])
+def test_methods_see_the_whole_model(method: str, models: list[Path], tmp_path: Path) -> None:
     expected = {
+        "ties": lambda d: oracle.ties(d, 0.2),
         "localize_stitch": lambda d: oracle.localize_stitch(d, 0.05),
         "pcb": lambda d: 1.2 * oracle.pcb(d, 0.05),
     }[method](changes(models))
@@ -139,24 +123,6 @@ def test_resuming_does_not_look_again(models: list[Path], tmp_path: Path) -> Non
     stopped_merge(prepare(recipe), store, device="cpu")
     events = merge(prepare(recipe), store, device="cpu", resume=True)
     assert not any(isinstance(event, PassProgress) for event in events)
-
-
-def test_a_survey_of_other_files_is_not_taken_over(models: list[Path], tmp_path: Path) -> None:
-    recipe, store = recipe_of(models), tmp_path / "store"
-    stopped_merge(prepare(recipe), store, device="cpu")
-    save_file({name: torch.zeros(shape) for name, shape in SHAPES.items()}, models[1])
-    with pytest.raises(ResumeError):
-        merged(recipe, store, resume=True)
-
-
-def test_findings_are_the_same_when_read_back(models: list[Path], tmp_path: Path) -> None:
-    recipe, store = recipe_of(models), tmp_path / "store"
-    stopped_merge(prepare(recipe), store, device="cpu")
-    first, second = prepare(recipe), prepare(recipe)
-    list(surveyed(first, Readers(first)))
-    list(surveyed(second, Readers(second), store=store))
-    assert first.findings == second.findings
-    assert len(open_json(store / SURVEY)) == 1
 
 
 def test_what_is_merged_otherwise_does_not_count(models: list[Path], tmp_path: Path) -> None:

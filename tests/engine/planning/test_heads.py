@@ -22,7 +22,6 @@ from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.recipe import ModelEntry, Override, Recipe
-from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from ace_gui.recipe.values import Heads, NonFinite, Poolers
 from tests.helpers.merges import merged_folder
 from tests.helpers.recipes import recipe_over
@@ -276,13 +275,6 @@ def test_nan_in_a_head_that_only_experts_have_names_the_expert(tmp_path: Path) -
         output(recipe, tmp_path)
 
 
-def test_recipes_say_so(tmp_path: Path) -> None:
-    recipe = soup(tmp_path, heads=Heads.MERGE)
-    (tmp_path / "recipe.yaml").write_text(dump_recipe(recipe, tmp_path))
-    assert load_recipe(tmp_path / "recipe.yaml").heads is Heads.MERGE
-    assert json.loads((tmp_path / "e0" / "config.json").read_text())["id2label"]
-
-
 def pooled(folder: Path, kind: str, seed: int, family: str = "Bert", labels: int = 3) -> Path:
     """A tiny model of a family whose body has a pooler, saved."""
     config = getattr(transformers, f"{family}Config")(**TINY, num_labels=labels)
@@ -396,13 +388,6 @@ def test_a_pooler_is_merged_where_no_head_is_kept_with_it(
 def test_an_expert_without_a_head_keeps_its_pooler_too(tmp_path: Path) -> None:
     recipe = own_poolers(tmp_path, kinds=("ForSequenceClassification", "Model"))
     assert {row.experts for row in pooler_rows(recipe).values()} == {(0, 1)}
-
-
-def test_poolers_in_a_recipe_file(tmp_path: Path) -> None:
-    recipe = own_poolers(tmp_path)
-    (tmp_path / "recipe.yaml").write_text(dump_recipe(recipe, tmp_path))
-    assert "poolers: keep" in (tmp_path / "recipe.yaml").read_text()
-    assert load_recipe(tmp_path / "recipe.yaml").poolers is Poolers.KEEP
 
 
 def test_own_tensors_are_found_under_the_names_of_a_wrapped_model(tmp_path: Path) -> None:

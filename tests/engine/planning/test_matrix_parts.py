@@ -93,19 +93,6 @@ def test_parts_hold_every_element_once_and_come_back_in_place(
     assert len({row.name for row in rows}) == len(rows)
 
 
-def test_interleaved_heads_are_gathered() -> None:
-    heads, size, inputs = 3, 2, 4
-    weight = torch.randn(heads, 3, size, inputs, generator=torch.Generator().manual_seed(0))
-    fusion = Fusion(shares=tuple((role, size) for role in ROLES))
-    traits = TensorTraits(role=Role.QKV, matrix=True, fusion=fusion)
-    stored = weight.reshape(-1, inputs)
-    rows = split_row(row_of(tuple(stored.shape)), traits, split_fused=True)
-    assert [row.name for row in rows] == ["w[query]", "w[key]", "w[value]"]
-    for index, row in enumerate(rows):
-        found = of_row(row, None, lambda part: stored.reshape(-1)[slice(*part or ())])
-        assert torch.equal(found, weight[:, index].reshape(-1, inputs))
-
-
 def test_without_the_choice_a_fused_matrix_stays_whole() -> None:
     fusion = Fusion(shares=((Role.QUERY, 2), (Role.KEY, 2)))
     traits = TensorTraits(role=Role.QKV, matrix=True, fusion=fusion)

@@ -103,7 +103,7 @@ def test_the_estimate_follows_the_orientation(tmp_path: Path) -> None:
     wide.mkdir()
     few = prepare(recipe(tall, 2, (512, 64)))
     many = prepare(recipe(wide, 2, (64, 512)))
-    assert peak_bytes(few.plan.rows, few.method) < peak_bytes(many.plan.rows, many.method)
+    assert peak_bytes(few.plan.rows, few) < peak_bytes(many.plan.rows, many)
 
 
 @pytest.mark.parametrize("after", [After(spectrum=0.5), After(rank=0.5, scale=2.0, cap=Cap())])
@@ -121,7 +121,7 @@ def test_what_is_done_after_a_method_is_counted(
     deltas = TaskVectors(row, Readers(prepared), torch.device("cpu"))
     with LiveMemory() as memory:
         merge_deltas(row, prepared, deltas)
-    declared = whole_bytes(row, prepared.method)
+    declared = whole_bytes(row, prepared)
     assert memory.peak <= declared <= 6 * memory.peak
 
 
@@ -129,17 +129,17 @@ def test_as_many_matrices_at_a_time_as_threads_and_memory_allow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared = prepare(recipe(tmp_path, 2, (64, 128)))
-    method, (row,) = prepared.method, prepared.plan.rows
-    rows, held = (row, row, row), working_set(row, method)
+    (row,) = prepared.plan.rows
+    rows, held = (row, row, row), working_set(row, prepared)
     one, two = with_freed(held), with_freed(2 * held)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    assert matrices_at_once((), method, None) == matrices_at_once((row,), method, None) == 1
-    assert matrices_at_once(rows, method, None) == matrices_at_once(rows, method, two) == 2
-    assert matrices_at_once(rows, method, two - 1) == 1
-    assert peak_bytes(rows, method) == two
+    assert matrices_at_once((), prepared, None) == matrices_at_once((row,), prepared, None) == 1
+    assert matrices_at_once(rows, prepared, None) == matrices_at_once(rows, prepared, two) == 2
+    assert matrices_at_once(rows, prepared, two - 1) == 1
+    assert peak_bytes(rows, prepared) == two
     monkeypatch.setattr(budget, "SIDE_BY_SIDE_BYTES", 2 * held - 1)
-    assert matrices_at_once(rows, method, None) == 1
-    assert peak_bytes(rows, method) == one
+    assert matrices_at_once(rows, prepared, None) == 1
+    assert peak_bytes(rows, prepared) == one
 
 
 BESIDE = 10e6

@@ -55,12 +55,6 @@ def test_the_base_keeps_what_no_expert_has(roberta: Family) -> None:
     assert found["classifier.out_proj.weight"].experts == (0, 1, 2)
 
 
-def test_elementwise_methods_take_every_float_tensor(roberta: Family) -> None:
-    found = rows(roberta, merge_method="task_arithmetic")
-    assert found["roberta.embeddings.word_embeddings.weight"].disposition == Disposition.MERGED
-    assert found["roberta.encoder.layer.0.output.LayerNorm.bias"].disposition == Disposition.MERGED
-
-
 def test_authors_scopes(gpt2: Family, roberta: Family) -> None:
     found = rows(gpt2, scope="authors-gpt2")
     for name in ("transformer.wte.weight", "transformer.h.1.mlp.c_fc.weight"):
@@ -102,15 +96,6 @@ def test_a_recipe_is_spelled_out_where_it_leaves_something_to_the_base(gpt2: Fam
         assert said == expected
         again = prepare(found).plan
         assert (again.parameters, again.rows) == (plan.parameters, plan.rows) or rule == {}
-
-
-def test_integers_and_buffers_are_copied(tmp_path: Path) -> None:
-    weight = torch.ones(4, 4)
-    base = bare(tmp_path, **{"a.weight": weight, "position_ids": torch.arange(4)})
-    expert = bare(tmp_path, **{"a.weight": 2 * weight, "position_ids": torch.arange(4)})
-    plan = prepare(Recipe(base_model=base, models=(ModelEntry(model=expert),))).plan
-    found = {row.name: row.disposition for row in plan.rows}
-    assert found == {"a.weight": Disposition.MERGED, "position_ids": Disposition.COPIED}
 
 
 def test_other_shapes_are_refused_with_both(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.vocabulary.tokenizers import compare
 from ace_gui.errors import CheckpointError, MismatchError
+from tests.helpers.checkpoints import stamps
 from tests.helpers.models import gpt2_family, roberta_family
 from tests.helpers.recipes import recipe_over
 
@@ -299,14 +300,14 @@ def test_every_kind_of_tokenizer_file_is_read(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     kinds = [
-        tuple(tmp_path / name for name in files if name.startswith(number)) for number in "1234"
+        stamps(*(tmp_path / name for name in files if name.startswith(number))) for number in "1234"
     ]
     for kind in kinds:
         found = compare(kinds[0], kind)
         assert (found.tokens, found.size) == (0, 3)
     assert compare(kinds[0], kinds[3][:1]).tokens == 1
     with pytest.raises(CheckpointError):
-        compare(kinds[0], (tmp_path / "nowhere.json",))
+        compare(kinds[0], stamps(tmp_path / "nowhere.json"))
 
 
 def test_the_worst_come_first() -> None:

@@ -112,7 +112,7 @@ class TensorMerge:
     @property
     def gpu_bytes(self) -> int:
         """Estimated GPU memory of the merge in bytes."""
-        return whole_bytes(self.row, self._prepared.method)
+        return whole_bytes(self.row, self._prepared)
 
     @property
     def stored_bytes(self) -> int:
@@ -140,12 +140,18 @@ class TensorMerge:
         # A part of a tensor comes in one piece, as it may have to be inserted between other parts.
         parts = list(parts_of(elements, width)) if self.row.part is None else [(0, elements)]
         if not self._is_combined:
-            yield from ordered(pool, self._copied, parts)
+            read = partial(self._readers.base.read, self.row.tensor)
+
+            def copied(part: Part) -> OutputChunk:
+                values = rounded(of_row(self.row, part, read), self._dtype, self.row.name)
+                return OutputChunk(start=part[0], values=values)
+
+            yield from ordered(pool, copied, parts)
             return
         if self._prepared.is_whole(self.row):
             yield from merge_whole([self])
             return
-        if kept_bytes(self.row, self._prepared.method):
+        if kept_bytes(self.row, self._prepared):
             self._kept = {part: {} for part in parts}
         yield from self._in_parts(parts, self._findings(parts, pool), pool)
         self._kept = {}
@@ -227,34 +233,22 @@ class TensorMerge:
                 "The merged task vector leaves the range of its numbers; lower the experts' "
                 "weights or the method's scale, or average this tensor."
             )
-        values = weight.reshape(-1)
-        self._set_new_rows(values, start)
+        row, values = self.row, weight.reshape(-1)
+        if row.part is None and row.disposition is Disposition.MERGED:
+            # Rows of new tokens are the experts' mean, whatever the method does elsewhere.
+            info = self._prepared.base.checkpoint.tensors[row.tensor]
+            for new in info.new_parts if isinstance(info, ExtendedInfo) else ():
+                first, last = max(new[0], start), min(new[1], start + values.numel())
+                if first < last:
+                    mean = self._readers.base.read(row.tensor, (first, last))
+                    values[first - start : last - start] = mean
         return OutputChunk(
             start=start,
-            values=self._rounded(values),
+            values=rounded(values, self._dtype, row.name),
             squared_norm=norm * norm,
             diagnostics=merged.diagnostics,
             vote=merged.vote,
         )
-
-    def _rounded(self, values: Tensor) -> Tensor:
-        return values if self._dtype is None else rounded(values, self._dtype, self.row.name)
-
-    def _set_new_rows(self, values: Tensor, start: int) -> None:
-        """Set rows of new tokens to the mean of the experts, whatever the method does elsewhere."""
-        row, stop = self.row, start + values.numel()
-        if row.part is None and row.disposition is Disposition.MERGED:
-            info = self._prepared.base.checkpoint.tensors[row.tensor]
-            for new in info.new_parts if isinstance(info, ExtendedInfo) else ():
-                first, last = max(new[0], start), min(new[1], stop)
-                if first < last:
-                    mean = self._readers.base.read(row.tensor, (first, last))
-                    values[first - start : last - start] = mean
-
-    def _task_vectors(self) -> TaskVectors:
-        if self.device.type == "cuda":
-            return GpuVectors(self.row, self._readers, self.device, keep=self.keeps_experts)
-        return TaskVectors(self.row, self._readers, self.device)
 
     def hindered(self, how: str) -> None:
         """Prepare for a retry after GPU memory was too small; ``how`` goes into the report."""
@@ -274,10 +268,6 @@ class TensorMerge:
     @property
     def _names(self) -> tuple[str, ...]:
         return tuple(self._readers.experts[t].model.name for t in self.row.experts)
-
-    def _copied(self, part: Part) -> OutputChunk:
-        read = partial(self._readers.base.read, self.row.tensor)
-        return OutputChunk(start=part[0], values=self._rounded(of_row(self.row, part, read)))
 
     def _vectors(self, part: Part) -> TaskVectors:
         width = self._prepared.row_width(self.row)
@@ -305,7 +295,12 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
     Raises what ``TensorMerge.pieces`` raises for any of them, also in cases in which a single merge
     could start again.
     """
-    deltas = [work._task_vectors() for work in works]
+    deltas = [
+        GpuVectors(work.row, work._readers, work.device, keep=work.keeps_experts)
+        if work.device.type == "cuda"
+        else TaskVectors(work.row, work._readers, work.device)
+        for work in works
+    ]
     try:
         with merging_of(works[0].row.name, deltas[0].names):
             if len(works) == 1:
@@ -433,12 +428,12 @@ def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: fl
     )
 
 
-def rounded(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
-    """The tensor in the output's dtype, rounded once.
+def rounded(tensor: Tensor, dtype: torch.dtype | None, name: str) -> Tensor:
+    """The tensor in the output's dtype, rounded once; as it is if ``dtype`` is None.
 
     Raises OutputError if finite values exceed the range of the dtype.
     """
-    if not tensor.is_floating_point() or tensor.dtype == dtype:
+    if dtype is None or not tensor.is_floating_point() or tensor.dtype == dtype:
         return tensor
     result = tensor.to(dtype)
     if not is_finite(result):

@@ -6,10 +6,10 @@ import gc
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -25,7 +25,7 @@ from ace_gui.engine.adapting.learned_folder import (
 from ace_gui.engine.adapting.merged_values import MergedValues
 from ace_gui.engine.adapting.objectives import Disagreement, Kept, TaskObjective, descended
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
-from ace_gui.engine.adapting.training import Loop, Seen, State, collapse
+from ace_gui.engine.adapting.training import Loop, Seen, collapse
 from ace_gui.engine.calibrating.calibration_data import (
     EXAMPLES,
     SEED,
@@ -67,6 +67,8 @@ from ace_gui.paths import statistics_folder
 from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 Progress = Iterator[PassProgress | LearningProgress]
+
+TITLE: Final = "learning with {}"
 
 
 def learned(prepared: Prepared, device: torch.device) -> Progress:
@@ -137,40 +139,28 @@ def _learned(prepared: Prepared, need: Need, device: torch.device) -> Progress:
         with claimed(folder):
             readers = Readers(prepared)
             yield from (event for event in surveyed(prepared, readers) if event is not None)
-            with full_float32(), _same_bits(device), older_objects_frozen():
-                yield from _Work(prepared, need, sources, readers, folder, device).done()
+            # On a GPU, attention whose gradients are summed in a fixed order.
+            same = nullcontext() if device.type == "cpu" else sdpa_kernel(SDPBackend.MATH)
+            with full_float32(), same, older_objects_frozen():
+                yield from _Work(prepared, need, sources, readers, folder, device).run()
         known = Statistics(folder)
     else:
-        yield _progress(prepared, found_curves(known.folder))
+        yield _learned_before(prepared, found_curves(known.folder))
     prepared.measurements[need] = (known,)
 
 
-@contextmanager
-def _same_bits(device: torch.device) -> Iterator[None]:
-    """Attention whose gradients are summed in a fixed order on a GPU."""
-    if device.type == "cpu":
-        yield
-        return
-    with sdpa_kernel(SDPBackend.MATH):
-        yield
-
-
-def _title(prepared: Prepared) -> str:
-    return f"learning with {prepared.method.title}"
-
-
-def _progress(prepared: Prepared, curves: Curves) -> LearningProgress:
-    learning = prepared.method.learning
-    assert learning is not None
+def _learned_before(prepared: Prepared, curves: Curves) -> LearningProgress:
+    """The last event, with the curves of all stages."""
+    assert prepared.method.learning is not None
     steps = max(map(len, curves.figures.values()), default=0)
     return LearningProgress(
-        title=_title(prepared),
+        title=TITLE.format(prepared.method.title),
         done=steps,
         total=steps,
         first=0,
         losses=curves.losses,
         figures=curves.figures,
-        curve=learning.curve,
+        curve=prepared.method.learning.curve,
         warnings=curves.warnings,
     )
 
@@ -209,22 +199,27 @@ class _Work:
         self._figures = dict(before.figures)
         self._warnings = list(before.warnings)
 
-    def done(self) -> Progress:
+    def run(self) -> Progress:
         """Run all remaining stages."""
         models = self._models()
         for row in self._fixed:
             put_fixed(row, self._prepared, self._readers, self._parameters, self._device)
         self._kept = Kept(cached_bytes(self._parameters.bytes))
-        names = self._prepared.plan.recipe.expert_names
-        stages = (
-            [[t] for t in range(len(names))]
-            if self._learning.per_expert
-            else [list(range(len(names)))]
-        )
+        everyone = list(range(len(self._prepared.experts)))
+        stages = [[t] for t in everyone] if self._learning.per_expert else [everyone]
         for number, experts in enumerate(stages):
             yield from self._stage(number, experts, models)
-        self._finish()
-        yield _progress(self._prepared, self._curves())
+        self._writer.finish(
+            need=self._need,
+            expert="",
+            model=str(self._prepared.plan.recipe.base_model),
+            inputs=tuple(each for source in self._sources for each in source.inputs()),
+            seed=SEED,
+            tensors={name: name for name in self._names},
+        )
+        (self._folder / CHECKPOINT).unlink(missing_ok=True)
+        shutil.rmtree(self._folder / FACTORS, ignore_errors=True)
+        yield _learned_before(self._prepared, self._curves())
 
     def _models(self) -> _Models:
         """The models, with the merged model's parameters instead of their own."""
@@ -276,7 +271,7 @@ class _Work:
     def _stage(self, number: int, experts: list[int], models: _Models) -> Progress:
         """Learn the values of some experts. Each stage is stored as one file."""
         learning, parameters = self._learning, self._prepared.parameters
-        merged = self._begun(self._learned_rows(experts))
+        merged = self._begun(experts)
         values = merged.all()
         names = [f"{name}/{number}" for name in values]
         self._names += names
@@ -305,56 +300,48 @@ class _Work:
             distance=distance if watched else None,
         )
         owners = [self._prepared.plan.recipe.expert_names[t] for t in experts]
-        title = _title(self._prepared) + (f", {plain(owners[0])}" if learning.per_expert else "")
+        title = TITLE.format(self._prepared.method.title)
+        title += f", {plain(owners[0])}" if learning.per_expert else ""
         yield from trained(
             loop, self._folder, number, title=title, experts=owners, curve=learning.curve
         )
-        self._remember(loop.state, owners)
-        save_curves(self._folder, self._curves())
-        settled = [learning.settled(value) for value in values.values()]
-        self._writer.write(number, dict(zip(names, settled, strict=True)), dict.fromkeys(names, 1))
-
-    def _learned_rows(self, experts: Sequence[int]) -> list[LearnedRow]:
-        found = []
-        for row in self._rows:
-            only = [index for index, t in enumerate(row.experts) if t in experts]
-            if not only:
-                continue
-            found.append(
-                LearnedRow(
-                    row,
-                    self._prepared,
-                    self._readers,
-                    self._parameters,
-                    self._kept,
-                    self._folder,
-                    self._device,
-                    only if self._learning.per_expert else None,
-                )
-            )
-        return found
-
-    def _begun(self, rows: Sequence[LearnedRow]) -> MergedValues:
-        learning, parameters = self._learning, self._prepared.parameters
-        experts = len(self._prepared.experts)
-        shared = {} if learning.shared is None else learning.shared(parameters, experts)
-        own = {}
-        for row in rows:
-            values = learning.start(row.own_vectors, parameters, row.findings)
-            own[row.name] = {
-                name: value.to(self._device, copy=True) for name, value in values.items()
-            }
-            row.close()
-        shared = {name: value.to(self._device) for name, value in shared.items()}
-        seed = self._prepared.plan.recipe.seed
-        return MergedValues(learning, parameters, rows, own, shared, seed=seed)
-
-    def _remember(self, state: State, owners: Sequence[str]) -> None:
+        state = loop.state
         self._losses |= {task: tuple(own) for task, own in state.losses.items()}
         for index, name in enumerate(owners):
             self._figures[name] = tuple(own[index] for own in state.figures)
         for sentence in collapse(state):
             self._warn(sentence)
+        save_curves(self._folder, self._curves())
+        settled = [learning.settled(value) for value in values.values()]
+        self._writer.write(number, dict(zip(names, settled, strict=True)), dict.fromkeys(names, 1))
+
+    def _begun(self, experts: Sequence[int]) -> MergedValues:
+        """The initial values of these experts."""
+        learning, parameters = self._learning, self._prepared.parameters
+        total = len(self._prepared.experts)
+        shared = {} if learning.shared is None else learning.shared(parameters, total)
+        rows, own = [], {}
+        for plan_row in self._rows:
+            only = [index for index, t in enumerate(plan_row.experts) if t in experts]
+            if not only:
+                continue
+            row = LearnedRow(
+                plan_row,
+                self._prepared,
+                self._readers,
+                self._parameters,
+                self._kept,
+                self._folder,
+                self._device,
+                only if learning.per_expert else None,
+            )
+            values = learning.start(row.own_vectors, parameters, row.findings)
+            own[row.name] = {n: value.to(self._device, copy=True) for n, value in values.items()}
+            row.close()
+            rows.append(row)
+        shared = {name: value.to(self._device) for name, value in shared.items()}
+        seed = self._prepared.plan.recipe.seed
+        return MergedValues(learning, parameters, rows, own, shared, seed=seed)
 
     def _warn(self, sentence: str) -> None:
         if sentence not in self._warnings:
@@ -362,15 +349,3 @@ class _Work:
 
     def _curves(self) -> Curves:
         return Curves(losses=self._losses, figures=self._figures, warnings=tuple(self._warnings))
-
-    def _finish(self) -> None:
-        self._writer.finish(
-            need=self._need,
-            expert="",
-            model=str(self._prepared.plan.recipe.base_model),
-            inputs=tuple(each for source in self._sources for each in source.inputs()),
-            seed=SEED,
-            tensors={name: name for name in self._names},
-        )
-        (self._folder / CHECKPOINT).unlink(missing_ok=True)
-        shutil.rmtree(self._folder / FACTORS, ignore_errors=True)

@@ -83,18 +83,13 @@ class LearnedRow:
         assert learning is not None
         if learning.factors is not None and learning.prepares(prepared.parameters):
             number = prepared.plan.rows.index(row)
-            make = partial(self._made, learning)
-            self._stored = factors_on_disk(folder, f"{number:05d}", len(row.experts), make)
-            self.close()
 
-    def _made(self, learning: Any) -> Any:
-        return factors_of(
-            learning,
-            self.vectors,
-            self._prepared.weights_of(self._row),
-            self._prepared.parameters,
-            self._prepared.findings_of(self._row),
-        )
+            def made() -> Any:
+                given = prepared.parameters, prepared.findings_of(row)
+                return factors_of(learning, self.vectors, prepared.weights_of(row), *given)
+
+            self._stored = factors_on_disk(folder, f"{number:05d}", len(row.experts), made)
+            self.close()
 
     @property
     def vectors(self) -> TaskVectors:
@@ -121,15 +116,16 @@ class LearnedRow:
     def factors(self, t: int) -> Values:
         """The factors of the contribution of the t-th expert."""
         index = self._indices[t]
-        found = self._kept.get((self.name, index), lambda: self._read(index))
+
+        def read() -> Values:
+            if self._stored is None:
+                return {"delta": self.vectors[index]}
+            return {name: each.to(self._device) for name, each in self._stored(index).items()}
+
+        found = self._kept.get((self.name, index), read)
         if t + 1 == len(self._indices):
             self.close()
         return found
-
-    def _read(self, index: int) -> Values:
-        if self._stored is None:
-            return {"delta": self.vectors[index]}
-        return {name: each.to(self._device) for name, each in self._stored(index).items()}
 
     def put(self, change: Tensor) -> None:
         """Set the merged model's tensor to W₀ + change."""

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -36,9 +36,15 @@ from ace_gui.errors import CheckpointError
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.survey import Findings, Survey
 
-_Found = TypeVar("_Found")
-
 TITLE: Final = "looking at the whole model"
+
+
+Scanning = Callable[[Scan, Sequence[PlanRow]], Iterator[Sequence[Any] | None]]
+"""A function from a survey pass and rows to the rows' findings, in order. None: no result yet."""
+
+
+def _of_deltas(survey: Survey, row: PlanRow, readers: Readers, part: Part | None) -> Tensor:
+    return survey.measure(row.experts, TaskVectors(row, readers, CPU, part))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +73,9 @@ def surveyed(
     """
     kept = _kept(store)
     wanted = None if only is None else prepared.parameters_of(only)
-    scan = partial(_scanned, prepared=prepared, readers=readers, workers=workers)
+    scan = scanned_here(prepared, readers)
+    if workers is not None:
+        scan = partial(_scanned_by, workers, readers)
     for group in groups(prepared):
         if only is not None and group.parameters != wanted:
             continue
@@ -85,7 +93,7 @@ def surveyed(
 
 
 def _found(
-    group: Group, prepared: Prepared, scan: _Scanning
+    group: Group, prepared: Prepared, scan: Scanning
 ) -> Generator[PassProgress | None, None, Findings]:
     """The findings of a survey; of an earlier one with the same parameters, of the same rows."""
     names, values = group.method.for_survey, asdict(group.parameters)
@@ -94,7 +102,7 @@ def _found(
     if key not in prepared.surveys:
         survey = survey_of(group, len(prepared.experts))
         assert survey is not None
-        yield from _passes(survey, group, scan)
+        yield from passes(survey, group.rows, scan, TITLE)
         prepared.surveys[key] = survey.findings
     return prepared.surveys[key]
 
@@ -134,23 +142,23 @@ def _wants_norms(method: MergeMethod[Any], parameters: Any) -> bool:
     return method.layer_norms is not None and method.layer_norms(parameters)
 
 
-_Scanning = Callable[[Scan, Sequence[PlanRow]], Iterator[Sequence[Any] | None]]
-"""A function from a survey pass and rows to the rows' findings, in order. None: no result yet."""
+def scanned_here(
+    prepared: Prepared, readers: Readers, measure: Callable[..., Tensor] = _of_deltas
+) -> Scanning:
+    """Scan in this process. ``measure``: the survey's figures of a row, or of a part of it."""
 
-
-def _scanned(
-    scan: Scan,
-    rows: Sequence[PlanRow],
-    *,
-    prepared: Prepared,
-    readers: Readers,
-    workers: Workers | None,
-) -> Iterator[Sequence[Any] | None]:
-    if workers is None:
+    def scanned(scan: Scan, rows: Sequence[PlanRow]) -> Iterator[Sequence[Any]]:
+        more = {} if measure is _of_deltas else {"measure": measure}
         with single_threads() as pool:
             for row in rows:
-                yield (scan(row, prepared, readers, pool),)
-        return
+                yield (scan(row, prepared, readers, pool, **more),)
+
+    return scanned
+
+
+def _scanned_by(
+    workers: Workers, readers: Readers, scan: Scan, rows: Sequence[PlanRow]
+) -> Iterator[Sequence[Any] | None]:
     for scanned in workers.scanned(scan, rows):
         if scanned is not None:
             readers.checksums.merge(scanned.readings)
@@ -158,22 +166,19 @@ def _scanned(
 
 
 def _norms(
-    group: Group, experts: int, scan: _Scanning
+    group: Group, experts: int, scan: Scanning
 ) -> Generator[PassProgress | None, None, Findings]:
     """By role the mean norm of the method's result for a tensor without findings."""
     norms: list[float | None] = []
     for found in scan(_norm, group.rows):
         norms += found or ()
-        yield _progress(len(norms), group) if found else None
+        done = PassProgress(title=TITLE, done=len(norms), total=len(group.rows))
+        yield done if found else None
     by_role: dict[str, list[float]] = {}
     for row, norm in zip(group.rows, norms, strict=True):
         if norm is not None:
             by_role.setdefault(row.role, []).append(norm)
     return {role: (math.fsum(known) / len(known),) * experts for role, known in by_role.items()}
-
-
-def _progress(done: int, group: Group) -> PassProgress:
-    return PassProgress(title=TITLE, done=done, total=len(group.rows))
 
 
 def _norm(
@@ -183,19 +188,12 @@ def _norm(
     if not row.experts:
         return None
 
-    def merged(of: PlanRow) -> Tensor:
-        return merge_deltas(of, prepared, TaskVectors(of, readers, CPU)).delta
+    def norm(of: PlanRow) -> float:
+        delta = merge_deltas(of, prepared, TaskVectors(of, readers, CPU)).delta
+        return float(torch.linalg.vector_norm(delta, dtype=torch.float64))
 
-    delta = _settled(merged, row, prepared, readers)
-    return float(torch.linalg.vector_norm(delta, dtype=torch.float64))
-
-
-def _settled(
-    find: Callable[[PlanRow], _Found], row: PlanRow, prepared: Prepared, readers: Readers
-) -> _Found:
-    """The findings of a row. Experts with NaN or Inf in it are excluded if the recipe says so."""
     with merging_of(row.name, [readers.experts[t].model.name for t in row.experts]):
-        return finding(find, row, prepared, readers)
+        return finding(norm, row, prepared, readers)
 
 
 def parts_of_pass(elements: int) -> Iterator[Part]:
@@ -204,21 +202,29 @@ def parts_of_pass(elements: int) -> Iterator[Part]:
         yield start, min(start + PASS_ELEMENTS, elements)
 
 
-def _passes(survey: Survey, group: Group, scan: _Scanning) -> Iterator[PassProgress | None]:
+def passes(
+    survey: Survey, rows: Sequence[PlanRow], scan: Scanning, title: str
+) -> Iterator[PassProgress | None]:
+    """Carry out a survey over rows, in as many passes as it needs."""
     unfinished = True
     while unfinished:
         done = 0
-        for found in scan(partial(look_for, survey=survey), group.rows):
+        for found in scan(partial(look_for, survey=survey), rows):
             for measured in found or ():
                 if measured is not None:
                     survey.add(measured)
                 done += 1
-            yield _progress(done, group) if found else None
+            yield PassProgress(title=title, done=done, total=len(rows)) if found else None
         unfinished = survey.finish_pass()
 
 
 def look_for(
-    row: PlanRow, prepared: Prepared, readers: Readers, pool: ThreadPoolExecutor, survey: Survey
+    row: PlanRow,
+    prepared: Prepared,
+    readers: Readers,
+    pool: ThreadPoolExecutor,
+    survey: Survey,
+    measure: Callable[..., Tensor] = _of_deltas,
 ) -> Tensor | None:
     """The contribution of one row; None if it has none."""
 
@@ -226,17 +232,16 @@ def look_for(
         if not of.experts:
             return None
         if survey.whole:
-            return survey.measure(of.experts, TaskVectors(of, readers, CPU))
-
-        def measure(part: Part) -> Tensor:
-            return survey.measure(of.experts, TaskVectors(of, readers, CPU, part))
-
+            return measure(survey, of, readers, None)
+        of_part = partial(measure, survey, of, readers)
         total = None
-        for found in ordered(pool, measure, parts_of_pass(prod(of.shape))):
+        for found in ordered(pool, of_part, parts_of_pass(prod(of.shape))):
             total = found if total is None else total.add_(found)
         return total
 
-    return _settled(measured, row, prepared, readers)
+    # Experts with NaN or Inf in the row are excluded if the recipe says so.
+    with merging_of(row.name, [readers.experts[t].model.name for t in row.experts]):
+        return finding(measured, row, prepared, readers)
 
 
 def _label(group: Group) -> str:

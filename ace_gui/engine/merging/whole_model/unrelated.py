@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import partial
 from typing import Final
 
 from ace_gui.engine.contract.checks import Check
@@ -17,7 +16,7 @@ from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, gram
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.streaming import Part, ordered, single_threads
+from ace_gui.engine.streaming import ordered, single_threads
 from ace_gui.errors import NonFiniteError
 
 MATRICES: Final = 32
@@ -38,28 +37,24 @@ def unrelated_checks(prepared: Prepared) -> tuple[Check, ...]:
 
 def _sampled(prepared: Prepared) -> Iterator[LayerStatistics]:
     """Energies of one block each from matrices spread over the model."""
+    readers = Readers(prepared)
+
+    def statistics(row: PlanRow) -> LayerStatistics | None:
+        elements = math.prod(row.shape)
+        start = max(0, (elements - BLOCK) // 2)
+        try:
+            gram_TT, base_energy = gram(row, readers, [(start, min(elements, start + BLOCK))])
+        except NonFiniteError:  # the merge handles these
+            return None
+        names = (readers.experts[t].model.name for t in row.experts)
+        energies = dict(zip(names, map(float, gram_TT.diagonal()), strict=True))
+        return LayerStatistics(name=row.name, energies=energies, base_energy=base_energy)
+
     rows = [
         row
         for row in prepared.plan.rows
         if row.in_base and row.disposition in COMBINED and len(row.shape) > 1 and row.experts
     ]
-    chosen = rows[:: max(1, len(rows) // MATRICES)]
     with single_threads() as pool:
-        found = ordered(pool, partial(_statistics, readers=Readers(prepared)), chosen)
-        yield from (statistics for statistics in found if statistics is not None)
-
-
-def _statistics(row: PlanRow, readers: Readers) -> LayerStatistics | None:
-    try:
-        gram_TT, base_energy = gram(row, readers, [_middle(row)])
-    except NonFiniteError:  # the merge handles these
-        return None
-    names = (readers.experts[t].model.name for t in row.experts)
-    energies = dict(zip(names, map(float, gram_TT.diagonal()), strict=True))
-    return LayerStatistics(name=row.name, energies=energies, base_energy=base_energy)
-
-
-def _middle(row: PlanRow) -> Part:
-    elements = math.prod(row.shape)
-    start = max(0, (elements - BLOCK) // 2)
-    return start, min(elements, start + BLOCK)
+        found = ordered(pool, statistics, rows[:: max(1, len(rows) // MATRICES)])
+        yield from (each for each in found if each is not None)

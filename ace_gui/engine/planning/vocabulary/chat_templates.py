@@ -90,15 +90,13 @@ def with_chat_template(
 def _wanted(wanted: str, base: OpenedModel, experts: Sequence[OpenedModel]) -> Path | object:
     if wanted in BUILT_IN:
         return BUILT_IN[wanted]
-    named = {expert.name: expert for expert in experts}
     if wanted == "auto":
         found = [template_of(model.checkpoint) for model in (base, *experts)]
         counts = Counter(template for template in found if template)
         return counts.most_common(1)[0][0] if counts else ""
+    named = {expert.name: expert.checkpoint for expert in experts}
     if wanted in named:
-        own = named[wanted].checkpoint
-        file = side_files_of(own).get(_FILE)
-        found_there = file or template_of(own)
+        found_there = side_files_of(named[wanted]).get(_FILE) or template_of(named[wanted])
         if not found_there:
             raise RecipeError(f"{plain(wanted)} has no chat template.", key="chat_template")
         return found_there
@@ -126,8 +124,8 @@ def template_of(checkpoint: Checkpoint) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _config(checkpoint: Checkpoint, name: str = _CONFIG) -> Mapping[str, object]:
-    file = side_files_of(checkpoint).get(name)
+def _config(checkpoint: Checkpoint) -> Mapping[str, object]:
+    file = side_files_of(checkpoint).get(_CONFIG)
     try:
         return {} if file is None else read_json(file, limit=JSON_LIMIT)
     except CheckpointError:
@@ -145,9 +143,14 @@ def chat_checks(
             f"Only {', '.join(having)} {'have' if having[1:] else 'has'} a chat template, not the "
             f"base. To have it in the output, write `chat_template: {having[0]}` in the recipe."
         )
-    ends = {plain(m.name): _end_token(m.checkpoint) for m in (base, *experts)}
-    if len(set(ends.values()) - {""}) > 1:
-        named = ", ".join(f"{end} in {name}" for name, end in ends.items() if end)
+    ends = {}
+    for model in (base, *experts):
+        found = _config(model.checkpoint).get("eos_token")
+        content = found.get("content") if isinstance(found, dict) else found
+        if isinstance(content, str):
+            ends[plain(model.name)] = repr(plain(content))
+    if len(set(ends.values())) > 1:
+        named = ", ".join(f"{end} in {name}" for name, end in ends.items())
         notes.append(
             f"The tokens that end an answer differ: {named}. The output has those of its tokenizer."
         )
@@ -155,9 +158,3 @@ def chat_checks(
         Check(subject=EVERYTHING, title="Chat", verdict=Verdict.NOTE, sentence=note)
         for note in notes
     )
-
-
-def _end_token(checkpoint: Checkpoint) -> str:
-    found = _config(checkpoint).get("eos_token")
-    content = found.get("content") if isinstance(found, dict) else found
-    return repr(plain(content)) if isinstance(content, str) else ""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import NOWHERE, ExtendedInfo, Source, TensorInfo, extend
@@ -68,23 +67,19 @@ def with_new_tokens(
             key="vocabulary",
         )
     adding = single or recipe.matching in (Vocabulary.TOKENS, Vocabulary.UNION)
-    if not adding or not owners or not tokenizer_stamps(base.checkpoint):
-        return base, tuple(experts)
-    if not all(_as_wide(expert, base, names) for expert in owners):  # refused there
+    as_wide = all(  # others are refused later
+        expert.shape(n)[1:] == base.shape(n)[1:]
+        for expert in owners
+        for n in names
+        if expert.has(n)
+    )
+    if not adding or not owners or not as_wide or not tokenizer_stamps(base.checkpoint):
         return base, tuple(experts)
     ours, *known = (_known(model, base, names) for model in (base, *owners))
-    if recipe.tokenizer:
-        joined = _tokens_of(recipe.tokenizer, ours, known)
-    else:
-        union = recipe.vocabulary is Vocabulary.UNION
-        of_experts = () if recipe.vocabulary is Vocabulary.BASE_TOKENS else known
-        advice = recipe.keep_base_rows
-        joined = join(ours, of_experts, union=union, also=recipe.tokens, advice=advice)
-    if single:
-        joined = _padded(joined, ours, recipe)
+    joined = _joined(ours, known, recipe)
     if joined is None:
         return base, tuple(experts)
-    return _Growing(
+    grown = _Extended(
         base=base,
         owners=owners,
         ours=ours,
@@ -92,11 +87,21 @@ def with_new_tokens(
         joined=joined,
         names=names,
         recipe=recipe,
-    ).models(experts)
+    )
+    return grown.model(), tuple(map(grown.expert, experts))
 
 
-def _padded(joined: Joined | None, ours: Known, recipe: Recipe) -> Joined | None:
-    """With the rows of ``pad_to_multiple_of``; None if nothing is to be done."""
+def _joined(ours: Known, known: Sequence[Known], recipe: Recipe) -> Joined | None:
+    """The vocabulary of the merged model; None if it is the base's."""
+    if recipe.tokenizer:
+        joined = _tokens_of(recipe.tokenizer, ours, known)
+    else:
+        union = recipe.vocabulary is Vocabulary.UNION
+        of_experts = () if recipe.vocabulary is Vocabulary.BASE_TOKENS else known
+        advice = recipe.keep_base_rows
+        joined = join(ours, of_experts, union=union, also=recipe.tokens, advice=advice)
+    if not (recipe.tokens or recipe.pad_to_multiple_of):
+        return joined
     joined = joined or Joined(
         tokens=ours.tokens, rows=ours.rows, added=(), owner=None, left_out=frozenset()
     )
@@ -134,10 +139,6 @@ def _tokens_of(name: str, ours: Known, known: Sequence[Known]) -> Joined | None:
     )
 
 
-def _as_wide(expert: OpenedModel, base: OpenedModel, names: Sequence[str]) -> bool:
-    return all(expert.shape(n)[1:] == base.shape(n)[1:] for n in names if expert.has(n))
-
-
 def _known(model: OpenedModel, base: OpenedModel, names: Sequence[str]) -> Known:
     """The vocabulary of a model; without a tokenizer and with the base's size it is the base's."""
     match(base, model)
@@ -147,8 +148,11 @@ def _known(model: OpenedModel, base: OpenedModel, names: Sequence[str]) -> Known
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Growing:
-    """``owners``: the experts with a vocabulary. ``names``: tensors with one row per token."""
+class _Extended:
+    """A vocabulary that is extended.
+
+    ``owners``: the experts with a vocabulary. ``names``: tensors with one row per token.
+    """
 
     base: OpenedModel
     owners: tuple[OpenedModel, ...]
@@ -158,32 +162,35 @@ class _Growing:
     names: tuple[str, ...]
     recipe: Recipe
 
-    def models(self, experts: Sequence[OpenedModel]) -> tuple[OpenedModel, tuple[OpenedModel, ...]]:
-        """The extended base, and the experts with their rows in its order."""
-        tensors = self.base.checkpoint.tensors
-        names = (*self.names, *_buffers(self.base, self.ours.rows))
-        infos = {n: _resized(tensors[n], self.ours.rows, self.joined.rows) for n in names}
-        extensions = {name: self._growth(name, info) for name, info in infos.items()}
+    def model(self) -> OpenedModel:
+        """The extended base."""
+        tensors, traits = self.base.checkpoint.tensors, self.base.architecture.traits
+        names = [
+            *self.names,
+            *(  # buffers with one number per token, such as the bias of BART's vocabulary head
+                name
+                for name, info in tensors.items()
+                if traits[name].role is Role.BUFFER
+                and info.shape == (1, self.ours.rows)
+                and is_float(info.dtype)
+            ),
+        ]
+        extensions = {name: self._growth(name, self._resized(tensors[name])) for name in names}
         checkpoint = extend(self.base.checkpoint, extensions, self._changes(), self._files())
-        base = replace(self.base, checkpoint=checkpoint, joined=self.joined)
-        return base, tuple(self._answering(expert) for expert in experts)
+        return replace(self.base, checkpoint=checkpoint, joined=self.joined)
 
-    def _rows_in(self, model: Known) -> NDArray[np.int64]:
-        return token_indices(self.joined.tokens, self.joined.rows, model, padding=True)
+    def _resized(self, info: TensorInfo) -> TensorInfo:
+        axis = info.shape.index(self.ours.rows)
+        shape = (*info.shape[:axis], self.joined.rows, *info.shape[axis + 1 :])
+        return replace(info, shape=shape, nbytes=prod(shape) * FORMATS[info.dtype].bits // 8)
 
     def _growth(self, name: str, info: TensorInfo) -> ExtendedInfo:
-        own = _source(self.base, name, self._of_tokens(_BASE, self._rows_in(self.ours), self.ours))
+        own = self._source(self.base, name, _BASE, self.ours)
         traits = self.base.architecture.traits
         tied = traits[name].tied_to
-        ruling = tied or name
-        weights = weights_for(ruling, traits[ruling], self.recipe)
+        weights = weights_for(tied or name, traits[tied or name], self.recipe)
         sources = tuple(
-            _source(
-                owner,
-                found,
-                self._of_tokens(owner.name, self._rows_in(known), known),
-                weights[owner.name],
-            )
+            self._source(owner, found, owner.name, known, weights[owner.name])
             for owner, known in zip(self.owners, self.known, strict=True)
             if (found := next((n for n in (name, tied) if n and owner.has(n)), None))
         )
@@ -224,9 +231,15 @@ class _Growing:
             found[rows[token]] = each
         return found
 
-    def _of_tokens(self, name: str, rows: NDArray[np.int64], known: Known) -> NDArray[np.int64]:
-        """The rows of a model, of which those of single tokens are its own only where it is their
-        source. Raises RecipeError if the source has no such row."""
+    def _source(
+        self, model: OpenedModel, tensor: str, name: str, known: Known, weight: float = 1.0
+    ) -> Source:
+        """A model as the source of the rows of a tensor.
+
+        The rows of single tokens are its own only where it is their source. Raises RecipeError if
+        the source has no such row.
+        """
+        rows = token_indices(self.joined.tokens, self.joined.rows, known, padding=True)
         ids = {token: row for row, token in known.tokens.items() if row < known.rows}
         for row, each in self._single.items():
             token = each.token or self.joined.tokens[row]
@@ -238,9 +251,15 @@ class _Growing:
                     f"{plain(self.joined.tokens[row])!r} is wanted; name another.",
                     key=f"tokens.{self.joined.tokens[row]}",
                 )
-        return rows
+        return Source(
+            owner=model.name,
+            checkpoint=model.checkpoint,
+            name=model.own_names[tensor],
+            rows=rows,
+            weight=weight,
+        )
 
-    def _answering(self, expert: OpenedModel) -> OpenedModel:
+    def expert(self, expert: OpenedModel) -> OpenedModel:
         """The expert, unchanged in the rows of new tokens, which are the experts' mean already."""
         position = next((t for t, owner in enumerate(self.owners) if owner is expert), None)
         if position is None:
@@ -301,28 +320,6 @@ class _Growing:
         kept = {name: path for name, path in files.items() if not _matches(name, _TOKENIZER)}
         taken = (*_TOKENIZER, *_TEMPLATES)
         return kept | {name: path for name, path in theirs.items() if _matches(name, taken)}
-
-
-def _source(model: OpenedModel, name: str, rows: NDArray[np.int64], weight: float = 1.0) -> Source:
-    own = model.own_names[name]
-    return Source(owner=model.name, checkpoint=model.checkpoint, name=own, rows=rows, weight=weight)
-
-
-def _buffers(base: OpenedModel, rows: int) -> tuple[str, ...]:
-    """Buffers with one number per token, such as the bias of BART's vocabulary head."""
-    return tuple(
-        name
-        for name, info in base.checkpoint.tensors.items()
-        if base.architecture.traits[name].role is Role.BUFFER
-        and info.shape == (1, rows)
-        and is_float(info.dtype)
-    )
-
-
-def _resized(info: TensorInfo, before: int, after: int) -> TensorInfo:
-    axis = info.shape.index(before)
-    shape = (*info.shape[:axis], after, *info.shape[axis + 1 :])
-    return replace(info, shape=shape, nbytes=prod(shape) * FORMATS[info.dtype].bits // 8)
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

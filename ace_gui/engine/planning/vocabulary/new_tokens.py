@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,8 +72,8 @@ def join(
     wanted = wanted | set(more)
     if not wanted:
         return None
-    known = (token for each in experts for token in _in_order(each.tokens, wanted))
-    added = tuple(dict.fromkeys((*known, *more)))
+    known = (token for each in experts for _, token in sorted(each.tokens.items()))
+    added = tuple(dict.fromkeys((*(token for token in known if token in wanted), *more)))
     left_out = frozenset(set[str]().union(*new) - wanted)
     fitting = [
         t
@@ -81,18 +81,13 @@ def join(
         if set(expert.tokens.values()) == ours | wanted and wanted <= expert.held
     ]
     if fitting:
-        owner = min(fitting, key=lambda t: _moved(base.tokens, experts[t].tokens))
-        chosen = experts[owner]
-        return Joined(
-            tokens=chosen.tokens, rows=chosen.rows, added=added, owner=owner, left_out=left_out
-        )
-    tokens = _appended(base, added, advice)
-    rows = max(base.rows, len(tokens))
-    return Joined(tokens=tokens, rows=rows, added=added, owner=None, left_out=left_out)
 
+        def moved(t: int) -> int:
+            return sum(experts[t].tokens.get(i) != token for i, token in base.tokens.items())
 
-def _appended(base: Known, added: Sequence[str], advice: str) -> Tokens:
-    """The base's tokens, then these. Raises RecipeError if the base's ids have gaps."""
+        owner = min(fitting, key=moved)
+        own = experts[owner]
+        return Joined(tokens=own.tokens, rows=own.rows, added=added, owner=owner, left_out=left_out)
     start = len(base.tokens)
     if start and max(base.tokens) != start - 1:
         raise RecipeError(
@@ -101,15 +96,9 @@ def _appended(base: Known, added: Sequence[str], advice: str) -> Tokens:
             f"{advice}.",
             key="vocabulary",
         )
-    return {**base.tokens, **dict(enumerate(added, start))}
-
-
-def _in_order(tokens: Tokens, wanted: set[str]) -> Iterable[str]:
-    return (tokens[index] for index in sorted(tokens) if tokens[index] in wanted)
-
-
-def _moved(before: Tokens, after: Tokens) -> int:
-    return sum(after.get(index) != token for index, token in before.items())
+    tokens = {**base.tokens, **dict(enumerate(added, start))}
+    rows = max(base.rows, len(tokens))
+    return Joined(tokens=tokens, rows=rows, added=added, owner=None, left_out=left_out)
 
 
 def token_indices(wanted: Tokens, rows: int, model: Known, *, padding: bool) -> NDArray[np.int64]:
@@ -181,8 +170,11 @@ def _entries(content: Mapping[str, object]) -> list[Mapping[str, object]]:
 
 def resized(config: Mapping[str, object], before: int, after: int) -> dict[str, object]:
     """The changes to a config for another vocabulary size, at every key that has the size."""
-    changes = _sizes(config, before, after)
-    if changes:
+
+    def new(key: str, value: object) -> object:
+        return after if "vocab" in key and key.endswith("size") and value == before else value
+
+    if changes := _changes(config, new):
         return changes
     inner = config.get("text_config")
     if isinstance(inner, dict) and "vocab_size" not in config:
@@ -190,28 +182,28 @@ def resized(config: Mapping[str, object], before: int, after: int) -> dict[str, 
     return {"vocab_size": after}
 
 
-def _sizes(config: Mapping[str, object], before: int, after: int) -> dict[str, object]:
-    changes: dict[str, object] = {}
-    for key, value in config.items():
-        if isinstance(value, dict) and (inner := _sizes(value, before, after)):
-            changes[key] = {**value, **inner}
-        elif "vocab" in key and key.endswith("size") and value == before:
-            changes[key] = after
-    return changes
-
-
 def renumbered(config: Mapping[str, object], moved: Mapping[int, int]) -> dict[str, object]:
     """The changes to a config that refers to tokens whose ids have moved."""
+
+    def new(key: str, value: object) -> object:
+        if not key.endswith("_token_id"):
+            return value
+        if isinstance(value, list):
+            return [new(key, each) for each in value]
+        return moved.get(value, value) if type(value) is int else value
+
+    return _changes(config, new)
+
+
+def _changes(
+    config: Mapping[str, object], new: Callable[[str, object], object]
+) -> dict[str, object]:
+    """The changes to a config, nested ones included, by a function of key and value."""
     changes: dict[str, object] = {}
     for key, value in config.items():
-        if isinstance(value, dict) and (inner := renumbered(value, moved)):
-            changes[key] = {**value, **inner}
-        elif key.endswith("_token_id") and (new := _moved_to(value, moved)) != value:
-            changes[key] = new
+        if isinstance(value, dict):
+            if inner := _changes(value, new):
+                changes[key] = {**value, **inner}
+        elif (changed := new(key, value)) != value:
+            changes[key] = changed
     return changes
-
-
-def _moved_to(value: object, moved: Mapping[int, int]) -> object:
-    if isinstance(value, list):
-        return [_moved_to(each, moved) for each in value]
-    return moved.get(value, value) if type(value) is int else value

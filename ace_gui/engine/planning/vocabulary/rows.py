@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -25,8 +25,7 @@ class TokenMatch:
     """The rows of the base's tokens in an expert.
 
     ``rows``: for each row of the base its row in the expert, or ``NOWHERE``. ``lacking``: number of
-    the base's tokens that the expert lacks; ``extra``: number of the expert's tokens that the base
-    lacks.
+    the base's tokens that the expert lacks; ``extra``: the expert's tokens that the base lacks.
     """
 
     rows: NDArray[np.int64]
@@ -65,8 +64,13 @@ def matched_by_token(
     """
     if choice not in BY_TOKEN:
         return tuple(experts)
-    names = vocabulary_tensors(base)
-    return tuple(replace(expert, token_rows=_token_rows(base, expert, names)) for expert in experts)
+    names, found = vocabulary_tensors(base), []
+    for expert in experts:
+        shared, known = [name for name in names if expert.has(name)], match(base, expert)
+        same = [n for n in shared if known and expert.shape(n)[0] == expert.shape(shared[0])[0]]
+        rows = {} if known is None else dict.fromkeys(same, known.rows)
+        found.append(replace(expert, token_rows=rows))
+    return tuple(found)
 
 
 def deciding_tokenizers(models: Sequence[OpenedModel], choice: Vocabulary) -> tuple[FileStamp, ...]:
@@ -79,29 +83,18 @@ def deciding_tokenizers(models: Sequence[OpenedModel], choice: Vocabulary) -> tu
     return tuple(stamp for model in models for stamp in tokenizer_stamps(model.checkpoint))
 
 
-def _token_rows(
-    base: OpenedModel, expert: OpenedModel, names: Sequence[str]
-) -> Mapping[str, NDArray[np.int64]]:
-    found = match(base, expert)
-    if found is None:
-        return {}
-    shared = [name for name in names if expert.has(name)]
-    length = expert.shape(shared[0])[0]
-    return {name: found.rows for name in shared if expert.shape(name)[0] == length}
-
-
 def differs(base: OpenedModel, expert: OpenedModel) -> bool:
     """Whether a row of the expert's vocabulary may belong to another token than in the base.
 
     Vocabularies of one size without a tokenizer on either side are assumed equal. Raises
     CheckpointError if a tokenizer cannot be read.
     """
-    sizes = _sizes(base, expert)
-    if sizes is None:
+    shared = [name for name in vocabulary_tensors(base) if expert.has(name)]
+    if not shared:
         return False
     before, after = (tokenizer_stamps(model.checkpoint) for model in (base, expert))
-    known = bool(before and after)
-    return sizes[0] != sizes[1] or (known and tokens_of(before) != tokens_of(after))
+    other_tokens = bool(before and after) and tokens_of(before) != tokens_of(after)
+    return other_tokens or base.shape(shared[0])[0] != expert.shape(shared[0])[0]
 
 
 def match(base: OpenedModel, expert: OpenedModel) -> TokenMatch | None:
@@ -109,11 +102,10 @@ def match(base: OpenedModel, expert: OpenedModel) -> TokenMatch | None:
 
     Raises RecipeError if a tokenizer needed for this is missing.
     """
-    sizes = _sizes(base, expert)
-    if sizes is None or not differs(base, expert):
+    if not differs(base, expert):
         return None
-    stamps = [tokenizer_stamps(model.checkpoint) for model in (base, expert)]
-    for model, found in zip((base, expert), stamps, strict=True):
+    before, after = (tokenizer_stamps(model.checkpoint) for model in (base, expert))
+    for model, found in ((base, before), (expert, after)):
         if not found:
             raise RecipeError(
                 f"Rows cannot be matched by token: {plain(model.name)} has no tokenizer file. Copy "
@@ -121,13 +113,8 @@ def match(base: OpenedModel, expert: OpenedModel) -> TokenMatch | None:
                 key="vocabulary",
                 path=model.checkpoint.path,
             )
-    return _match(stamps[0], stamps[1], *sizes)
-
-
-def _sizes(base: OpenedModel, expert: OpenedModel) -> tuple[int, int] | None:
-    """Rows of the vocabulary in both models; None if they share no vocabulary tensor."""
-    shared = [name for name in vocabulary_tensors(base) if expert.has(name)]
-    return (base.shape(shared[0])[0], expert.shape(shared[0])[0]) if shared else None
+    first = next(name for name in vocabulary_tensors(base) if expert.has(name))
+    return _match(before, after, base.shape(first)[0], expert.shape(first)[0])
 
 
 @lru_cache(maxsize=64)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, NamedTuple, TypeGuard
+from typing import Final, TypeGuard
 
 from ace_gui.checkpoints import Checkpoint, FileStamp, find_side_files
 from ace_gui.checkpoints.input_files import JSON_LIMIT, open_regular, read_at, read_json, refusal
@@ -19,7 +20,8 @@ _SLOW: Final = ("vocab.json", "vocab.txt", "added_tokens.json")
 _LONGEST_NAMED: Final = 20
 
 
-class Difference(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Difference:
     """How an expert's token → id map differs from the base's.
 
     ``tokens``: number of ids with different tokens, or with a token in only one of the two;
@@ -31,14 +33,6 @@ class Difference(NamedTuple):
     examples: tuple[str, ...]
 
 
-def tokenizer_files(checkpoint: Checkpoint) -> tuple[Path, ...]:
-    """The files with token ids; none for image or audio models."""
-    files = side_files_of(checkpoint)
-    if _FAST in files:
-        return (files[_FAST],)
-    return tuple(files[name] for name in _SLOW if name in files)
-
-
 def side_files_of(checkpoint: Checkpoint) -> Mapping[str, Path]:
     """The files next to a model's weights, or next to an adapter's."""
     if not checkpoint.side_files and checkpoint.folder is not None:
@@ -46,14 +40,22 @@ def side_files_of(checkpoint: Checkpoint) -> Mapping[str, Path]:
     return checkpoint.side_files
 
 
-def compare(base: tuple[Path, ...], expert: tuple[Path, ...]) -> Difference:
-    """Compare two vocabularies, id by id. Raises CheckpointError for unreadable files."""
-    return _compare(tuple(map(_stamp, base)), tuple(map(_stamp, expert)))
+def has_tokenizer(checkpoint: Checkpoint) -> bool:
+    """Whether a model has files with token ids."""
+    return not side_files_of(checkpoint).keys().isdisjoint((_FAST, *_SLOW))
 
 
 def tokenizer_stamps(checkpoint: Checkpoint) -> tuple[FileStamp, ...]:
-    """The files of ``tokenizer_files`` with their current stamps. Raises CheckpointError."""
-    return tuple(map(_stamp, tokenizer_files(checkpoint)))
+    """The files with token ids, with their current stamps; none for image or audio models.
+
+    Raises CheckpointError.
+    """
+    files, stamps = side_files_of(checkpoint), []
+    for name in (_FAST,) if _FAST in files else _SLOW:
+        if name in files:
+            with open_regular(files[name]) as (_, stamp):
+                stamps.append(stamp)
+    return tuple(stamps)
 
 
 def token_of(checkpoint: Checkpoint, index: int) -> str | None:
@@ -64,13 +66,9 @@ def token_of(checkpoint: Checkpoint, index: int) -> str | None:
         return None
 
 
-def _stamp(path: Path) -> FileStamp:
-    with open_regular(path) as (_, stamp):
-        return stamp
-
-
 @lru_cache(maxsize=256)
-def _compare(base: tuple[FileStamp, ...], expert: tuple[FileStamp, ...]) -> Difference:
+def compare(base: tuple[FileStamp, ...], expert: tuple[FileStamp, ...]) -> Difference:
+    """Compare two vocabularies, id by id. Raises CheckpointError for unreadable files."""
     theirs, ours = tokens_of(base), tokens_of(expert)
     differing = sorted(
         index for index in theirs.keys() | ours.keys() if theirs.get(index) != ours.get(index)
@@ -79,8 +77,13 @@ def _compare(base: tuple[FileStamp, ...], expert: tuple[FileStamp, ...]) -> Diff
         (index, *(f"{found[index]!r}" if index in found else "nothing" for found in (theirs, ours)))
         for index in differing[:_LONGEST_NAMED]
     ]
-    examples = (f"id {i} is {one} in the base and {two} in the expert" for i, one, two in named)
-    return Difference(len(differing), max(len(theirs), len(ours)), tuple(examples))
+    return Difference(
+        tokens=len(differing),
+        size=max(len(theirs), len(ours)),
+        examples=tuple(
+            f"id {i} is {one} in the base and {two} in the expert" for i, one, two in named
+        ),
+    )
 
 
 # One comparison needs two tokenizers; the base's is used for every expert.

@@ -288,19 +288,6 @@ def mean_rows(folders: Sequence[Path], name: str, token: str) -> Tensor:
     return torch.stack(rows).mean(dim=0)
 
 
-def test_tokens_of_all_experts_are_added_and_those_of_some_left_out(tmp_path: Path) -> None:
-    base = folder_of(tmp_path / "base", BASE)
-    one = folder_of(tmp_path / "one", list("abcdxy"), seed=1)
-    two = folder_of(tmp_path / "two", list("abcdyz"), seed=2)
-    prepared = prepared_of(base, one, two)
-    found = merged_tensors(prepared, tmp_path / "store")
-    assert tokens_beside(tmp_path / "store") == {**{t: i for i, t in enumerate(BASE)}, "y": 4}
-    for name in (EMBEDDING, HEAD, HEAD_BIAS):
-        assert found[name].shape[0] == 5
-        torch.testing.assert_close(found[name][4], mean_rows([one, two], name, "y"))
-    assert "1 tokens that not every expert has are left out (`x`)" in check_of(prepared).sentence
-
-
 @given(
     st.permutations("abcdwx"),
     st.permutations("abcdwxy"),
