@@ -13,6 +13,7 @@ from rich.table import Table
 from ace_gui.cli.console import Outputs, Terminal, shown, table
 from ace_gui.engine.contract.figures.model_changes import GroupChange, ModelDiff, TensorChange
 from ace_gui.engine.inspecting.model_diff import diff_models as differences
+from ace_gui.engine.report.page import picture
 from ace_gui.engine.report.report_plots import change_plot
 from ace_gui.formatting import counted, shape_text
 
@@ -40,7 +41,7 @@ def diff_models(given: Diff) -> None:
         "other_shape": found.other_shape,
     }
     outputs.write_json(given.json, content)
-    outputs.write(given.picture, change_plot(found) + "\n")
+    outputs.write(given.picture, picture(change_plot(found)) + "\n")
     _print(found, terminal)
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import yaml
 
 from ace_gui.engine.cluster.estimates import planned_units, schedule
-from ace_gui.engine.cluster.ray_cluster import Address, ray_workers
+from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.plan import bytes_in_output
@@ -148,7 +148,8 @@ def predictions(folder: Path, experts: int, methods: Sequence[str]) -> None:
     base, tuned = gpt2_set(folder / "models", experts)
     say(f"GPT-2 x {experts}")
     say("method              predicted  measured           trials")
-    with ray_workers(Address.of("local:2"), threads=1, gpus=False) as workers:
+    with workers_at("local:2", "cpu", 1) as workers:
+        assert workers is not None
         for method in methods or data_free(experts):
             recipe = recipe_over(base, tuned, merge_method=method)
             prepared = prepare(recipe)

@@ -19,7 +19,7 @@ import psutil
 import torch
 
 from ace_gui.engine.cluster import worker
-from ace_gui.engine.cluster.ray_cluster import Address, ray_workers
+from ace_gui.engine.cluster.ray_cluster import workers_at
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.contract.events import MergeStarted, TensorFinished
 from ace_gui.engine.merging.merge import merge
@@ -85,7 +85,8 @@ def main() -> None:
     recipe = recipe_of(gpt2_family(folder / "family"))
     found = {"alone": merged(recipe, folder / "alone", None)}
     found["cancelled"] = cancelled(recipe, folder / "cancelled")
-    with ray_workers(Address.of("local:2"), threads=1, gpus=False) as workers:
+    with workers_at("local:2", "cpu", 1) as workers:
+        assert workers is not None
         found["well"] = merged(recipe, folder / "well", workers)
 
         workers.longest = 3.0
@@ -121,7 +122,8 @@ def main() -> None:
 
 def cancelled(recipe: Recipe, store: Path) -> float:
     """Seconds that it takes to give a merge up while Ray starts."""
-    with ray_workers(Address.of("local:2"), threads=1, gpus=False) as workers:
+    with workers_at("local:2", "cpu", 1) as workers:
+        assert workers is not None
         events = merge(prepare(recipe), store, device="cpu", workers=workers)
         while not isinstance(next(events), MergeStarted):
             pass

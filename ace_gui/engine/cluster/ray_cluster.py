@@ -108,43 +108,33 @@ class Address:
 def workers_at(
     cluster: str, device: str, threads: int | None = None
 ) -> Iterator[RayWorkers | None]:
-    """The workers of a cluster (``Address.of``); None if the address is empty.
+    """The workers of a cluster (``Address.of``), one per GPU if the ``device`` is one.
 
-    There is one per GPU if the ``device`` is one. Raises ClusterError.
+    None if the address is empty. Ray and they start when there is work, and end afterwards.
+    ``threads``: of each worker, None: this machine's processors divided by their number. Raises
+    ClusterError if Ray is missing; calls raise it if there is no cluster.
     """
     if not cluster:
         yield None
         return
-    on_gpus = device.startswith("cuda")
-    with ray_workers(Address.of(cluster), threads=threads, gpus=on_gpus) as workers:
-        yield workers
-
-
-@contextmanager
-def ray_workers(address: Address, *, threads: int | None, gpus: bool) -> Iterator[RayWorkers]:
-    """Workers at an address. Ray and they start when there is work, and end afterwards.
-
-    ``threads``: of each worker, None: this machine's processors divided by their number. ``gpus``:
-    one worker per GPU, instead of the CPU. Raises ClusterError if Ray is missing; calls raise it if
-    there is no cluster.
-    """
+    address, gpus = Address.of(cluster), device.startswith("cuda")
     if find_spec("ray") is None:
         raise ClusterError(
             "Merging on a cluster needs Ray; install it with: pip install 'ace-workbench[cluster]'."
         )
     each = threads or (max(1, processors() // address.workers) if address.workers else 1)
     with (
-        closing(RayCluster(address, each, gpus=gpus)) as cluster,
-        closing(RayWorkers(cluster, each, "cuda:0" if gpus else "cpu")) as workers,
+        closing(RayCluster(address, each, gpus=gpus)) as ray,
+        closing(RayWorkers(ray, each, "cuda:0" if gpus else "cpu")) as workers,
     ):
         yield workers
 
 
 class RayCluster:
-    """``pool.Cluster`` with Ray, controlled by a thread, as starting takes seconds.
+    """The cluster of some workers, controlled by a thread, as starting takes seconds.
 
-    The thread lives as long as Ray, because the system ends Ray's servers with the thread that
-    started them.
+    ``ray``: the module; ``count``: number of workers it can run, once it ``is_ready``. The thread
+    lives as long as Ray, because the system ends Ray's servers with the thread that started them.
     """
 
     def __init__(self, address: Address, threads: int, *, gpus: bool) -> None:
@@ -210,8 +200,7 @@ class RayCluster:
                         _require_answer(self._address.url, self._over)
                     import ray
 
-                    _read_settings_again()
-                    _silence()
+                    _prepare_ray()
                     try:
                         self._connect(ray)
                         self.count = _room(ray, self._address, self._threads, gpus=self._gpus)
@@ -301,22 +290,16 @@ def _token() -> str:
     return secrets.token_hex(32)
 
 
-def _read_settings_again() -> None:
-    """Have Ray read its settings again.
+def _prepare_ray() -> None:
+    """Have Ray read its settings again, and log what its servers report.
 
-    Ray reads how clusters are protected once per process, and they differ.
+    Ray reads how clusters are protected once per process, and they differ. It prints the reports
+    among a command's results; ``log_to_driver`` concerns the output of workers alone.
     """
     inside: Any = import_module("ray._raylet")
     inside.Config.initialize("")
     inside.AuthenticationTokenLoader.instance().reset_cache()
-
-
-def _silence() -> None:
-    """Log what Ray's servers report; Ray prints it, among a command's results.
-
-    ``log_to_driver`` concerns the output of workers alone.
-    """
-    inside: Any = import_module("ray._private.worker")
+    inside = import_module("ray._private.worker")
     inside.print_to_stdstream = _logged
 
 

@@ -28,13 +28,7 @@ from ace_gui.engine.evaluating.loaded_models import (
     unchanged,
 )
 from ace_gui.engine.evaluating.metrics import MetricResult
-from ace_gui.engine.evaluating.subjects import (
-    Loading,
-    Models,
-    Subject,
-    experts_of,
-    models_of,
-)
+from ace_gui.engine.evaluating.subjects import Loading, Models, Subject, models_of
 from ace_gui.engine.evaluating.task_data import Half, TaskData, head_labels
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.kept_files import ArrayCache
@@ -211,8 +205,7 @@ def require_tasks(
 
     ``with_base``: the base too, for a merge that will be scored together with it.
     """
-    models = replace(models_of(prepared, ()), with_base=with_base)
-    tasks = known_tasks(prepared)
+    models, tasks = models_of(prepared, (), with_base=with_base), known_tasks(prepared)
     for _ in evaluate(models, tasks, device=device, half=half, workers=workers):
         yield None
 
@@ -230,10 +223,9 @@ def merged_scores(
     Includes those of base and experts; ``alone``: leaves them out, but still compares with the
     experts.
     """
-    models = experts_of(prepared, (folder,)) if alone else models_of(prepared, (folder,))
-    models, tasks = replace(models, names=(MERGED,)), known_tasks(prepared)
+    models = models_of(prepared, (folder,), (MERGED,), with_base=not alone)
     scores: tuple[TaskScore, ...] = ()
-    for event in evaluate(models, tasks, device=device, half=half):
+    for event in evaluate(models, known_tasks(prepared), device=device, half=half):
         if isinstance(event, Evaluated):
             scores = event.scores
         yield None
@@ -274,22 +266,17 @@ def trials_of(models: Models, task: Task, half: Half | None = None) -> Steps[lis
 def all_trials(
     models: Models, tasks: Sequence[Task], half: Half | None = None
 ) -> Steps[list[Trial]]:
-    """Each model on each of its tasks, all data read and checked; experts come first.
+    """Each model on each of its tasks, all data read and checked.
 
-    Raises TaskError.
+    Experts come first, as other models are compared with them. Raises TaskError.
     """
     found: list[Trial] = []
     require_own_names(tasks)
     for task in tasks:
         found += yield from trials_of(models, task, half)
         yield None
-    return _experts_first(found)
-
-
-def _experts_first(trials: Sequence[Trial]) -> list[Trial]:
-    """Experts first, as other models are compared with them; then grouped by model."""
-    order = list(dict.fromkeys(trial.subject.name for trial in trials))
-    return sorted(trials, key=lambda t: (t.subject.expert is None, order.index(t.subject.name)))
+    order = list(dict.fromkeys(trial.subject.name for trial in found))
+    return sorted(found, key=lambda t: (t.subject.expert is None, order.index(t.subject.name)))
 
 
 def outcomes_of(

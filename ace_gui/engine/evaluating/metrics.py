@@ -13,7 +13,7 @@ import math
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib.util import find_spec
@@ -183,25 +183,19 @@ def correlation(metric: Metric, answers: Sequence[float], targets: Sequence[floa
 def _resampled(
     compute: Callable[[NDArray[np.int64]], float], each_N: NDArray[np.float64]
 ) -> MetricResult:
-    """A score of examples by their indices, with the spread over resamples."""
+    """A score of examples by their indices, with its standard deviation over bootstrap samples.
+
+    The error is NaN if all samples are alike, as precision is then unknown.
+    """
+    count, generator = len(each_N), np.random.default_rng(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a single label, and of nearly constant answers
-        score = compute(np.arange(len(each_N)))
-        draws = [compute(at_N) for at_N in _resamples(len(each_N))]
-    return MetricResult(score=score, standard_error=_spread(np.array(draws)), each_N=each_N)
-
-
-def _resamples(count: int) -> Iterator[NDArray[np.int64]]:
-    """R bootstrap samples of the indices of examples, drawn with replacement."""
-    generator = np.random.default_rng(0)
-    for _ in range(RESAMPLES):
-        yield generator.integers(count, size=count)
-
-
-def _spread(draws_R: NDArray[np.float64]) -> float:
-    """The standard deviation; NaN if all resamples are equal, as precision is then unknown."""
+        score = compute(np.arange(count))
+        samples = (generator.integers(count, size=count) for _ in range(RESAMPLES))
+        draws_R = np.array([compute(at_N) for at_N in samples])
     known = draws_R[np.isfinite(draws_R)]
-    return float(np.std(known, ddof=1)) if len(known) > 1 and np.ptp(known) > 0 else math.nan
+    error = float(np.std(known, ddof=1)) if len(known) > 1 and np.ptp(known) > 0 else math.nan
+    return MetricResult(score=score, standard_error=error, each_N=each_N)
 
 
 # Generated texts

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,8 +31,8 @@ from ace_gui.engine.evaluating.evaluate import (
 )
 from ace_gui.engine.evaluating.examples import columns_of, kind_of, kinds_of, metric_of
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS
-from ace_gui.engine.evaluating.subjects import Models, Subject, models_of
-from ace_gui.engine.evaluating.task_data import TOKENS, Example, TaskData
+from ace_gui.engine.evaluating.subjects import Models, models_of
+from ace_gui.engine.evaluating.task_data import TOKENS, Example
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe.tasks import Task
@@ -44,16 +43,6 @@ PIXELS: Final = 128
 
 CHARACTERS: Final = 2000
 """Most characters of a shown text."""
-
-
-def answer_names(data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:
-    """The name of each possible answer of a task. ``config``: of the model with its head."""
-    return KINDS[data.kind].names(data, config)
-
-
-def answer_text(data: TaskData, example: Example, answer: Any, names: Sequence[str]) -> str:
-    """An answer as text; the perplexity if the text itself is predicted."""
-    return cut(KINDS[data.kind].text(example, answer, names))
 
 
 def shown_example(example: Example, label: str) -> ShownExample:
@@ -116,10 +105,10 @@ def _describe(found: dict[str, Any], models: Models, prepared: Prepared, task: T
     found["columns"] = columns_of(task, kind, table)
     trials = yield from trials_of(models, task)
     first = next((t for t in trials if t.subject.expert == owner is not None), trials[0])
-    names, examples = answer_names(first.data, first.loading.config), first.data.examples
+    names, examples = traits.names(first.data, first.loading.config), first.data.examples
     found["count"] = len(examples)
     found["examples"] = tuple(
-        shown_example(example, answer_text(first.data, example, target, names))
+        shown_example(example, cut(traits.text(example, target, names)))
         for example, target in zip(examples[:SHOWN], first.targets, strict=False)
     )
 
@@ -139,49 +128,42 @@ def compared_examples(
     Raises TaskError and CheckpointError.
     """
     where = resolve_device(device)
-    models = replace(models_of(prepared, (folder,)), names=(MERGED,))
+    models = models_of(prepared, (folder,), (MERGED,))
     for task in known_tasks(prepared):
         trials = yield from trials_of(models, task)
-        pair = [t for t in trials if _is_first(t.subject) or _is_other(t, with_base=with_base)]
-        if len(pair) < 2:
+        merged = [t for t in trials if t.subject.expert is None and not t.subject.is_base]
+        if with_base:
+            other = [t for t in trials if t.subject.is_base]
+        else:
+            other = [t for t in trials if t.subject.expert == t.owner is not None]
+        if not (merged and other):
             continue
-        found: dict[bool, tuple[Trial, Outcome]] = {}
-        for event in outcomes_of(pair, where):
+        found: list[tuple[Trial, Outcome]] = []
+        for event in outcomes_of([*merged, *other], where):
             if isinstance(event, EvaluationProgress):
                 yield event
             else:
-                found[_is_first(event[0].subject)] = event
-        yield _compared(str(folder), found[True], found[False])
-
-
-def _is_first(subject: Subject) -> bool:
-    return subject.expert is None and not subject.is_base
-
-
-def _is_other(trial: Trial, *, with_base: bool) -> bool:
-    if with_base:
-        return trial.subject.is_base
-    return trial.owner is not None and trial.subject.expert == trial.owner
+                found.append(event)
+        yield _compared(str(folder), *found)
 
 
 def _compared(
     name: str, first: tuple[Trial, Outcome], second: tuple[Trial, Outcome]
 ) -> ExamplesCompared:
     (trial, outcome), (other_trial, other) = first, second
-    metric, data = trial.data.metric, trial.data
+    metric, data, kind = trial.data.metric, trial.data, KINDS[trial.data.kind]
     each_N, other_N = outcome.measured.each_N, other.measured.each_N
     verdict_N = verdicts(metric.value, each_N, other_N)
     change_N = np.abs(each_N - other_N) if metric.value in LOSSES else np.zeros(len(each_N))
-    names = answer_names(data, trial.loading.config)
-    other_names = answer_names(data, other_trial.loading.config)
+    names, other_names = (kind.names(data, each.loading.config) for each in (trial, other_trial))
 
     def shown(index: int) -> ComparedExample:
         example = data.examples[index]
-        label = answer_text(data, example, trial.targets[index], names)
+        label = cut(kind.text(example, trial.targets[index], names))
         return ComparedExample(
             example=shown_example(example, label),
-            answer=answer_text(data, example, outcome.answers[index], names),
-            other=answer_text(data, example, other.answers[index], other_names),
+            answer=cut(kind.text(example, outcome.answers[index], names)),
+            other=cut(kind.text(example, other.answers[index], other_names)),
         )
 
     wanted = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
@@ -192,7 +174,7 @@ def _compared(
         metric=metric,
         model=name,
         other=other_trial.subject.name,
-        counts=_counts(verdict_N),
+        counts={each: int((verdict_N == each).sum()) for each in Verdict},
         examples={each: tuple(map(shown, found)) for each, found in indices.items()},
     )
 
@@ -202,7 +184,3 @@ def _shown_indices(chosen_N: NDArray[np.bool_], change_N: NDArray[np.float64]) -
     indices = np.flatnonzero(chosen_N)
     order = np.argsort(-change_N[indices], kind="stable")
     return [int(index) for index in indices[order][:MOST]]
-
-
-def _counts(verdict_N: NDArray[np.int64]) -> Mapping[Verdict, int]:
-    return {each: int((verdict_N == each).sum()) for each in Verdict}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -279,16 +279,20 @@ def _in_memory(subject: Subject, others: Sequence[Path]) -> Loading:
 
 
 def models_of(
-    prepared: Prepared | None, folders: Sequence[Any], names: Sequence[str] = ()
+    prepared: Prepared | None,
+    folders: Sequence[Any],
+    names: Sequence[str] = (),
+    *,
+    with_base: bool = True,
 ) -> Models:
     """The models of a recipe, and folders with these names, or named by their paths."""
     named = tuple(names) or tuple(map(str, folders))
-    return Models(prepared=prepared, folders=tuple(folders), names=named)
+    return Models(prepared=prepared, with_base=with_base, folders=tuple(folders), names=named)
 
 
 def experts_of(prepared: Prepared, folders: Sequence[Path]) -> Models:
     """The experts alone, and folders that are compared with them."""
-    return replace(models_of(prepared, folders), with_base=False)
+    return models_of(prepared, folders, with_base=False)
 
 
 def class_of(config: Mapping[str, Any]) -> str:

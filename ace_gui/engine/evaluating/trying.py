@@ -23,7 +23,7 @@ from ace_gui.engine.evaluating.examples import kind_of, metric_of, read_task
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker, require_kind
 from ace_gui.engine.evaluating.kinds.language import Prompter
 from ace_gui.engine.evaluating.loaded_models import load
-from ace_gui.engine.evaluating.shown_examples import answer_names, answer_text
+from ace_gui.engine.evaluating.shown_examples import cut
 from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.evaluating.task_data import IMAGE, PAIR, TEXT, TOKENS, Example, TaskData
 from ace_gui.errors import TaskError, WorkbenchError
@@ -103,15 +103,15 @@ def _data(models: Models, task: Task, wanted: TryInput) -> Steps[TaskData]:
 def _answered(one: Asker, model: str, loading: Loading) -> Tried:
     """Label probabilities, largest first; or the answer as text."""
     (example,) = one.data.examples
-    names = answer_names(one.data, loading.config)
+    names = one.names(one.data, loading.config)
     with torch.inference_mode():
         (pieces,) = one.pieces_of([example])
         inputs = {n: t[None].to(one.model.device) for n, t in pieces[0].inputs.items()}
         batch = Batch(inputs=inputs, notes=[pieces[0].note])
         logits_1C = one.logits(batch)
         if logits_1C is None:
-            output = one.answer(one.ask(batch))
-            return Tried(model=model, words=answer_text(one.data, example, output, names))
+            words = one.text(example, one.answer(one.ask(batch)), names)
+            return Tried(model=model, words=cut(words))
         share_C = logits_1C[0].double().softmax(dim=0).tolist()
     indices = one.label_indices
     pairs = ((names[index], share) for index, share in zip(indices, share_C, strict=True))

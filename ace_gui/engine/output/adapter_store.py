@@ -43,14 +43,18 @@ _ONE_FILE: Final = 2**62
 
 
 class AdapterStore:
-    """An open store. ``lines``: by tensor what the journal says of it. Close it."""
+    """An open store. Close it.
+
+    ``lines``: by tensor what the journal says of it. ``model``: folder of the adapter; ``shards``:
+    its file.
+    """
 
     def __init__(self, folder: Path, lines: dict[str, dict[str, Any]], journal: IO[str]) -> None:
-        self.folder = folder
+        self.folder, self.model = folder, folder / MODEL
         self.lines = lines
         self._journal = journal
         self._writer: ShardedWriter | None = None
-        self._shards: tuple[Shard, ...] = ()
+        self.shards: tuple[Shard, ...] = ()
 
     @classmethod
     def opened(
@@ -60,25 +64,21 @@ class AdapterStore:
 
         Raises ResumeError if it is of others, OutputError or ResourceError if it cannot be written.
         """
-        described = {
+        names = ("headers", "code", "libraries", "device", "threads", "added_methods")
+        described = {name: getattr(manifest, name) for name in names} | {
             "inputs": [[each.path, each.size, each.mtime_ns] for each in manifest.inputs],
             "recipe": repr(manifest.recipe.absolute()),
-            "headers": manifest.headers,
-            "code": manifest.code,
-            "libraries": dict(manifest.libraries),
-            "device": manifest.device,
-            "threads": manifest.threads,
-            "methods": dict(manifest.added_methods),
-            "settings": dict(settings),
+            "settings": settings,
         }
+        described = json.loads(json.dumps(described))  # as it is read again
         refuse_links(folder)
         if resume and (folder / _MANIFEST).is_file():
-            lines = _resumed(folder, json.loads(json.dumps(described)))
+            lines = _resumed(folder, described)
         else:
             discard(folder)
             (folder / MODEL).mkdir(parents=True)
             mark(folder)
-            keep_json(folder / _MANIFEST, json.loads(json.dumps(described)))
+            keep_json(folder / _MANIFEST, described)
             lines = {}
         with writing(folder):
             journal = (folder / _JOURNAL).open("w", encoding="utf-8")
@@ -87,11 +87,6 @@ class AdapterStore:
                 store._write_line(tensor, line)
         return store
 
-    @property
-    def model(self) -> Path:
-        """The folder of the adapter."""
-        return self.folder / MODEL
-
     def note(self, tensor: str, **line: object) -> None:
         """Write something about a tensor into the journal."""
         self.lines[tensor] = {**self.lines.get(tensor, {}), **line}
@@ -99,19 +94,16 @@ class AdapterStore:
 
     def begin(self, outputs: Sequence[OutputTensor]) -> None:
         """Create the file, or continue it with what the journal says is written and is sound."""
-        self._shards = plan_shards(outputs, _ONE_FILE, stem="adapter_model")
-        (shard,) = self._shards
+        self.shards = plan_shards(outputs, _ONE_FILE, stem="adapter_model")
+        (shard,) = self.shards
         if (self.model / shard.file_name).exists():
-            ShardedWriter(self.model, self._shards, ())  # checks the file
+            ShardedWriter(self.model, self.shards, ())  # checks the file
             sound = set(self._sound())
-            self._writer = ShardedWriter(self.model, self._shards, sound)
+            self._writer = ShardedWriter(self.model, self.shards, sound)
         else:
-            self._forget(self.lines)
-            self._writer = ShardedWriter(self.model, self._shards)
-
-    def is_written(self, tensor: str) -> bool:
-        """Whether everything of this tensor is written."""
-        return "written" in self.lines.get(tensor, {})
+            for line in self.lines.values():
+                line.pop("written", None)
+            self._writer = ShardedWriter(self.model, self.shards)
 
     def write(self, tensor: str, pieces: Mapping[str, Tensor], **line: object) -> None:
         """Write what the adapter holds of a tensor, by the names in its file."""
@@ -129,18 +121,9 @@ class AdapterStore:
             found |= line.get("written", {})
         return found
 
-    @property
-    def shards(self) -> tuple[Shard, ...]:
-        """The adapter's file."""
-        return self._shards
-
     def close(self) -> None:
         """Close the journal; the store can be resumed."""
         self._journal.close()
-
-    def remove(self) -> None:
-        """Remove what is left of the store."""
-        discard(self.folder)
 
     def _write_line(self, tensor: str, line: Mapping[str, object]) -> None:
         self._journal.write(json.dumps({"tensor": tensor, **line}) + "\n")
@@ -148,21 +131,17 @@ class AdapterStore:
 
     def _sound(self) -> Iterator[str]:
         """The names of the file's tensors that are as they were written."""
-        header = read_header(self.model / self._shards[0].file_name)
+        header = read_header(self.model / self.shards[0].file_name)
         tensors = {info.name: info for info in header.tensors}
         reader = TensorReader(
             Checkpoint(path=self.model, folder=None, tensors=tensors, files=(header.stamp,))
         )
-        for tensor, line in list(self.lines.items()):
+        for line in self.lines.values():
             crcs = line.get("written", {})
             if all(n in tensors and checksum(reader.read(n)) == crc for n, crc in crcs.items()):
                 yield from crcs
             else:
-                self._forget([tensor])
-
-    def _forget(self, tensors: Sequence[str] | Mapping[str, object]) -> None:
-        for tensor in tensors:
-            self.lines[tensor].pop("written", None)
+                del line["written"]
 
 
 def _resumed(folder: Path, described: Mapping[str, object]) -> dict[str, dict[str, Any]]:

@@ -22,6 +22,7 @@ from torch import Tensor
 from ace_gui.checkpoints import (
     OutputTensor,
     claimed_output,
+    discard,
     promote,
     read_factor,
     torch_dtype,
@@ -125,7 +126,7 @@ def write_adapter(
             finally:
                 store.close()
             promote(store.model, target)
-            store.remove()
+            discard(folder)
     yield MergeFinished(
         store=target,
         seconds=time.monotonic() - started,
@@ -185,7 +186,8 @@ class _Writing:
         outputs = self._outputs()
         self.store.begin(outputs)
         tensors: list[Factored | Whole] = [*self.plan.factored, *self.plan.whole]
-        left = [each for each in tensors if not self.store.is_written(each.tensor)]
+        lines = self.store.lines
+        left = [each for each in tensors if "written" not in lines.get(each.tensor, {})]
         yield MergeStarted(
             total=len(tensors),
             done=len(tensors) - len(left),

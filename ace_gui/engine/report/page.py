@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Final
 
 import jinja2
+from markupsafe import Markup
 
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.findings import Regime
@@ -13,10 +14,11 @@ from ace_gui.engine.contract.plan import ROLE_FAMILIES, Disposition, role_family
 from ace_gui.engine.report import report_plots as figures
 from ace_gui.engine.report import report_tables as tables
 from ace_gui.engine.report.content import Content
-from ace_gui.engine.report.svg import SYMBOLS, symbol, tag, visible
-from ace_gui.formatting import human_bytes
+from ace_gui.engine.report.svg import STYLE, SYMBOLS, TOP, WIDTH, Plot, symbol
+from ace_gui.formatting import human_bytes, printable
 
 TEMPLATE: Final = "report.html.jinja"
+PLOT: Final = "plot.svg.jinja"
 
 MARK: Final = b'<meta name="generator" content="ACE workbench">'
 """Marker near the beginning of every report: a file with it may be overwritten."""
@@ -24,6 +26,36 @@ MARK: Final = b'<meta name="generator" content="ACE workbench">'
 
 def page(content: Content) -> str:
     """The whole page. Every text is escaped, and invisible characters are spelled out."""
+    present = {role_family(row.role) for row in content.merged_rows}
+    return (
+        _environment()
+        .get_template(TEMPLATE)
+        .render(
+            content=content,
+            plan=content.plan,
+            recipe=content.plan.recipe,
+            method=content.method,
+            health=content.model_health,
+            verdicts=list(Verdict),
+            counts=_counts(content),
+            roles=[family for family in ROLE_FAMILIES if family in present],
+            experts=[
+                (name, figures.expert_class(index))
+                for index, name in enumerate(content.plan.recipe.expert_names)
+            ],
+            figures=figures,
+            tables=tables,
+            bytes=human_bytes,
+        )
+    )
+
+
+def picture(plot: Plot) -> str:
+    """A plot as a file of its own, with its style."""
+    return str(_environment().get_template(PLOT).module.svg(plot, STYLE))  # type: ignore[attr-defined]
+
+
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("ace_gui.engine.report", ""),
         autoescape=True,
@@ -32,23 +64,15 @@ def page(content: Content) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(TEMPLATE).render(
-        content=content,
-        plan=content.plan,
-        recipe=content.plan.recipe,
-        method=content.method,
-        health=content.model_health,
-        verdicts=list(Verdict),
-        counts=_counts(content),
-        roles=_role_legend(content),
-        experts=[
-            (name, figures.expert_class(index))
-            for index, name in enumerate(content.plan.recipe.expert_names)
-        ],
-        figures=figures,
-        tables=tables,
-        bytes=human_bytes,
-    )
+    environment.filters["short"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".")
+    environment.globals |= {"width": int(WIDTH), "top": int(TOP), "path": symbol}
+    environment.globals |= {"families": ROLE_FAMILIES, "symbols": SYMBOLS, "enumerate": enumerate}
+    return environment
+
+
+def visible(text: str) -> str:
+    """``printable``, with line breaks as they are; elements are not changed."""
+    return text if isinstance(text, Markup) else printable(text, keep="\n")
 
 
 def _counts(content: Content) -> list[tuple[str, int]]:
@@ -58,22 +82,3 @@ def _counts(content: Content) -> list[tuple[str, int]]:
     counts = [(kind.value, found[kind]) for kind in Disposition if found[kind]]
     regimes = Counter(content.regime(row) for row in rows)
     return counts + [(kind.value, regimes[kind]) for kind in Regime if regimes[kind]]
-
-
-def _role_legend(content: Content) -> list[tuple[str, str]]:
-    """Each family of roles in the model, with its symbol."""
-    present = {role_family(row.role) for row in content.merged_rows}
-    return [
-        (
-            family,
-            tag(
-                "svg",
-                symbol(SYMBOLS[index], 8.0, 8.0, f"r{index}", family, size=4.5),
-                viewBox="0 0 16 16",
-                class_="swatch",
-                aria_hidden="true",
-            ),
-        )
-        for index, family in enumerate(ROLE_FAMILIES)
-        if family in present
-    ]

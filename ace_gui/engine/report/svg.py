@@ -1,6 +1,6 @@
-"""Plots as SVG text: axes, ticks and marks, coloured by CSS classes of the page.
+"""Plots as values: axes, marks and lines, which ``plot.svg.jinja`` draws.
 
-All content of elements is escaped. Lengths are CSS pixels, y downwards.
+Colours are CSS classes of the page. Lengths are CSS pixels, y downwards.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from markupsafe import Markup, escape
-
-from ace_gui.formatting import power_of_ten, printable, value_text
+from ace_gui.engine.contract.plan import ROLE_FAMILIES
+from ace_gui.formatting import power_of_ten, value_text
 
 WIDTH: Final = 900.0
 LEFT, TOP, BOTTOM = 74.0, 12.0, 46.0
 _SMALLEST, _LARGEST = 1e-3, 1e5
-SYMBOLS: Final = ("circle", "square", "triangle", "diamond", "cross")
+SYMBOLS: Final = dict(
+    zip(ROLE_FAMILIES, ("circle", "square", "triangle", "diamond", "cross"), strict=True)
+)
 
 
 def _style() -> str:
@@ -35,28 +36,6 @@ def _style() -> str:
 
 STYLE: Final = _style()
 """For pictures in files of their own."""
-
-
-def tag(name: str, *children: str, **attributes: object) -> Markup:
-    """An element. In attribute names ``_`` stands for ``-``, and a trailing ``_`` is dropped.
-
-    Children and attributes are escaped, unless they are elements themselves.
-    """
-    words = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(visible(_short(value)))}"'
-        for key, value in attributes.items()
-    )
-    inside = "".join(escape(visible(child)) for child in children)
-    return Markup(f"<{name}{words}>{inside}</{name}>")
-
-
-def visible(text: str) -> str:
-    """``printable``, with line breaks as they are; elements are not changed."""
-    return text if isinstance(text, Markup) else printable(text, keep="\n")
-
-
-def _short(value: object) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,76 +90,53 @@ def _decades(low: float, high: float) -> Iterator[float]:
         yield 10.0**power
 
 
-@dataclass(frozen=True, kw_only=True)
-class Frame:
-    """A plot's rectangle and axes. ``rows``: names for y = 0, 1, … instead of ticks."""
+Point = tuple[float, float]
 
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """A plot, in the quantities of its axes. ``rows``: names for y = 0, 1, … instead of ticks.
+
+    ``marks``: a family of roles, a point and a tooltip. ``lines``: a CSS class and points.
+    ``medians``: of rows. ``limit``: a line across, and its name. ``families``: of roles, for a
+    legend in the picture.
+    """
+
+    title: str
+    description: str
     x: Axis
     y: Axis
     height: float = 300.0
     right: float = 14.0
     rows: Sequence[str] = ()
+    marks: Sequence[tuple[str, float, float, str]] = ()
+    lines: Sequence[tuple[str, Sequence[Point]]] = ()
+    medians: Sequence[Point] = ()
+    limit: tuple[float, str] | None = None
+    families: Sequence[str] = ()
 
     @property
     def left(self) -> float:
-        """Left end of the rectangle: names need more room than numbers."""
+        """Left end of the axes: names need more room than numbers."""
         return max(LEFT, 26.0 + 6.6 * max(map(len, self.rows), default=0))
 
-    def point(self, x: float, y: float) -> tuple[float, float]:
-        """The position of a point in the picture, in pixels."""
-        across = self.left + self.x.share(x) * (WIDTH - self.right - self.left)
-        down = self.height - BOTTOM - self.y.share(y) * (self.height - BOTTOM - TOP)
-        return across, down
+    @property
+    def end(self) -> float:
+        """Right end of the axes."""
+        return WIDTH - self.right
 
-    def picture(
-        self, title: str, description: str, marks: Iterable[str], style: str = ""
-    ) -> Markup:
-        """The plot with its grid, axes and marks, named and described for screen readers.
+    @property
+    def bottom(self) -> float:
+        """Lower end of the axes."""
+        return self.height - BOTTOM
 
-        ``style``: for a picture in a file of its own.
-        """
-        return tag(
-            "svg",
-            *([tag("style", style)] if style else []),
-            tag("title", title),
-            tag("desc", description),
-            *self._across(),
-            *self._up(),
-            *marks,
-            tag("rect", class_="frame", fill="none", **self._rectangle()),
-            viewBox=f"0 0 {WIDTH:g} {self.height:g}",
-            xmlns="http://www.w3.org/2000/svg",
-            role="img",
-            aria_label=f"{title}. {description}",
-        )
+    def across(self, x: float) -> float:
+        """Where a value of the x axis is in the picture."""
+        return self.left + self.x.share(x) * (self.end - self.left)
 
-    def _rectangle(self) -> dict[str, object]:
-        width, height = WIDTH - self.right - self.left, self.height - BOTTOM - TOP
-        return {"x": self.left, "y": TOP, "width": width, "height": height}
-
-    def _across(self) -> Iterator[Markup]:
-        bottom = self.height - BOTTOM
-        for value, text in self.x.ticks():
-            x, _ = self.point(value, self.y.low)
-            yield tag("line", class_="grid", x1=x, x2=x, y1=TOP, y2=bottom)
-            yield tag("text", text, class_="tick", x=x, y=bottom + 17, text_anchor="middle")
-        middle = (self.left + WIDTH - self.right) / 2
-        yield tag("text", self.x.title, class_="axis", x=middle, y=self.height - 8, **_MIDDLE)
-
-    def _up(self) -> Iterator[Markup]:
-        named: list[tuple[float, str]] = [*enumerate(self.rows)]
-        for value, text in named or self.y.ticks():
-            _, y = self.point(self.x.low, value)
-            yield tag("line", class_="grid", x1=self.left, x2=WIDTH - self.right, y1=y, y2=y)
-            yield tag("text", text, class_="tick", x=self.left - 8, y=y + 4, text_anchor="end")
-        middle = (TOP + self.height - BOTTOM) / 2
-        turned = f"rotate(-90 14 {middle:g})"
-        yield tag(
-            "text", self.y.title, class_="axis", x=14.0, y=middle, transform=turned, **_MIDDLE
-        )
-
-
-_MIDDLE: Final = {"text_anchor": "middle"}
+    def down(self, y: float) -> float:
+        """Where a value of the y axis is in the picture."""
+        return self.bottom - self.y.share(y) * (self.bottom - TOP)
 
 
 def power(value: float) -> str:
@@ -190,14 +146,8 @@ def power(value: float) -> str:
     return f"{times}{power_of_ten(int(exponent))}"
 
 
-def line(points: Iterable[tuple[float, float]], class_: str) -> Markup:
-    """A polyline through the points."""
-    text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return tag("polyline", class_=f"line {class_}", fill="none", points=text)
-
-
-def symbol(kind: str, x: float, y: float, class_: str, tooltip: str, size: float = 3.6) -> Markup:
-    """A symbol of about ``size`` around a point; ``tooltip`` is its title element."""
+def symbol(family: str, x: float, y: float, size: float) -> str:
+    """The path of the symbol of a family of roles, of about ``size`` around a point."""
     shapes = {
         "circle": f"M{x - size:.1f} {y:.1f}a{size} {size} 0 1 0 {2 * size} 0"
         f"a{size} {size} 0 1 0 {-2 * size} 0",
@@ -208,4 +158,4 @@ def symbol(kind: str, x: float, y: float, class_: str, tooltip: str, size: float
         "cross": f"M{x - size:.1f} {y - size:.1f}l{2 * size} {2 * size}m0 {-2 * size}"
         f"l{-2 * size} {2 * size}",
     }
-    return tag("path", tag("title", tooltip), class_=f"mark {kind} {class_}", d=shapes[kind])
+    return shapes[SYMBOLS[family]]

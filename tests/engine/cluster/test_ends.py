@@ -23,7 +23,7 @@ import ray._private.worker as worker
 from ace_gui.engine.cluster import ray_cluster
 report = {"lines": ["A worker died or was killed"], "pid": "raylet", "is_err": False}
 worker.print_to_stdstream(report, ignore_prefix=False)
-ray_cluster._silence()
+ray_cluster._prepare_ray()
 worker.print_to_stdstream({**report, "lines": ["Another one"]}, ignore_prefix=False)
 """
 SLEEPING = "import time; time.sleep(600)"

@@ -29,7 +29,7 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.report.content import number
 from ace_gui.engine.report.gather import COMPARING, DECOMPOSING, content_of, report
 from ace_gui.engine.report.page import page as page_of
-from ace_gui.engine.report.svg import Axis, power, tag
+from ace_gui.engine.report.svg import Axis, power
 from ace_gui.engine.service.runner import Runner
 from ace_gui.errors import FileChangedError, OutputError
 from ace_gui.recipe import Recipe
@@ -234,16 +234,6 @@ def test_names_from_files_stay_text(tmp_path: Path) -> None:
     assert "{{ 7*7 }}&lt;" in page.text, "as it is in the file"
     assert "<script>alert(1)</script>" in page.text
     assert len(list(svgs(hostile))) >= 3
-
-
-@given(st.text(max_size=40), st.text(max_size=40))
-@settings(deadline=None, max_examples=100, derandomize=True)
-def test_an_element_holds_any_text(inside: str, attribute: str) -> None:
-    made = tag("text", inside, aria_label=attribute)
-    (element, attributes), *others = Page(made).elements
-    assert element == "text"
-    assert not others
-    assert list(attributes) == ["aria-label"]
 
 
 @pytest.mark.parametrize("method", ["linear", "iso_c", "ties"])
