@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -163,7 +163,7 @@ def compare(
     memory_bytes: int | None = None,
     workers: Workers | None = None,
 ) -> Iterator[Event | None]:
-    """Merge and measure every variant. If a merge fails, its row has the error.
+    """Check, merge and measure every variant. If a merge fails, its row has the error.
 
     ``memory_bytes``: memory limit of a merge, None: all free memory. ``workers``: the processes
     that carry out each merge, None: this process.
@@ -188,7 +188,22 @@ def _compared(
     opened: OpenedModels,
 ) -> Iterator[Event | None]:
     prepared = yield from preparing(variant.recipe, opened)
-    ended = yield from _merged(prepared, variant, progress, device, memory_bytes, workers)
+    begun, gpu_memory = variant.store.exists(), memory_of(resolve_device(device))
+    store = None if begun else variant.store
+    refuse_errors(
+        store_checks(prepared.plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=store)
+    )
+    yield from require_tasks(prepared, device)
+    reset_peak_memory()
+    limits: dict[str, Any] = {"memory_bytes": memory_bytes, "workers": workers}
+    ended = None
+    for event in merge(prepared, variant.store, device=device, resume=begun, **limits):
+        if isinstance(event, TensorFinished | PassProgress | LearningProgress):
+            yield replace(progress, done=event.done, total=event.total)
+        elif event is None:
+            yield None
+        ended = event
+    assert isinstance(ended, MergeFinished)
     measured: dict[str, Any] = {}
     for known in measure(prepared, variant.store):
         measured = known
@@ -212,40 +227,6 @@ def _compared(
         reports=found,
         warnings=ended.warnings,
     )
-
-
-def _merged(
-    prepared: Prepared,
-    variant: Variant,
-    progress: CompareProgress,
-    device: str,
-    memory_bytes: int | None,
-    workers: Workers | None,
-) -> Generator[Event | None, None, MergeFinished]:
-    """Check and merge, with the comparison's progress; returns the last event of the merge."""
-    begun, gpu_memory = variant.store.exists(), memory_of(resolve_device(device))
-    store = None if begun else variant.store
-    refuse_errors(
-        store_checks(prepared.plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=store)
-    )
-    yield from require_tasks(prepared, device)
-    reset_peak_memory()
-    events = merge(
-        prepared,
-        variant.store,
-        device=device,
-        resume=begun,
-        memory_bytes=memory_bytes,
-        workers=workers,
-    )
-    for event in events:
-        if isinstance(event, MergeFinished):
-            return event
-        if isinstance(event, TensorFinished | PassProgress | LearningProgress):
-            yield replace(progress, done=event.done, total=event.total)
-        elif event is None:
-            yield None
-    raise AssertionError("a merge ends with MergeFinished")
 
 
 def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:

@@ -38,40 +38,19 @@ def test_figures_of_known_matrices() -> None:
     assert overlap(*(basis[:, -2:] for basis in bases)) == pytest.approx(1)
 
 
-def test_it_compares_each_matrix_of_each_expert(
+def test_the_command_and_python_give_each_matrix_of_each_expert(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = bert_family(tmp_path)
     found = ace_gui.inspect(file, covariances=True, device="cpu").covariances
-    _, statistics = measured(file, Need.INPUTS)
-    name = "bert.encoder.layer.1.intermediate.dense.weight"
-    weights = [
-        load_file(tmp_path / model / "model.safetensors")[name].double().numpy()
-        for model in ("base", "two", "three")
-    ]
-    (match,) = [each for each in found if each.name == name and each.expert == "two"]
-    change = weights[1] - weights[0]
-    change -= change.mean(axis=0)
-    proxy = change.T @ change
-    covariances = []
-    for own in statistics:
-        centre = own.read(f"{name}.centre").double().numpy()
-        covariances.append(own.read(name).double().numpy() - np.outer(centre, centre))
-    flat = [matrix - np.eye(16) * np.trace(matrix) / 16 for matrix in (proxy, *covariances)]
-    product = float((proxy * covariances[0]).sum())
-    norms = float(np.linalg.norm(proxy) * np.linalg.norm(covariances[0]))
-    assert match.cosine == pytest.approx(product / norms, rel=1e-5)
-    for value, other in ((match.centred, flat[1]), (match.others, flat[2])):
-        norms = float(np.linalg.norm(flat[0]) * np.linalg.norm(other))
-        assert value == pytest.approx(float((flat[0] * other).sum()) / norms, rel=1e-4)
-    bases = [np.linalg.eigh(matrix)[1][:, -2:] for matrix in (proxy, covariances[0])]
-    assert match.overlap == pytest.approx(np.linalg.norm(bases[0].T @ bases[1]) ** 2 / 2, rel=1e-4)
-    assert match.chance == 2 / 16
+    assert {match.expert for match in found} == {"two", "three"}
     done = run("inspect", file, "--covariances", "--json", tmp_path / "figures.json", seconds=300)
     assert done.returncode == 0, done.stderr
     records = json.loads((tmp_path / "figures.json").read_text())["covariances"]
-    assert {(r["name"], r["expert"]) for r in records} == {(m.name, m.expert) for m in found}
+    assert [(r["name"], r["expert"], r["cosine"]) for r in records] == [
+        (m.name, m.expert, m.cosine) for m in found
+    ]
     assert "other experts" in done.stdout
 
 
@@ -120,6 +99,13 @@ def _check_against_numpy(
     assert found.experts == ("two", "three")
     for t, (proxy, own_inputs) in enumerate(zip(proxies, inputs, strict=True)):
         values, vectors = np.linalg.eigh(own_inputs)
+        match, k = found.matches[t], len(values) // 8
+        norms = float(np.linalg.norm(proxy) * np.linalg.norm(own_inputs))
+        assert match.cosine == pytest.approx(float((proxy * own_inputs).sum()) / norms, rel=1e-5)
+        shared = np.linalg.norm(np.linalg.eigh(proxy)[1][:, -k:].T @ vectors[:, -k:]) ** 2 / k
+        assert (match.overlap, match.chance) == pytest.approx((shared, k / len(values)), rel=1e-4)
+        assert match.centred == found.centred_TT[t, t]
+        assert match.others == found.centred_TT[t, 1 - t]
         assert found.measured_TI[t] == pytest.approx(values[::-1], abs=1e-7)
         expected = np.linalg.eigvalsh(proxy)[::-1]
         assert found.estimated_TI[t] == pytest.approx(expected, abs=1e-7)
