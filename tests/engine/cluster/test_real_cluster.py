@@ -172,9 +172,6 @@ def called(process: psutil.Process, name: str) -> list[psutil.Process]:
     return found
 
 
-pytest.importorskip("ray")
-
-
 def heard_addresses(process: psutil.Process) -> set[str]:
     """Where a process and its children listen."""
     found = set()

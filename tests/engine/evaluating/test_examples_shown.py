@@ -49,12 +49,6 @@ def merged(sample: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield folder / "store"
 
 
-def test_a_finished_merge_is_scored_from_its_store(sample: Recipe, merged: Path) -> None:
-    job = EvaluateJob(recipe=sample, stores=(merged,), device="cpu")
-    scores = [event for event in job.steps(Runner()) if isinstance(event, TaskScore)]
-    assert {each.model for each in scores} == {"base", "digits", "shapes", str(merged)}
-
-
 def test_known_scores_are_looked_up_and_none_is_computed(
     sample: Recipe, merged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +62,7 @@ def test_known_scores_are_looked_up_and_none_is_computed(
     without = scores(Runner(), EvaluateJob(recipe=sample, device="cpu"))
     assert scores(Runner(), wanted) == without
     every = scores(Runner(), EvaluateJob(recipe=sample, stores=(merged,), device="cpu"))
+    assert {each.model for each in every} == {"base", "digits", "shapes", str(merged)}
     monkeypatch.setattr(evaluation, "answered", lambda _: pytest.fail("a model is asked"))
     assert scores(Runner(), wanted) == every
     one = replace(sample, tasks=sample.tasks[:1])

@@ -177,14 +177,10 @@ def test_the_template_is_used_where_there_is_one(
         tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
         ids = tokenizer("good\n\nthe cat", return_tensors="pt", return_token_type_ids=False)
         out = model.generate(**ids, max_new_tokens=9, do_sample=False, temperature=None, top_p=None)
-        given = replace(load_one(data), system="good", chat=Chat(mode))
-        ((text, _),) = answers_of(tmp_path / "model", given)
+        how = {"metric": Metric.EXACT_MATCH, "system": "good", "chat": Chat(mode)}
+        ((text, _),) = answers_of(tmp_path / "model", Task(data=data, **how))
         tokens = [token for token in out[0, 3:].tolist() if token != 7]
         assert text == tokenizer.decode(tokens, skip_special_tokens=True)
-
-
-def load_one(data: Path) -> Task:
-    return Task(data=data, metric=Metric.EXACT_MATCH)
 
 
 @pytest.mark.parametrize("text", ["on", "off", "auto", "'on'", "'off'"])

@@ -104,15 +104,6 @@ def test_the_experts_come_first_where_the_merge_is_not_remembered(
         assert np.array_equal(before.experts[name], values)
 
 
-def test_a_look_that_is_left_after_the_experts_merges_nothing(
-    prepared: Prepared, cache: InspectionCache
-) -> None:
-    steps = spectrum(prepared, row_named(prepared, UP), CPU, cache)
-    assert any(isinstance(step, ExpertSpectra) for step in steps)
-    steps.close()  # type: ignore[attr-defined]
-    assert cache.latest is None
-
-
 def test_a_transposed_matrix_is_looked_at_as_it_is_merged(
     tmp_path: Path, cache: InspectionCache
 ) -> None:
@@ -180,6 +171,10 @@ def test_a_look_pauses_after_every_expert_and_can_be_left(
     for steps in (spectrum(prepared, row, CPU, cache), subspaces(prepared, row, CPU, cache)):
         assert next(steps) is None
         steps.close()  # type: ignore[attr-defined]
+    steps = spectrum(prepared, row, CPU, cache)
+    assert any(isinstance(step, ExpertSpectra) for step in steps)
+    steps.close()  # type: ignore[attr-defined]
+    assert cache.latest is None, "nothing was merged after the experts"
     assert sum(each is None for each in subspaces(prepared, row, CPU, cache)) >= len(row.experts)
 
 
