@@ -141,18 +141,17 @@ def planned_units(prepared: Prepared, speed: Speed) -> list[PlannedUnit]:
     """Every unit of a merge, in the order of assignment."""
     rows = [row for row in prepared.plan.rows if row.in_base]
     found = units(rows, prepared, torch.device("cpu"))
-    return [_planned(unit, prepared, speed) for unit in largest_first(found, prepared)]
-
-
-def _planned(unit: Unit, prepared: Prepared, speed: Speed) -> PlannedUnit:
-    return PlannedUnit(
-        name=unit[0].name,
-        rows=len(unit),
-        flops=sum(row_flops(row, prepared) for row in unit),
-        bytes=sum(row_bytes(row, prepared) for row in unit),
-        memory=unit_bytes(unit, prepared),
-        seconds=sum(speed.seconds(row, prepared) for row in unit),
-    )
+    return [
+        PlannedUnit(
+            name=unit[0].name,
+            rows=len(unit),
+            flops=sum(row_flops(row, prepared) for row in unit),
+            bytes=sum(row_bytes(row, prepared) for row in unit),
+            memory=unit_bytes(unit, prepared),
+            seconds=sum(speed.seconds(row, prepared) for row in unit),
+        )
+        for unit in largest_first(found, prepared)
+    ]
 
 
 def schedule(

@@ -11,7 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from ace_gui.engine.cluster.estimates import largest_first, unit_bytes
-from ace_gui.engine.cluster.worker import Kind, NoMemory, Order, Worker
+from ace_gui.engine.cluster.worker import Kind, NoMemory, Worker
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.units import Scan, Scanned, SharedOutput, Unit, UnitMerged
@@ -144,17 +144,10 @@ class RayWorkers:
 
     def begin(self, prepared: Prepared) -> None:
         """Have the workers open the models."""
-        self.broadcast(
-            "prepare",
-            Order(
-                recipe=prepared.plan.recipe.absolute(),
-                headers=layout_digest(prepared),
-                measured={
-                    need: [each.folder for each in own]
-                    for need, own in prepared.measurements.items()
-                },
-            ),
-        )
+        measurements = prepared.measurements.items()
+        measured = {need: [each.folder for each in own] for need, own in measurements}
+        recipe = prepared.plan.recipe.absolute()
+        self.broadcast("prepare", recipe, layout_digest(prepared), measured)
 
     def map_unordered(
         self,

@@ -78,19 +78,6 @@ class Kind:
                     process.kill()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """What a worker needs to open the models of a merge.
-
-    ``headers``: the ``layout_digest`` expected on its machine; ``measured``: folders of
-    measurements.
-    """
-
-    recipe: Recipe
-    headers: str
-    measured: Mapping[Need, Sequence[Path]]
-
-
 TITLE: Final = "ray::Worker"
 """Title of the process of a ``Worker``."""
 
@@ -128,15 +115,21 @@ class Worker:
         """What its results' rounding depends on."""
         return Kind.here(self._device)
 
-    def prepare(self, order: Order) -> None:
-        """Open the models. Raises ClusterError if they differ on this machine."""
-        self._prepared = prepare(order.recipe)
-        if layout_digest(self._prepared) != order.headers:
+    def prepare(
+        self, recipe: Recipe, headers: str, measured: Mapping[Need, Sequence[Path]]
+    ) -> None:
+        """Open the models of a merge.
+
+        ``headers``: the ``layout_digest`` expected here; ``measured``: folders of measurements.
+        Raises ClusterError if the models differ on this machine.
+        """
+        self._prepared = prepare(recipe)
+        if layout_digest(self._prepared) != headers:
             raise ClusterError(
                 f"The models on {platform.node()} are not those on the machine that merges; give "
                 "all machines the same files under the same paths."
             )
-        for need, folders in order.measured.items():
+        for need, folders in measured.items():
             self._prepared.measurements[need] = tuple(map(Statistics, folders))
         self._rooms = budgets_of(resolve_device(self._device))
         self._readers = Readers(self._prepared)

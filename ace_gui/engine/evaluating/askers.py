@@ -88,6 +88,8 @@ class Asker:
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         self.data, self.loading, self.model = data, loading, model
         self.chat: bool | None = None  # whether the chat template is used; None: no such model
+        self.label_indices: Sequence[int] = ()  # the head's indices of labels that can be answers
+        self.tokens_per_second = 0.0  # of generated text so far
 
     # The kind: what its data and answers mean
 
@@ -157,11 +159,6 @@ class Asker:
         """Run the model once, to see how much memory it needs."""
         return self.ask(batch)
 
-    @property
-    def tokens_per_second(self) -> float:
-        """The speed of generated text so far; 0 if none is generated."""
-        return 0.0
-
     def stack(self, pieces: Sequence[Piece]) -> Inputs:
         """The inputs of several pieces as one."""
         first, *_ = pieces
@@ -174,11 +171,6 @@ class Asker:
     def logits(self, batch: Batch) -> Tensor | None:  # noqa: ARG002
         """N × C, for the labels at ``label_indices``; None if answers are not labels."""
         return None
-
-    @property
-    def label_indices(self) -> list[int]:
-        """The head's indices of the labels that can be answers."""
-        return []
 
     def rows(self, batch: Batch) -> list[Tensor]:
         """For learning: the logits of each piece, R × C: an answer a row. With a graph."""
@@ -220,22 +212,23 @@ class JudgedByLabels(Asker):
     ) -> MetricResult:
         return of_labels(data.metric, answers, targets, len(names))
 
+    def ask(self, batch: Batch) -> list[Any]:
+        """The label with the highest logit."""
+        logits_NC = self.logits(batch)
+        assert logits_NC is not None
+        return [self.label_indices[index] for index in logits_NC.argmax(dim=1).tolist()]
+
 
 class OfHead(Asker):
-    """Answers are labels of the model's head. ``own``: the indices of those of the task."""
+    """Answers are labels of the model's head."""
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         super().__init__(data, loading, model)
-        self.own = torch.tensor(labels_of(data.task, loading.config).allowed, device=model.device)
+        self.label_indices = list(labels_of(data.task, loading.config).allowed)
 
     @classmethod
     def names(cls, data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:  # noqa: D102
         return answer_labels(data.task, config)
-
-    @property
-    def label_indices(self) -> list[int]:  # noqa: D102
-        found: list[int] = self.own.tolist()
-        return found
 
 
 class Labelled(JudgedByLabels, OfHead):
@@ -247,13 +240,7 @@ class Labelled(JudgedByLabels, OfHead):
         return [label_index(data, each, each.label, labels, config) for each in data.examples]
 
     def logits(self, batch: Batch) -> Tensor | None:  # noqa: D102
-        found: Tensor = self.model(**batch.inputs).logits[:, self.own]
-        return found
-
-    def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
-        logits = self.logits(batch)
-        assert logits is not None
-        found: list[int] = self.own[logits.argmax(dim=1)].tolist()
+        found: Tensor = self.model(**batch.inputs).logits[:, self.label_indices]
         return found
 
 

@@ -39,18 +39,9 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     PAIR: ("text_pair", "pair", "sentence2", "hypothesis", "question2", "sentence", "passage"),
     LABEL: (
-        *(
-            "label",
-            "labels",
-            "target",
-            "targets",
-            "score",
-            "class",
-            "answer",
-            "answerkey",
-            "output",
-        ),
-        *("outputs", "summary", "translation", "completion", "ner_tags", "pos_tags", "tags", "y"),
+        *("label", "labels", "target", "targets", "score", "class", "answer", "answerkey"),
+        *("output", "outputs", "summary", "translation", "completion"),
+        *("ner_tags", "pos_tags", "tags", "y"),
     ),
     IMAGE: ("image", "images", "img", "picture", "file", "file_name", "path", "pixels", "x"),
     CHOICES: ("choices", "endings", "options", "answers"),
@@ -286,8 +277,7 @@ def columns_of(
                 raise refused(
                     table.path,
                     f"It is not plain which column is the {role} of {kind.value}, of {offered}; "
-                    "say "
-                    f"it in the task, as columns: {{{role}: NAME}}.",
+                    f"say it in the task, as columns: {{{role}: NAME}}.",
                 )
             chosen[role] = (found,)
             left.remove(found)

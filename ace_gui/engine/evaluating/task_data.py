@@ -164,14 +164,15 @@ class Labels:
             named = self.ids.get(names[value].casefold())
             value = value if named is None else named
         index = self.ids.get(value.strip().casefold()) if isinstance(value, str) else value
-        if index is None and isinstance(value, str) and _is_number(value):
-            index = int(value)
+        if index is None and isinstance(value, str):
+            index = whole_number(value)
         return index if index in self.allowed else None
 
 
-def _is_number(text: str) -> bool:
+def whole_number(text: str) -> int | None:
+    """A number of up to nine digits alone in a text."""
     digits = text.strip()
-    return digits.isascii() and digits.isdigit() and len(digits) < 10
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
 
 
 def head_labels(config: Mapping[str, Any]) -> list[str]:

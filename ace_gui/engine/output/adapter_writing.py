@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -38,7 +38,7 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.devices import peak_on, resolve_device, use_threads
-from ace_gui.engine.merging.gpu_memory import MemoryBudgets, budgets_of, merged_within
+from ace_gui.engine.merging.gpu_memory import budgets_of, merged_within
 from ace_gui.engine.merging.merge_manifest import Manifest, make_manifest
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers
 from ace_gui.engine.merging.one_tensor.tensor_merge import TensorMerge, rounded
@@ -120,9 +120,16 @@ def write_adapter(
         with writing(folder := staging_folder(target)):
             store = AdapterStore.opened(folder, manifest, chosen, resume=resume)
             try:
-                written = yield from _written(prepared, plan, where, store, options)
+                work = _Writing(
+                    plan=plan,
+                    prepared=prepared,
+                    device=where,
+                    store=store,
+                    balanced=options.balanced,
+                )
+                yield from work.events()
                 hashes = verify_shards(store.model, store.shards, store.finish())
-                _write_beside(store, written, prepared, described or manifest, target, hashes)
+                _write_beside(store, work.plan, prepared, described or manifest, target, hashes)
             finally:
                 store.close()
             promote(store.model, target)
@@ -137,49 +144,30 @@ def write_adapter(
     yield exported(target)
 
 
-def _written(
-    prepared: Prepared,
-    plan: AdapterPlan,
-    device: torch.device,
-    store: AdapterStore,
-    options: AdapterOptions,
-) -> Generator[Event, None, AdapterPlan]:
-    """Merge and write every tensor; returns the plan with the ranks that were written."""
-    readers = Readers(prepared)
-    for found in surveyed(prepared, readers, store=store.folder, workers=None):
-        if found is not None:
-            yield found
-    with single_threads() as pool:
-        work = _Writing(
-            plan=plan,
-            prepared=prepared,
-            readers=readers,
-            device=device,
-            store=store,
-            balanced=options.balanced,
-            pool=pool,
-            budgets=budgets_of(device),
-        )
-        yield from work.events()
-    readers.check_unchanged()
-    return work.plan
-
-
 @dataclass(kw_only=True)
 class _Writing:
     """One adapter being written. ``plan``: with the ranks that are written, once they are known."""
 
     plan: AdapterPlan
     prepared: Prepared
-    readers: Readers
     device: torch.device
     store: AdapterStore
     balanced: bool
-    pool: ThreadPoolExecutor
-    budgets: MemoryBudgets
+    pool: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.readers, self.budgets = Readers(self.prepared), budgets_of(self.device)
 
     def events(self) -> Iterator[Event]:
-        """Find the ranks, if they follow from an energy, then write every tensor."""
+        """Survey the model, find the ranks if they follow from an energy, write every tensor."""
+        for found in surveyed(self.prepared, self.readers, store=self.store.folder):
+            if found is not None:
+                yield found
+        with single_threads() as self.pool:
+            yield from self._events()
+        self.readers.check_unchanged()
+
+    def _events(self) -> Iterator[Event]:
         energy = self.prepared.plan.recipe.energy
         if energy is not None:
             yield from self._find_ranks(energy)

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from ace_gui.engine import streaming
 from ace_gui.engine.cluster import ray_cluster, ray_workers
 from ace_gui.engine.cluster.ray_workers import ATTEMPTS, Call
-from ace_gui.engine.cluster.worker import Kind, Order, Worker
+from ace_gui.engine.cluster.worker import Kind, Worker
 from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.merging.merge import merge
@@ -343,10 +343,10 @@ def test_workers_without_memory_for_the_models(
     """What they are told is not asked for: what they are asked next says it."""
     whole, fails = Worker.prepare, [True, True]
 
-    def prepare_or_fail(self: Worker, order: Order) -> None:
+    def prepare_or_fail(self: Worker, *order: object) -> None:
         if fails and fails.pop():
             raise MemoryError
-        whole(self, order)
+        whole(self, *order)
 
     monkeypatch.setattr(Worker, "prepare", prepare_or_fail)
     recipe, members = recipe_of(gpt2), RayStandIn().workers()

@@ -139,7 +139,10 @@ def picture_of(table: Path, row: str, value: Any) -> Picture:
 def folder_table(path: Path) -> Table:
     """A folder with one folder of pictures for each class, named after it."""
     classes = sorted(each for each in path.iterdir() if each.is_dir() and each.name[0] not in "._")
-    found = {each.name: _pictures(each) for each in classes}
+    found = {
+        each.name: sorted(f for f in each.iterdir() if f.suffix.lower() in SUFFIXES and f.is_file())
+        for each in classes
+    }
     for name, files in found.items():
         if not files:
             raise refused(path / name, "There are no pictures in this folder of a class.")
@@ -153,7 +156,3 @@ def folder_table(path: Path) -> Table:
 
     everything = tuple(file for file, _ in pairs)
     return Table(path=path, columns=(IMAGE, LABEL), rows=rows, files=everything)
-
-
-def _pictures(folder: Path) -> list[Path]:
-    return sorted(f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and f.is_file())

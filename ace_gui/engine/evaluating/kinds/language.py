@@ -39,6 +39,7 @@ from ace_gui.engine.evaluating.task_data import (
     Example,
     TaskData,
     text_cell,
+    whole_number,
 )
 from ace_gui.errors import TaskError
 from ace_gui.formatting import number_text, shown
@@ -274,8 +275,8 @@ def _choice(data: TaskData, example: Example) -> int:
     index = value if isinstance(value, int) else -1
     if text in choices:
         index = choices.index(text)
-    elif text.isascii() and text.isdigit() and len(text) < 10:
-        index = int(text)
+    elif (number := whole_number(text)) is not None:
+        index = number
     elif len(text) == 1 and "A" <= text.upper() <= "Z":
         index = ord(text.upper()) - ord("A")
     if not 0 <= index < len(choices):
@@ -409,10 +410,6 @@ class TextToText(Prompted):
     def probe(self, batch: Batch) -> list[Any]:  # noqa: D102
         return self._generated(batch, 1)
 
-    @property
-    def tokens_per_second(self) -> float:  # noqa: D102
-        return self.tokens / self.seconds if self.seconds else 0.0
-
     def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
         started = time.perf_counter()
         answers = []
@@ -425,6 +422,7 @@ class TextToText(Prompted):
                 text = text[: min(stops)]
             answers.append((text, prompt_cut or (end is None and not stops)))
         self.seconds += time.perf_counter() - started
+        self.tokens_per_second = self.tokens / self.seconds
         return answers
 
     def _generated(self, batch: Batch, most: int) -> list[list[int]]:

@@ -46,6 +46,7 @@ class ClipZeroShot(JudgedByLabels, OfPictures):
         with torch.no_grad():  # unlike inference mode, this allows gradients later
             rows = [_pooled(model.get_text_features(**each.to(model.device))) for each in asked]
         self.text_CD = functional.normalize(torch.cat(rows), dim=1)
+        self.label_indices = range(len(rows))
 
     @classmethod
     def preprocessor(cls, data: TaskData, loading: Loading) -> Any:
@@ -65,20 +66,12 @@ class ClipZeroShot(JudgedByLabels, OfPictures):
         names = cls.names(data, config)
         return [names.index(_name(data, example)) for example in data.examples]
 
-    @property
-    def label_indices(self) -> list[int]:  # noqa: D102
-        return list(range(len(self.text_CD)))
-
     def logits(self, batch: Batch) -> Tensor:
         """Cosines multiplied by the model's own temperature."""
         seen_ND = functional.normalize(
             _pooled(self.model.get_image_features(**batch.inputs)), dim=1
         )
         found: Tensor = self.model.logit_scale.exp() * (seen_ND @ self.text_CD.T)
-        return found
-
-    def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
-        found: list[int] = self.logits(batch).argmax(dim=1).tolist()
         return found
 
 

@@ -136,7 +136,8 @@ class TokenClassification(OfHead, OfText):
 
     def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
         logits_NLC = self.model(**batch.inputs).logits
-        best_NL = self.own[logits_NLC[:, :, self.own].argmax(dim=2)].cpu()
+        own_C = torch.tensor(self.label_indices)
+        best_NL = own_C[logits_NLC[:, :, self.label_indices].argmax(dim=2).cpu()]
         return [
             tuple(int(best_L[at]) if at >= 0 else -1 for at in firsts)
             for best_L, firsts in zip(best_NL, batch.notes, strict=True)
