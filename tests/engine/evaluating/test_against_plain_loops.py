@@ -7,6 +7,7 @@ otherwise.
 import csv
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +55,23 @@ def scored(folder: Path, data: Path, **task: Any) -> TaskScore:
     return only
 
 
-def loaded(kind: str, folder: Path) -> Any:
-    return getattr(transformers, kind).from_pretrained(folder).float().eval()
+def loaded(kind: str, folder: Path) -> tuple[Any, Any]:
+    """The model, and its tokenizer or image processor."""
+    model = getattr(transformers, kind).from_pretrained(folder).float().eval()
+    own = "AutoTokenizer" if (folder / "tokenizer.json").exists() else "AutoImageProcessor"
+    return model, getattr(transformers, own).from_pretrained(folder)
 
 
-@torch.no_grad()
+@pytest.fixture(autouse=True)
+def _no_grad() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
 def test_pictures(tmp_path: Path) -> None:
     save_vit(tmp_path / "model", LABELS)
     files = save_pictures(tmp_path / "data", LABELS, 12)
-    model = loaded("AutoModelForImageClassification", tmp_path / "model")
-    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "model")
+    model, processor = loaded("AutoModelForImageClassification", tmp_path / "model")
     right = []
     for file in files:
         pixels = processor(Image.open(file), return_tensors="pt")
@@ -91,14 +99,12 @@ def bert_rows(count: int = 40) -> list[dict[str, Any]]:
     ]
 
 
-@torch.no_grad()
 @pytest.mark.parametrize("metric", ["accuracy", "f1", "matthews"])
 def test_texts(tmp_path: Path, metric: str) -> None:
     names = dict(enumerate(LABELS))
     save_bert(tmp_path / "model", "SequenceClassification", id2label=names)
     rows = bert_rows()
-    model = loaded("AutoModelForSequenceClassification", tmp_path / "model")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    model, tokenizer = loaded("AutoModelForSequenceClassification", tmp_path / "model")
     answers = []
     for row in rows:
         tokens = tokenizer(row["premise"], row["hypothesis"], truncation=True, return_tensors="pt")
@@ -115,7 +121,6 @@ def test_texts(tmp_path: Path, metric: str) -> None:
     assert 0 < found.standard_error < 0.2
 
 
-@torch.no_grad()
 @pytest.mark.parametrize("metric", ["pearson", "spearman"])
 def test_regression(tmp_path: Path, metric: str) -> None:
     save_bert(tmp_path / "model", "SequenceClassification", num_labels=1)
@@ -123,8 +128,7 @@ def test_regression(tmp_path: Path, metric: str) -> None:
     rows = [
         {"sentence": sentence(generator), "score": float(generator.normal())} for _ in range(30)
     ]
-    model = loaded("AutoModelForSequenceClassification", tmp_path / "model")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    model, tokenizer = loaded("AutoModelForSequenceClassification", tmp_path / "model")
     answers = [
         float(model(**tokenizer(row["sentence"], return_tensors="pt")).logits) for row in rows
     ]
@@ -134,15 +138,13 @@ def test_regression(tmp_path: Path, metric: str) -> None:
     assert found.score == pytest.approx(expected, abs=1e-5)
 
 
-@torch.no_grad()
 def test_perplexity(tmp_path: Path) -> None:
     save_gpt2(tmp_path / "model")
     generator = np.random.default_rng(2)
     lines = [sentence(generator, 1, 11) for _ in range(30)]
     long = sentence(generator, 30, 31)  # three windows
     (tmp_path / "wiki.txt").write_text("\n\n".join([*lines, long]) + "\n")
-    model = loaded("AutoModelForCausalLM", tmp_path / "model")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    model, tokenizer = loaded("AutoModelForCausalLM", tmp_path / "model")
     nll, tokens = 0.0, 0
     for line in lines:
         ids = tokenizer(line, return_tensors="pt")["input_ids"]
@@ -173,12 +175,10 @@ def choice_rows(count: int = 25) -> list[dict[str, Any]]:
     ]
 
 
-@torch.no_grad()
 def test_choices_by_a_head(tmp_path: Path) -> None:
     save_bert(tmp_path / "model", "MultipleChoice")
     rows = choice_rows()
-    model = loaded("AutoModelForMultipleChoice", tmp_path / "model")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    model, tokenizer = loaded("AutoModelForMultipleChoice", tmp_path / "model")
     right = 0
     for row in rows:
         texts = [row["question"]] * 3
@@ -190,12 +190,10 @@ def test_choices_by_a_head(tmp_path: Path) -> None:
     assert found.score == right / len(rows)
 
 
-@torch.no_grad()
 def test_choices_by_a_language_model(tmp_path: Path) -> None:
     save_gpt2(tmp_path / "model")
     rows = choice_rows()
-    model = loaded("AutoModelForCausalLM", tmp_path / "model")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    model, tokenizer = loaded("AutoModelForCausalLM", tmp_path / "model")
     right = 0
     for row in rows:
         likely = []
@@ -212,7 +210,6 @@ def test_choices_by_a_language_model(tmp_path: Path) -> None:
     assert found.score == right / len(rows)
 
 
-@torch.no_grad()
 @pytest.mark.parametrize("metric", ["accuracy", "f1"])
 def test_words(tmp_path: Path, metric: str) -> None:
     names = {0: "O", 1: "X", 2: "Y"}
@@ -222,8 +219,7 @@ def test_words(tmp_path: Path, metric: str) -> None:
     for _ in range(20):
         words = sentence(generator).split()
         rows.append({"tokens": words, "ner_tags": generator.integers(0, 3, len(words)).tolist()})
-    model = loaded("AutoModelForTokenClassification", tmp_path / "model")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    model, tokenizer = loaded("AutoModelForTokenClassification", tmp_path / "model")
     answers, targets = [], []
     for row in rows:  # each word is one token, after [CLS]
         tokens = tokenizer(row["tokens"], is_split_into_words=True, return_tensors="pt")
@@ -238,7 +234,6 @@ def test_words(tmp_path: Path, metric: str) -> None:
     assert found.score == pytest.approx(expected, abs=1e-12)
 
 
-@torch.no_grad()
 def test_written_texts(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = transformers.T5Config(
@@ -247,28 +242,27 @@ def test_written_texts(tmp_path: Path) -> None:
     )  # fmt: skip
     transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path / "model")
     save_tokenizer(tmp_path / "model")
-    model = loaded("T5ForConditionalGeneration", tmp_path / "model")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    model, tokenizer = loaded("T5ForConditionalGeneration", tmp_path / "model")
+
+    def answer(text: str, most: int) -> str:
+        ids = tokenizer(text, return_tensors="pt", return_token_type_ids=False)
+        written = model.generate(**ids, max_new_tokens=most, do_sample=False, num_beams=1)
+        return tokenizer.decode(written[0], skip_special_tokens=True)
+
     generator = np.random.default_rng(6)
     rows = []
     for number in range(12):
         text = sentence(generator)
-        ids = tokenizer(text, return_tensors="pt", return_token_type_ids=False)
-        written = model.generate(**ids, max_new_tokens=14, do_sample=False, num_beams=1)
-        answer = tokenizer.decode(written[0], skip_special_tokens=True)
-        rows.append({"input": text, "target": answer if number % 3 else "cat sat"})
+        rows.append({"input": text, "target": answer(text, 14) if number % 3 else "cat sat"})
     longest = max(len(tokenizer(row["target"])["input_ids"]) for row in rows)
     right = 0
     for row in rows:
-        ids = tokenizer(row["input"], return_tensors="pt", return_token_type_ids=False)
-        written = model.generate(**ids, max_new_tokens=longest + 8, do_sample=False, num_beams=1)
-        right += tokenizer.decode(written[0], skip_special_tokens=True).strip() == row["target"]
+        right += answer(row["input"], longest + 8).strip() == row["target"]
     found = scored(tmp_path / "model", write_lines(tmp_path / "sums.jsonl", rows))
     assert found.metric == "exact-match"
     assert found.score == right / 12
 
 
-@torch.no_grad()
 def test_pictures_and_their_names(tmp_path: Path) -> None:
     torch.manual_seed(0)
     text = {
@@ -289,8 +283,7 @@ def test_pictures_and_their_names(tmp_path: Path) -> None:
         size={"shortest_edge": 8}, crop_size={"height": 8, "width": 8}
     ).save_pretrained(tmp_path / "model")
     files = save_pictures(tmp_path / "data", LABELS, 8)
-    model = loaded("CLIPModel", tmp_path / "model")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    model, tokenizer = loaded("CLIPModel", tmp_path / "model")
     processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "model")
     right = 0
     for file in files:
