@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,16 +72,13 @@ class Loading:
         found = [
             entry
             for folder in (self.folder, *self.preprocessing)
-            for entry in sorted(_files(folder))
+            for entry in sorted(folder.iterdir())
+            if entry.is_file()
         ]
         found += [] if self.own is None else [stamp.path for stamp in self.own.checkpoint.files]
         if self.modules is not None and self.modules.base is not None:
             found += [stamp.path for stamp in open_files(self.modules.base).files]
         return tuple(dict.fromkeys(found))
-
-
-def _files(folder: Path) -> list[Path]:
-    return [entry for entry in folder.iterdir() if entry.is_file()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,9 +173,7 @@ def _expert_config(prepared: Prepared, t: int) -> Mapping[str, Any]:
 def _expert(prepared: Prepared, t: int) -> Loading:
     entry, expert = prepared.plan.recipe.models[t], prepared.experts[t]
     if not is_adapter(entry.model):
-        folder = _folder(entry.model)
-        preprocessing = (folder, *_others(prepared, t))
-        return Loading(folder=folder, config=read_config(folder), preprocessing=preprocessing)
+        return _as_it_is(entry.model, _others(prepared, t))
     if entry.on is not None:
         names = {name: name for name in expert.checkpoint.tensors}
         return _with_adapter(entry.on, entry.model, expert, names)
@@ -187,28 +182,28 @@ def _expert(prepared: Prepared, t: int) -> Loading:
 
 def _base_with_head(prepared: Prepared, owner: int) -> Loading:
     """The base, with the expert's head if the base has none for the task."""
-    base, expert = _folder(prepared.plan.recipe.base_model), prepared.experts[owner]
-    config, own_config = read_config(base), _expert_config(prepared, owner)
+    base = _as_it_is(prepared.plan.recipe.base_model, _others(prepared, owner))
+    expert, own_config = prepared.experts[owner], _expert_config(prepared, owner)
     kept = [each.name for each in head_tensors(prepared.plan.rows, expert, owner)]
-    preprocessing = (base, *_others(prepared, owner))
-    if not kept and class_of(config) == class_of(own_config):
-        return Loading(folder=base, config=config, preprocessing=preprocessing)
-    return Loading(
-        folder=base,
-        config=_with_vocabulary(own_config, config),
-        preprocessing=preprocessing,
-        own=Own(checkpoint=expert.checkpoint, names={name: name for name in kept}),
-    )
+    if not kept and class_of(base.config) == class_of(own_config):
+        return base
+    own = Own(checkpoint=expert.checkpoint, names={name: name for name in kept})
+    return replace(base, config=_with_vocabulary(own_config, base.config), own=own)
+
+
+def _as_it_is(path: Path, others: Sequence[Path]) -> Loading:
+    """A model with its own head."""
+    folder = _folder(path)
+    return Loading(folder=folder, config=read_config(folder), preprocessing=(folder, *others))
 
 
 def _with_adapter(
     base: Path, adapter: Path, model: OpenedModel, names: Mapping[str, str]
 ) -> Loading:
     """A model with an adapter on it; ``names``: the model's → those of ``model``."""
-    folder = _folder(base)
+    loading = _as_it_is(base, ())
     own = Own(checkpoint=model.checkpoint, names=dict(names), fills=False)
-    preprocessing = (adapter, folder)
-    return Loading(folder=folder, config=read_config(folder), preprocessing=preprocessing, own=own)
+    return replace(loading, preprocessing=(adapter, loading.folder), own=own)
 
 
 def loading_of(
@@ -225,21 +220,15 @@ def loading_of(
     recipe gives them. ``others``: more folders for preprocessing. Raises CheckpointError and
     TaskError.
     """
-    folder = _folder(path)
-    found: Mapping[str, Any] = read_config(folder)
-    own, head = None, None if expert is None else kept_head(folder, expert)
+    found = _as_it_is(path, others)
+    folder, head = found.folder, None if expert is None else kept_head(found.folder, expert)
     if head is not None and expert is not None:
         own = Own(checkpoint=head, names={each: each for each in head.tensors})
         if (folder / HEADS / expert / "config.json").is_file():
             config = read_config(folder / HEADS / expert)
-        found = _with_vocabulary(config or _recipe_config(folder, expert), found)
-    return Loading(
-        folder=folder,
-        config=found,
-        preprocessing=(folder, *others),
-        own=own,
-        modules=modules_of(folder, expert, base),
-    )
+        config = _with_vocabulary(config or _recipe_config(folder, expert), found.config)
+        found = replace(found, config=config, own=own)
+    return replace(found, modules=modules_of(folder, expert, base))
 
 
 def _recipe_config(folder: Path, kept: str) -> Mapping[str, Any]:

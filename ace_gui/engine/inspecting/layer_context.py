@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
 from typing import Final, TypeVar
 
 import numpy as np
@@ -28,7 +27,7 @@ from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import work_on
-from ace_gui.engine.kept_files import LIMIT_BYTES, ArrayCache, Arrays, text_array, text_of
+from ace_gui.engine.kept_files import ArrayCache, Arrays, text_array, text_of
 from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas, report_of
@@ -76,9 +75,7 @@ def cache_key(kind: str, row: PlanRow, stamps: tuple[FileStamp, ...], *others: o
 class InspectionCache(ArrayCache):
     """``latest``: the last merge computed for an inspection and its key; only in memory."""
 
-    def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
-        super().__init__(folder, limit_bytes)
-        self.latest: tuple[str, Merged] | None = None
+    latest: tuple[str, Merged] | None = None
 
 
 class InspectionContext:
