@@ -67,6 +67,8 @@ class Asker:
 
     ``classes``: a regular expression for the names of suitable model classes. ``metrics``: the
     first is the default. ``roles``: required columns; ``optional``: columns it can use besides.
+    ``judge``: the score of answers by the task's metric, from the task, the answers, the right ones
+    and the names of the labels.
     ``has_entropy``: answers have probabilities, for methods that learn without labels; ``learns``:
     there is a loss for methods that learn with labels; ``has_gradients``: there is ln p of an
     answer for Fisher information. ``writes``: models of the kind generate text. ``pads``: batches
@@ -79,6 +81,9 @@ class Asker:
     roles: ClassVar[tuple[str, ...]]
     optional: ClassVar[tuple[str, ...]] = ()
     label_cell: ClassVar[staticmethod[[Table, str, str, Any], Any]] = staticmethod(label_cell)
+    judge: ClassVar[
+        staticmethod[[TaskData, Sequence[Any], Sequence[Any], Sequence[str]], MetricResult]
+    ]
     has_entropy: ClassVar[bool] = True
     learns: ClassVar[bool] = True
     has_gradients: ClassVar[bool] = True
@@ -127,13 +132,6 @@ class Asker:
     @classmethod
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
         """An answer, or a right answer, for display."""
-        raise NotImplementedError
-
-    @classmethod
-    def judge(
-        cls, data: TaskData, answers: Sequence[Any], targets: Sequence[Any], names: Sequence[str]
-    ) -> MetricResult:
-        """The score of answers by the task's metric. ``names``: of the labels."""
         raise NotImplementedError
 
     @classmethod
@@ -201,16 +199,11 @@ class JudgedByLabels(Asker):
     """The answer is the index of a label."""
 
     metrics = (Metric.ACCURACY, Metric.F1, Metric.MATTHEWS)
+    judge = staticmethod(of_labels)
 
     @classmethod
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
         return label_text(answer, names)
-
-    @classmethod
-    def judge(  # noqa: D102
-        cls, data: TaskData, answers: Sequence[Any], targets: Sequence[Any], names: Sequence[str]
-    ) -> MetricResult:
-        return of_labels(data.metric, answers, targets, len(names))
 
     def ask(self, batch: Batch) -> list[Any]:
         """The label with the highest logit."""

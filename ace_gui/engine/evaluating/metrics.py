@@ -17,13 +17,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.errors import ResourceError
 from ace_gui.recipe.tasks import Metric
+
+if TYPE_CHECKING:
+    from ace_gui.engine.evaluating.task_data import TaskData
 
 RESAMPLES: Final = 200
 """Resamples of the bootstrap, for scores without a closed standard error: accurate to 5 %."""
@@ -59,7 +62,9 @@ def share(right: Iterable[bool]) -> MetricResult:
     return MetricResult(score=mean, standard_error=error, each_N=each_N)
 
 
-def perplexity(answers: Sequence[tuple[float, int]]) -> MetricResult:
+def perplexity(
+    _data: object, answers: Sequence[tuple[float, int]], _targets: object, _names: object
+) -> MetricResult:
     """exp(Σ nll / Σ tokens) of answers (nll, tokens).
 
     The error is that of the ratio, by the delta method.
@@ -81,12 +86,13 @@ def perplexity(answers: Sequence[tuple[float, int]]) -> MetricResult:
 
 
 def of_words(
-    metric: Metric, answers: Sequence[Any], targets: Sequence[Any], label_names: Sequence[str]
+    data: TaskData, answers: Sequence[Any], targets: Sequence[Any], label_names: Sequence[str]
 ) -> MetricResult:
     """Accuracy over all words, or F1 over all entities, or over words in a name.
 
     Words of one sentence are not independent, so sentences are resampled.
     """
+    metric = data.metric
     pairs = [(np.asarray(a), np.asarray(t)) for a, t in zip(answers, targets, strict=True)]
     each_N = np.array([float((a == t).mean()) if len(t) else 1.0 for a, t in pairs])
     if metric is Metric.ACCURACY:
@@ -141,9 +147,9 @@ def entities(labels: Sequence[str]) -> set[tuple[str, int, int]]:
 
 
 def of_labels(
-    metric: Metric, answers: Sequence[int], targets: Sequence[int], labels: int
+    data: TaskData, answers: Sequence[int], targets: Sequence[int], label_names: Sequence[str]
 ) -> MetricResult:
-    """Accuracy, Matthews' correlation, or F1. ``labels``: how many there are.
+    """Accuracy, Matthews' correlation, or F1.
 
     F1 is that of the label 1 if there are two labels, otherwise the mean over the labels.
     """
@@ -151,24 +157,26 @@ def of_labels(
 
     answer_N, target_N = np.asarray(answers), np.asarray(targets)
     each_N = answer_N == target_N
-    if metric is Metric.ACCURACY:
+    if data.metric is Metric.ACCURACY:
         return share(each_N)
-    average = "binary" if labels == 2 and {*answers, *targets} <= {0, 1} else "macro"
+    average = "binary" if len(label_names) == 2 and {*answers, *targets} <= {0, 1} else "macro"
 
     def compute(at_N: NDArray[np.int64]) -> float:
         answer, target = answer_N[at_N], target_N[at_N]
-        if metric is Metric.F1:
+        if data.metric is Metric.F1:
             return float(metrics.f1_score(target, answer, average=average, zero_division=0))
         return float(metrics.matthews_corrcoef(target, answer))
 
     return _resampled(compute, each_N.astype(float))
 
 
-def correlation(metric: Metric, answers: Sequence[float], targets: Sequence[float]) -> MetricResult:
+def correlation(
+    data: TaskData, answers: Sequence[float], targets: Sequence[float], _names: object
+) -> MetricResult:
     """Pearson's or Spearman's correlation; NaN of constants. Each example has its error."""
     from scipy import stats
 
-    statistic = {Metric.PEARSON: stats.pearsonr, Metric.SPEARMAN: stats.spearmanr}[metric]
+    statistic = {Metric.PEARSON: stats.pearsonr, Metric.SPEARMAN: stats.spearmanr}[data.metric]
     answer_N, target_N = np.asarray(answers, float), np.asarray(targets, float)
 
     def compute(at_N: NDArray[np.int64]) -> float:

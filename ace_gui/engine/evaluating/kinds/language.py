@@ -124,6 +124,7 @@ class CausalLM(OfText):
     kind = TaskKind.CAUSAL_LM
     classes = rf"({_MODELS})$"
     metrics = (Metric.PERPLEXITY,)
+    judge = staticmethod(perplexity)
     roles = (TEXT,)
     writes = True
 
@@ -133,16 +134,6 @@ class CausalLM(OfText):
             return ""
         loss, tokens = answer
         return f"perplexity {number_text(math.exp(min(loss / max(tokens, 1), 700)), 3)}"
-
-    @classmethod
-    def judge(  # noqa: D102
-        cls,
-        data: TaskData,  # noqa: ARG003
-        answers: Sequence[Any],
-        targets: Sequence[Any],  # noqa: ARG003
-        names: Sequence[str],  # noqa: ARG003
-    ) -> MetricResult:
-        return perplexity(answers)
 
     def pieces(self, example: Example) -> list[Piece]:  # noqa: D102
         token_L = torch.tensor(self.tokenizer(example.given[TEXT])["input_ids"], dtype=torch.long)
@@ -291,6 +282,20 @@ def _answer_cell(table: Table, row: str, column: str, value: Any) -> str:
     return text_cell(table, row, column, str(value) if is_number else value)
 
 
+def _share_of_texts(
+    data: TaskData, answers: Sequence[tuple[str, bool]], targets: Sequence[str], _names: object
+) -> MetricResult:
+    if data.metric in (Metric.ROUGE_L, Metric.CHRF):
+        return overlap(data.metric, [text for text, _ in answers], targets)
+    own = [letters(example.given.get(CHOICES, ())) for example in data.examples]
+    known = "".join(sorted(set(targets))) if data.metric is Metric.CHOICE else ""
+    pattern = data.task.pattern or ""
+    return share(
+        is_right(data.metric, answer, target, letters=each or known, pattern=pattern)
+        for (answer, _), target, each in zip(answers, targets, own, strict=True)
+    )
+
+
 class TextToText(Prompted):
     """A generated text. An answer is the text, and whether it was cut."""
 
@@ -300,6 +305,7 @@ class TextToText(Prompted):
         *(Metric.EXACT_MATCH, Metric.CONTAINS, Metric.LAST_NUMBER, Metric.REGEX, Metric.CHOICE),
         *(Metric.ROUGE_L, Metric.CHRF),
     )
+    judge = staticmethod(_share_of_texts)
     roles = (TEXT, LABEL)
     optional = (CHOICES,)
     label_cell = staticmethod(_answer_cell)
@@ -330,24 +336,6 @@ class TextToText(Prompted):
             return answer
         text, was_cut = answer
         return f"{text} … (cut)" if was_cut else text
-
-    @classmethod
-    def judge(  # noqa: D102
-        cls,
-        data: TaskData,
-        answers: Sequence[Any],
-        targets: Sequence[Any],
-        names: Sequence[str],  # noqa: ARG003
-    ) -> MetricResult:
-        if data.metric in (Metric.ROUGE_L, Metric.CHRF):
-            return overlap(data.metric, [text for text, _ in answers], targets)
-        own = [letters(example.given.get(CHOICES, ())) for example in data.examples]
-        known = "".join(sorted(set(targets))) if data.metric is Metric.CHOICE else ""
-        pattern = data.task.pattern or ""
-        return share(
-            is_right(data.metric, answer, target, letters=each or known, pattern=pattern)
-            for (answer, _), target, each in zip(answers, targets, own, strict=True)
-        )
 
     @classmethod
     def cut(cls, answers: Sequence[Any]) -> Cut:  # noqa: D102

@@ -20,7 +20,7 @@ from ace_gui.engine.evaluating.askers import (
     label_text,
 )
 from ace_gui.engine.evaluating.data.table import refused
-from ace_gui.engine.evaluating.metrics import MetricResult, correlation, of_words
+from ace_gui.engine.evaluating.metrics import correlation, of_words
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import (
     LABEL,
@@ -53,6 +53,7 @@ class Regression(OfWholeText):
     kind = TaskKind.REGRESSION
     classes = r"ForSequenceClassification$"
     metrics = (Metric.PEARSON, Metric.SPEARMAN)
+    judge = staticmethod(correlation)
     roles = (TEXT, LABEL)
     optional = (PAIR,)
     label_cell = staticmethod(number_cell)
@@ -61,16 +62,6 @@ class Regression(OfWholeText):
     @classmethod
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
         return number_text(float(answer), 3)
-
-    @classmethod
-    def judge(  # noqa: D102
-        cls,
-        data: TaskData,
-        answers: Sequence[Any],
-        targets: Sequence[Any],
-        names: Sequence[str],  # noqa: ARG003
-    ) -> MetricResult:
-        return correlation(data.metric, answers, targets)
 
     def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
         found: list[float] = self.model(**batch.inputs).logits[:, 0].double().tolist()
@@ -89,6 +80,7 @@ class TokenClassification(OfHead, OfText):
     kind = TaskKind.TOKEN_CLASSIFICATION
     classes = r"ForTokenClassification$"
     metrics = (Metric.ACCURACY, Metric.F1)
+    judge = staticmethod(of_words)
     roles = (TOKENS, LABEL)
     label_cell = staticmethod(labels_cell)
 
@@ -114,12 +106,6 @@ class TokenClassification(OfHead, OfText):
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: D102
         pairs = zip(example.given[TOKENS], answer, strict=True)
         return " ".join(f"{word}/{label_text(index, names)}" for word, index in pairs)
-
-    @classmethod
-    def judge(  # noqa: D102
-        cls, data: TaskData, answers: Sequence[Any], targets: Sequence[Any], names: Sequence[str]
-    ) -> MetricResult:
-        return of_words(data.metric, answers, targets, names)
 
     @classmethod
     def cut(cls, answers: Sequence[Any]) -> Cut:  # noqa: D102
