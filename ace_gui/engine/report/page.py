@@ -27,26 +27,23 @@ MARK: Final = b'<meta name="generator" content="ACE workbench">'
 def page(content: Content) -> str:
     """The whole page. Every text is escaped, and invisible characters are spelled out."""
     present = {role_family(row.role) for row in content.merged_rows}
-    return (
-        _environment()
-        .get_template(TEMPLATE)
-        .render(
-            content=content,
-            plan=content.plan,
-            recipe=content.plan.recipe,
-            method=content.method,
-            health=content.model_health,
-            verdicts=list(Verdict),
-            counts=_counts(content),
-            roles=[family for family in ROLE_FAMILIES if family in present],
-            experts=[
-                (name, figures.expert_class(index))
-                for index, name in enumerate(content.plan.recipe.expert_names)
-            ],
-            figures=figures,
-            tables=tables,
-            bytes=human_bytes,
-        )
+    template = _environment().get_template(TEMPLATE)
+    return template.render(
+        content=content,
+        plan=content.plan,
+        recipe=content.plan.recipe,
+        method=content.method,
+        health=content.model_health,
+        verdicts=list(Verdict),
+        counts=_counts(content),
+        roles=[family for family in ROLE_FAMILIES if family in present],
+        experts=[
+            (name, figures.expert_class(index))
+            for index, name in enumerate(content.plan.recipe.expert_names)
+        ],
+        figures=figures,
+        tables=tables,
+        bytes=human_bytes,
     )
 
 
