@@ -11,12 +11,11 @@ from PySide6.QtWidgets import (
     QPushButton,
     QStyle,
     QStyleOption,
-    QStyleOptionButton,
     QWidget,
 )
 
 from ace_gui.gui.theme.painting import RADIUS, rounded
-from ace_gui.gui.theme.tokens import Tokens, current_theme
+from ace_gui.gui.theme.tokens import current_theme
 from ace_gui.gui.theme.type_scale import Face, face
 from ace_gui.gui.theme.widget_kinds import kind_of, state_is
 
@@ -28,7 +27,6 @@ CHEVRONS: Final = {
     _PE.PE_IndicatorArrowRight: ((-1.75, -3.5), (1.75, 0.0), (-1.75, 3.5)),
     _PE.PE_IndicatorArrowLeft: ((1.75, -3.5), (-1.75, 0.0), (1.75, 3.5)),
 }
-_CLEAR: Final = ""  # transparent
 _PADDING: Final = {"link": (8, 4), "segment": (22, 8), "on-toast": (8, 4)}  # px, both sides
 _USUAL_PADDING: Final = (30, 14)
 TOOL_PADDING: Final = (14, 8)
@@ -81,12 +79,21 @@ def field(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> No
     rounded(painter, QRectF(option.rect), theme.field if enabled else "", border, width=width)
 
 
-def check_box(painter: QPainter, option: QStyleOption) -> None:
+def check_box(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
     """A tick if checked, a dash if partially checked."""
-    theme, box = current_theme(), _box(option)
+    theme = current_theme()
+    side = min(option.rect.width(), option.rect.height())
+    square = QRect(0, 0, side, side)
+    square.moveCenter(option.rect.center())
+    box = QRectF(square).adjusted(0.5, 0.5, -0.5, -0.5)
     on = state_is(option, "On") or state_is(option, "NoChange")
-    enabled = state_is(option, "Enabled")
-    _mark_ground(painter, option, on=on)
+    enabled, focused = state_is(option, "Enabled"), state_is(option, "HasFocus")
+    filled = on and enabled
+    frame = theme.text if focused else theme.accent if filled else theme.control
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(QColor(frame if enabled else theme.edge), 2.0 if focused else 1.0))
+    painter.setBrush(QColor(theme.accent if filled else theme.field))
     painter.drawRoundedRect(box, 3.0, 3.0)
     if on:
         shape = ((0.25, 0.5), (0.75, 0.5)) if state_is(option, "NoChange") else _CHECK
@@ -103,20 +110,7 @@ def tick(
     painter.drawPolyline([QPointF(x + a * side, y + b * side) for a, b in shape])
 
 
-def radio_button(painter: QPainter, option: QStyleOption) -> None:
-    """A circle, with a dot if checked."""
-    theme, box = current_theme(), _box(option)
-    on, enabled = state_is(option, "On"), state_is(option, "Enabled")
-    _mark_ground(painter, option, on=on)
-    painter.drawEllipse(box)
-    if on:
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(theme.on_accent if enabled else theme.text3))
-        painter.drawEllipse(box.center(), box.width() / 5, box.width() / 5)
-    painter.restore()
-
-
-def branch(painter: QPainter, option: QStyleOption) -> None:
+def branch(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
     """The arrow of a tree row with children."""
     if state_is(option, "Children"):
         arrows = (_PE.PE_IndicatorArrowRight, _PE.PE_IndicatorArrowDown)
@@ -135,32 +129,31 @@ def _round_pen(painter: QPainter, colour: str, width: float) -> None:
     painter.setPen(pen)
 
 
-def _box(option: QStyleOption) -> QRectF:
-    side = min(option.rect.width(), option.rect.height())
-    square = QRect(0, 0, side, side)
-    square.moveCenter(option.rect.center())
-    return QRectF(square).adjusted(0.5, 0.5, -0.5, -0.5)
+class _Look(NamedTuple):
+    """Names of tokens, "" for transparent; "/" separates rest, under the pointer, and pressed."""
+
+    ground: str = ""
+    border: str = ""
+    ink: str = "text2"
 
 
-def _mark_ground(painter: QPainter, option: QStyleOption, *, on: bool) -> None:
-    """Pen and brush of a mark that is on or off; the caller restores the painter."""
-    theme = current_theme()
-    enabled = state_is(option, "Enabled")
-    focused = state_is(option, "HasFocus")
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    filled = on and enabled
-    frame = theme.text if focused else theme.accent if filled else theme.control
-    painter.setPen(QPen(QColor(frame if enabled else theme.edge), 2.0 if focused else 1.0))
-    painter.setBrush(QColor(theme.accent if filled else theme.field))
-
-
-class ButtonColours(NamedTuple):
-    """Colours; an empty one is not painted."""
-
-    ground: str
-    border: str
-    ink: str
+_PUSH: Final = {
+    "primary": _Look("accent/accent_hover", "accent/accent_hover", "on_accent"),
+    "start": _Look("card", "card/control", "text"),
+    "again": _Look("warn_ground/hover", "warn", "warn"),
+    "tinted": _Look("tint", "tint/accent", "accent_on_tint"),
+    "ghost": _Look("/hover/tint"),
+    "link": _Look(ink="accent/accent_hover"),
+    "on-toast": _Look(ink="toast_action/toast_text"),
+    "segment": _Look("//raised", ink="text2/text"),
+    "destructive": _Look("raised/hover/tint", "edge", "bad"),
+}
+_USUAL_PUSH: Final = _Look("raised/hover/tint", "edge", "text")
+_TOOL: Final = {"link": _Look("/hover/tint", ink="accent"), "on-toast": _PUSH["on-toast"]}
+_USUAL_TOOL: Final = _Look("/hover/tint", ink="text2//accent_on_tint")
+_DISABLED: Final = {"primary": _Look("hover", "", "text2")}  # captions are too pale on it
+_BARE: Final = {"ghost", "link", "segment", "on-toast"}  # without a border
+_SQUARE: Final = {"row", "next-row"}
 
 
 def button_kind(widget: QWidget | None) -> str:
@@ -178,84 +171,31 @@ def push_button_size(size: QSize, widget: QWidget | None) -> QSize:
 
 
 def paint_button(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    """The background of a push button."""
-    colours, kind = _push_colours(option, widget), button_kind(widget)
-    corner = 4.0 if kind == "segment" else RADIUS
-    rounded(painter, QRectF(option.rect), colours.ground, colours.border, corner=corner)
+    """The background of a button, and its text colour in the option."""
+    look, kind = _look(option, widget), button_kind(widget)
+    over = state_is(option, "MouseOver")
+    down = state_is(option, "Sunken") or (state_is(option, "On") and kind != "fold")
 
+    def colour(names: str) -> str:
+        states = names.split("/")
+        name = states[min(2 if down else int(over), len(states) - 1)]
+        return getattr(current_theme(), name) if name else ""
 
-def set_button_text_colour(option: QStyleOptionButton, widget: QWidget | None) -> None:
-    """Set the text colour of a button."""
-    palette = option.palette
-    palette.setColor(QPalette.ColorRole.ButtonText, QColor(_push_colours(option, widget).ink))
-    option.palette = palette
-
-
-def paint_tool_button(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    """The background of a tool button, and its text colour in the option."""
-    kind, colours = kind_of(widget), _tool_look(option, widget)
-    corner = 0.0 if kind in ("row", "next-row") else RADIUS
-    rounded(painter, QRectF(option.rect), colours.ground, colours.border, corner=corner)
+    corner = 4.0 if kind == "segment" else 0.0 if kind in _SQUARE else RADIUS
+    rounded(painter, QRectF(option.rect), colour(look.ground), colour(look.border), corner=corner)
     if kind == "next-row":
         painter.setPen(QPen(QColor(current_theme().line), 1.0))
         painter.drawLine(option.rect.topLeft(), option.rect.topRight())
     palette = option.palette
-    palette.setColor(QPalette.ColorRole.ButtonText, QColor(colours.ink))
+    palette.setColor(QPalette.ColorRole.ButtonText, QColor(colour(look.ink)))
     option.palette = palette
 
 
-def _push_colours(option: QStyleOption, widget: QWidget | None) -> ButtonColours:
-    theme, kind = current_theme(), button_kind(widget)
-    enabled, over = state_is(option, "Enabled"), state_is(option, "MouseOver")
-    down, on = state_is(option, "Sunken"), state_is(option, "On")
-    if kind == "" and isinstance(widget, QPushButton) and widget.isDefault():
-        kind = "primary"
-    if not enabled:
-        return _disabled(theme, kind)
-    match kind:
-        case "primary":
-            ground = theme.accent_hover if over or down else theme.accent
-            return ButtonColours(ground, ground, theme.on_accent)
-        case "start":
-            return ButtonColours(theme.card, theme.control if over else theme.card, theme.text)
-        case "again":
-            return ButtonColours(theme.hover if over else theme.warn_ground, theme.warn, theme.warn)
-        case "tinted":
-            border = theme.accent if over else theme.tint
-            return ButtonColours(theme.tint, border, theme.accent_on_tint)
-        case "ghost":
-            return ButtonColours(
-                theme.tint if down else theme.hover if over else _CLEAR, _CLEAR, theme.text2
-            )
-        case "link":
-            return ButtonColours(_CLEAR, _CLEAR, theme.accent_hover if over else theme.accent)
-        case "on-toast":
-            return ButtonColours(_CLEAR, _CLEAR, theme.toast_text if over else theme.toast_action)
-        case "segment":
-            ink = theme.text if on or over else theme.text2
-            return ButtonColours(theme.raised if on else _CLEAR, _CLEAR, ink)
-    ground = theme.tint if down or on else theme.hover if over else theme.raised
-    return ButtonColours(ground, theme.edge, theme.bad if kind == "destructive" else theme.text)
-
-
-def _disabled(theme: Tokens, kind: str) -> ButtonColours:
-    if kind == "primary":
-        # captions are too pale on this background
-        return ButtonColours(theme.hover, _CLEAR, theme.text2)
-    if kind in ("ghost", "link", "segment", "on-toast"):
-        return ButtonColours(_CLEAR, _CLEAR, theme.text3)
-    return ButtonColours(_CLEAR, theme.line, theme.text3)
-
-
-def _tool_look(option: QStyleOption, widget: QWidget | None) -> ButtonColours:
-    theme, kind = current_theme(), kind_of(widget)
-    on_toast = button_kind(widget) == "on-toast"
-    enabled, over = state_is(option, "Enabled"), state_is(option, "MouseOver")
-    down = state_is(option, "Sunken")
-    on = state_is(option, "On") and kind != "fold"
-    if on_toast:
-        return ButtonColours(_CLEAR, _CLEAR, theme.toast_text if over else theme.toast_action)
-    if not enabled:
-        return ButtonColours(_CLEAR, _CLEAR, theme.text3)
-    ink = theme.accent if kind == "link" else theme.accent_on_tint if on else theme.text2
-    return ButtonColours(theme.tint if on or down else theme.hover if over else _CLEAR, _CLEAR, ink)
+def _look(option: QStyleOption, widget: QWidget | None) -> _Look:
+    kind, enabled = button_kind(widget), state_is(option, "Enabled")
+    if not isinstance(widget, QPushButton):
+        return _TOOL.get(kind, _USUAL_TOOL) if enabled else _Look(ink="text3")
+    kind = kind or ("primary" if widget.isDefault() else "")
+    if enabled:
+        return _PUSH.get(kind, _USUAL_PUSH)
+    return _DISABLED.get(kind, _Look("", "" if kind in _BARE else "line", "text3"))

@@ -52,7 +52,6 @@ _MEASURES: Final = {
 }
 _SCALED_METRICS: Final = {
     *(_PM.PM_IndicatorWidth, _PM.PM_IndicatorHeight),
-    *(_PM.PM_ExclusiveIndicatorWidth, _PM.PM_ExclusiveIndicatorHeight),
     *(_PM.PM_ButtonIconSize, _PM.PM_SmallIconSize),
 }
 _HINTS: Final = {
@@ -95,26 +94,22 @@ def _arrow(element: QStyle.PrimitiveElement) -> _Draw:
     )
 
 
+_TRANSPARENT: Final = (
+    *(_PE.PE_PanelMenuBar, _PE.PE_FrameMenu, _PE.PE_PanelScrollAreaCorner),
+    *(_PE.PE_FrameTabBarBase, _PE.PE_FrameTabWidget),
+)
 _PRIMITIVES: Final[dict[QStyle.PrimitiveElement, _Draw]] = {
     _PE.PE_Widget: _ground,
     _PE.PE_FrameFocusRect: _focus,
     _PE.PE_PanelLineEdit: _line_edit,
-    _PE.PE_IndicatorCheckBox: lambda p, o, _w: drawn_controls.check_box(p, o),
-    _PE.PE_IndicatorItemViewItemCheck: lambda p, o, _w: drawn_controls.check_box(p, o),
-    _PE.PE_IndicatorRadioButton: lambda p, o, _w: drawn_controls.radio_button(p, o),
-    _PE.PE_IndicatorBranch: lambda p, o, _w: drawn_controls.branch(p, o),
+    _PE.PE_IndicatorCheckBox: drawn_controls.check_box,
+    _PE.PE_IndicatorItemViewItemCheck: drawn_controls.check_box,
+    _PE.PE_IndicatorBranch: drawn_controls.branch,
     _PE.PE_IndicatorHeaderArrow: bars.header_arrow,
     _PE.PE_PanelMenu: bars.menu_panel,
-    _PE.PE_PanelMenuBar: _nothing,
-    _PE.PE_FrameMenu: _nothing,
-    _PE.PE_PanelStatusBar: _nothing,
-    _PE.PE_PanelScrollAreaCorner: _nothing,
-    _PE.PE_FrameStatusBarItem: _nothing,
-    _PE.PE_FrameTabBarBase: _nothing,
-    _PE.PE_FrameTabWidget: _nothing,
-    _PE.PE_FrameGroupBox: _nothing,
     _PE.PE_PanelTipLabel: _tip,
     **{element: _arrow(element) for element in drawn_controls.CHEVRONS},
+    **dict.fromkeys(_TRANSPARENT, _nothing),
 }
 _CONTROLS: Final[dict[QStyle.ControlElement, _Draw]] = {
     _CE.CE_PushButtonBevel: drawn_controls.paint_button,
@@ -200,7 +195,6 @@ class WorkbenchStyle(QProxyStyle):
             draw(painter, option, widget)
             return
         if element == _CE.CE_PushButtonLabel and isinstance(widget, QPushButton):
-            drawn_controls.set_button_text_colour(option, widget)  # type: ignore[arg-type]
             if drawn_controls.button_kind(widget) == "link":  # left-aligned, as a sentence
                 option.rect.setWidth(min(widget.sizeHint().width(), option.rect.width()))
         elif element == _CE.CE_HeaderLabel:
@@ -221,7 +215,7 @@ class WorkbenchStyle(QProxyStyle):
         elif control == _CC.CC_ScrollBar:
             bars.scroll_bar(painter, option)  # type: ignore[arg-type]
         elif control == _CC.CC_ToolButton and isinstance(widget, QToolButton):
-            drawn_controls.paint_tool_button(painter, option, widget)
+            drawn_controls.paint_button(painter, option, widget)
             inner = type(option)(option)
             margin = 0 if kind_of(widget) in ("fold", "dot") else 5
             inner.rect = option.rect.adjusted(margin, 2, -margin, -2)

@@ -15,17 +15,11 @@ from PySide6.QtGui import (
     QPainterPath,
     QPaintEvent,
 )
-from PySide6.QtWidgets import (
-    QButtonGroup,
-    QFrame,
-    QHBoxLayout,
-    QPushButton,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QButtonGroup, QFrame, QPushButton, QToolButton, QWidget
 
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import RADIUS
+from ace_gui.gui.widgets.layout.arrangement import across
 
 PROGRESS_WIDTH: Final = 168  # px: "12 of 24 · 0:04 left" does not move while it counts
 
@@ -82,13 +76,13 @@ def widget_action(
     key: QKeySequence.StandardKey | str = "",
     tip: str = "",
 ) -> QAction:
-    """An action of a widget, by this key while the widget has the focus."""
+    """An action of a widget, by this key while it or a widget in it has the focus."""
     action = QAction(text, widget)
     if tip:
         action.setToolTip(tip)
     if key:
         action.setShortcut(QKeySequence(key))
-        action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
     action.triggered.connect(lambda _=False: act())
     widget.addAction(action)
     return action
@@ -171,9 +165,8 @@ class Segments(QFrame):
         self.setAccessibleName(name)
         self._group = QButtonGroup(self)
         self._group.idClicked.connect(self.chosen)
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(2, 2, 2, 2)
-        self._row.setSpacing(0)
+        self._row = across(margins=(2, 2, 2, 2), gap=0)
+        self.setLayout(self._row)
 
     def add(self, title: str, tip: str) -> QPushButton:
         """Append a segment; the first one is chosen."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QComboBox, QFormLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QFormLayout, QWidget
 
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, CAP_FIELD, value_of, with_value
 from ace_gui.field_info import FieldInfo
@@ -15,7 +15,7 @@ from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.fields.parameter import ParameterField, in_line
 from ace_gui.gui.widgets.labels.plain_label import plain_label
 from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import Column, on_font_change
+from ace_gui.gui.widgets.layout.arrangement import Column, down, on_font_change
 from ace_gui.recipe.values import After, Cap, ParameterValue
 
 _WIDEST = (
@@ -111,11 +111,7 @@ class CapField(QWidget):
         self.delta = ParameterField(CAP_FIELD, self)
         self.choice.activated.connect(lambda _: self.edited.emit(self.choice.currentData()))
         self.delta.edited.connect(self._change_delta)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(4)
-        layout.addWidget(in_line(self.choice))
-        layout.addWidget(self.delta)
+        self.setLayout(down(in_line(self.choice), self.delta, gap=4))
 
     def show_cap(self, cap: Cap | Literal[False] | None) -> None:
         """Show the effective value without a signal."""

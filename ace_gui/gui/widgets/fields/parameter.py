@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
     QDoubleSpinBox,
-    QHBoxLayout,
     QLineEdit,
     QMenu,
     QSpinBox,
@@ -24,6 +23,7 @@ from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.gui.widgets.labels.terms import OF_PARAMETERS, explain
+from ace_gui.gui.widgets.layout.arrangement import across, pane
 from ace_gui.recipe.values import ParameterValue
 
 _DECIMALS = 3
@@ -48,7 +48,7 @@ class ParameterField(QWidget):
         self.control.setAccessibleName(field.label)
         self.control.setAccessibleDescription(field.help)
         self.control.setToolTip(tooltip(_help(field)))
-        explain(self, _term(field))
+        explain(self, OF_PARAMETERS.get(field.name, ""))
         self.control.installEventFilter(self)
         self._reset = QToolButton(self)
         self._reset.setIcon(icon("dot", "accent"))
@@ -61,13 +61,8 @@ class ParameterField(QWidget):
         policy = self._reset.sizePolicy()
         policy.setRetainSizeWhenHidden(True)
         self._reset.setSizePolicy(policy)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(_GAP)
-        layout.addWidget(self._reset)
-        layout.addWidget(self.control, 1)
-        if field.presets:
-            layout.addWidget(self._preset_button())
+        presets = [self._preset_button()] if field.presets else []
+        self.setLayout(across(self._reset, (self.control, 1), *presets, gap=_GAP))
 
     def show_value(self, value: ParameterValue, note: str, *, touched: bool) -> None:
         """Show the effective value, its origin, and whether the user set it."""
@@ -118,36 +113,19 @@ class ParameterField(QWidget):
 
 def in_line(control: QWidget) -> QWidget:
     """Align a control without its own button with those that have one."""
-    line = QWidget()
-    layout = QHBoxLayout(line)
-    layout.setContentsMargins(_INSET, 0, 0, 0)
-    layout.addWidget(control)
-    return line
+    return pane(across(control, margins=(_INSET, 0, 0, 0)))
 
 
 def _help(field: FieldInfo) -> str:
-    term = _term(field)
-    pointer = f"F1: {term} in the glossary." if term else ""
-    return f"{_range(field)}\n{pointer}".strip()
-
-
-def _term(field: FieldInfo) -> str:
+    """What it is, its range and default, and where the glossary explains it."""
+    low, high = ("" if end is None else value_text(end) for end in (field.low, field.high))
+    bounds = f"At most {high}. " if high else ""
+    if low:
+        least = "Above" if field.low_open else "From" if high else "At least"
+        bounds = f"{least} {low} to {high}. " if high else f"{least} {low}. "
+    text = f"{field.help}\n{bounds}Default {value_text(field.default)}."
     term = OF_PARAMETERS.get(field.name)
-    return term if term else ""
-
-
-def _range(field: FieldInfo) -> str:
-    low = "" if field.low is None else value_text(field.low)
-    high = "" if field.high is None else value_text(field.high)
-    if low and high:
-        bounds = "Above {low} to {high}." if field.low_open else "From {low} to {high}."
-    elif low:
-        bounds = "Above {low}." if field.low_open else "At least {low}."
-    else:
-        bounds = "At most {high}." if high else ""
-    limits = bounds.format(low=low, high=high) if bounds else ""
-    default = f"Default {value_text(field.default)}."
-    return f"{field.help}\n{limits} {default}".replace("\n ", "\n")
+    return f"{text}\nF1: {term} in the glossary." if term else text
 
 
 _Made = tuple[Callable[[ParameterValue], None], QWidget]

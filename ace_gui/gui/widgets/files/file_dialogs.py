@@ -40,7 +40,7 @@ def ask_folders(
     for kind in (QListView, QTreeView):
         for view in dialog.findChildren(kind):
             view.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-    return _show(dialog, purpose, lambda chosen: use(_without_parents(chosen)), start)
+    return _show(dialog, purpose, use, start)
 
 
 class _Paths(QFileDialog):
@@ -63,24 +63,14 @@ def ask_paths(
     dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
     # the system's dialog takes either files or folders
     dialog.setOption(QFileDialog.Option.DontUseNativeDialog)
-    return _show(dialog, purpose, lambda chosen: use(_without_parents(chosen)), start)
-
-
-def ask_files(
-    parent: QWidget,
-    title: str,
-    kinds: str,
-    purpose: str,
-    use: Use,
-    *,
-    many: bool = False,
-    start: Path | None = None,
-) -> QFileDialog:
-    """Ask for existing files."""
-    dialog = QFileDialog(parent, title, "", kinds)
-    modes = QFileDialog.FileMode
-    dialog.setFileMode(modes.ExistingFiles if many else modes.ExistingFile)
     return _show(dialog, purpose, use, start)
+
+
+def ask_files(parent: QWidget, title: str, kinds: str, purpose: str, use: Use) -> QFileDialog:
+    """Ask for an existing file."""
+    dialog = QFileDialog(parent, title, "", kinds)
+    dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+    return _show(dialog, purpose, use, None)
 
 
 def ask_target(
@@ -109,6 +99,9 @@ def _show(dialog: QFileDialog, purpose: str, use: Use, start: Path | None) -> QF
 
     def take(chosen: Sequence[str]) -> None:
         paths = [Path(text) for text in chosen]
+        # Qt also lists the parent folder if several folders are selected in it
+        above = {parent for path in paths for parent in path.parents}
+        paths = [path for path in paths if path not in above] or paths
         Settings().remember_folder(purpose, paths[0].parent)
         use(paths)
 
@@ -116,12 +109,6 @@ def _show(dialog: QFileDialog, purpose: str, use: Use, start: Path | None) -> QF
     dialog.finished.connect(dialog.deleteLater)
     dialog.open()
     return dialog
-
-
-def _without_parents(chosen: list[Path]) -> list[Path]:
-    """Qt also lists the parent folder if several folders are selected in it."""
-    above = {parent for path in chosen for parent in path.parents}
-    return [path for path in chosen if path not in above] or chosen
 
 
 def offers(path: Path) -> Mapping[str, Callable[[], object]]:

@@ -6,13 +6,13 @@ from typing import Final
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QIcon, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
 
 from ace_gui.gui.text import breakable, plain, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.drawn_controls import scale
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch
-from ace_gui.gui.widgets.layout.arrangement import on_font_change
+from ace_gui.gui.widgets.layout.arrangement import across, down, on_font_change
 
 _LEAST: Final = 40  # px: width of an elided text
 
@@ -116,28 +116,14 @@ class EmptyState(QWidget):
         self.sentence = secondary_label("", self)
         self.sentence.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.sentence.setMaximumWidth(_WIDTH)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(_MARGIN, 0, _MARGIN, 0)
-        middle = Qt.AlignmentFlag.AlignHCenter
-        column.addStretch(2)
-        column.addLayout(_row(self.sentence))
-        column.addSpacing(12)
-        column.addWidget(button, 0, middle)
-        column.addStretch(3)
+        # in a row of its own, because its height depends on its width
+        row, below = across(None, (self.sentence, 100), None), across(None, button, None)
+        self.setLayout(down(None, row, below, None, margins=(_MARGIN, 0, _MARGIN, 0), gap=12))
         self.say(sentence)
 
     def say(self, sentence: str) -> None:
         """Replace the sentence."""
         self.sentence.setText(plain(sentence))
-
-
-def _row(sentence: QWidget) -> QHBoxLayout:
-    """Centred at its maximum width, because its height depends on its width."""
-    row = QHBoxLayout()
-    row.addStretch(1)
-    row.addWidget(sentence, 100)
-    row.addStretch(1)
-    return row
 
 
 class Swatch(QWidget):

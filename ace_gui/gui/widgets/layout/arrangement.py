@@ -97,9 +97,13 @@ def scroll_area(name: str, content: QWidget | None = None, *, tabs: bool = True)
 class _Stack(QSplitter):
     """The lower widget has the height that it asks for, or none if too little would be left."""
 
-    def __init__(self) -> None:
+    def __init__(self, upper: QWidget, lower: QWidget) -> None:
         super().__init__(Qt.Orientation.Vertical)
         self._divided = (0, 0)
+        self.setChildrenCollapsible(False)
+        self.addWidget(upper)
+        self.addWidget(lower)
+        self.setStretchFactor(0, 1)
 
     def event(self, event: QEvent) -> bool:
         handled = super().event(event)
@@ -134,14 +138,7 @@ class BesideOrBelow(QSplitter):
 
 def fill_with_stack(panel: QWidget, upper: QWidget, lower: QWidget) -> None:
     """Fill ``panel`` with both; ``upper`` takes spare room, and all of it if there is little."""
-    splitter = _Stack()
-    splitter.setChildrenCollapsible(False)
-    splitter.addWidget(upper)
-    splitter.addWidget(lower)
-    splitter.setStretchFactor(0, 1)
-    layout = QVBoxLayout(panel)
-    layout.setContentsMargins(0, 0, 0, 0)
-    layout.addWidget(splitter)
+    panel.setLayout(down(_Stack(upper, lower)))
 
 
 def tab_through(first: QWidget, panel: QWidget) -> QWidget:
@@ -307,7 +304,6 @@ def split(*parts: QWidget, sizes: Sequence[int], gap: int) -> QSplitter:
 
 GAP: Final = 8
 """Pixels between two cards."""
-_ACROSS, _DOWN = 8, 6
 
 
 def card(content: QWidget) -> QFrame:
@@ -315,9 +311,7 @@ def card(content: QWidget) -> QFrame:
     made = QFrame()
     made.setProperty("kind", "card")
     made.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-    layout = QVBoxLayout(made)
-    layout.setContentsMargins(_ACROSS, _DOWN, _ACROSS, _DOWN)
-    layout.addWidget(content)
+    made.setLayout(down(content, margins=(8, 6, 8, 6)))
     return made
 
 
@@ -336,10 +330,7 @@ class Folding(QWidget):
         self._button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self._button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._button.toggled.connect(self._fold)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._button)
-        layout.addWidget(content)
+        self.setLayout(down(self._button, content, gap=6))
         self._fold(False)
 
     def unfold(self) -> None:

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.theme import change_kind
 from ace_gui.gui.theme.bars import tab_space
-from ace_gui.gui.widgets.layout.arrangement import tab_through
+from ace_gui.gui.widgets.layout.arrangement import down, pane, tab_through
 from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
 
 _SMALLER: Final = 0.85  # of the font size
@@ -86,12 +86,10 @@ class LazyTabs(QTabWidget):
 
     def add(self, title: str, tip: str, make: Callable[[], QWidget]) -> int:
         """Append a tab and return its index. The first tab's content is created at once."""
-        position = QWidget(self)
-        room = QVBoxLayout(position)
-        room.setContentsMargins(0, 0, 0, 0)
+        room = down()
         self._makers.append(make)
         self._rooms.append(room)
-        index = self.addTab(position, title)
+        index = self.addTab(pane(room), title)
         self.setTabToolTip(index, tip)
         if index == 0:
             self.content(index)
