@@ -11,7 +11,7 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.models.experts_model import expert_colours
-from ace_gui.gui.models.merged_layers import LayerFigures, MergedLayers
+from ace_gui.gui.models.merged_layers import MergedLayers
 from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
 from ace_gui.gui.plots.along_model.gamma_map_plot import RoleMapPlot
 from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
@@ -35,39 +35,18 @@ class LayersView(PlotWithTable):
     def __init__(self, plot: _PlotOfLayers, session: Session, layers: MergedLayers) -> None:
         super().__init__(plot)
         self.session, self.layers, self.layers_plot = session, layers, plot
-        self._loaded: LayerFigures | None = None
-        self._colours: dict[str, str] = {}
         plot.layer_selected.connect(session.select)
         self.row_chosen.connect(self._select_row)
 
     def load(self) -> None:
         """Show the layers with all that is known of them."""
-        figures, colours = self.layers.figures, expert_colours(self.session)
-        plan = self.session.draft.plan
+        figures, plan = self.layers.figures, self.session.draft.plan
         if plan is None or not plan.experts or not figures.names:
-            self._loaded = None
             self.layers_plot.clear(NO_LAYERS if plan is not None and plan.experts else NO_EXPERTS)
             return
-        if figures is not self._loaded or colours != self._colours:
-            self._loaded, self._colours = figures, colours
-            layers = figures.names, figures.roles, figures.blocks
-            if isinstance(self.layers_plot, EnergiesAlongPlot):
-                self.layers_plot.set_layers(*layers, colours)
-            else:
-                self.layers_plot.set_layers(*layers)
         self.set_tau(self.session.draft.tau)
-        self.update_figures()
+        self.layers_plot.show_layers(figures, expert_colours(self.session))
         self.follow()
-
-    def update_figures(self) -> None:
-        if self._loaded is None:
-            return
-        plot, found = self.layers_plot, self.layers.figures
-        if isinstance(plot, GammaPlot):
-            plot.set_figures(found.gamma_L, found.mean_log_L)
-        else:
-            energies = isinstance(plot, EnergiesAlongPlot)
-            plot.set_figures(found.energies_LT if energies else found.gamma_L)
 
     def set_tau(self, tau: float) -> None:
         """Split the layers at τ, if the plot does that."""
@@ -109,7 +88,7 @@ class HeterogeneityPanel(QWidget):
         update = self._update_view
         self.tabs.currentChanged.connect(self.reload)
         layers.replaced.connect(self.reload)
-        layers.figures_changed.connect(lambda: update(lambda view: view.update_figures()))
+        layers.figures_changed.connect(self.reload)
         session.draft.tau_changed.connect(lambda tau: update(lambda view: view.set_tau(tau)))
         session.selection_changed.connect(lambda: update(lambda view: view.follow()))
         self.reload()

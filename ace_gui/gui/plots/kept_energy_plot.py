@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.events import EnergyByRank
 from ace_gui.formatting import counted
@@ -16,8 +15,7 @@ from ace_gui.gui.theme import Tokens
 class KeptEnergyPlot(SpecPlot):
     """The mean share of energy over all matrices, with the chosen rank or share marked."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(name="Share of the change kept, by rank", empty="", parent=parent)
+    called = "Share of the change kept, by rank"
 
     def show_shares(self, found: EnergyByRank, rank: int | None, energy: float | None) -> None:
         """Draw the curve. ``rank`` or ``energy``: what is chosen."""
@@ -47,8 +45,8 @@ class KeptEnergyPlot(SpecPlot):
                 title="Share of the change kept",
                 sentence=f"Mean of {matrices}: {chosen}.",
                 curves=[curve],
-                x=Axis(titles=("rank",), low=1.0, padding=0.01),
-                y=Axis(titles=("share of energy", "share"), low=0.0, high=1.05),
+                x=Axis(title="rank", low=1.0, padding=0.01),
+                y=Axis(title="share of energy", low=0.0, high=1.05),
                 marks=[mark],
                 columns=lambda: [
                     FigureColumn(title="rank", values=np.arange(1, len(shares) + 1)),

@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtWidgets import QWidget
 
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
@@ -18,9 +17,6 @@ from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Tokens
 
-EMPTY: Final = (
-    "A method that learns from data, such as AdaMerging, draws its loss here, step by step."
-)
 LOSSES, FIGURES = "losses", "figures"
 WINDOW: Final = 20
 """Number of steps averaged in a loss curve, because batches differ."""
@@ -29,14 +25,17 @@ WINDOW: Final = 20
 class LearningPlot(SpecPlot):
     """One line per task or per expert, with its name at its end."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    called = "Learning, step by step"
+    empty = "A method that learns from data, such as AdaMerging, draws its loss here, step by step."
+    named_ends = True
+    wraps = False
+
+    def __init__(self) -> None:
         self._losses: dict[str, NDArray[np.float64]] = {}
         self._figures: dict[str, NDArray[np.float64]] = {}
         self._curve = ""
         self._colours: dict[str, str] = {}
-        super().__init__(
-            name="Learning, step by step", empty=EMPTY, ends=True, wraps=False, parent=parent
-        )
+        super().__init__()
         self.shown = Choice("Figures to show", {LOSSES: ("Loss", "")}, self)
         self.shown.chosen.connect(self.rescale)
         self.add_control(self.shown)
@@ -80,8 +79,8 @@ class LearningPlot(SpecPlot):
         return PlotSpec(
             title="Loss of every task" if losses else sentence_case(self._curve),
             curves=curves,
-            x=Axis(titles=("step",), low=1.0, padding=0.01),
-            y=Axis(titles=("loss" if losses else self._curve,), padding=0.08),
+            x=Axis(title="step", low=1.0, padding=0.01),
+            y=Axis(title="loss" if losses else self._curve, padding=0.08),
             columns=self._columns,
             position=lambda x: f"step {x:.0f}",
             description="; ".join(map(_last, curves)),

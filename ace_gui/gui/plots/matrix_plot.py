@@ -12,24 +12,25 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QWidget
 
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.cells_plot import CellsPlot
 from ace_gui.gui.plots.frame.colours import cell_colour
-from ace_gui.gui.plots.frame.spec import Cells, PlotSpec
+from ace_gui.gui.plots.frame.spec import Axis, Cells, PlotSpec
 from ace_gui.gui.theme import Tokens
 
-EMPTY: Final = "Choose a layer to compare its experts."
 _LEAST_SPAN: Final = 0.1  # range of the colours, so that rounding does not look like a difference
 
 
 class ExpertMatrixPlot(CellsPlot):
     """T × T numbers in [−1, 1]. The colours span the values of different experts."""
 
-    def __init__(self, name: str, parent: QWidget | None = None) -> None:
-        super().__init__(name=name, empty=EMPTY, parent=parent)
+    empty = "Choose a layer to compare its experts."
+
+    def __init__(self, name: str) -> None:
+        self.called = name
+        super().__init__()
 
     def show_matrix(
         self,
@@ -65,9 +66,9 @@ class ExpertMatrixPlot(CellsPlot):
             lambda theme: PlotSpec(
                 title=title,
                 sentence=sentence,
+                x=Axis(names=names),
+                y=Axis(names=names),
                 cells=Cells(
-                    rows=names,
-                    columns=names,
                     colours=_colours(values_TT, theme, idle=not directed),
                     texts=[[pair_text(float(value)) for value in row] for row in values_TT],
                     words=words,

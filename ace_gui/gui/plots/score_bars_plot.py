@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.models.task_figures_model import figure_words, score_text
 from ace_gui.gui.plots.frame.bars_plot import BarsPlot
 from ace_gui.gui.plots.frame.colours import in_theme
-from ace_gui.gui.plots.frame.spec import Bar, Curve, PlotSpec
+from ace_gui.gui.plots.frame.spec import Axis, Bar, Curve, PlotSpec
 from ace_gui.gui.state.found.known_scores import Figure
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Tokens
 
-EMPTY: Final = "Scores appear here once the models have been evaluated."
 _WIDTH, _STEP = 0.25, 0.29  # parts of a group's width
 _MERGE: Final = 1  # its place among base, merge and expert
 
@@ -37,8 +35,9 @@ class ScoreGroup:
 class ScoreBarsPlot(BarsPlot):
     """The merge is filled, base and expert are outlined. Numbers are above the bars."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(upright=True, name="Scores by task", empty=EMPTY, parent=parent)
+    called = "Scores by task"
+    empty = "Scores appear here once the models have been evaluated."
+    upright = True
 
     def show_scores(self, groups: Sequence[ScoreGroup], merge: str, quantity: str) -> None:
         """Draw these. ``merge``: the name of the merged model; ``quantity``: what is plotted."""
@@ -59,7 +58,7 @@ class ScoreBarsPlot(BarsPlot):
                     for series, bar in enumerate(group.bars)
                     if _known(bar)
                 ],
-                groups=[group.title for group in groups],
+                x=Axis(names=[group.title for group in groups]),
                 strong_groups=[n for n, group in enumerate(groups) if group.is_mean],
                 bar_width=_WIDTH,
                 words=words,
@@ -75,7 +74,7 @@ def _bar(index: int, series: int, group: ScoreGroup, theme: Tokens) -> Bar:
     return Bar(
         group=index,
         value=figure.value,
-        text=score_text(figure.value),
+        text=score_text(figure.value).removeprefix("0"),
         colour=(theme.base, theme.merged, expert)[series],
         offset=(series - _MERGE) * _STEP,
         error=figure.error if math.isfinite(figure.error) else 0.0,

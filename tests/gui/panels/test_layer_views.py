@@ -26,7 +26,17 @@ from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import DARK, LIGHT, set_scheme
 from ace_gui.linalg.heterogeneity import gamma_near_pole
-from tests.gui.fakes import BASE, COLA, GAMMAS, SST2, adopt_two, plan, recipe, record_gammas
+from tests.gui.fakes import (
+    BASE,
+    COLA,
+    GAMMAS,
+    SST2,
+    adopt_two,
+    plan,
+    recipe,
+    record_gammas,
+)
+from tests.helpers.layers import layer_figures
 from tests.helpers.windows import in_view
 
 PARTS = ("query", "key", "MLP up")
@@ -34,7 +44,8 @@ BLOCKS = [block for block in range(4) for _ in PARTS]
 ROLES = list(PARTS) * 4
 NAMES = [f"layers.{block}.{role.replace(' ', '_')}.weight" for block in range(4) for role in PARTS]
 GAMMA = np.geomspace(0.01, 1.0, len(NAMES))
-FAR = np.full(len(NAMES), -5.0)  # mean log energies far from zero
+ENERGIES = np.column_stack([GAMMA, 2 * GAMMA])
+LAYERS = layer_figures(NAMES, ROLES, BLOCKS, gamma=GAMMA, energies=ENERGIES)
 COLOURS = {"cola": LIGHT.expert_colours[0], "sst2": LIGHT.expert_colours[1]}
 
 
@@ -51,16 +62,14 @@ shown = partial(in_view, width=700, height=320)
 @pytest.fixture
 def role_map(qtbot: QtBot) -> RoleMapPlot:
     plot = shown(qtbot, RoleMapPlot())
-    plot.set_layers(NAMES, ROLES, BLOCKS)
-    plot.set_figures(GAMMA)
+    plot.show_layers(LAYERS)
     return plot
 
 
 @pytest.fixture
 def energies(qtbot: QtBot) -> EnergiesAlongPlot:
     plot = shown(qtbot, EnergiesAlongPlot())
-    plot.set_layers(NAMES, ROLES, BLOCKS, COLOURS)
-    plot.set_figures(np.column_stack([GAMMA, 2 * GAMMA]))
+    plot.show_layers(LAYERS, COLOURS)
     return plot
 
 
@@ -69,16 +78,15 @@ def energies(qtbot: QtBot) -> EnergiesAlongPlot:
 
 def test_the_pole_of_gamma_is_marked_and_explained(qtbot: QtBot) -> None:
     plot = shown(qtbot, GammaPlot())
-    plot.set_layers(NAMES, ROLES, BLOCKS)
-    means = FAR.copy()
+    means = LAYERS.mean_log_L.copy()
     means[-1] = 0.1
-    plot.set_figures(GAMMA, means)
+    plot.show_layers(replace(LAYERS, mean_log_L=means))
     (x,), _ = plot.items["crossed"].scatter.getData()
     assert x == len(NAMES) - 1
     assert NEAR_POLE in [entry.label for entry in plot.legend.entries()]
     plot.select(NAMES[-1])
     assert POLE_TIP in plot.caption.whole
-    plot.set_figures(GAMMA, FAR)
+    plot.show_layers(LAYERS)
     assert NEAR_POLE not in [entry.label for entry in plot.legend.entries()]
 
 
@@ -141,12 +149,12 @@ def test_the_maps_table_has_a_row_a_block(role_map: RoleMapPlot) -> None:
 def test_layers_without_a_block_are_told_of_and_equal_roles_told_apart(qtbot: QtBot) -> None:
     plot = shown(qtbot, RoleMapPlot())
     names = ["wte.weight", "h.0.attn.q.weight", "h.0.cross.q.weight"]
-    plot.set_layers(names, ["embedding", "query", "query"], [None, 0, 0])
-    plot.set_figures(np.array([9.0, 0.1, 0.2]))
+    roles = ["embedding", "query", "query"]
+    plot.show_layers(layer_figures(names, roles, [None, 0, 0], gamma=(9.0, 0.1, 0.2)))
     assert plot._labels == ("query: attn.q", "query: cross.q")
     assert "1 outside the blocks" in plot.title.whole
     assert plot.cells.colours.shape[1] == 1
-    plot.set_layers(names[:1], ["embedding"], [None])
+    plot.show_layers(layer_figures(names[:1], ["embedding"], [None]))
     assert plot.message() == NO_BLOCKS
 
 
@@ -175,7 +183,7 @@ def test_a_layer_stays_selected_while_another_role_is_shown(energies: EnergiesAl
 def test_zero_energies_are_not_on_a_logarithmic_axis(energies: EnergiesAlongPlot) -> None:
     values = np.column_stack([GAMMA, np.zeros(len(NAMES))])
     values[0, 0] = np.nan
-    energies.set_figures(values)
+    energies.show_layers(replace(LAYERS, energies_LT=values), COLOURS)
     assert np.isnan(energies.items["sst2"].getOriginalDataset()[1]).all()
     energies.log_box.setChecked(False)
     assert (energies.items["sst2"].getOriginalDataset()[1] == 0).all()
@@ -194,8 +202,7 @@ def test_every_block_is_drawn_in_one_range_in_one_picture(
     qtbot: QtBot, energies: EnergiesAlongPlot, tmp_path: Path
 ) -> None:
     gammas = shown(qtbot, GammaPlot())
-    gammas.set_layers(NAMES, ROLES, BLOCKS)
-    gammas.set_figures(GAMMA, FAR)
+    gammas.show_layers(LAYERS)
     for plot in (gammas, energies):
         grid = plot.by_block()
         qtbot.addWidget(grid)

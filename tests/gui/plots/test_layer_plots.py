@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +26,7 @@ from ace_gui.gui.panels.layer.one_plot_panels import figure_rows
 from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.colours import cell_colour, in_theme, ink_on
-from ace_gui.gui.plots.frame.export_image import grab_plot, set_pictures_on_white
+from ace_gui.gui.plots.frame.export_image import grab_plot
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot, agreement, pair_text
 from ace_gui.gui.plots.one_layer.alignment_plot import LEFT, RIGHT, AlignmentPlot
 from ace_gui.gui.plots.one_layer.histogram_plot import (
@@ -46,8 +46,9 @@ from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.found.known_scores import Figure
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, Tokens, set_scheme
-from tests.gui.test_theme import DEFICIENCIES, lab
+from tests.gui.test_theme import DEFICIENCIES, oklab
 from tests.helpers.contrast import contrast, linear
+from tests.helpers.layers import layer_figures
 from tests.helpers.windows import in_view, items_of
 
 LAYER = "model.layers.0.q_proj.weight"
@@ -60,7 +61,7 @@ both = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 def light(qapp: object) -> object:
     set_scheme("light")
     yield
-    set_pictures_on_white(False)
+    Settings().pictures_on_white = False
     set_scheme("system")
 
 
@@ -148,17 +149,15 @@ def test_two_merges_of_a_layer_lie_over_one_another(spectra: SpectrumPlot) -> No
     np.testing.assert_array_equal(spectra.curves()[2].y, spectrum(0).merged)
 
 
-def test_a_pair_of_any_lengths_has_a_table(spectra: SpectrumPlot) -> None:
+def test_a_pair_of_any_lengths_has_a_table_and_zeros_are_shown_in_every_quantity(
+    spectra: SpectrumPlot,
+) -> None:
     spectra.show_pair("layer", "how far", {"one": np.array([3.0, 2, 1]), "two": np.array([1.0])})
     i, one, two = spectra.columns()
     assert list(i.values) == [1, 2, 3]
     assert list(one.values) == [3, 2, 1]
     np.testing.assert_array_equal(two.values, [1, np.nan, np.nan])
-
-
-def test_a_layer_of_zeros_is_shown_in_every_quantity(spectra: SpectrumPlot) -> None:
-    zero = np.zeros(5)
-    spectra.show_pair("layer", "", {"one": zero, "two": zero})
+    spectra.show_pair("layer", "", dict.fromkeys(("one", "two"), np.zeros(5)))
     for quantity in Quantity:
         spectra.quantity.choose(quantity)
         spectra.grab()
@@ -209,14 +208,7 @@ def test_alignment_of_both_sides_is_drawn_and_told(qtbot: QtBot) -> None:
     assert plot.columns()[0].title == "i"
     styles = [entry.style for entry in plot.legend.entries()]
     assert styles[0] != styles[1]
-
-
-def test_a_merge_without_a_preliminary_solution_says_so(qtbot: QtBot) -> None:
-    plot = shown(qtbot, AlignmentPlot())
-    nothing = {"alignment": None, "alignment_right": None}
-    plot.show_alignment(
-        LayerSubspaces(name=LAYER, experts=EXPERTS, overlap=np.eye(3), rank=2, **nothing)
-    )
+    plot.show_alignment(replace(found, alignment=None, alignment_right=None))
     assert "no preliminary solution" in str(plot.message())
 
 
@@ -230,50 +222,37 @@ def matrix(qtbot: QtBot) -> ExpertMatrixPlot:
     return plot
 
 
-def test_a_matrix_says_who_agrees(matrix: ExpertMatrixPlot) -> None:
-    expected = "cola and mnli agree most (0.31), cola and rte least (−0.20)."
-    assert matrix.caption.whole == expected
-    assert expected in matrix.accessibleDescription()
-
-
-def test_no_pair_is_known_to_agree_where_nothing_is() -> None:
-    assert agreement(EXPERTS, np.full((3, 3), np.nan)) == ""
-    assert agreement(EXPERTS[:1], np.ones((1, 1))) == ""
-    assert agreement(EXPERTS[:2], np.array([[1, 0.5], [0.5, 1]])) == "cola and mnli: 0.50."
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.314, ".31"), (-0.02, "−.02"), (1.0, "1"), (0.999, "1"), (-0.001, "0"), (np.nan, "–")],
-)
-def test_numbers_in_cells_are_short(value: float, text: str) -> None:
-    assert pair_text(value) == text
-
-
 def test_every_cell_has_its_number_unless_it_is_too_small(
     qtbot: QtBot, matrix: ExpertMatrixPlot
 ) -> None:
     written = [number.toPlainText() for number in items_of(matrix, pg.TextItem)]
     assert written == ["1", ".31", "−.20", ".31", "1", "–", "−.20", "–", "1"]
+    texts = {0.314: ".31", -0.02: "−.02", 0.999: "1", -0.001: "0"}
+    assert [pair_text(value) for value in texts] == list(texts.values())
     matrix.resize(120, 400)
     qtbot.waitUntil(lambda: not items_of(matrix, pg.TextItem))
 
 
-def test_the_matrix_is_a_table(matrix: ExpertMatrixPlot) -> None:
+def test_a_matrix_is_a_table_and_says_who_agrees(matrix: ExpertMatrixPlot) -> None:
     experts, *columns = matrix.columns()
     assert tuple(experts.values) == EXPERTS
     assert [column.title for column in columns] == list(EXPERTS)
     np.testing.assert_array_equal(np.array([c.values for c in columns]), COSINES)
+    expected = "cola and mnli agree most (0.31), cola and rte least (−0.20)."
+    assert matrix.caption.whole == expected
+    assert expected in matrix.accessibleDescription()
+    assert agreement(EXPERTS, np.full((3, 3), np.nan)) == ""
+    assert agreement(EXPERTS[:1], np.ones((1, 1))) == ""
+    assert agreement(EXPERTS[:2], np.array([[1, 0.5], [0.5, 1]])) == "cola and mnli: 0.50."
 
 
 @both
-@pytest.mark.parametrize("deficiency", DEFICIENCIES)
-@pytest.mark.parametrize("sign", [1, -1])
-def test_cells_tell_their_order_by_lightness(theme: Tokens, deficiency: str, sign: int) -> None:
-    shares = np.linspace(0, sign, 9)
-    seen = [lab(DEFICIENCIES[deficiency] @ linear(cell_colour(s, theme)))[0] for s in shares]
-    steps = [(b - a) * (1 if theme.dark else -1) for a, b in pairwise(seen)]
-    assert min(steps) > 2
+def test_cells_tell_their_order_by_lightness(theme: Tokens) -> None:
+    for deficiency, sign in product(DEFICIENCIES.values(), (1, -1)):
+        shares = np.linspace(0, sign, 9)
+        seen = [oklab(deficiency @ linear(cell_colour(share, theme)))[0] for share in shares]
+        steps = [(b - a) * (1 if theme.dark else -1) for a, b in pairwise(seen)]
+        assert min(steps) > 0.02
 
 
 @both
@@ -323,24 +302,10 @@ def test_the_gaussian_has_the_experts_own_mean_and_deviation(histogram: Histogra
     histogram.legend.chip(GAUSSIAN).click()
     visible = {key for key, item in histogram.items.items() if item.isVisible()}
     assert visible == {f"expert {name}" for name in found.counts}
-
-
-def test_an_expert_without_change_has_no_gaussian(qtbot: QtBot) -> None:
-    plot = shown(qtbot, HistogramPlot())
-    plot.show_distribution(
-        LayerDistribution(
-            name=LAYER,
-            edges=np.linspace(-1, 1, 6),
-            counts={"cola": np.array([0, 0, 9, 0, 0])},
-            outside={"cola": 0},
-            means={"cola": 0.0},
-            deviations={"cola": 0.0},
-            excess={"cola": float("nan")},
-        ),
-        COLOURS,
-    )
-    assert np.isnan(plot.items["Gaussian cola"].getOriginalDataset()[1]).all()
-    plot.grab()
+    unchanged = replace(found, deviations=dict.fromkeys(EXPERTS, 0.0))
+    histogram.show_distribution(unchanged, COLOURS)
+    assert np.isnan(histogram.items["Gaussian cola"].getOriginalDataset()[1]).all()
+    histogram.grab()
 
 
 def test_expected_counts_are_the_gaussians() -> None:
@@ -377,8 +342,8 @@ def plots(qtbot: QtBot) -> list[Plot]:
     spectra.show_spectrum(spectrum(), COLOURS)
     matrix.show_matrix(LAYER, EXPERTS, COSINES, meaning="cosine")
     histogram.show_distribution(distribution(), COLOURS)
-    gammas.set_layers((LAYER, "model.layers.1.q_proj.weight"), ("query", "query"), (0, 1))
-    gammas.set_figures(np.array([0.1, 0.5]), np.array([-5.0, -5.0]))
+    names = LAYER, "model.layers.1.q_proj.weight"
+    gammas.show_layers(layer_figures(names, ("query", "query"), (0, 1), gamma=(0.1, 0.5)))
     bars = tuple(Figure(value=value, error=0.02) for value in (0.5, 0.8, 0.9))
     scores.show_scores([ScoreGroup(title="cola", bars=bars)], "merged", "accuracy")
     return every
@@ -411,11 +376,10 @@ def test_pictures_of_a_dark_window_can_be_on_white(qtbot: QtBot, tmp_path: Path)
         before, seen = plot.grab().toImage(), plot.canvas.getViewBox().viewRange()
         grab_plot(plot, tmp_path / "dark.png")
         assert QImage(str(tmp_path / "dark.png")).pixelColor(2, 2).name() == DARK.card
-        set_pictures_on_white(True)
-        assert Settings().pictures_on_white  # remembered for the next window
+        Settings().pictures_on_white = True
         grab_plot(plot, tmp_path / "white.png")
         assert QImage(str(tmp_path / "white.png")).pixelColor(2, 2).name() == LIGHT.card
-        set_pictures_on_white(False)
+        Settings().pictures_on_white = False
         assert plot.theme is DARK
         assert plot.canvas.getViewBox().viewRange() == seen  # nor is a zoom undone
         assert plot.grab().toImage() == before

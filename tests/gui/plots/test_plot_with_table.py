@@ -68,12 +68,6 @@ def test_numbers_sort_as_numbers_and_unknown_comes_last(qtbot: QtBot) -> None:
     assert column(model, 0) == list(NAMES)
 
 
-def test_cells_are_read_by_people() -> None:
-    assert cell_text(np.float64("nan")) == "–"
-    assert cell_text(np.float64(0.123456789)) == "0.12346"
-    assert cell_text(np.int64(1234567)) == "1234567"
-
-
 def test_a_csv_file_keeps_every_digit(tmp_path: Path) -> None:
     write_csv(COLUMNS, tmp_path / "table.csv")
     with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
@@ -85,25 +79,21 @@ def test_a_csv_file_keeps_every_digit(tmp_path: Path) -> None:
         write_csv(COLUMNS, tmp_path / "no such folder" / "table.csv")
 
 
-def test_the_table_takes_the_plots_place_and_gives_it_back(shown: PlotWithTable) -> None:
+def test_the_table_takes_the_plots_place_and_a_messages_not(
+    shown: PlotWithTable, qtbot: QtBot
+) -> None:
     assert shown.table_button.isVisible()
     shown.table_button.click()
     assert shown.shows_table
     assert shown.table.isVisible()
     assert not shown.plot.isVisible()
     assert column(shown.model, 0) == list(NAMES)
-    shown.show_table(False)
-    assert shown.plot.isVisible()
-
-
-def test_a_message_keeps_its_place_and_the_table_comes_back(
-    shown: PlotWithTable, qtbot: QtBot
-) -> None:
-    shown.show_table(True)
     shown.plot.clear("Nothing here.")
     qtbot.waitUntil(lambda: not shown.shows_table)
     shown.plot.show_energies("layer", {"a": 1.0}, {})
     qtbot.waitUntil(lambda: shown.shows_table)
+    shown.show_table(False)
+    assert shown.plot.isVisible()
 
 
 def test_the_figures_are_read_only_for_a_table_that_is_shown(qtbot: QtBot) -> None:
@@ -157,6 +147,12 @@ def test_columns_share_the_room_that_is_left(shown: PlotWithTable, qtbot: QtBot)
 
 @pytest.mark.usefixtures("qapp")
 def test_negative_numbers_have_a_minus_to_read_and_a_hyphen_to_copy() -> None:
+    texts = {
+        np.float64("nan"): "–",
+        np.float64(0.123456789): "0.12346",
+        np.int64(1234567): "1234567",
+    }
+    assert [cell_text(value) for value in texts] == list(texts.values())
     assert cell_text(np.float64(-1.5e-7)) == "−1.5e−07"
     model = FiguresModel()
     model.set_columns([FigureColumn(title="x", values=np.array([2.0, -1.0]))])

@@ -33,7 +33,7 @@ from ace_gui.errors import OutputError
 from ace_gui.formatting import number_text
 from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, GammaPlot, two_digits
 from ace_gui.gui.plots.frame.axes import QuantityAxis, block_spans
-from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
+from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.export_image import (
     PIXELS_A_POINT,
     PictureDialog,
@@ -42,19 +42,21 @@ from ace_gui.gui.plots.frame.export_image import (
     grab_plot,
 )
 from ace_gui.gui.plots.frame.items import Points
+from ace_gui.gui.plots.frame.spec import Axis
 from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
 from ace_gui.gui.plots.one_layer.spectrum_curves import AFTER, BEFORE
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.found.known_scores import Figure
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
+from tests.helpers.layers import layer_figures
 from tests.helpers.windows import in_view, items_of
 
 NAMES = [f"model.layers.{b}.{part}.weight" for b in range(3) for part in ("q_proj", "up_proj")]
 ROLES = ["query", "MLP up"] * 3
 BLOCKS = [0, 0, 1, 1, 2, 2]
 GAMMAS = dict(zip(NAMES, [0.01, 0.2, 0.5, 0.04, 3.0, 0.31], strict=True))
-MEAN_LOGS = np.full(len(NAMES), -5.0)  # far from zero, where γ has a pole
+LAYERS = layer_figures(NAMES, ROLES, BLOCKS, gamma=list(GAMMAS.values()))
 COLOURS = dict(zip(("a", "b", "c"), LIGHT.expert_colours, strict=False))
 
 
@@ -71,8 +73,7 @@ shown = partial(in_view, width=420, height=380)
 @pytest.fixture
 def plot(qtbot) -> GammaPlot:
     widget = in_view(qtbot, GammaPlot(), width=700, height=300)
-    widget.set_layers(NAMES, ROLES, BLOCKS)
-    widget.set_figures(gammas(), MEAN_LOGS)
+    widget.show_layers(LAYERS)
     return widget
 
 
@@ -86,8 +87,8 @@ def energies(qtbot) -> EnergiesPlot:
     return shown(qtbot, EnergiesPlot())
 
 
-def gammas(changes: dict[str, float] | None = None) -> np.ndarray:
-    return np.array(list({**GAMMAS, **(changes or {})}.values()))
+def gammas(changes: dict[str, float]) -> np.ndarray:
+    return np.array(list({**GAMMAS, **changes}.values()))
 
 
 def drawn(plot: GammaPlot) -> dict[int, tuple[str, bool, float]]:
@@ -166,6 +167,11 @@ def test_a_log_axis_has_lines_only_where_it_has_numbers(qapp):
     axis.setRange(-2, -1)
     (_, (minor)) = axis.tickValues(-2, -1, 300)[1]
     assert np.log10(0.05) in minor
+    axis.setRange(-12, 2)  # a long axis has powers of ten, and not a label for each
+    (spacing, decades), (_, between) = axis.tickValues(-12, 2, 120)
+    assert len(decades) * 18 <= 120
+    assert set(decades) | set(between) == set(range(-12, 3))
+    assert "10⁻¹²" in axis.tickStrings(decades, 1, spacing)
 
 
 def test_a_low_plot_gives_the_title_of_its_axis_to_the_data(qtbot):
@@ -183,43 +189,18 @@ def test_a_low_plot_gives_the_title_of_its_axis_to_the_data(qtbot):
     qtbot.waitUntil(label.isVisible)
 
 
-def score_bars(qtbot, width: int, values: tuple[float, ...]) -> ScoreBarsPlot:
-    """The same base, merge and expert in six tasks."""
+@pytest.mark.parametrize("width", [620, 1400])
+@pytest.mark.parametrize(("values", "least"), [((0.475, 0.775, 0.9), 18), ((0.875, 0.9, 0.89), 6)])
+def test_bars_have_their_numbers_unless_those_cover_others(qtbot, width, values, least):
     bars = in_view(qtbot, ScoreBarsPlot(), width=width, height=500)
-    figures = tuple(Figure(value=value) for value in values)
+    figures = tuple(Figure(value=value) for value in values)  # of base, merge and expert
     groups = [ScoreGroup(title=f"task {n}", bars=figures) for n in range(6)]
     bars.show_scores(groups, "ACE-Merging", "accuracy")
-    return bars
-
-
-def test_every_bar_has_its_number_where_bars_are_narrow(qtbot):
-    bars = score_bars(qtbot, 620, (0.475, 0.775, 0.9))
-    qtbot.waitUntil(lambda: len(texts(bars)) == 18)
-    assert {number.toPlainText() for number in texts(bars)} == {
-        ".475",
-        ".775",
-        ".900",
-    }
-    bars.resize(1400, 500)
-    qtbot.waitUntil(lambda: texts(bars)[0].toPlainText() == "0.775")
-
-
-@pytest.mark.parametrize("width", [620, 900])
-def test_numbers_of_bars_of_like_height_cover_none(qtbot, width: int):
-    bars = score_bars(qtbot, width, (0.875, 0.9, 0.89))
-    qtbot.waitUntil(lambda: len(texts(bars)) >= 6)
+    qtbot.waitUntil(lambda: len(texts(bars)) >= least)
+    written = {number.toPlainText() for number in texts(bars)}
+    assert f"{values[1]:.3f}"[1:] in written
     rects = [number.sceneBoundingRect().adjusted(4, 4, -4, -4) for number in texts(bars)]
     assert not any(a.intersects(b) for a, b in combinations(rects, 2))
-
-
-def test_a_long_log_axis_thins_its_labels_to_powers_of_ten(qapp):
-    axis = QuantityAxis("left")
-    axis.logarithmic = True
-    axis.setRange(-12, 2)
-    (spacing, decades), (_, between) = axis.tickValues(-12, 2, 120)
-    assert len(decades) * 18 <= 120
-    assert set(decades) | set(between) == set(range(-12, 3))
-    assert "10⁻¹²" in axis.tickStrings(decades, 1, spacing)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 2.5), (0, 3e-5), (0, 4e6)])
@@ -237,7 +218,7 @@ def test_a_linear_axis_tells_its_ticks_apart_without_prefixes(qapp, low, high):
 
 def test_a_message_takes_the_place_of_a_plot(qtbot, plot, spectra, energies):
     def draw():
-        plot.set_layers(NAMES, ROLES, BLOCKS)
+        plot.show_layers(LAYERS)
         spectra.show_spectrum(spectrum(), COLOURS)
         energies.show_energies("layer", {"a": 0.0}, COLOURS)
 
@@ -271,41 +252,34 @@ def test_layers_are_filled_above_tau_and_coloured_by_family(plot, tau):
     above = sum(gamma > tau for gamma in GAMMAS.values())
     assert f"{above} of 6 matrices are heterogeneous" in plot.accessibleDescription()
     assert plot.threshold.pill.format == f"τ {tau:.3f}"
+    plot.show_layers(replace(LAYERS, gamma_L=gammas({NAMES[0]: np.nan})))
+    assert set(drawn(plot)) == {1, 2, 3, 4, 5}
+    assert "1 without γ" in plot.title.whole
 
 
 def test_two_thousand_layers_are_a_dozen_items(plot):
-    plot.set_layers([f"layers.{i}.q" for i in range(2000)], ["query"] * 2000, range(2000))
-    plot.set_figures(np.linspace(0.01, 1.0, 2000), np.full(2000, -5.0))
+    names, gamma = [f"layers.{i}.q" for i in range(2000)], np.linspace(0.01, 1.0, 2000)
+    plot.show_layers(layer_figures(names, ["query"] * 2000, range(2000), gamma=gamma))
     assert len(drawn(plot)) == 2000
     assert len(plot.items) < 16  # items, however many layers
     plot.select("layers.7.q")
-    (line,) = set(items_of(plot, pg.PlotDataItem)) - set(plot.items.values())
-    assert line.getOriginalDataset()[0] is None, "a line through so many takes half a second"
-
-
-def test_unknown_gammas_are_not_drawn(plot):
-    plot.set_figures(gammas({NAMES[0]: np.nan}), MEAN_LOGS)
-    assert set(drawn(plot)) == {1, 2, 3, 4, 5}
-    assert "1 without γ" in plot.title.whole
+    assert "path" not in plot.items, "a line through so many takes half a second"
 
 
 @pytest.mark.parametrize("logarithmic", [True, False])
 def test_zero_and_infinite_gamma_stay_on_the_plot(qtbot, plot, logarithmic):
     plot.log_box.setChecked(logarithmic)
     extreme = {NAMES[0]: 0.0, NAMES[1]: float("inf"), NAMES[2]: 1e-300}
-    plot.set_figures(gammas(extreme), MEAN_LOGS)
+    plot.show_layers(replace(LAYERS, gamma_L=gammas(extreme)))
     assert NAMES[1] in {NAMES[i] for i, (_, up, _) in drawn(plot).items() if up}
     low, high = plot.canvas.getViewBox().viewRange()[1]
     heights = [height for _, _, height in drawn(plot).values()]
     assert all(low <= height <= high for height in heights)
     assert high - low < 20
     plot.grab()
-
-
-def test_tau_of_zero_stands_on_the_lower_edge(plot):
-    plot.set_tau(0.0)
+    plot.set_tau(0.0)  # on the lower edge
     assert plot.threshold.value() == pytest.approx(plot.threshold.maxRange[0])
-    assert all(filled for _, filled, _ in drawn(plot).values())
+    assert all(filled for index, (_, filled, _) in drawn(plot).items() if index)
 
 
 def drag_tau(plot: GammaPlot, to: float, qtbot, *, release: bool = True) -> None:
@@ -372,18 +346,13 @@ def test_clicking_a_symbol_selects_its_layer(qtbot, plot):
     assert plot.selected is None
 
 
-@pytest.mark.parametrize("kind", ["layers", "spectra"])
-def test_values_under_a_resting_pointer_stay(qtbot, plot, spectra, kind):
+def test_values_under_a_resting_pointer_stay(qtbot, plot):
     """Qt asks for a tooltip of its own when the pointer rests, which would hide what is shown."""
-    if kind == "layers":
-        point, shown = at(plot, 2, 0.5), plot
-    else:
-        spectra.show_spectrum(spectrum(), COLOURS)
-        point, shown = on_curve(spectra, AFTER, 5), spectra
-    hover(shown, point)
+    point = at(plot, 2, 0.5)
+    hover(plot, point)
     said = QToolTip.text()
     assert said
-    viewport = shown.canvas.viewport()
+    viewport = plot.canvas.viewport()
     event = QHelpEvent(QEvent.Type.ToolTip, point, viewport.mapToGlobal(point))
     QApplication.sendEvent(viewport, event)
     qtbot.wait(400)  # a tooltip that is to be hidden stays for 300 ms
@@ -416,24 +385,16 @@ def test_the_values_of_all_curves_under_the_pointer_are_shown(qtbot, spectra):
     assert "b" not in names
     (own,) = [line for line in said if line.startswith("c: ")]
     assert own == f"c: {number_text(float(spectrum().experts['c'][4]), 3)}"
-    QToolTip.hideText()
-    qtbot.waitUntil(lambda: not QToolTip.isVisible())
-
-
-def test_no_curve_stays_faded_once_the_pointer_has_left(qtbot, spectra):
-    spectra.show_spectrum(spectrum(), COLOURS)
-    hover(spectra, on_curve(spectra, AFTER, 5))
     assert {item.opacity() for item in spectra.items.values()} != {1.0}
     QApplication.sendEvent(spectra.canvas, QEvent(QEvent.Type.Leave))
-    assert {item.opacity() for item in spectra.items.values()} == {1.0}
+    assert {item.opacity() for item in spectra.items.values()} == {1.0}, "no curve stays faded"
     QToolTip.hideText()
     qtbot.waitUntil(lambda: not QToolTip.isVisible())
 
 
 def quantity_of(plot: Plot) -> QLabel:
     """The title of the vertical axis, above the plot."""
-    title = plot.canvas.getAxis("left").title
-    return next(label for label in plot.findChildren(QLabel) if label.text() == title)
+    return next(label for label in plot.findChildren(QLabel) if label.text() == plot.spec.y.title)
 
 
 def test_a_picture_has_the_axiss_name_and_no_hint(qtbot, plot):
@@ -458,8 +419,7 @@ def places(plot: GammaPlot) -> list[QPointF]:
 @pytest.mark.parametrize("width", [500, 700, 1100])
 def test_neither_the_pill_nor_what_is_said_covers_a_symbol(qtbot, width, logarithmic):
     plot = in_view(qtbot, GammaPlot(), width=300, height=300)
-    plot.set_layers(NAMES, ROLES, BLOCKS)
-    plot.set_figures(gammas(), MEAN_LOGS)
+    plot.show_layers(LAYERS)
     plot.log_box.setChecked(logarithmic)
     plot.resize(width, 300)
     QApplication.processEvents()
@@ -469,7 +429,8 @@ def test_neither_the_pill_nor_what_is_said_covers_a_symbol(qtbot, width, logarit
             plot.select(name)
             plot.grab()
             pill = plot.threshold.pill.mapRectToScene(plot.threshold.pill.boundingRect())
-            said = plot.chosen_name.mapRectToScene(plot.chosen_name.boundingRect())
+            (name_item,) = texts(plot)
+            said = name_item.mapRectToScene(name_item.boundingRect())
             for box in (pill, said):
                 assert not any(box.contains(symbol) for symbol in places(plot)), (gamma, name)
             assert not said.intersects(pill)
@@ -477,46 +438,32 @@ def test_neither_the_pill_nor_what_is_said_covers_a_symbol(qtbot, width, logarit
             assert plot.canvas.getViewBox().sceneBoundingRect().contains(said)
 
 
-def test_a_zoom_stays_when_the_plot_has_another_width(qtbot, plot):
-    view = plot.canvas.getViewBox()
-    view.setXRange(1, 3.5, padding=0)
-    before = view.viewRange()[0]
-    plot.resize(500, 300)
-    QApplication.processEvents()
-    assert view.viewRange()[0] == pytest.approx(before)
-
-
-def test_arrows_walk_the_layers(qtbot, plot):
+def test_arrows_walk_the_layers_and_with_control_move_tau(qtbot, plot):
     told: list[str] = []
     plot.layer_selected.connect(told.append)
-    for key in (
-        Qt.Key.Key_Right,
-        Qt.Key.Key_Down,
-        Qt.Key.Key_Left,
-        Qt.Key.Key_End,
-        Qt.Key.Key_Right,
-    ):
+    keys, control = Qt.Key, Qt.KeyboardModifier.ControlModifier
+    with qtbot.waitSignals([plot.tau_changed, plot.tau_committed]):
+        qtbot.keyClick(plot, keys.Key_Up, control)
+    assert plot.tau == 0.31
+    for _ in range(2):
+        qtbot.keyClick(plot, keys.Key_Down, control)
+    assert plot.tau == 0.29
+    assert plot.selected is None
+    for key in (keys.Key_Right, keys.Key_Down, keys.Key_Left, keys.Key_End, keys.Key_Right):
         qtbot.keyClick(plot, key)
     assert told == [NAMES[0], NAMES[1], NAMES[0], NAMES[-1], NAMES[-1]]
 
 
-def test_control_and_arrows_move_tau(qtbot, plot):
-    with qtbot.waitSignals([plot.tau_changed, plot.tau_committed]):
-        qtbot.keyClick(plot, Qt.Key.Key_Up, Qt.KeyboardModifier.ControlModifier)
-    assert plot.tau == 0.31
-    qtbot.keyClick(plot, Qt.Key.Key_Down, Qt.KeyboardModifier.ControlModifier)
-    qtbot.keyClick(plot, Qt.Key.Key_Down, Qt.KeyboardModifier.ControlModifier)
-    assert plot.tau == 0.29
-    assert plot.selected is None
-
-
-def test_the_same_layers_again_keep_the_zoom_and_the_selection(plot):
+def test_another_width_and_the_same_layers_again_keep_the_zoom_and_the_selection(plot):
     view = plot.canvas.getViewBox()
     view.setXRange(1, 5, padding=0)
     plot.select(NAMES[3])
     before = view.viewRange()[0]
-    plot.set_layers(NAMES, ROLES, BLOCKS)
-    assert view.viewRange()[0] == before
+    plot.resize(500, 300)
+    QApplication.processEvents()
+    assert view.viewRange()[0] == pytest.approx(before)
+    plot.show_layers(layer_figures(NAMES, ROLES, BLOCKS))
+    assert view.viewRange()[0] == pytest.approx(before)
     assert plot.selected == NAMES[3]
     assert not drawn(plot)
 
@@ -557,6 +504,9 @@ def test_every_curve_is_drawn_in_its_style(spectra):
     assert pens[AFTER].widthF() > 1.3 * pens["expert a"].widthF()
     for name, colour in COLOURS.items():
         assert pens[f"expert {name}"].color().name() == colour
+    spectra.show_spectrum(spectrum(), dict.fromkeys(COLOURS, "#3948da"))
+    styles = {spectra.items[f"expert {name}"].opts["pen"].style() for name in COLOURS}
+    assert len(styles) == len(COLOURS), "experts that share a colour differ in style"
 
 
 def test_the_refined_values_are_marked_and_counted(spectra):
@@ -572,7 +522,7 @@ def test_the_refined_values_are_marked_and_counted(spectra):
     assert "γ" not in spectra.caption.whole, "the head above says it"
 
 
-def test_a_homogeneous_layer_says_that_nothing_was_refined(spectra):
+def test_a_layer_says_whether_it_was_refined(spectra):
     spectra.show_spectrum(spectrum(refined=False), COLOURS)
     assert "homogeneous: no refinement, before = after" in spectra.caption.whole
     shaped = spectrum(refined=False)
@@ -581,18 +531,12 @@ def test_a_homogeneous_layer_says_that_nothing_was_refined(spectra):
     assert "no refinement" in spectra.caption.whole
     assert "before = after" not in spectra.caption.whole, "they differ by their singular values"
     assert BEFORE not in spectra.items
-
-
-def test_a_small_refinement_of_small_values_is_seen(spectra):
     tiny = np.geomspace(1e-9, 1e-12, 5)
     spectra.show_spectrum(spectrum(preliminary=tiny, merged=tiny * 1.5), COLOURS)
-    assert BEFORE in spectra.items
-
-
-def test_methods_without_a_preliminary_solution_have_one_merge_curve(spectra):
+    assert BEFORE in spectra.items, "a small refinement of small values"
     report = LayerReport(name="x")
     spectra.show_spectrum(spectrum(preliminary=None, report=report), COLOURS)
-    assert BEFORE not in spectra.items
+    assert BEFORE not in spectra.items, "the method has no preliminary solution"
     assert "refinement" not in spectra.caption.whole
     assert spectra.legend.entries()[0].label == "merged"
 
@@ -620,15 +564,6 @@ def test_the_legend_switches_curves_off_and_remembers(qtbot, spectra):
     assert not spectra.items["expert b"].isVisible()
     qtbot.keyClick(spectra.legend.chip("expert b"), Qt.Key.Key_Space)
     assert spectra.items["expert b"].isVisible()
-
-
-def test_experts_that_share_a_colour_differ_in_style(spectra):
-    sigma = np.geomspace(1, 0.1, 5)
-    spectra.show_spectrum(
-        spectrum(experts={"a": sigma, "i": sigma}), {"a": "#3948da", "i": "#3948da"}
-    )
-    styles = {spectra.items[f"expert {name}"].opts["pen"].style() for name in ("a", "i")}
-    assert len(styles) == 2
 
 
 def test_busy_is_said_only_after_a_while(qtbot, spectra):
@@ -713,11 +648,7 @@ def test_a_bar_for_each_expert(energies):
     assert energies.title.whole == "layer"
     assert energies.caption.whole == "the energy of b is 4.0 times that of a"
     assert "c 0" in energies.accessibleDescription()
-
-
-def test_a_logarithmic_axis_has_dots_and_none_for_zero(energies):
-    energies.show_energies("layer", {"a": 0.5, "b": 2.0, "c": 0.0}, COLOURS)
-    energies.log_box.setChecked(True)
+    energies.log_box.setChecked(True)  # dots, and none for zero
     (dots,) = items_of(energies, pg.ScatterPlotItem)
     x, y = dots.getData()
     np.testing.assert_allclose(x, np.log10([0.5, 2.0]))
@@ -745,25 +676,22 @@ def painted(qtbot, item: pg.ScatterPlotItem) -> QImage:
     return canvas.grab().toImage()
 
 
-def test_points_are_made_anew_only_if_their_number_or_look_changes(qapp) -> None:
-    item, look = Points(), {"size": 9, "symbol": "s"}
-    item.setData(x=[1, 2], y=[1, 2], **look)
-    before = item.data
-    item.setData(x=[2, 3], y=[4, 5], **look)
-    assert item.data is before
-    assert [list(each) for each in item.getData()] == [[2, 3], [4, 5]]
-    for changed in ({"x": [2], "y": [4], **look}, {"x": [2], "y": [4], **look, "size": 5}):
-        item.setData(**changed)
-        assert item.data is not before
-        before = item.data
-
-
-def test_points_look_as_those_of_pyqtgraph(qtbot) -> None:
+def test_points_look_as_those_of_pyqtgraph_and_are_made_anew_for_another_look(qtbot) -> None:
     found, wanted = painted(qtbot, Points()), painted(qtbot, pg.ScatterPlotItem())
     assert found == wanted
     colours = {found.pixelColor(x, y).name() for x in range(200) for y in range(120)}
     assert {"#00aa00", "#aa0000"} <= colours
     assert "#0000aa" not in colours
+    points, look = Points(), {"size": 9, "symbol": "s"}
+    points.setData(x=[1, 2], y=[1, 2], **look)
+    before = points.data
+    points.setData(x=[2, 3], y=[4, 5], **look)
+    assert points.data is before
+    assert [list(each) for each in points.getData()] == [[2, 3], [4, 5]]
+    for changed in ({"x": [2], "y": [4], **look}, {"x": [2], "y": [4], **look, "size": 5}):
+        points.setData(**changed)
+        assert points.data is not before
+        before = points.data
 
 
 @pytest.mark.parametrize("name", ["plot", "spectra"])
@@ -790,7 +718,7 @@ def test_a_change_of_the_view_is_painted_once(qtbot, request, name):
 # Themes, pictures, menus
 
 
-def test_a_theme_changes_every_pen(plot, spectra, energies):
+def test_a_theme_changes_every_pen(qapp, qtbot, plot, spectra, energies):
     spectra.show_spectrum(spectrum(), COLOURS)
     energies.show_energies("layer", {"a": 0.5, "b": 2.0}, COLOURS)
     for widget in (plot, spectra, energies):
@@ -806,9 +734,6 @@ def test_a_theme_changes_every_pen(plot, spectra, energies):
         items_of(energies, pg.BarGraphItem)[0].opts["brushes"][1].color().name()
         == DARK.expert_colours[1]
     )
-
-
-def test_plots_follow_the_applications_scheme(qapp, qtbot, plot):
     apply_theme(qapp)
     for scheme, theme in (("dark", DARK), ("light", LIGHT)):
         set_scheme(scheme)
@@ -870,15 +795,14 @@ def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path, plot, name
     assert not (tmp_path / name).exists()
 
 
-@pytest.mark.parametrize(("width", "title"), [(400, "heterogeneity γ"), (105, "γ"), (30, "")])
-def test_a_title_that_does_not_fit_gives_way_to_a_shorter_one(qtbot, width, title):
-    canvas = pg.PlotWidget(axisItems={"bottom": quantity_axis("bottom", "heterogeneity γ", "γ")})
-    qtbot.addWidget(canvas)
-    canvas.resize(width, 300)
-    canvas.show()
-    axis = canvas.getAxis("bottom")
-    assert axis.label.toPlainText().strip() == title
-    assert not title or axis.label.boundingRect().width() <= axis.size().width()
+@pytest.mark.parametrize("width", [400, 105])
+def test_a_title_that_does_not_fit_is_elided(qtbot, width):
+    axis = QuantityAxis("bottom")
+    canvas = pg.PlotWidget(axisItems={"bottom": axis})
+    in_view(qtbot, canvas, width=width, height=300)
+    axis.declare(Axis(title="heterogeneity γ"), logarithmic=False)
+    assert axis.label.toPlainText().strip().endswith("…" if width == 105 else "γ")
+    assert axis.label.boundingRect().width() <= axis.size().width()
 
 
 def test_curves_are_named_at_their_ends_without_one_name_over_another(qtbot, spectra):
@@ -899,9 +823,8 @@ def test_without_a_threshold_there_is_no_line(qtbot) -> None:
     plot = GammaPlot()
     qtbot.addWidget(plot)
     plot.show()
-    plot.set_layers(("a", "b"), ("query", "key"), (0, 0))
     plot.set_tau(float("inf"))
-    plot.set_figures(np.array([0.1, 5.0]), np.array([1.0, 1.0]))
+    plot.show_layers(layer_figures(("a", "b"), ("query", "key"), (0, 0), gamma=(0.1, 5.0)))
     assert not plot.threshold.isVisible()
     assert "treated alike" in plot.accessibleDescription()
     assert "τ" not in plot.caption.whole

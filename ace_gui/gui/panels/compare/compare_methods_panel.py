@@ -74,7 +74,7 @@ class CompareMethodsPanel(QWidget):
         self.status = muted_label()
         self.model = ComparedModel(self)
         self.table = self._make_table()
-        self.bars, self.scatter = MergeBars(self), MergeScatter(self)
+        self.bars, self.scatter = MergeBars(), MergeScatter()
         tip = "Make the selected merge the current one"
         self.use = push_button("&Use this", lambda: comparison.use(self.selected()[0]), tip=tip)
         tip, emit = "Compare the two selected merges layer by layer", self.pair_wanted.emit

@@ -27,7 +27,7 @@ from ace_gui.gui.panels.job_page import (
 )
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.tune_curve_plot import EMPTY, TuneCurvePlot
+from ace_gui.gui.plots.merges_plot import NOT_TUNED, TuneCurvePlot
 from ace_gui.gui.state.found.results import ChosenByTrying
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
@@ -143,7 +143,7 @@ class TuneTab(JobPage):
     def _show_curve(self) -> None:
         tuning = self._tuning
         if not tuning.ranges:
-            self.curve.clear(EMPTY)
+            self.curve.clear(NOT_TUNED)
             return
         method = self.session.draft.method
         fields = {field.name: field for field in (method.fields if method is not None else ())}

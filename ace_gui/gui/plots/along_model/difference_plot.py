@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.engine.contract.figures.model_changes import GroupChange, ModelDiff, TensorChange
@@ -18,7 +17,6 @@ from ace_gui.gui.plots.along_model.layer_plot import LayerCurvesPlot, block_of, 
 from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.theme import Tokens
 
-EMPTY: Final = "Choose two merges to compare."
 RELATIVE: Final = "relative difference"
 RELATIVE_TIP: Final = (
     "‖W₁ − W₂‖ over the mean of ‖W₁ − W₀‖ and ‖W₂ − W₀‖, Frobenius norms: 0: equal, 2: opposite "
@@ -109,15 +107,17 @@ def of_models(found: ModelDiff, by: str) -> Differences:
 class DifferencePlot(LayerCurvesPlot):
     """The relative difference of every layer, from the model's input to its output."""
 
+    logarithmic_first = False
+
     def __init__(
         self,
-        parent: QWidget | None = None,
         *,
         name: str = "Difference of two merges by layer",
-        empty: str = EMPTY,
+        empty: str = "Choose two merges to compare.",
     ) -> None:
         self._shown = _NONE
-        super().__init__(name=name, empty=empty, logarithmic=False, parent=parent)
+        self.called, self.empty = name, empty
+        super().__init__()
 
     def show_differences(self, shown: Differences) -> None:
         """Show these layers."""
@@ -151,11 +151,7 @@ class DifferencePlot(LayerCurvesPlot):
             title=self._shown.title,
             curves=[points],
             x=self.across,
-            y=Axis(
-                titles=(RELATIVE, "difference"),
-                low=None if logarithmic else 0.0,
-                padding=0.08,
-            ),
+            y=Axis(title=RELATIVE, low=None if logarithmic else 0.0, padding=0.08),
             columns=self._columns,
             logarithmic_choice=True,
         )
@@ -170,13 +166,14 @@ class DifferencePlot(LayerCurvesPlot):
         )
 
     def _show_caption(self) -> None:
-        index, known = self._selected, np.nan_to_num(self._shown.relative, nan=-1.0)
-        if index is None and self._names:
-            self.caption.set_full_text(f"Most: {self._describe(int(np.argmax(known)))}")
-        else:
-            self.caption.set_full_text("" if index is None else self._describe(index))
-        self.caption.setVisible(self.message() is None)
+        super()._show_caption()
         self.setAccessibleDescription(f"{self.title.whole}. {self.caption.whole}")
+
+    def _said(self) -> str:
+        if self._selected is None and self._names:
+            known = np.nan_to_num(self._shown.relative, nan=-1.0)
+            return f"Most: {self._describe(int(np.argmax(known)))}"
+        return super()._said()
 
     def _describe(self, index: int) -> str:
         share = number_text(float(self._shown.relative[index]), 3)

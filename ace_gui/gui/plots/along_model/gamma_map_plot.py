@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QGraphicsRectItem, QWidget
+from PySide6.QtWidgets import QGraphicsRectItem
 
 # isort: split
 import pyqtgraph as pg
@@ -18,9 +18,9 @@ import pyqtgraph as pg
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, LOWEST_LOG, tau_text, treated_alike
-from ace_gui.gui.plots.along_model.layer_plot import LayersPlot, same_figures, slot_of
+from ace_gui.gui.plots.along_model.layer_plot import LayersPlot, slot_of
 from ace_gui.gui.plots.frame.cells_plot import CellsPlot
-from ace_gui.gui.plots.frame.spec import Cells, Curve, PlotSpec
+from ace_gui.gui.plots.frame.spec import Axis, Cells, Curve, PlotSpec
 from ace_gui.gui.theme import Tokens
 
 NO_BLOCKS = "No layer here belongs to a numbered block."
@@ -35,7 +35,10 @@ class RoleMapPlot(LayersPlot, CellsPlot):
     The arrow keys move between cells. ``tau`` marks the heterogeneous ones with a dot.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    called, empty = "Heterogeneity by block and role", EMPTY
+    wraps = False
+
+    def __init__(self) -> None:
         self._roles: tuple[str, ...] = ()
         self._labels: tuple[str, ...] = ()
         self._outside = 0
@@ -43,55 +46,43 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         self._blocks: tuple[int, ...] = ()
         self._column = np.zeros(0, dtype=np.intp)
         self._row = np.zeros(0, dtype=np.intp)
-        self._gamma = np.zeros(0)
         self._tau = 0.3
-        super().__init__(
-            name="Heterogeneity by block and role", empty=EMPTY, wraps=False, parent=parent
-        )
-        self._columns_axis.setLabel("block, input → output")
+        super().__init__()
+        self.canvas.getAxis("bottom").setLabel("block, input → output")
         self._frame = QGraphicsRectItem()
         self._frame.setZValue(2)
-        self.canvas.addItem(self._frame, ignoreBounds=True)
+        self.canvas.addItem(self._frame)
         self._map = pg.colormap.get(_MAP)
         self._bar = pg.ColorBarItem(interactive=False, colorMap=self._map, width=12)
         self._bar.axis.setWidth(_BAR_LABELS)
         self._bar.axis.setStyle(hideOverlappingLabels=False)
-        self.canvas.frame.layout.addItem(self._bar, 2, 5)
+        self.canvas.grid.addItem(self._bar, 2, 5)
 
     # Data
 
-    def set_layers(
-        self, names: Sequence[str], roles: Sequence[str], blocks: Sequence[int | None]
-    ) -> None:
-        """Set the layers that belong to a block. Their γ is unknown at first."""
-        inside = [i for i, block in enumerate(blocks) if block is not None]
-        self._set_names([names[i] for i in inside])
-        self._outside = len(names) - len(inside)
+    def _take_layers(self, same: bool) -> None:
+        """Show the layers that belong to a block."""
+        found = self.layers
+        inside = [i for i, block in enumerate(found.blocks) if block is not None]
+        self._set_names([found.names[i] for i in inside])
+        self._outside = len(found.names) - len(inside)
         self._source = np.array(inside, dtype=np.intp)
-        self._gamma = np.full(len(inside), np.nan)
-        self._roles = tuple(roles[i] for i in inside)
-        self._arrange([int(blocks[i] or 0) for i in inside])
+        self._roles = tuple(found.roles[i] for i in inside)
+        self._arrange([int(found.blocks[i] or 0) for i in inside])
         if inside:
-            self.present(self._spec)
+            self.present(self._spec, zoomed=same)
         else:
-            super().clear(NO_BLOCKS if names else EMPTY)
+            super().clear(NO_BLOCKS if found.names else "")
 
-    def set_figures(self, gamma_L: NDArray[np.float64]) -> None:
-        """γ of every layer passed to ``set_layers``, NaN if unknown."""
-        gamma = gamma_L[self._source]
-        if not same_figures(gamma, self._gamma):
-            self._gamma = gamma
-            self._draw()
+    @property
+    def _gamma(self) -> NDArray[np.float64]:
+        return self.layers.gamma_L[self._source]
 
     def set_tau(self, tau: float) -> None:
         """Mark the cells with γ > ``tau``."""
         if tau != self._tau:
             self._tau = tau
             self._draw()
-
-    def clear(self, message: str = "") -> None:
-        self._set_names(())
-        super().clear(message)
 
     def row_of(self, name: str | None) -> int | None:
         """The row of a layer's block in ``columns``."""
@@ -158,11 +149,9 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         return PlotSpec(
             title=text,
             curves=[dots] * isfinite(self._tau),
-            cells=Cells(
-                rows=self._labels,
-                columns=[str(block) for block in self._blocks],
-                colours=colours,
-            ),
+            x=Axis(names=[str(block) for block in self._blocks]),
+            y=Axis(names=self._labels),
+            cells=Cells(colours=colours),
             columns=self._table,
             description=f"{tau_text(self._tau)}: {text}. {self.caption.whole}",
         )
@@ -183,7 +172,6 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         self._frame.setPen(pg.mkPen(self.theme.text, width=3))
         self._draw_bar()
         self._draw_selection()
-        self.changed.emit()
 
     def _draw_bar(self) -> None:
         """The scale of the colours, with τ on it."""

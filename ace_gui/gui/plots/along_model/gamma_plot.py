@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import floor, inf, isfinite, log10, nan
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent
-from PySide6.QtWidgets import QWidget
-
-# isort: split
-import pyqtgraph as pg
+from PySide6.QtGui import QKeyEvent
 
 from ace_gui.engine.contract.figures.health import BY_SCALE
 from ace_gui.engine.contract.plan import ROLE_FAMILIES, role_family
@@ -22,21 +18,18 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.along_model.layer_plot import (
     LayerCurvesPlot,
     columns_extent,
-    same_figures,
     symbol_size,
 )
 from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.plots.frame.items import ThresholdLine
 from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
-from ace_gui.gui.theme import Face, Tokens, face
+from ace_gui.gui.theme import Tokens
 from ace_gui.linalg.heterogeneity import WHY_BY_SCALE, gamma_near_pole
 
 EMPTY = "γ appears here once a base and two experts are open."
 SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
 NEAR_PIXELS = 28.0
 HALO = 22  # pixels: diameter of the selected layer's halo
-_SYMBOL = 5.0  # pixels: radius of a symbol
-_LEVELS = (0.5, 1.5, -0.5, 2.5, -1.5)  # vertical anchors of the selected layer's name
 _LINE = 1_000  # layers of one role: through more the line is a thicket, and slow to draw
 _PILL_MOST = 3.0  # in a plot narrower than this many pills no room is left free for it
 LOWEST_LOG = -6.0  # γ below 1e-6, including zero, is drawn on the lower edge
@@ -79,61 +72,36 @@ class GammaPlot(LayerCurvesPlot):
 
     tau_changed = Signal(float)
     tau_committed = Signal(float)
+    called, empty = "Heterogeneity along the model", EMPTY
+    wraps = False
+    logarithmic_first = True
     axis_named_outside = True
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        self._roles: tuple[str, ...] = ()
-        self._family = np.zeros(0, dtype=np.intp)
-        self._x = np.zeros(0)
-        self._gamma = np.zeros(0)
-        self._mean_log = np.zeros(0)
+    def __init__(self) -> None:
+        self._family, self._x = np.zeros(0, dtype=np.intp), np.zeros(0)
         self._tau = 0.3
         self._y_range = (0.0, 1.0)
         self._fitted = [nan, nan]
-        super().__init__(
-            name="Heterogeneity along the model",
-            empty=EMPTY,
-            wraps=False,
-            logarithmic=True,
-            parent=parent,
-        )
-        self._path = pg.PlotDataItem()
-        self._halo = pg.ScatterPlotItem(size=HALO, pen=None)
-        self.chosen_name = pg.TextItem(anchor=(1.0, 0.5))
-        self.chosen_name.setZValue(99)
+        super().__init__()
         self.threshold = ThresholdLine()
         self.threshold.sigDragged.connect(self._dragged)
         self.threshold.sigPositionChangeFinished.connect(self._released)
-        for item in (self._path, self._halo, self.chosen_name, self.threshold):
-            self.canvas.addItem(item, ignoreBounds=True)
-        view = self.canvas.getViewBox()
-        view.sigResized.connect(lambda _view: self._fit_again())
-        view.sigRangeChanged.connect(lambda *_: self._put_said())
+        self.canvas.addItem(self.threshold)
+        self.canvas.getViewBox().sigResized.connect(lambda _view: self._fit_again())
 
     # Data
 
-    def set_layers(
-        self, names: Sequence[str], roles: Sequence[str], blocks: Sequence[int | None]
-    ) -> None:
-        """Set the layers in model order. Their γ is unknown at first."""
-        zoomed = self._names == tuple(names) and self._is_zoomed
-        self.set_columns(names, blocks)
-        self._roles = tuple(roles)
-        families = {role: ROLE_FAMILIES.index(role_family(role)) for role in set(roles)}
-        self._family = np.array([families[role] for role in roles], dtype=np.intp)
-        self._x = np.arange(len(names), dtype=np.float64)
-        self._gamma, self._mean_log = np.full((2, len(names)), np.nan)
-        if names:
+    def _take_layers(self, same: bool) -> None:
+        found = self.layers
+        self.set_columns(found.names, found.blocks)
+        families = {role: ROLE_FAMILIES.index(role_family(role)) for role in set(found.roles)}
+        self._family = np.array([families[role] for role in found.roles], dtype=np.intp)
+        self._x = np.arange(len(found.names), dtype=np.float64)
+        if found.names:
+            zoomed = (same and self._is_zoomed) or self.threshold.moving
             self.present(self._spec, zoomed=zoomed)
         else:
             self.clear()
-
-    def set_figures(self, gamma_L: NDArray[np.float64], mean_log_L: NDArray[np.float64]) -> None:
-        """γ and mean log energy of every layer, NaN if unknown."""
-        if same_figures(gamma_L, self._gamma) and same_figures(mean_log_L, self._mean_log):
-            return
-        self._gamma, self._mean_log = gamma_L.copy(), mean_log_L.copy()
-        self._refresh()
 
     def set_tau(self, tau: float) -> None:
         """Move the line of τ without a signal; infinite hides it."""
@@ -149,23 +117,18 @@ class GammaPlot(LayerCurvesPlot):
         """The position of the τ line."""
         return self._tau
 
-    def clear(self, message: str = "") -> None:
-        if self._names:
-            self.set_layers((), (), ())
-        super().clear(message)
-
     def _columns(self) -> tuple[FigureColumn, ...]:
         """One row per layer."""
         shown = range(len(self._names))
-        deviation = np.sqrt(self._gamma * self._mean_log**2)
+        deviation = np.sqrt(self.layers.gamma_L * self.layers.mean_log_L**2)
         return (
             FigureColumn(title="layer", values=self._names),
-            FigureColumn(title="role", values=self._roles),
-            FigureColumn(title="γ", values=self._gamma, tip="Heterogeneity (ACE, Eq. 7)"),
+            FigureColumn(title="role", values=self.layers.roles),
+            FigureColumn(title="γ", values=self.layers.gamma_L, tip="Heterogeneity (ACE, Eq. 7)"),
             FigureColumn(title="regime", values=[self._regime(index) for index in shown]),
             FigureColumn(
                 title="mean ln energy",
-                values=self._mean_log,
+                values=self.layers.mean_log_L,
                 tip="Mean over the experts of ln ‖ΔW‖². A mean near zero alone makes γ large.",
             ),
             FigureColumn(
@@ -181,15 +144,15 @@ class GammaPlot(LayerCurvesPlot):
 
     @property
     def short_names(self) -> Sequence[str]:
-        return self._roles
+        return self.layers.roles
 
     @property
     def across(self) -> Axis:
         """All layers, none of them under the pill of τ."""
         low, high = columns_extent(len(self._names))
-        view, pill = self.canvas.getViewBox(), self.threshold.room
-        if isfinite(self._tau) and view.width() > _PILL_MOST * pill:
-            low -= room_at_end(view, high - low, pill)
+        width, pill = self.canvas.getViewBox().width(), self.threshold.room
+        if isfinite(self._tau) and width > _PILL_MOST * pill:
+            low -= room_at_end(width, high - low, pill)
         return Axis(low=low, high=high)
 
     def fit(self) -> None:
@@ -200,7 +163,6 @@ class GammaPlot(LayerCurvesPlot):
         """After a resize: show all layers again, unless the plot is zoomed."""
         if not self._is_zoomed:
             self.rescale()
-        self._put_said()
 
     @property
     def _is_zoomed(self) -> bool:
@@ -214,13 +176,13 @@ class GammaPlot(LayerCurvesPlot):
     # Drawing
 
     def _spec(self, theme: Tokens) -> PlotSpec:
-        known, above = ~np.isnan(self._gamma), self._gamma > self._tau
+        known, above = ~np.isnan(self.layers.gamma_L), self.layers.gamma_L > self._tau
         crossed, size = self._near_pole(), symbol_size(len(self._names))
         text = self._summary(int(known.sum()), int((known & above).sum()), int(crossed.sum()))
         return PlotSpec(
             title=text,
             curves=[
-                self._symbols(
+                self._symbols_of(
                     "crossed",
                     NEAR_POLE,
                     crossed,
@@ -230,7 +192,7 @@ class GammaPlot(LayerCurvesPlot):
                     in_legend=bool(crossed.any()),
                 ),
                 *(
-                    self._symbols(
+                    self._symbols_of(
                         f"{name}: γ > τ" if heterogeneous else name,
                         name,
                         known & (self._family == family) & (above == heterogeneous),
@@ -243,7 +205,7 @@ class GammaPlot(LayerCurvesPlot):
                     for family, name in enumerate(ROLE_FAMILIES)
                     for heterogeneous in (False, True)
                 ),
-                self._symbols(
+                self._symbols_of(
                     "filled",
                     "heterogeneous: γ > τ",
                     np.zeros_like(known),
@@ -251,15 +213,16 @@ class GammaPlot(LayerCurvesPlot):
                     colour=theme.accent,
                     in_legend=isfinite(self._tau),
                 ),
+                *self._chosen(theme),
             ],
             x=self.across,
-            y=Axis(titles=("γ",), low=self._y_range[0], high=self._y_range[1], padding=0.08),
+            y=Axis(title="γ", low=self._y_range[0], high=self._y_range[1], padding=0.08),
             columns=self._columns,
             logarithmic_choice=True,
             description=f"{tau_text(self._tau)}: {text}. {self.caption.whole}",
         )
 
-    def _symbols(self, key: str, label: str, chosen: NDArray[np.bool_], **look: Any) -> Curve:
+    def _symbols_of(self, key: str, label: str, chosen: NDArray[np.bool_], **look: Any) -> Curve:
         x, y = self._x[chosen], self._clipped()[chosen]
         return Curve(key=key, label=label, x=x, y=y, width=0, **look)
 
@@ -274,14 +237,14 @@ class GammaPlot(LayerCurvesPlot):
         return "; ".join(parts)
 
     def _near_pole(self) -> NDArray[np.bool_]:
-        return gamma_near_pole(self._gamma, self._mean_log, self._tau)
+        return gamma_near_pole(self.layers.gamma_L, self.layers.mean_log_L, self._tau)
 
     def _clipped(self) -> NDArray[np.float64]:
         """γ within the range of the axis; NaN stays NaN and is not drawn."""
         low, high = self._y_range
         if self.log_box.isChecked():
             low, high = 10.0**low, 10.0**high
-        return np.clip(self._gamma, low, high)
+        return np.clip(self.layers.gamma_L, low, high)
 
     def _heights(self) -> NDArray[np.float64]:
         """The vertical positions of the layers."""
@@ -296,81 +259,67 @@ class GammaPlot(LayerCurvesPlot):
         if not self._names:
             return
         logarithmic, line = self.log_box.isChecked(), self.threshold
-        if not line.moving:
-            self._y_range = _y_range(self._gamma, self._tau, logarithmic)
-        super()._draw()
-        trail, halo = QColor(self.theme.accent), QColor(self.theme.accent)
-        trail.setAlphaF(0.6)
-        halo.setAlphaF(0.2)
-        self._path.setPen(pg.mkPen(trail, width=1.4))
-        self._halo.setBrush(pg.mkBrush(halo))
-        self.chosen_name.setFont(face(Face.CAPTION_STRONG))
-        self.chosen_name.setColor(self.theme.text)
-        self.chosen_name.fill = pg.mkBrush(self.theme.card)  # smaller values are drawn there
         line.set_theme(self.theme)
         line.write(f"τ {self._tau:.3f}" if isfinite(self._tau) else "")
         line.setVisible(isfinite(self._tau))
         if not line.moving:
-            low, high = self._y_range
+            low, high = self._y_range = _y_range(self.layers.gamma_L, self._tau, logarithmic)
             tau = self._tau if not logarithmic else log10(self._tau) if self._tau > 0 else low
             line.setBounds(self._y_range)
             line.setValue(min(max(tau, low), high))
+        super()._draw()
+
+    def _taken(self) -> list[QRectF]:
+        """The whole line, as high as its pill."""
+        if not self.threshold.isVisible():
+            return []
+        view, height = self.canvas.getViewBox(), self.threshold.pill.boundingRect().height()
+        room = QRectF(view.sceneBoundingRect())
+        line = view.mapViewToScene(QPointF(0, float(self.threshold.value()))).y()
+        return [QRectF(room.left(), line - height / 2, room.width(), height)]
+
+    def select(self, name: str | None) -> None:
+        before = self._selected
+        super().select(name)
+        if self._selected != before:
+            self._draw()
 
     def _draw_selection(self) -> None:
-        """A halo around the layer, its name and γ next to it, and a line through its role."""
-        index, heights = self._selected, self._heights()
-        known = index is not None and not np.isnan(self._gamma[index])
-        self.chosen_name.setVisible(known)
-        if index is None or not known:
-            self._halo.setData(x=[], y=[])
-            self._path.setData([], [])
-        else:
-            x, height = self._x[index], heights[index]
-            self._halo.setData(x=[x], y=[height])
-            self.chosen_name.setText(f"{self._roles[index]} {number_text(self._gamma[index], 3)}")
-            self.chosen_name.setPos(x, height)
-            self._put_said()
-            alike = [i for i, role in enumerate(self._roles) if role == self._roles[index]]
-            alike = alike if len(alike) <= _LINE else []
-            self._path.setData(self._x[alike], heights[alike], connect="finite")
         self._show_caption()
 
-    def _put_said(self) -> None:
-        """Put the layer's name next to the halo, where it covers the fewest symbols."""
-        if not self.chosen_name.isVisible() or self._selected is None:
+    def _chosen(self, theme: Tokens) -> Iterator[Curve]:
+        """A halo around the selected layer with its name and γ, and a line through its role."""
+        index = self._selected
+        if index is None or np.isnan(self.layers.gamma_L[index]):
             return
-        view, size = self.canvas.getViewBox(), self.chosen_name.textItem.boundingRect()
-        across, up = view.viewPixelSize()
-        if not (across > 0 and up > 0):  # not laid out yet
-            return
-        symbols_S2 = np.column_stack((self._x / across, -self._heights() / up))
-        symbols_S2 -= symbols_S2[self._selected]
-        gap = HALO / 2 / max(1.0, size.width())
-        anchors = [(side, level) for level in _LEVELS for side in (1 + gap, -gap)]
-        boxes = [size.translated(-x * size.width(), -y * size.height()) for x, y in anchors]
-        (left, _), (_, top) = view.viewRange()
-        x, y = self._x[self._selected], self._heights()[self._selected]
-        seen = QRectF((left - x) / across, (y - top) / up, view.width(), view.height())
-        threshold = QRectF(seen)  # the pill's height, from side to side: the line is in its middle
-        height = self.threshold.pill.boundingRect().height() if self.threshold.isVisible() else 0.0
-        threshold.setTop((y - float(self.threshold.value())) / up - height / 2)
-        threshold.setHeight(height)
-
-        def costs(box: QRectF) -> tuple[bool, int, bool]:
-            covered = _inside(symbols_S2, box)
-            return not seen.contains(box), covered, box.intersects(threshold)
-
-        self.chosen_name.setAnchor(anchors[min(range(len(boxes)), key=lambda at: costs(boxes[at]))])
+        role, soft = self.layers.roles[index], theme.accent + "{:02x}"
+        here = np.arange(len(self._x)) == index
+        yield self._symbols_of(
+            "halo",
+            "",
+            here,
+            symbol="o",
+            size=HALO,
+            colour=soft.format(50),
+            names=[f"{role} {number_text(self.layers.gamma_L[index], 3)}"],
+            strong=True,
+            in_legend=False,
+        )
+        alike = np.array([other == role for other in self.layers.roles])
+        if alike.sum() <= _LINE:
+            look: dict[str, Any] = {"colour": soft.format(150), "in_legend": False}
+            x, y = self._x[alike], self._clipped()[alike]
+            yield Curve(key="path", label="", x=x, y=y, width=1.4, **look)
 
     def _regime(self, index: int) -> str:
-        gamma = self._gamma[index]
+        gamma = self.layers.gamma_L[index]
         if np.isnan(gamma) or not isfinite(self._tau):
             return "–"
         return "heterogeneous" if gamma > self._tau else "homogeneous"
 
     def _describe(self, index: int) -> str:
-        gamma = self._gamma[index]
-        name, role = self._names[index], self._roles[index]
+        gamma = self.layers.gamma_L[index]
+        name, role = self._names[index], self.layers.roles[index]
         if np.isnan(gamma):
             return " · ".join(["γ not known", role, name])
         parts = [f"γ = {number_text(gamma, 3)}", self._regime(index), role, name]
@@ -382,7 +331,7 @@ class GammaPlot(LayerCurvesPlot):
     def layer_at(self, scene_position: QPointF) -> int | None:
         """Index of the layer with the nearest symbol, if one is near."""
         view = self.canvas.getViewBox()
-        if not view.sceneBoundingRect().contains(scene_position) or not len(self._x):
+        if not view.sceneBoundingRect().contains(scene_position) or not self._names:
             return None
         at = view.mapSceneToView(scene_position)
         width, height = view.viewPixelSize()
@@ -426,14 +375,6 @@ class GammaPlot(LayerCurvesPlot):
         self.set_tau(two_digits(max(self._tau + direction * step, 0.0)))
         self.tau_changed.emit(self._tau)
         self.tau_committed.emit(self._tau)
-
-
-def _inside(points_S2: NDArray[np.float64], box: QRectF) -> int:
-    """The number of symbols that a box covers, in pixels; NaN is never covered."""
-    enlarged = box.adjusted(-_SYMBOL, -_SYMBOL, _SYMBOL, _SYMBOL)
-    x, y = points_S2.T
-    across = (x >= enlarged.left()) & (x <= enlarged.right())
-    return int((across & (y >= enlarged.top()) & (y <= enlarged.bottom())).sum())
 
 
 def _y_range(gamma: NDArray[np.float64], tau: float, logarithmic: bool) -> tuple[float, float]:

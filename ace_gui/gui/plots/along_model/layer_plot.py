@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -11,16 +11,16 @@ from math import ceil
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 
 # isort: split
 import pyqtgraph as pg
 
+from ace_gui.gui.models.merged_layers import LayerFigures
 from ace_gui.gui.plots.frame.axes import BlockAxis, block_spans
 from ace_gui.gui.plots.frame.base_plot import ask_for_picture
-from ace_gui.gui.plots.frame.block_grid import BlockGrid, BlockPanel
+from ace_gui.gui.plots.frame.block_grid import BlockGrid
 from ace_gui.gui.plots.frame.items import Bands
 from ace_gui.gui.plots.frame.spec import Axis, Mark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
@@ -29,6 +29,7 @@ from ace_gui.gui.theme import Tokens
 Span = tuple[tuple[float, float], str]
 """The ends of a block along the horizontal axis, and its number."""
 _NEAR: Final = 12.0  # px from the middle of a column
+_ARRAYS: Final = ("gamma_L", "mean_log_L", "energies_LT")
 _FIRST_NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 
 
@@ -41,11 +42,34 @@ class LayersPlot(SpecPlot):
 
     layer_selected = Signal(str)
 
-    def __init__(self, **how: Any) -> None:
+    def __init__(self, **axes: Any) -> None:
+        self.layers = LayerFigures()
+        self._colours: dict[str, str] = {}
         self._names: tuple[str, ...] = ()
         self._index: dict[str, int] = {}
         self._marked = ""
-        super().__init__(**how)
+        super().__init__(**axes)
+
+    def show_layers(self, found: LayerFigures, colours: Mapping[str, str] | None = None) -> None:
+        """Show the layers in model order, unless nothing is new: a merge reports many without
+        new figures. ``colours``: of the experts."""
+        known, hues = self.layers, dict(colours or {})
+        same = (known.names, known.roles, self._colours) == (found.names, found.roles, hues)
+        pairs = [(getattr(known, name), getattr(found, name)) for name in _ARRAYS]
+        if same and all(np.array_equal(one, other, equal_nan=True) for one, other in pairs):
+            return
+        copies = {name: getattr(found, name).copy() for name in _ARRAYS}
+        self.layers, self._colours = replace(found, **copies), hues
+        self._take_layers(same)
+
+    def _take_layers(self, same: bool) -> None:
+        """Show ``layers``; ``same``: only their figures have changed."""
+        raise NotImplementedError
+
+    def clear(self, message: str = "") -> None:
+        self.layers = LayerFigures()
+        self._set_names(())
+        super().clear(message)
 
     def select(self, name: str | None) -> None:
         """Mark one layer without a signal. An unknown name clears the mark."""
@@ -94,15 +118,14 @@ class LayersPlot(SpecPlot):
         return ""
 
     def _show_caption(self) -> None:
-        self.caption.set_full_text(
-            self.hint if self._selected is None else self._describe(self._selected)
-        )
-        self.caption.setVisible(self.message() is None)
+        self.caption.set_full_text(self._said())
+        super()._show_caption()
 
-    def show_as_picture(self, on: bool) -> None:
-        super().show_as_picture(on)
-        is_hint = bool(self.hint) and self.caption.whole == self.hint
-        self.caption.setVisible(self.message() is None and not (on and is_hint))
+    def _said(self) -> str:
+        """The caption."""
+        if self._selected is None:
+            return "" if self.canvas.in_picture else self.hint
+        return self._describe(self._selected)
 
     def _choose(self, index: int) -> None:
         self.select(self._names[index])
@@ -139,25 +162,22 @@ class LayersPlot(SpecPlot):
 class LayerCurvesPlot(LayersPlot):
     """Draws a declaration whose positions are the layers, with a line at the selected one."""
 
-    def __init__(self, *, toggles: bool = False, **how: Any) -> None:
+    toggles = False
+
+    def __init__(self) -> None:
         self._blocks_axis = BlockAxis()
-        super().__init__(bottom=self._blocks_axis, toggles=toggles, **how)
+        super().__init__(bottom=self._blocks_axis)
         self._mark = pg.InfiniteLine(angle=90, movable=False)
         self._mark.hide()
         self._bands = Bands()
         for item in (self._bands, self._mark):
-            self.canvas.addItem(item, ignoreBounds=True)
+            self.canvas.addItem(item)
         self._spans: list[Span] = []
         self.add_block_action(lambda: ask_for_picture(self.by_block(), self))
 
     def by_block(self) -> BlockGrid:
         """The same plot as small multiples."""
-        panels = [
-            BlockPanel(partial(self._cut, span), self.short_names[ceil(low) : ceil(high)])
-            for span in self._spans
-            for (low, high), _number in [span]
-        ]
-        return BlockGrid(self, panels, self.columns)
+        return BlockGrid(self, [partial(self._cut, span) for span in self._spans], self.columns)
 
     def _cut(self, span: Span, theme: Tokens) -> PlotSpec:
         """The part of the declaration that belongs to one block."""
@@ -165,7 +185,7 @@ class LayerCurvesPlot(LayersPlot):
         spec, ((low, high), number) = self.make(theme), span
         down, up = self.canvas.getViewBox().viewRange()[1]
         curves = []
-        for curve in spec.curves:
+        for curve in filter(lambda curve: curve.label, spec.curves):
             inside = (curve.positions > low) & (curve.positions < high)
             x, y = curve.positions[inside] - ceil(low), curve.y[inside]
             curves.append(replace(curve, x=x, y=y))
@@ -174,7 +194,7 @@ class LayerCurvesPlot(LayersPlot):
             title=f"Block {number}",
             sentence="",
             curves=curves,
-            x=Axis(low=-0.5, high=high - low - 0.5),
+            x=Axis(low=-0.5, high=high - low - 0.5, names=self.short_names[ceil(low) : ceil(high)]),
             y=replace(spec.y, low=down, high=up, padding=0.0),
             marks=[Mark(value=each) for each in self.levels],
         )
@@ -190,7 +210,7 @@ class LayerCurvesPlot(LayersPlot):
         starts, count = block_starts(blocks), len(names)
         self._blocks_axis.set_blocks(starts, count)
         self._spans = block_spans(starts, count)
-        self._bands.set_spans([span for span, _ in self._spans][::2])
+        self._bands.spans = [span for span, _ in self._spans][::2]
 
     @property
     def across(self) -> Axis:
@@ -201,9 +221,9 @@ class LayerCurvesPlot(LayersPlot):
     def _draw(self) -> None:
         super()._draw()
         self._mark.setPen(pg.mkPen(self.theme.text2, width=1, style=Qt.PenStyle.DotLine))
-        self._bands.set_colour(self.theme.sunk)
+        self._bands.colour = self.theme.sunk
+        self._bands.update()
         self._draw_selection()
-        self.changed.emit()
 
     def _draw_selection(self) -> None:
         self._mark.setVisible(self._selected is not None)
@@ -237,11 +257,6 @@ def block_starts(blocks: Sequence[int | None]) -> list[tuple[int, str]]:
     starts = [(i + 1, now) for i, (was, now) in enumerate(pairwise(blocks)) if now != was]
     first = [(0, blocks[0])] if blocks else []
     return [(i, str(block)) for i, block in (*first, *starts) if block is not None]
-
-
-def same_figures(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
-    """Whether nothing has to be redrawn; a merge reports many layers without new figures."""
-    return np.array_equal(one, other, equal_nan=True)
 
 
 def symbol_size(count: int) -> float:

@@ -2,69 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import ceil, floor, log10
-from typing import Any
+from typing import Any, Final
 
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
+from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QGraphicsSceneResizeEvent
 
 # isort: split
 import pyqtgraph as pg
 
 from ace_gui.formatting import number_text, power_of_ten
+from ace_gui.gui.plots.frame.spec import Axis
 from ace_gui.gui.theme import Face, face
 
 LONGEST_LABEL = "0.001"  # a number is below its tick, and half of it extends beyond the axis
 _TITLE_MARGIN = 4  # px, of Qt's text items
 _NAMED = 72  # minimum width in px for the name "Block 12"
+_NAMES_SHARE: Final = 0.32  # maximum part of a plot's width for names at the left
 _LABELLED_WITHIN_DECADE = (2, 5)
 _SHORT = 1.6  # decades: on a shorter axis 2 and 5 have labels, too
 Ticks = list[tuple[float | None, list[float]]]
 
 
 class PlainAxis(pg.AxisItem):
-    """An axis that paints directly; pyqtgraph records and replays a picture, which is slower."""
+    """Of labels that overlap, those of the coarsest ticks stay."""
 
     picture: Any
-    _specs: tuple[Any, ...] | None = None
 
-    def paint(self, p: QPainter, opt: object, widget: object) -> None:  # noqa: ARG002
-        if self.picture is None:  # pyqtgraph's flag that ticks and texts must be computed again
-            self._specs = self.generateDrawSpecs(p)
-            if self._specs is not None:
-                self._specs = (*self._specs[:2], _apart(self._specs[2]))
-                ground = self.getViewWidget().backgroundBrush().color()
-                _make_opaque([pen for pen, _start, _end in self._specs[1]], ground)
-            self.picture = self._specs
-        if self._specs is not None:
-            p.save()
-            self.drawPicture(p, *self._specs)
-            p.restore()
+    def __init__(self, orientation: str, *, tick: int = 0) -> None:
+        super().__init__(orientation, maxTickLength=-tick)
+        self.setStyle(hideOverlappingLabels=False)
 
-
-def _apart(texts: Sequence[Any]) -> list[Any]:
-    """The tick labels that do not overlap; the first, of the coarsest ticks, take precedence."""
-    kept: list[Any] = []
-    for text in texts:
-        if not any(text[0].intersects(other[0]) for other in kept):
-            kept.append(text)
-    return kept
-
-
-def _make_opaque(pens: Sequence[QPen], ground: QColor) -> None:
-    """The same colour as an opaque one: Qt draws translucent lines six times slower."""
-    for pen in {id(pen): pen for pen in pens}.values():
-        colour = pen.color()
-        share = colour.alphaF()
-        parts = (
-            (colour.redF(), ground.redF()),
-            (colour.greenF(), ground.greenF()),
-            (colour.blueF(), ground.blueF()),
-        )
-        mixed = (share * of_pen + (1 - share) * of_ground for of_pen, of_ground in parts)
-        pen.setColor(QColor.fromRgbF(*mixed))
+    def generateDrawSpecs(self, p: Any) -> tuple[Any, ...] | None:
+        specs = super().generateDrawSpecs(p)
+        if specs is None:
+            return None
+        kept: list[Any] = []
+        for text in specs[2]:
+            if not any(text[0].intersects(other[0]) for other in kept):
+                kept.append(text)
+        return (*specs[:2], kept)
 
 
 def label_overhang() -> float:
@@ -75,74 +54,59 @@ def label_overhang() -> float:
 class QuantityAxis(PlainAxis):
     """An axis of a quantity, linear or logarithmic.
 
-    If ``logarithmic`` is set, positions along the axis are log10 of the quantity.
+    If it is ``logarithmic``, positions along it are log10 of the quantity. A horizontal axis has
+    its ``title`` below; that of a vertical one is above the plot, as rotated text is hard to read.
     """
 
     labelText: str
     labelStyle: dict[str, str]
-    _titles: tuple[str, ...] = ()
-    _is_low = False
 
-    def __init__(self, orientation: str) -> None:
-        super().__init__(orientation, maxTickLength=-4)
+    def __init__(self, orientation: str, *, grid: bool = False) -> None:
+        self.title, self.logarithmic, self._is_low = "", False, False
         self._overhang = label_overhang()
-        self.logarithmic = False
+        super().__init__(orientation, tick=4)
         self.enableAutoSIPrefix(False)
         self.setStyle(tickTextOffset=4, autoExpandTextSpace=True)
+        self.setGrid(255 if grid else False)
 
-    def set_titles(self, *titles: str) -> None:
-        """Show the first of ``titles``, longest first, that fits on the axis.
-
-        A cut title would be worse than none, so there is none if not even the last one fits.
-        """
-        if titles == self._titles:
-            return
-        self._titles = titles
-        if self.orientation == "left":  # shown above the plot, because rotated text is hard to read
-            self.retitled(self.title)
-            return
-        self.fit_letters()
+    def declare(self, axis: Axis, *, logarithmic: bool) -> None:
+        """Show this axis."""
+        self.logarithmic, self.picture = logarithmic, None
+        self.setScale(axis.scale)
+        if self.orientation == "bottom" and axis.title != self.title:
+            self.title = axis.title
+            self.fit_letters()
 
     def fit_letters(self) -> None:
         """Apply the caption's font size to the title, and reserve space for labels at the ends."""
         self._overhang = label_overhang()
-        if self.orientation != "left" and self._titles:
+        if self.title:
             points = f"{face(Face.CAPTION).pointSizeF():.2f}pt"
-            self.setLabel(self._titles[0], **{**self.labelStyle, "font-size": points})
+            self.setLabel(self.title, **{**self.labelStyle, "font-size": points})
             self._fit_title()
 
-    def make_room(self, low: bool) -> None:
+    def set_low(self, low: bool) -> None:
         """Hide the title in a low plot."""
         if low != self._is_low:
             self._is_low = low
-            self.showLabel(bool(self._titles))
+            self.showLabel(bool(self.title))
 
     def showLabel(self, show: bool = True) -> None:
         super().showLabel(show and not self._is_low)
 
-    @property
-    def title(self) -> str:
-        """The title that fits."""
-        return self._titles[0] if self._titles else ""
-
-    retitled: Callable[[str], object] = staticmethod(lambda _title: None)
-    """Called with the title of a vertical axis."""
-
     def resizeEvent(self, event: QGraphicsSceneResizeEvent | None = None) -> None:
-        if self.orientation != "left":
-            self._fit_title()
+        self._fit_title()
         super().resizeEvent(event)
 
     def _fit_title(self) -> None:
-        size = self.size()
-        room = size.height() if self.orientation in ("left", "right") else size.width()
-        if room <= 0 or not self._titles or self.label is None:  # not laid out yet, or closed
+        """Elide the title if it is longer than the axis."""
+        room = self.size().width() - 2 * _TITLE_MARGIN
+        if room <= 0 or not self.title or self.label is None:  # not laid out yet, or closed
             return
-        metrics, margins = QFontMetricsF(face(Face.CAPTION)), 2 * _TITLE_MARGIN
-        fitting = (t for t in self._titles if metrics.horizontalAdvance(t) + margins <= room)
-        title = next(fitting, "")
-        if title != self.labelText:
-            self.labelText = title
+        mode = Qt.TextElideMode.ElideRight
+        text = QFontMetricsF(face(Face.CAPTION)).elidedText(self.title, mode, room)
+        if text != self.labelText:
+            self.labelText = text
             self.label.setHtml(self.labelString())
 
     def boundingRect(self) -> QRectF:
@@ -200,70 +164,66 @@ def _plain(value: float, spacing: float) -> str:
 
 
 class NameAxis(PlainAxis):
-    """A vertical axis with a name at each whole number, elided in the middle to fit.
+    """An axis with a name at each whole number, elided in the middle.
 
-    ``share``: the maximum part of the plot's width for names.
+    At the left they have a share of the plot's width; below it each has the width of its column.
+    If there is little room, only some have a name.
     """
 
-    def __init__(self, share: float = 0.35) -> None:
-        super().__init__("left", maxTickLength=0)
-        self._names: tuple[str, ...] = ()
-        self._share = share
+    _names: tuple[str, ...] = ()
 
-    def set_names(self, names: Sequence[str], plot_width: float) -> None:
-        """Show ``names`` at 0, 1, 2, …"""
-        self._names = tuple(names)
-        metrics = QFontMetricsF(self.font())
-        room = self._share * plot_width
-        texts = [metrics.elidedText(n, Qt.TextElideMode.ElideMiddle, room) for n in self._names]
-        self.setTicks([list(enumerate(texts))])
-        self.setWidth(max((metrics.horizontalAdvance(t) for t in texts), default=0) + 12)
+    def declare(self, axis: Axis, *, logarithmic: bool) -> None:  # noqa: ARG002  (QuantityAxis')
+        """Show the names of this axis at 0, 1, 2, …"""
+        self._names = tuple(axis.names)
+        self._fit_names()
 
+    def linkedViewChanged(self, view: pg.ViewBox, newRange: Any = None) -> None:
+        super().linkedViewChanged(view, newRange)
+        self._fit_names()
 
-class NameColumnsAxis(PlainAxis):
-    """A horizontal axis with a name at each whole number, elided to its column's width."""
-
-    def __init__(self) -> None:
-        super().__init__("bottom", maxTickLength=0)
-        self.setStyle(hideOverlappingLabels=False)
-
-    def set_names(self, names: Sequence[str], plot_width: float) -> None:
-        """Show ``names`` at 0, 1, 2, …, or only some of them if there is little room."""
-        metrics = QFontMetricsF(self.font())
-        each = 0.85 * plot_width / max(len(names), 1)
-        longest = max((metrics.horizontalAdvance(name) for name in names), default=0.0)
-        needed = min(longest, metrics.horizontalAdvance("query…"))
+    def _fit_names(self) -> None:
+        view, metrics = self.linkedView(), QFontMetricsF(face(Face.CAPTION))
+        is_left = self.orientation == "left"
+        pixel = view.viewPixelSize()[is_left]
+        if not pixel > 0:  # not laid out yet
+            return
+        each, needed = 0.95 / pixel, metrics.height()
+        if not is_left:
+            longest = max(map(metrics.horizontalAdvance, self._names), default=0.0)
+            needed = min(longest, metrics.horizontalAdvance("query…"))
         stride = next(s for s in _strides() if s * each >= needed)
-        mode = Qt.TextElideMode.ElideMiddle
-        shown = list(enumerate(names))[::stride]
-        texts = [(i, metrics.elidedText(name, mode, stride * each)) for i, name in shown]
+        room = _NAMES_SHARE * (view.width() + self.width()) if is_left else stride * each
+        middle = Qt.TextElideMode.ElideMiddle
+        shown = list(enumerate(self._names))[::stride]
+        texts = [(index, metrics.elidedText(name, middle, room)) for index, name in shown]
         self.setTicks([texts])
+        if is_left:
+            self.setWidth(max((metrics.horizontalAdvance(t) for _, t in texts), default=0.0) + 12)
 
 
 class BlockAxis(QuantityAxis):
     """The position along the model, with each block named below its middle."""
 
+    _roomy = False
+
     def __init__(self) -> None:
         super().__init__("bottom")
-        self._middles: tuple[tuple[float, str], ...] = ()
+        self._middles: dict[float, str] = {}
 
     def set_blocks(self, starts: Sequence[tuple[int, str]], count: int) -> None:
         """``starts``: index of the first layer of each block, and the block's number.
 
         ``count``: the number of layers.
         """
-        self._middles = tuple(
-            ((low + high) / 2, label) for (low, high), label in block_spans(starts, count)
-        )
+        spans = block_spans(starts, count)
+        self._middles = {(low + high) / 2: label for (low, high), label in spans}
         self.picture = None
         self.update()
 
     def tickValues(self, low: float, high: float, size: float) -> Ticks:
-        shown = [position for position, _ in self._middles if low <= position <= high]
-        if not shown:
-            return []
+        shown = [position for position in self._middles if low <= position <= high]
         stride = next(s for s in _strides() if len(shown) / s * 30 <= max(size, 30))
-        labelled = [position for position, _ in self._middles[::stride] if low <= position <= high]
+        labelled = [each for each in list(self._middles)[::stride] if low <= each <= high]
         self._roomy = size / max(len(labelled), 1) > _NAMED
         return [(1.0, labelled)]
 
@@ -273,10 +233,8 @@ class BlockAxis(QuantityAxis):
         scale: float,  # noqa: ARG002  (pyqtgraph's signature)
         spacing: float | None,  # noqa: ARG002
     ) -> list[str]:
-        labels = dict(self._middles)
-        return [f"Block {labels[value]}" if self._roomy else labels[value] for value in values]
-
-    _roomy = False
+        prefix = "Block " if self._roomy else ""
+        return [prefix + self._middles[value] for value in values]
 
 
 def block_spans(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSizeF
@@ -12,15 +12,13 @@ from PySide6.QtGui import QColor, QFontMetricsF
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.gui.plots.frame.axes import NameAxis, NameColumnsAxis
-from ace_gui.gui.plots.frame.base_plot import quantity_axis
+from ace_gui.gui.plots.frame.axes import NameAxis, QuantityAxis
 from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.plots.frame.items import Bands
 from ace_gui.gui.plots.frame.spec import Bar, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.theme import Face, face
 
-_SHARE: Final = 0.34  # maximum part of the width for names at the left
 _BAR: Final = 0.62  # of a row
 _GAP: Final = "\u2002"  # between a bar and its text
 _ROWS: Final = 5  # minimum number, so that a few bars are not too thick
@@ -36,42 +34,40 @@ class BarsPlot(SpecPlot):
     ``point_chosen`` carries the index of a clicked group.
     """
 
+    toggles = False
     holds = False
+    upright = False
 
-    def __init__(self, *, upright: bool = False, **how: Any) -> None:
-        self._upright = upright
-        self._names: NameAxis | NameColumnsAxis = NameColumnsAxis() if upright else NameAxis(_SHARE)
+    def __init__(self) -> None:
         self._parts: list[pg.GraphicsObject] = []
-        axes = {"bottom": self._names}
-        if not upright:
-            axes = {"left": self._names, "bottom": quantity_axis("bottom", grid=True)}
-        super().__init__(toggles=False, **axes, **how)
+        if self.upright:
+            super().__init__(bottom=NameAxis("bottom"))
+        else:
+            super().__init__(left=NameAxis("left"), bottom=QuantityAxis("bottom", grid=True))
         self._bands = Bands()
-        self.canvas.addItem(self._bands, ignoreBounds=True)
+        self.canvas.addItem(self._bands)
         view = self.canvas.getViewBox()
         view.setMouseEnabled(x=False, y=False)
-        view.invertY(not upright)
-        view.sigResized.connect(lambda _view: self._fill())
+        view.invertY(not self.upright)
+        view.sigResized.connect(lambda _view: self.fit())
 
     def fit(self) -> None:
         spec, view = self.spec, self.canvas.getViewBox()
         if spec is None or not spec.bars:
             return
         low, high = self._span(spec)
-        if self._upright:
-            line = 1.3 * QFontMetricsF(face(Face.CAPTION_STRONG)).height()
-            share = line / max(view.height(), 1.0)
-            above = max(0.1 * high, (high - low) * share / max(1 - share, 0.5))
-            view.setXRange(-0.55, len(spec.groups) - 0.45, padding=0)
+        metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
+        if self.upright:
+            above = max(0.1 * high, room_at_end(view.height(), high - low, metrics.height()))
+            view.setXRange(-0.55, len(spec.x.names) - 0.45, padding=0)
             view.setYRange(low - _BELOW * high, high + above, padding=0)
             quarters = [[(at, f"{at:g}") for at in _QUARTERS], []]
             usual = high > 1.15 or low < 0.0
             self.canvas.getAxis("left").setTicks(None if usual else quarters)
             return
-        metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
         longest = max(metrics.horizontalAdvance(_GAP + bar.text) for bar in spec.bars)
-        view.setXRange(low, high + room_at_end(view, high - low, longest), padding=0)
-        view.setYRange(-0.6, max(len(spec.groups), _ROWS) - 0.4, padding=0)
+        view.setXRange(low, high + room_at_end(view.width(), high - low, longest), padding=0)
+        view.setYRange(-0.6, max(len(spec.y.names), _ROWS) - 0.4, padding=0)
 
     # Drawing
 
@@ -80,8 +76,9 @@ class BarsPlot(SpecPlot):
         for part in self._parts:
             self.canvas.removeItem(part)
         self._parts = []
-        self._bands.set_spans([(n - 0.46, n + 0.46) for n in spec.strong_groups])
-        self._bands.set_colour(self.theme.sunk)
+        self._bands.spans = [(n - 0.46, n + 0.46) for n in spec.strong_groups]
+        self._bands.colour = self.theme.sunk
+        self._bands.update()
         if not spec.bars:
             return
         values = np.array([self._at(bar.value) for bar in spec.bars])
@@ -94,7 +91,7 @@ class BarsPlot(SpecPlot):
             dots = pg.ScatterPlotItem(size=11, symbol="o", pen=None)
             dots.setData(x=values[known], y=across[known], brush=shown)
             self._add(dots)
-        elif self._upright:
+        elif self.upright:
             width = spec.bar_width
             self._add(pg.BarGraphItem(x=across, y0=0, height=values, width=width, **look))
             self._draw_errors(spec, across, values)
@@ -116,50 +113,35 @@ class BarsPlot(SpecPlot):
             ends = {"top": up[chosen], "bottom": down[chosen]}
             self._add(pg.ErrorBarItem(x=x[chosen], y=y[chosen], beam=0.06, pen=pen, **ends))
 
-    def _draw_names(self, spec: PlotSpec) -> None:
-        self._names.set_names(spec.groups, self.width())
+    def _draw_names(self, spec: PlotSpec) -> None:  # noqa: ARG002  (those of the bars)
         self._part_names()
 
     def _part_names(self) -> None:
-        """The texts at the ends of the bars: strong ones first, the others where they cover none.
-        If there is little room, all are without the leading zero."""
-        for item, _, _ in self._written:
-            self.canvas.removeItem(item)
-        self._written, spec = [], self.spec
+        """The texts at the bars' ends: strong ones first, the others where they cover none."""
+        self._erase()
+        spec = self.spec
         if spec is None:
             return
         view, taken = self.canvas.getViewBox(), list[QRectF]()
-        metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
-        room = view.width() / max(len(spec.groups), 1) * (spec.bar_width + 0.04)
-        longest = max((metrics.horizontalAdvance(bar.text) for bar in spec.bars), default=0.0)
-        short = self._upright and longest > room
         for bar in sorted(spec.bars, key=lambda bar: not bar.strong):
-            font = face(Face.CAPTION_STRONG if bar.strong else Face.CAPTION)
-            text = bar.text.removeprefix("0") if short else bar.text
-            size = QSizeF(QFontMetricsF(font).horizontalAdvance(text), metrics.height())
-            at = self._end(spec, bar)
+            font, at = (
+                face(Face.CAPTION_STRONG if bar.strong else Face.CAPTION),
+                self._end(spec, bar),
+            )
+            if not self.upright:
+                self._write(_GAP + bar.text, at, self.theme.text, font, anchor=(0, 0.5))
+                continue
+            metrics = QFontMetricsF(font)
+            size = QSizeF(metrics.horizontalAdvance(bar.text), metrics.height())
             corner = view.mapViewToScene(at) - QPointF(size.width() / 2, size.height())
             box = QRectF(corner, size)
-            if self._upright and any(map(box.intersects, taken)):
-                continue
-            taken.append(box)
-            quiet = self._upright and not bar.strong
-            ink = self.theme.text2 if quiet else self.theme.text
-            anchor = (0.5, 1) if self._upright else (0, 0.5)
-            item = pg.TextItem(text if self._upright else _GAP + text, color=ink, anchor=anchor)
-            item.setFont(font)
-            item.setPos(at)
-            self.canvas.addItem(item, ignoreBounds=True)
-            self._written.append((item, at, bar.strong))
-
-    def _fill(self) -> None:
-        """What depends on the size."""
-        if self.spec is not None:
-            self.fit()
-            self._draw_names(self.spec)
+            if not any(map(box.intersects, taken)):
+                taken.append(box)
+                ink = self.theme.text if bar.strong else self.theme.text2
+                self._write(bar.text, at, ink, font, anchor=(0.5, 1))
 
     def _add(self, item: pg.GraphicsObject) -> None:
-        self.canvas.addItem(item, ignoreBounds=True)
+        self.canvas.addItem(item)
         self._parts.append(item)
 
     def _at(self, value: float) -> float:
@@ -171,7 +153,7 @@ class BarsPlot(SpecPlot):
     def _end(self, spec: PlotSpec, bar: Bar) -> QPointF:
         """The end of a bar with its error."""
         along, end = bar.group + bar.offset, self._at(bar.value + bar.error)
-        if self._upright:
+        if self.upright:
             return QPointF(along, end)
         return QPointF(self._span(spec)[0] if math.isnan(end) else end, along)
 
@@ -188,9 +170,11 @@ class BarsPlot(SpecPlot):
 
     def _group(self, scene_position: QPointF) -> int | None:
         at = self.canvas.getViewBox().mapSceneToView(scene_position)
-        index = round(at.x() if self._upright else at.y())
-        known = self.spec is not None and self.message() is None
-        return index if known and self.spec and 0 <= index < len(self.spec.groups) else None
+        index = round(at.x() if self.upright else at.y())
+        if self.spec is None or self.message() is not None:
+            return None
+        names = self.spec.x.names if self.upright else self.spec.y.names
+        return index if 0 <= index < len(names) else None
 
     def text_at(self, scene_position: QPointF) -> str:
         group = self._group(scene_position)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
+from typing import Final
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import (
@@ -14,6 +15,7 @@ from PySide6.QtGui import (
     QKeySequence,
     QPainter,
     QPaintEvent,
+    QPalette,
     QPen,
     QShowEvent,
 )
@@ -33,25 +35,26 @@ import pyqtgraph as pg
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.plots.frame.axes import QuantityAxis
 from ace_gui.gui.plots.frame.canvas import Canvas
-from ace_gui.gui.plots.frame.controls import HeadButton
+from ace_gui.gui.plots.frame.controls import head_button
 from ace_gui.gui.plots.frame.export_image import (
     FILTERS,
-    IN_PICTURE,
     PictureDialog,
     PictureFormat,
     ThemedWidget,
     copy_plot,
     grab_plot,
-    pictures_on_white,
-    set_pictures_on_white,
 )
 from ace_gui.gui.plots.frame.legend import CaptionLabel, Legend
+from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
+from ace_gui.gui.widgets.fields.buttons import widget_action
 from ace_gui.gui.widgets.files.file_dialogs import PICTURES, ask_target
 from ace_gui.gui.widgets.layout.arrangement import Part, across, down
 
-BUSY_AFTER_MS = 200
-NOT_COMPUTED = "Not computed yet."
+BUSY_AFTER_MS: Final = 200
+BUSY: Final = "Computing…"
+NOT_COMPUTED: Final = "Not computed yet."
+_LOW: Final = 17  # in text lines: a lower plot has no room for its sentence
 
 pg.setConfigOptions(antialias=True, imageAxisOrder="row-major", background=None)
 
@@ -59,80 +62,72 @@ pg.setConfigOptions(antialias=True, imageAxisOrder="row-major", background=None)
 class Plot(ThemedWidget):
     """A plot with title, caption and legend, or a message instead.
 
-    Subclasses draw into ``canvas`` and implement ``restyle``, ``rescale`` and ``fit``. ``toggles``:
-    the legend switches curves. ``wraps``: a long caption wraps instead of being elided.
-    ``logarithmic``: the initial scale, or None if it cannot be changed. ``changed`` follows when
-    other figures or a message are shown.
+    Subclasses draw into ``canvas`` and implement ``restyle``, ``rescale`` and ``fit``. ``changed``
+    follows when other figures or a message are shown.
+
+    What they declare: ``called``, its name; ``empty``, the message while there is nothing to draw;
+    ``toggles``: the legend switches curves; ``wraps``: a long caption wraps instead of being
+    elided; ``logarithmic_first``: the initial scale, or None if it cannot be changed.
     """
 
     changed = Signal()
+    called = ""
+    empty = ""
+    toggles = True
+    wraps = True
+    logarithmic_first: bool | None = None
     named_outside = False
     axis_named_outside = False
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        empty: str,
-        bottom: pg.AxisItem,
-        left: pg.AxisItem,
-        toggles: bool = True,
-        wraps: bool = True,
-        logarithmic: bool | None = None,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(parent)
-        self.theme = current_theme()
+    def __init__(self, bottom: pg.AxisItem, left: pg.AxisItem) -> None:
+        super().__init__()
+        self.theme, self._font = current_theme(), face(Face.BODY).key()
         self._by_keys = False  # a click shows no frame around the whole plot
-        self._font = face(Face.BODY).key()
-        self.setAccessibleName(name)
+        self.setAccessibleName(self.called)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAutoFillBackground(True)
+        self.setBackgroundRole(QPalette.ColorRole.Light)
         self.canvas = Canvas(bottom, left)
         self.canvas.setFocusProxy(self)
-        self.canvas.setAccessibleName(name)
-        self.legend = Legend(toggles=toggles)
-        self.title = CaptionLabel(Qt.TextElideMode.ElideMiddle)
-        elide = Qt.TextElideMode
-        self.caption = CaptionLabel(elide.ElideNone if wraps else elide.ElideRight)
-        self.busy = QLabel("Computing…")
-        self.log_box = QAction("Logarithmic scale", self, checkable=True)
-        self._has_log_box = logarithmic is not None
-        self._has_legend = True
+        self.canvas.setAccessibleName(self.called)
+        self.legend, self._has_legend = Legend(toggles=self.toggles), True
+        self.title, self.caption = CaptionLabel(), CaptionLabel(sentence=True, wraps=self.wraps)
+        self.busy, self._quantity, self._message = QLabel(BUSY), QLabel(), QLabel()
+        for label in (self.caption, self.busy, self._message):
+            label.setProperty("kind", "secondary")
+        self._quantity.setProperty("kind", "caption")
         self._controls: list[QWidget] = []
-        self._chosen: list[QWidget] = []  # those in a row of their own
-        self.log_box.setChecked(bool(logarithmic))
+        self._seen: list[QWidget] = []  # those that were visible before a picture
+        self.log_box = QAction("Logarithmic scale", self, checkable=True)
+        self.log_box.setChecked(bool(self.logarithmic_first))
         self.log_box.toggled.connect(lambda _on: self.rescale())
         tip = "Scale and curves of this plot, and its picture to copy or save"
-        self.picture_button = HeadButton("Picture of this plot", tip, self, "export")
+        self.picture_button = head_button("Picture of this plot", tip, picture="export")
         self.picture_button.setAutoRaise(True)
         self.picture_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.picture_button.setMenu(QMenu(self.picture_button))
-        self._quantity = QLabel()
-        if isinstance(left, QuantityAxis):
-            left.retitled = self._quantity.setText
-            self._quantity.setText(left.title)
-        self.empty = empty
-        """The message while there is nothing to draw."""
-        self._message, self._before_busy = QLabel(empty), empty
+        self._text, self._is_busy = self.empty, False
         self._stack = QStackedWidget()
         self._busy_timer = QTimer(self, singleShot=True, interval=BUSY_AFTER_MS)
-        self._busy_timer.timeout.connect(self._show_busy)
+        self._busy_timer.timeout.connect(lambda: self._show_busy(True))
         self._lay_out()
         self._add_actions()
         self._paint_theme()
-        self.show_message(empty)
+        self.show_message(self.empty)
+
+    # Content, or a message
 
     def show_message(self, text: str) -> None:
         """Show ``text`` instead of the plot."""
-        self._message.setText(text)
-        self._message.setAccessibleName(text)
+        self._text = text
         self._stack.setCurrentWidget(self._message)
-        texts = (self.title, self.caption, self.legend, self._quantity)
-        for widget in (*texts, self.picture_button, *self._controls):
-            widget.hide()
-        for action in self.actions():
-            action.setEnabled(False)
-        self.setAccessibleDescription(text)
+        self._show_parts()
+        self._write_message()
+
+    def show_canvas(self) -> None:
+        """Show the plot instead of a message."""
+        self._stack.setCurrentWidget(self.canvas)
+        self._show_parts()
         self.changed.emit()
 
     def message(self) -> str | None:
@@ -142,23 +137,56 @@ class Plot(ThemedWidget):
 
     def expect(self) -> None:
         """What is to be shown is not known yet: an earlier message gives way, a plot stays."""
-        if self.message() == self.busy.text():
-            self._before_busy = NOT_COMPUTED
-        elif self.message() is not None:
-            self.show_message(NOT_COMPUTED)
+        if self.message() is not None:
+            self._text = NOT_COMPUTED
+            self._write_message()
 
-    def show_canvas(self) -> None:
-        """Show the plot instead of a message."""
-        self._stack.setCurrentWidget(self.canvas)
-        self.title.setVisible(bool(self.title.whole) and not self.named_outside)
-        self.caption.setVisible(bool(self.caption.whole))
-        self.legend.setVisible(bool(self.legend.entries()) and self._has_legend)
-        self._quantity.setVisible(bool(self._quantity.text()) and not self.axis_named_outside)
-        for control in (self.picture_button, *self._controls):
-            control.show()
-        for action in self.actions():
-            action.setEnabled(True)
+    def set_busy(self, busy: bool) -> None:
+        """Say “Computing…” if being busy lasts longer than ``BUSY_AFTER_MS``."""
+        if not busy:
+            self._busy_timer.stop()
+            self._show_busy(False)
+        elif not self._is_busy and not self._busy_timer.isActive():
+            self._busy_timer.start()
+
+    def _show_busy(self, busy: bool) -> None:
+        """Say it next to an earlier plot, or instead of a message."""
+        if busy == self._is_busy:
+            return
+        self._is_busy = busy
+        if self.message() is None:
+            self.busy.setVisible(busy)
+        else:
+            self._write_message()
+
+    def _write_message(self) -> None:
+        text = BUSY if self._is_busy else self._text
+        self._message.setText(text)
+        self._message.setAccessibleName(text)
+        self.setAccessibleDescription(text)
         self.changed.emit()
+
+    def _show_parts(self) -> None:
+        """Show what belongs to the plot, unless there is a message instead."""
+        drawn = self.message() is None
+        self.title.setVisible(drawn and bool(self.title.whole) and not self.named_outside)
+        self._show_caption()
+        self.legend.setVisible(drawn and bool(self.legend.entries()) and self._has_legend)
+        named = bool(self._quantity.text()) and not self.axis_named_outside
+        self._quantity.setVisible(drawn and named)
+        self.busy.setVisible(drawn and self._is_busy)
+        for control in (self.picture_button, *self._controls):
+            control.setVisible(drawn)
+        for action in self.actions():
+            action.setEnabled(drawn)
+
+    def _show_caption(self) -> None:
+        """Show the caption, unless it needs the room of a low plot."""
+        low = self.wraps and self.height() < _LOW * self.fontMetrics().height()
+        fits = self.canvas.in_picture or not low
+        self.caption.setVisible(self.message() is None and bool(self.caption.whole) and fits)
+
+    # Parts
 
     def name_outside(self) -> None:
         """Show the title only in exported pictures, because the window shows it elsewhere. Its row
@@ -179,7 +207,6 @@ class Plot(ThemedWidget):
     def add_choice(self, control: QWidget) -> None:
         """Add a control in its own row below the title, visible together with the plot."""
         self._controls.append(control)
-        self._chosen.append(control)
         self._choices.insertWidget(self._choices.count() - 1, control)
         control.setVisible(self.message() is None)
 
@@ -187,37 +214,56 @@ class Plot(ThemedWidget):
         """Replace the legend by a menu: the names are at the ends of the curves."""
         self._has_legend = False
         self.legend.hide()
-        menu = QMenu("Curves", self)
-        menu.aboutToShow.connect(lambda: self._fill_curve_menu(menu))
-        self.picture_button.menu().addMenu(menu)
+        menu = self.picture_button.menu().addMenu("Curves")
 
-    def _fill_curve_menu(self, menu: QMenu) -> None:
-        menu.clear()
-        for entry in self.legend.entries():
-            action = menu.addAction(entry.label.replace("&", "&&"))
-            action.setCheckable(True)
-            action.setChecked(self.legend.is_on(entry.key))
-            action.triggered.connect(lambda _=False, key=entry.key: self.legend.chip(key).click())
+        def fill() -> None:
+            menu.clear()
+            for entry in self.legend.entries():
+                action = menu.addAction(entry.label.replace("&", "&&"))
+                action.setCheckable(True)
+                action.setChecked(self.legend.is_on(entry.key))
+                action.triggered.connect(self.legend.chip(entry.key).click)
 
-    def set_busy(self, busy: bool) -> None:
-        """Say “Computing…” if being busy lasts longer than ``BUSY_AFTER_MS``."""
-        if busy:
-            if self.busy.isHidden() and not self._busy_timer.isActive():
-                self._busy_timer.start()
-            return
-        self._busy_timer.stop()
+        menu.aboutToShow.connect(fill)
+
+    def _lay_out(self) -> None:
         self.busy.hide()
-        if self.message() == self.busy.text():
-            self.show_message(self._before_busy)  # no answer came
+        self._message.setWordWrap(True)
+        self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._message.setMargin(24)
+        self._stack.addWidget(self._message)
+        self._stack.addWidget(self.canvas)
+        wraps = self.wraps  # a short caption is next to the title
+        beside: list[Part] = [] if wraps else [(self.caption, 1), self.legend]
+        if not wraps:
+            self.caption.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self._head = across((self.title, int(wraps)), *beside, gap=12)
+        self._head.addStretch()  # if nothing else needs the room
+        for widget in (self.busy, self.picture_button):
+            self._head.addWidget(widget)
+        self._choices = across(None)
+        self._quantity.setAlignment(Qt.AlignmentFlag.AlignBottom)
+        named = across(self._quantity, None, *[self.legend] * wraps)
+        rows: list[Part] = [self._head, self._choices, *[self.caption] * wraps, named]
+        self.setLayout(down(*rows, (self._stack, 1), margins=(4, 4, 4, 2), gap=4))
 
-    def _show_busy(self) -> None:
-        """Show it next to an earlier plot, or instead of a message."""
-        message_now = self.message()
-        if message_now is None:
-            self.busy.show()
-        else:
-            self.show_message(self.busy.text())
-            self._before_busy = message_now
+    def _add_actions(self) -> None:
+        widget_action(self, "Show everything", self.fit)
+        if self.logarithmic_first is not None:
+            self.addAction(self.log_box)
+        copy, save = QKeySequence.StandardKey.Copy, "Ctrl+Alt+S"
+        widget_action(self, "Copy picture", lambda: copy_plot(self), copy)
+        widget_action(self, "Save picture…", lambda: ask_for_picture(self, self), save)
+        on_white = QAction("Pictures on white", self, checkable=True)
+        on_white.setToolTip("Draw pictures in the light colours, for paper")
+        on_white.triggered.connect(lambda on: setattr(Settings(), "pictures_on_white", on))
+        self.addAction(on_white)
+        menu = self.picture_button.menu()
+        menu.addActions(self.actions())
+        # Every plot has this action, with the same meaning.
+        menu.aboutToShow.connect(lambda: on_white.setChecked(Settings().pictures_on_white))
+
+    # Look
 
     def set_theme(self, theme: Tokens) -> None:
         """Use the colours of ``theme`` and the window's font size."""
@@ -232,25 +278,26 @@ class Plot(ThemedWidget):
         view.setRange(xRange=across, yRange=up, padding=0)  # redrawing must not reset a zoom
 
     def show_as_picture(self, on: bool) -> None:
-        """A picture has its title and those of its axes, wherever the window has them."""
-        for control in self._chosen:
-            if not control.hasFocus():
-                control.setVisible(not on and self.message() is None)
+        """A picture has its title and those of its axes, wherever the window has them, and no
+        controls."""
+        controls = (self.picture_button, *self._controls)
+        if on:
+            self._seen = [control for control in controls if not control.isHidden()]
         self.canvas.in_picture = on
-        axis = self.canvas.getAxis("bottom")
-        if isinstance(axis, QuantityAxis):
-            axis.make_room(low=not on and self.canvas.is_low)
-        if self.named_outside and self.title.whole:
-            self.title.setVisible(on)
-        if self.axis_named_outside and self.message() is None:
-            self._quantity.setVisible(on)
+        self._show_parts()
+        self.canvas.fit_height(self.canvas.height())
+        for control in controls:
+            control.setVisible(control in self._seen and not on)
+        if on and self.message() is None:
+            self.title.setVisible(bool(self.title.whole))
+            self._quantity.setVisible(bool(self._quantity.text()))
         self.activate_layout()
 
     def activate_layout(self) -> None:
         layout = self.layout()
         if layout is not None:
             layout.activate()
-        self.canvas.frame.layout.activate()
+        self.canvas.grid.activate()
 
     def restyle(self) -> None:
         """Redraw in ``self.theme``."""
@@ -264,11 +311,32 @@ class Plot(ThemedWidget):
         """Redraw after a change between linear and logarithmic scale."""
         raise NotImplementedError
 
+    def _paint_theme(self) -> None:
+        theme = self.theme
+        self.setPalette(QPalette() if theme is current_theme() else palette_of(theme))
+        self.canvas.setBackground(theme.card)
+        self.canvas.fit_letters()
+        for axis in (self.canvas.getAxis("left"), self.canvas.getAxis("bottom")):
+            axis.setPen(pg.mkPen(None))
+            axis.setTextPen(pg.mkPen(theme.text3))
+            axis.setTickPen(pg.mkPen(theme.grid) if axis.grid is not False else pg.mkPen(None))
+            axis.setTickFont(face(Face.CAPTION))
+            if isinstance(axis, QuantityAxis):
+                axis.fit_letters()
+        self.title.setFont(face(Face.STRONG))
+        self._quantity.setFont(face(Face.CAPTION))
+        if self.wraps:
+            self.caption.setFont(face(Face.CAPTION))
+        self.update()
+
+    # Events
+
     def changeEvent(self, event: QEvent) -> None:
         """Follow the palette, unless a window with updates disabled restyles its plots one by
-        one."""
+        one, or the plot has a theme of its own."""
         super().changeEvent(event)
-        seen = self.isVisible() and self.updatesEnabled()
+        own = self.testAttribute(Qt.WidgetAttribute.WA_SetPalette)
+        seen = self.isVisible() and self.updatesEnabled() and not own
         if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange) and seen:
             self.set_theme(current_theme())
 
@@ -279,9 +347,8 @@ class Plot(ThemedWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor(self.theme.card))
-        if self.hasFocus() and self._by_keys and not self.property(IN_PICTURE):
+        if self.hasFocus() and self._by_keys:
+            painter = QPainter(self)
             painter.setPen(QPen(QColor(self.theme.accent), 2))
             painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
 
@@ -299,75 +366,6 @@ class Plot(ThemedWidget):
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         self.picture_button.menu().popup(event.globalPos())
 
-    def _lay_out(self) -> None:
-        self.busy.hide()
-        self._message.setWordWrap(True)
-        self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._message.setMargin(24)
-        self._stack.addWidget(self._message)
-        self._stack.addWidget(self.canvas)
-        wraps = self.caption.wordWrap()  # a short caption is next to the title
-        beside: list[Part] = [] if wraps else [(self.caption, 1), self.legend]
-        if not wraps:
-            self.caption.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-        self._head = across((self.title, int(wraps)), *beside, gap=12)
-        self._head.addStretch()  # if nothing else needs the room
-        for widget in (self.busy, self.picture_button):
-            self._head.addWidget(widget)
-        self._choices = across(None)
-        self._quantity.setAlignment(Qt.AlignmentFlag.AlignBottom)
-        named = across(self._quantity, None, *[self.legend] * wraps)
-        rows: list[Part] = [self._head, self._choices, *[self.caption] * wraps, named]
-        self.setLayout(down(*rows, (self._stack, 1), margins=(4, 4, 4, 2), gap=4))
-
-    def _add_actions(self) -> None:
-        copy, save = QAction("Copy picture", self), QAction("Save picture…", self)
-        copy.setShortcut(QKeySequence.StandardKey.Copy)
-        save.setShortcut(QKeySequence("Ctrl+Alt+S"))
-        for action in (copy, save):
-            action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        copy.triggered.connect(lambda: copy_plot(self))
-        save.triggered.connect(lambda: ask_for_picture(self, self))
-        fit = QAction("Show everything", self)
-        fit.triggered.connect(self.fit)
-        self._on_white = QAction("Pictures on white", self, checkable=True)
-        self._on_white.setToolTip("Draw pictures in the light colours, for paper")
-        self._on_white.triggered.connect(set_pictures_on_white)
-        scale = [self.log_box] if self._has_log_box else []
-        self.addActions([fit, *scale, copy, save, self._on_white])
-        menu = self.picture_button.menu()
-        menu.addActions(self.actions())
-        # Every plot has this action, with the same meaning.
-        menu.aboutToShow.connect(lambda: self._on_white.setChecked(pictures_on_white()))
-
-    def _paint_theme(self) -> None:
-        theme = self.theme
-        self.canvas.setBackground(theme.card)
-        self.canvas.fit_letters()
-        for axis in (self.canvas.getAxis("left"), self.canvas.getAxis("bottom")):
-            axis.setPen(pg.mkPen(None))
-            axis.setTextPen(pg.mkPen(theme.text3))
-            axis.setTickPen(pg.mkPen(theme.grid) if axis.grid is not False else pg.mkPen(None))
-            axis.setTickFont(face(Face.CAPTION))
-            if isinstance(axis, QuantityAxis):
-                axis.fit_letters()
-        for label, colour in (
-            (self.title, theme.text),
-            (self.caption, theme.text2),
-            (self.busy, theme.text2),
-            (self._message, theme.text2),
-            (self._quantity, theme.text3),
-        ):
-            palette = label.palette()
-            palette.setColor(label.foregroundRole(), QColor(colour))
-            label.setPalette(palette)
-        self.title.setFont(face(Face.STRONG))
-        self._quantity.setFont(face(Face.CAPTION))
-        if self.caption.wordWrap():
-            self.caption.setFont(face(Face.CAPTION))
-        self.legend.setPalette(palette_of(theme))
-        self.update()
-
 
 def ask_for_picture(shown: ThemedWidget, parent: QWidget) -> None:
     """Ask for a format and a path and write the picture of ``shown`` there; report a failure."""
@@ -384,15 +382,6 @@ def ask_for_picture(shown: ThemedWidget, parent: QWidget) -> None:
         dialog = ask_target(parent, "Save picture", suggested, FILTERS, PICTURES, write)
 
     PictureDialog(ask, parent).open()
-
-
-def quantity_axis(orientation: str, *titles: str, grid: bool = False) -> QuantityAxis:
-    """A ``QuantityAxis`` with its titles, longest first, and optional grid lines."""
-    axis = QuantityAxis(orientation)
-    axis.set_titles(*titles)
-    if grid:
-        axis.setGrid(255)
-    return axis
 
 
 def restyle_plots(parent: QWidget, theme: Tokens) -> Generator[None, None, None]:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, sqrt
-from typing import Final, NamedTuple
+from typing import Final
 
-from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout
 
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.plots.frame.axes import NameColumnsAxis
+from ace_gui.gui.plots.frame.axes import NameAxis
 from ace_gui.gui.plots.frame.export_image import ThemedWidget
 from ace_gui.gui.plots.frame.legend import Legend
 from ace_gui.gui.plots.frame.spec import PlotSpec
@@ -22,36 +22,29 @@ from ace_gui.gui.theme import Tokens, palette_of
 _SIZE: Final = (960, 640)  # px
 
 
-class BlockPanel(NamedTuple):
-    """One plot of a grid. ``names``: of its horizontal positions, empty for numbers."""
-
-    make: Callable[[Tokens], PlotSpec]
-    names: Sequence[str] = ()
-
-
 class BlockGrid(ThemedWidget):
     """The ``panels`` of a ``plot`` with one legend. ``columns``: the data of all of them."""
 
     def __init__(
         self,
         plot: SpecPlot,
-        panels: Sequence[BlockPanel],
+        panels: Sequence[Callable[[Tokens], PlotSpec]],
         columns: Callable[[], Sequence[FigureColumn]],
     ) -> None:
         super().__init__()
-        self.theme, self._first, self._columns = plot.theme, panels[0].make, columns
+        self.setAutoFillBackground(True)
+        self.setBackgroundRole(QPalette.ColorRole.Light)
+        self.theme, self._first, self._columns = plot.theme, panels[0], columns
         self.setAccessibleName(f"{plot.accessibleName()}, by block")
         self.setAccessibleDescription(plot.accessibleDescription())
         self.legend = Legend(toggles=False)
         self.panels: list[SpecPlot] = []
         grid, across = QGridLayout(), ceil(sqrt(len(panels)))
-        self._axes: list[tuple[NameColumnsAxis, Sequence[str]]] = []
-        for index, (make, names) in enumerate(panels):
-            axis = NameColumnsAxis() if names else None
-            panel = SpecPlot(name="", empty="", logarithmic=plot.logarithmic, bottom=axis)
+        for index, make in enumerate(panels):
+            axis = NameAxis("bottom") if make(self.theme).x.names else None
+            panel = SpecPlot(bottom=axis)
+            panel.log_box.setChecked(plot.logarithmic)
             panel.present(partial(_bare, make))
-            if axis is not None:
-                self._axes.append((axis, names))
             self.panels.append(panel)
             grid.addWidget(panel, *divmod(index, across))
         views = [panel.canvas.getViewBox() for panel in self.panels]
@@ -66,7 +59,7 @@ class BlockGrid(ThemedWidget):
 
     def set_theme(self, theme: Tokens) -> None:
         self.theme = theme
-        self.legend.setPalette(palette_of(theme))
+        self.setPalette(palette_of(theme))
         for panel in self.panels:
             panel.set_theme(theme)
         self.legend.set_entries([each for each in self._first(theme).curves if each.in_legend])
@@ -83,14 +76,8 @@ class BlockGrid(ThemedWidget):
         layout = self.layout()
         assert layout is not None
         layout.activate()
-        for axis, names in self._axes:
-            axis.set_names(names, self.panels[0].width())
         for panel in self.panels:
             panel.activate_layout()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        super().paintEvent(event)
-        QPainter(self).fillRect(self.rect(), QColor(self.theme.card))
 
 
 def _bare(make: Callable[[Tokens], PlotSpec], theme: Tokens) -> PlotSpec:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from math import ceil
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QImage, QPainter
+from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.gui.plots.frame.axes import NameAxis, NameColumnsAxis
+from ace_gui.gui.plots.frame.axes import NameAxis
 from ace_gui.gui.plots.frame.colours import ink_on
 from ace_gui.gui.plots.frame.spec import Cells, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 
 _NUMBER_SIZE: Final = 0.9  # of the window's font
-_SHARE: Final = 0.3  # maximum part of the width for the rows' names
-_NAME_SHARE: Final = 1.15  # names may be close together, because the cells separate them
 _GAP: Final = 0.02
 _MOST: Final = 2_000  # rectangles
 
@@ -66,16 +63,16 @@ class _Rectangles(pg.GraphicsObject):
 class CellsPlot(SpecPlot):
     """Cells with the names of their rows and columns, and a text in each if all have room."""
 
+    toggles = False
     holds = False
 
-    def __init__(self, **how: Any) -> None:
-        self._rows, self._columns_axis = NameAxis(_SHARE), NameColumnsAxis()
+    def __init__(self) -> None:
         self._rectangles = _Rectangles()
-        super().__init__(left=self._rows, bottom=self._columns_axis, toggles=False, **how)
+        super().__init__(left=NameAxis("left"), bottom=NameAxis("bottom"))
         view = self.canvas.getViewBox()
         view.setMouseEnabled(x=False, y=False)
         view.invertY(True)
-        self.canvas.addItem(self._rectangles, ignoreBounds=True)
+        self.canvas.addItem(self._rectangles)
         view.sigResized.connect(lambda _view: self._part_names())
 
     @property
@@ -86,8 +83,9 @@ class CellsPlot(SpecPlot):
     def fit(self) -> None:
         if self.cells is not None:
             view = self.canvas.getViewBox()
-            view.setXRange(-0.5, len(self.cells.columns) - 0.5, padding=0)
-            view.setYRange(-0.5, len(self.cells.rows) - 0.5, padding=0)
+            down, across, _ = self.cells.colours.shape
+            view.setXRange(-0.5, across - 0.5, padding=0)
+            view.setYRange(-0.5, down - 0.5, padding=0)
 
     def cell_at(self, scene_position: QPointF) -> tuple[int, int] | None:
         """Row and column of the cell at a position."""
@@ -96,7 +94,7 @@ class CellsPlot(SpecPlot):
             return None
         at = view.mapSceneToView(scene_position)
         row, column = round(at.y()), round(at.x())
-        inside = 0 <= row < len(cells.rows) and 0 <= column < len(cells.columns)
+        inside = 0 <= row < len(cells.colours) and 0 <= column < cells.colours.shape[1]
         return (row, column) if inside else None
 
     def _draw_curves(self, spec: PlotSpec) -> None:
@@ -108,40 +106,24 @@ class CellsPlot(SpecPlot):
         self._part_names()
 
     def _part_names(self) -> None:
-        """The names of rows and columns, some of them if there is little room, and the texts."""
-        for item, _, _ in self._written:
-            self.canvas.removeItem(item)
-        self._written, cells = [], self.cells
+        """The texts in the cells, if the longest has room."""
+        self._erase()
+        cells = self.cells
         if cells is None:
             return
-        view = self.canvas.getViewBox()
-        self._columns_axis.set_names(cells.columns, _NAME_SHARE * view.width())
-        height = max(view.height() / max(len(cells.rows), 1), 1.0)
-        stride = max(1, ceil(self.fontMetrics().height() / height))
-        shown = [name if i % stride == 0 else "" for i, name in enumerate(cells.rows)]
-        self._rows.set_names(shown, self.width())
         font = self.font()
         font.setPointSizeF(_NUMBER_SIZE * font.pointSizeF())
-        if self._has_room(cells, QFontMetricsF(font)):
-            self._write(cells, font)
-
-    def _write(self, cells: Cells, font: QFont) -> None:
+        view, metrics = self.canvas.getViewBox(), QFontMetricsF(font)
+        every = [text for texts in cells.texts for text in texts]
+        wide = max(map(metrics.horizontalAdvance, every), default=0.0) + 2
+        down, across, _ = cells.colours.shape
+        if view.width() < wide * across or view.height() < metrics.height() * down:
+            return
         for row, texts in enumerate(cells.texts):
             for column, text in enumerate(texts):
                 colour = QColor(*map(int, cells.colours[row, column])).name()
                 ink = self.theme.text2 if colour == self.theme.grid else ink_on(colour)
-                item = pg.TextItem(text, color=ink, anchor=(0.5, 0.5))
-                item.setFont(font)
-                item.setPos(column, row)
-                self.canvas.addItem(item, ignoreBounds=True)
-                self._written.append((item, QPointF(column, row), False))
-
-    def _has_room(self, cells: Cells, metrics: QFontMetricsF) -> bool:
-        """Whether the longest text fits into a cell."""
-        view, every = self.canvas.getViewBox(), [t for texts in cells.texts for t in texts]
-        wide = max(map(metrics.horizontalAdvance, every), default=0.0) + 2
-        across, down = max(len(cells.columns), 1), max(len(cells.rows), 1)
-        return view.width() / across >= wide and view.height() / down >= metrics.height()
+                self._write(text, QPointF(column, row), ink, font, anchor=(0.5, 0.5))
 
     def text_at(self, scene_position: QPointF) -> str:
         found, cells = self.cell_at(scene_position), self.cells

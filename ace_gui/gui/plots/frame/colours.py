@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+from PySide6.QtGui import QColor
+
 from ace_gui.gui.theme import DARK, LIGHT, Tokens
 
 _POSITIVE: Final = {False: "#0a4f9e", True: "#8cc4ff"}  # by whether the theme is dark
@@ -25,28 +28,17 @@ def in_theme(expert_colour: str, theme: Tokens) -> str:
 
 def cell_colour(share: float, theme: Tokens) -> str:
     """From the background at 0 to blue at 1 and to orange at −1, clipped beyond."""
-    end = (_POSITIVE if share >= 0 else _NEGATIVE)[theme.dark]
-    return _mixed(theme.card, end, min(abs(share), 1.0))
+    start, end = (
+        np.array(QColor(colour).getRgb())
+        for colour in (theme.card, (_POSITIVE if share >= 0 else _NEGATIVE)[theme.dark])
+    )
+    return QColor(*map(round, start + min(abs(share), 1.0) * (end - start))).name()
 
 
 def ink_on(colour: str) -> str:
     """Black or white, whichever has the higher contrast on ``colour``: at least 4.5:1."""
-    return "#000000" if _luminance(colour) > _MIDDLE else "#ffffff"
-
-
-def _mixed(start: str, end: str, share: float) -> str:
-    pairs = zip(_channels(start), _channels(end), strict=True)
-    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in pairs)
-
-
-def _channels(colour: str) -> tuple[int, ...]:
-    return tuple(int(colour[index : index + 2], 16) for index in (1, 3, 5))
-
-
-def _luminance(colour: str) -> float:
-    """Relative luminance of WCAG 2.2."""
-    linear = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
-        for c in (channel / 255 for channel in _channels(colour))
-    ]
-    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    parts = QColor(colour)
+    channels = np.array([parts.redF(), parts.greenF(), parts.blueF()])
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ (0.2126, 0.7152, 0.0722)  # WCAG 2.2
+    return "#000000" if luminance > _MIDDLE else "#ffffff"

@@ -1,23 +1,16 @@
-"""Controls of a plot, which its exported pictures omit."""
+"""Controls of a plot, which its pictures omit."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import (
-    QComboBox,
-    QStyle,
-    QStyleOptionComboBox,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QComboBox, QStyle, QStyleOptionComboBox, QToolButton, QWidget
 
-from ace_gui.gui.plots.frame.export_image import IN_PICTURE
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import icon
+from ace_gui.gui.widgets.fields.buttons import tool_button
 
 
 class Choice(QComboBox):
@@ -73,10 +66,6 @@ class Choice(QComboBox):
         middle = Qt.TextElideMode.ElideMiddle
         option.currentText = self.fontMetrics().elidedText(option.currentText, middle, room)
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        if not self.property(IN_PICTURE):
-            super().paintEvent(event)
-
     def _emit_chosen(self) -> None:
         self._explain()
         self.chosen.emit()
@@ -85,18 +74,13 @@ class Choice(QComboBox):
         self.setToolTip(self.itemData(self.currentIndex(), Qt.ItemDataRole.ToolTipRole))
 
 
-class HeadButton(QToolButton):
+def head_button(
+    text: str, tip: str, pressed: Callable[[], object] | None = None, picture: str = ""
+) -> QToolButton:
     """A small button next to a plot's title; ``picture``: its icon instead of the text."""
-
-    def __init__(self, text: str, tip: str, parent: QWidget, picture: str = "") -> None:
-        super().__init__(parent)
-        self.setText(text)
-        if picture:
-            self.setIcon(icon(picture))
-        self.setToolTip(tip)
-        self.setAccessibleName(text)
-        self.setAccessibleDescription(tip)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        if not self.property(IN_PICTURE):
-            super().paintEvent(event)
+    button = tool_button(text, tip, pressed)
+    if picture:
+        button.setIcon(icon(picture))
+    button.setAccessibleName(text)
+    button.setAccessibleDescription(tip)
+    return button

@@ -6,11 +6,10 @@ Clicking a name is the same as clicking its chip in the legend.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
 from PySide6.QtWidgets import QToolTip
 
 # isort: split
@@ -22,8 +21,7 @@ _WIDEST: Final = 7.5  # lines of text
 _GAP: Final = 6.0  # px between a curve's end and its name
 
 
-@dataclass(frozen=True)
-class EndLabel:
+class EndLabel(NamedTuple):
     """A curve's name at the height of its last value; ``strong`` for the merge."""
 
     key: str
@@ -32,6 +30,11 @@ class EndLabel:
     height: float
     strong: bool = False
     on: bool = True
+
+    @property
+    def font(self) -> QFont:
+        """Its font."""
+        return face(Face.CAPTION_STRONG if self.strong else Face.CAPTION)
 
 
 class EndLabels(pg.AxisItem):
@@ -49,7 +52,7 @@ class EndLabels(pg.AxisItem):
     def set_labels(self, labels: Sequence[EndLabel]) -> None:
         """Set the names of the curves."""
         self._labels = tuple(labels)
-        widths = [self._metrics(label).horizontalAdvance(label.text) for label in self._labels]
+        widths = [QFontMetricsF(each.font).horizontalAdvance(each.text) for each in labels]
         most = _WIDEST * QFontMetricsF(face(Face.CAPTION)).height()
         self.setWidth(min(max(widths, default=-_GAP), most) + _GAP + 2)
         self.update()
@@ -78,13 +81,12 @@ class EndLabels(pg.AxisItem):
     def paint(self, painter: QPainter, option: object, widget: object) -> None:  # noqa: ARG002
         painter.setRenderHint(QPainter.RenderHint.TextAntialiasing)
         for label, index in self.rects():
-            font = face(Face.CAPTION_STRONG if label.strong else Face.CAPTION)
             colour = QColor(label.colour)
             colour.setAlphaF(1.0 if label.on else 0.45)
-            painter.setFont(font)
+            painter.setFont(label.font)
             painter.setPen(colour)
             right = Qt.TextElideMode.ElideRight
-            text = QFontMetricsF(font).elidedText(label.text, right, index.width())
+            text = QFontMetricsF(label.font).elidedText(label.text, right, index.width())
             painter.drawText(index, Qt.AlignmentFlag.AlignVCenter, text)
 
     def mouseClickEvent(self, event: Any) -> None:
@@ -104,9 +106,6 @@ class EndLabels(pg.AxisItem):
 
     def _at(self, point: QPointF) -> EndLabel | None:
         return next((label for label, room in self.rects() if room.contains(point)), None)
-
-    def _metrics(self, label: EndLabel) -> QFontMetricsF:
-        return QFontMetricsF(face(Face.CAPTION_STRONG if label.strong else Face.CAPTION))
 
 
 def _apart(tops: list[float], line: float, height: float) -> list[float]:

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from PySide6.QtCore import (
-    QBuffer,
-    QIODevice,
-    QMarginsF,
-    QPoint,
-    QRect,
-    QSize,
-    QSizeF,
+from PySide6.QtCore import QBuffer, QIODevice, QMarginsF, QPoint, QRect, QSize, QSizeF, Qt
+from PySide6.QtGui import (
+    QFont,
+    QGuiApplication,
+    QPageSize,
+    QPaintDevice,
+    QPainter,
+    QPdfWriter,
+    QPixmap,
 )
-from PySide6.QtGui import QFont, QGuiApplication, QPageSize, QPainter, QPdfWriter, QPixmap
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import (
-    QAbstractButton,
     QApplication,
     QCheckBox,
     QComboBox,
     QDialog,
     QDialogButtonBox,
     QFormLayout,
+    QGraphicsItem,
     QGraphicsView,
     QSpinBox,
     QWidget,
@@ -46,13 +47,10 @@ PIXELS_A_POINT = 2.0
 
 POINTS_AN_INCH = 72.0
 
-IN_PICTURE = "inPicture"
-"""Property of a plot and its controls while they are painted into a picture."""
-_DOTS = "dots"  # property of a plot in a format: the dots an inch of its PNG
-
 FILTERS = "PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)"
 
 
+_SERIFS = ["STIX Two Text", "Times New Roman", "Liberation Serif", "DejaVu Serif"]
 PNG_DOTS = 300
 """Dots an inch of a PNG picture whose size is given in millimetres."""
 _MM_AN_INCH = 25.4
@@ -70,11 +68,10 @@ class PictureFormat(NamedTuple):
     @classmethod
     def remembered(cls) -> PictureFormat:
         """The one that was used last, or the default."""
-        try:
-            numbers = [int(part) for part in Settings().picture_format.split()]
-            width, height, points, serif, with_data = numbers
-        except ValueError:
+        numbers = Settings().picture_format.split()
+        if len(numbers) != len(cls._fields) or not all(map(str.isdecimal, numbers)):
             return cls()
+        width, height, points, serif, with_data = map(int, numbers)
         return cls(width, height, points, bool(serif), bool(with_data))
 
     def remember(self) -> None:
@@ -90,9 +87,7 @@ class PictureFormat(NamedTuple):
         """Its body font."""
         font = QFont(QApplication.font())
         if self.serif:
-            font.setFamilies(
-                ["STIX Two Text", "Times New Roman", "Liberation Serif", "DejaVu Serif"]
-            )
+            font.setFamilies(_SERIFS)
             font.setStyleHint(QFont.StyleHint.Serif)
         font.setPointSizeF(self.points / Face.CAPTION.value[0])  # numbers and names are captions
         return font
@@ -105,8 +100,9 @@ class PictureDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle("Save picture")
         last = PictureFormat.remembered()
-        self.across, self.down = _number(last.width, " mm", 300), _number(last.height, " mm", 300)
-        self.points = _number(last.points, " pt", 24, least=4)
+        self.across = QSpinBox(minimum=30, maximum=300, suffix=" mm", value=last.width)
+        self.down = QSpinBox(minimum=30, maximum=300, suffix=" mm", value=last.height)
+        self.points = QSpinBox(minimum=4, maximum=24, suffix=" pt", value=last.points)
         self.typeface = QComboBox(self)
         self.typeface.addItems(["Sans serif", "Serif"])
         self.typeface.setCurrentIndex(int(last.serif))
@@ -140,14 +136,6 @@ class PictureDialog(QDialog):
         return chosen
 
 
-def _number(value: int, unit: str, most: int, least: int = 30) -> QSpinBox:
-    box = QSpinBox()
-    box.setRange(least, most)
-    box.setSuffix(unit)
-    box.setValue(value)
-    return box
-
-
 class ThemedWidget(QWidget):
     """A widget that is painted in ``theme``, whatever the window's theme."""
 
@@ -168,16 +156,6 @@ class ThemedWidget(QWidget):
         """Show all that belongs to a picture, or the window's version again."""
 
 
-def pictures_on_white() -> bool:
-    """Whether pictures use the light theme, whatever the window's."""
-    return Settings().pictures_on_white
-
-
-def set_pictures_on_white(on: bool) -> None:
-    """Set whether pictures use the light theme or the window's."""
-    Settings().pictures_on_white = on
-
-
 def grab_plot(
     plot_widget: ThemedWidget, path: Path, suffix: str = "", form: PictureFormat | None = None
 ) -> None:
@@ -186,7 +164,12 @@ def grab_plot(
     ``suffix``: the default extension. ``form``: its size and font; None: as on the screen. Raises
     ``OutputError`` for another extension or a write failure.
     """
-    kinds = {".png": _png, ".svg": svg_of, ".pdf": _pdf}
+    dots = None if form is None else PNG_DOTS
+    kinds: dict[str, Callable[[ThemedWidget], bytes]] = {
+        ".png": partial(_png, dots=dots),
+        ".svg": svg_of,
+        ".pdf": _pdf,
+    }
     chosen, path = path, path if path.suffix else path.with_suffix(suffix)
     draw = kinds.get(path.suffix.lower())
     if draw is None:
@@ -209,14 +192,12 @@ def in_format(plot_widget: ThemedWidget, form: PictureFormat | None) -> Iterator
         yield
         return
     before = plot_widget.size()
-    plot_widget.setProperty(_DOTS, PNG_DOTS)
     with _same_axes(plot_widget):
         try:
             with body_font(form.font):
                 _lay_out(plot_widget, form.pixels(plot_widget.logicalDpiX()))
                 yield
         finally:
-            plot_widget.setProperty(_DOTS, None)
             _lay_out(plot_widget, before)
 
 
@@ -232,9 +213,8 @@ def copy_plot(plot_widget: ThemedWidget) -> None:
     QGuiApplication.clipboard().setPixmap(picture_of(plot_widget))
 
 
-def picture_of(plot_widget: ThemedWidget) -> QPixmap:
-    """The picture of ``plot_widget`` at ``PIXELS_A_POINT``, or at ``PNG_DOTS`` in a format."""
-    dots = plot_widget.property(_DOTS)
+def picture_of(plot_widget: ThemedWidget, dots: int | None = None) -> QPixmap:
+    """The picture of ``plot_widget`` with so many dots an inch, or at ``PIXELS_A_POINT``."""
     ratio = PIXELS_A_POINT if dots is None else dots / plot_widget.logicalDpiX()
     pixmap = QPixmap(plot_widget.size() * ratio)
     pixmap.setDevicePixelRatio(ratio)
@@ -253,47 +233,51 @@ def svg_of(plot_widget: ThemedWidget) -> bytes:
     generator.setResolution(plot_widget.logicalDpiX())  # or else points become smaller pixels
     generator.setTitle(plot_widget.accessibleName())
     generator.setDescription(plot_widget.accessibleDescription())
-    painter = QPainter(generator)
+    _paint(plot_widget, generator)
+    return bytes(buffer.data().data())
+
+
+def _paint(plot_widget: ThemedWidget, device: QPaintDevice) -> None:
+    painter = QPainter(device)
     with _as_picture(plot_widget):
         plot_widget.render(painter, QPoint())
     painter.end()
-    return bytes(buffer.data().data())
 
 
 @contextmanager
 def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
-    """Without focus frames and controls, optionally on white, with symbols as outlines."""
-    before = plot_widget.theme
+    """Without controls and focus, optionally on white, with symbols as outlines."""
+    before, focused = plot_widget.theme, plot_widget.focusWidget() or plot_widget
+    has_focus = focused.hasFocus()
+    focused.clearFocus()  # a hidden widget would pass it on
     with _same_axes(plot_widget):
-        if pictures_on_white():
+        if Settings().pictures_on_white:
             plot_widget.set_theme(LIGHT)
-        buttons = plot_widget.findChildren(QAbstractButton)
-        widgets = [plot_widget, *buttons, *plot_widget.findChildren(QComboBox)]
-        items = [i for v in plot_widget.findChildren(QGraphicsView) for i in v.scene().items()]
-        scatters = [item for item in items if isinstance(item, pg.ScatterPlotItem)]
-        for widget in widgets:
-            widget.setProperty(IN_PICTURE, True)
         plot_widget.show_as_picture(True)
+        scatters = [i for i in _items(plot_widget) if isinstance(i, pg.ScatterPlotItem)]
         for item in scatters:
             item.setExportMode(True, {})
         try:
             yield
         finally:
-            for widget in widgets:
-                widget.setProperty(IN_PICTURE, False)
-            plot_widget.show_as_picture(False)
             for item in scatters:
                 item.setExportMode(False)
+            plot_widget.show_as_picture(False)
             plot_widget.set_theme(before)
+            if has_focus:
+                focused.setFocus(Qt.FocusReason.PopupFocusReason)
+
+
+def _items(plot_widget: ThemedWidget) -> list[QGraphicsItem]:
+    return [i for view in plot_widget.findChildren(QGraphicsView) for i in view.scene().items()]
 
 
 @contextmanager
 def _same_axes(plot_widget: ThemedWidget) -> Iterator[None]:
     """Afterwards the axes are as wide as before; they widen for a picture's larger text."""
-    items = [i for view in plot_widget.findChildren(QGraphicsView) for i in view.scene().items()]
     widths = {
         item: item.textWidth
-        for item in items
+        for item in _items(plot_widget)
         if isinstance(item, pg.AxisItem) and item.orientation == "left" and item.fixedWidth is None
     }
     try:
@@ -305,11 +289,11 @@ def _same_axes(plot_widget: ThemedWidget) -> Iterator[None]:
         plot_widget.activate_layout()
 
 
-def _png(plot_widget: ThemedWidget) -> bytes:
-    buffer, image = QBuffer(), picture_of(plot_widget).toImage()
-    if plot_widget.property(_DOTS) is not None:
-        image.setDotsPerMeterX(round(1000 * PNG_DOTS / _MM_AN_INCH))
-        image.setDotsPerMeterY(round(1000 * PNG_DOTS / _MM_AN_INCH))
+def _png(plot_widget: ThemedWidget, dots: int | None) -> bytes:
+    buffer, image = QBuffer(), picture_of(plot_widget, dots).toImage()
+    if dots is not None:
+        image.setDotsPerMeterX(round(1000 * dots / _MM_AN_INCH))
+        image.setDotsPerMeterY(round(1000 * dots / _MM_AN_INCH))
     image.save(buffer, "PNG")  # type: ignore[call-overload]
     return bytes(buffer.data().data())
 
@@ -326,9 +310,6 @@ def _pdf(plot_widget: ThemedWidget) -> bytes:
     writer.setPageMargins(QMarginsF())
     writer.setTitle(plot_widget.accessibleName())
     writer.setCreator("ACE Workbench")
-    painter = QPainter(writer)
-    with _as_picture(plot_widget):
-        plot_widget.render(painter, QPoint())
-    painter.end()
+    _paint(plot_widget, writer)
     buffer.close()
     return bytes(buffer.data().data())

@@ -59,24 +59,16 @@ class CurveItem(pg.PlotDataItem):
 
 
 class Bands(pg.GraphicsObject):
-    """Backgrounds over the plot's whole width, below everything else. ``spans``: their
-    positions."""
+    """Backgrounds over the plot's whole height, below everything else.
+
+    ``spans``: from, to, in the units of the horizontal axis.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._spans: tuple[tuple[float, float], ...] = ()
-        self._colour = QColor()
+        self.spans: Sequence[tuple[float, float]] = ()
+        self.colour = ""
         self.setZValue(-20)
-
-    def set_spans(self, spans: Sequence[tuple[float, float]]) -> None:
-        """Set the bands: from, to, in the units of the horizontal axis."""
-        self._spans = tuple(spans)
-        self.update()
-
-    def set_colour(self, colour: str) -> None:
-        """Set the colour of all bands."""
-        self._colour = QColor(colour)
-        self.update()
 
     def boundingRect(self) -> QRectF:
         return self.viewRect()
@@ -88,9 +80,9 @@ class Bands(pg.GraphicsObject):
     def paint(self, painter: QPainter, option: object, widget: object) -> None:  # noqa: ARG002
         view = self.viewRect()
         left, right = view.left(), view.right()
-        seen = ((max(low, left), min(high, right)) for low, high in self._spans)
+        seen = ((max(low, left), min(high, right)) for low, high in self.spans)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self._colour)
+        painter.setBrush(QColor(self.colour))
         painter.drawRects([QRectF(a, view.top(), b - a, view.height()) for a, b in seen if a < b])
 
 

@@ -5,28 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import (
-    QBrush,
-    QColor,
-    QFontMetrics,
-    QPainter,
-    QPaintEvent,
-    QPen,
-)
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QSizePolicy,
-    QWidget,
-)
+from PySide6.QtGui import QBrush, QColor, QFontMetrics, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 # isort: split
 from pyqtgraph.graphicsItems.ScatterPlotItem import drawSymbol
 
-from ace_gui.gui.plots.frame.export_image import IN_PICTURE
 from ace_gui.gui.plots.frame.spec import LegendEntry
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
-from ace_gui.gui.widgets.layout.arrangement import FlowLayout
+from ace_gui.gui.widgets.layout.arrangement import FlowLayout, clear_layout
 
 SWATCH_WIDTH = 24
 NAME_CHARACTERS = 22
@@ -34,17 +22,17 @@ MIN_CHARACTERS = 10
 
 
 class CaptionLabel(ElidedLabel):
-    """A title or a caption: elided where it is too long, or wrapped with ``ElideNone``."""
+    """A title or a caption: elided where it is too long, or else it ``wraps``."""
 
-    def __init__(self, mode: Qt.TextElideMode, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._mode = mode
-        wraps = mode == Qt.TextElideMode.ElideNone
+    def __init__(self, *, sentence: bool = False, wraps: bool = False) -> None:
+        super().__init__(sentence=sentence)
         self.setWordWrap(wraps)
-        vertical = QSizePolicy.Policy.Minimum if wraps else QSizePolicy.Policy.Fixed
-        across = QSizePolicy.Policy.Ignored if wraps else QSizePolicy.Policy.Preferred
-        policy = QSizePolicy(across, vertical)
-        policy.setHeightForWidth(wraps)
+        policies = QSizePolicy.Policy
+        policy = QSizePolicy(policies.Preferred, policies.Fixed)
+        if wraps:
+            self._mode = Qt.TextElideMode.ElideNone
+            policy = QSizePolicy(policies.Ignored, policies.Minimum)
+            policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
 
     def set_full_text(self, text: str) -> None:
@@ -92,16 +80,13 @@ class Chip(QAbstractButton):
         painter.setFont(font)
         room = self.rect().adjusted(SWATCH_WIDTH + 4, 0, 0, 0)
         painter.drawText(room, Qt.AlignmentFlag.AlignVCenter, self._shown_label())
-        if self.hasFocus() and not self.property(IN_PICTURE):
+        if self.hasFocus():
             painter.setPen(QPen(self.palette().accent().color(), 2))
             painter.drawRoundedRect(self.rect().adjusted(0, 0, -1, -1), 3, 3)
 
     def _shown_label(self) -> str:
-        label = self.entry.label
-        if len(label) <= NAME_CHARACTERS:
-            return label
-        half = (NAME_CHARACTERS - 1) // 2
-        return f"{label[:half]}…{label[-half:]}"
+        label, half = self.entry.label, (NAME_CHARACTERS - 1) // 2
+        return label if len(label) <= NAME_CHARACTERS else f"{label[:half]}…{label[-half:]}"
 
     def _paint_swatch(self, painter: QPainter, on: bool) -> None:
         entry, middle = self.entry, self.height() / 2
@@ -131,8 +116,8 @@ class Legend(QWidget):
 
     toggled = Signal(str, bool)
 
-    def __init__(self, *, toggles: bool, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, *, toggles: bool) -> None:
+        super().__init__()
         self._toggles = toggles
         self._entries: tuple[LegendEntry, ...] = ()
         self._off: set[str] = set()
@@ -161,10 +146,7 @@ class Legend(QWidget):
                 chip.entry = entry  # only the colours differ: the layout is the same
                 chip.update()
             return
-        for chip in self._chips:
-            self._flow.removeWidget(chip)
-            chip.hide()
-            chip.deleteLater()
+        clear_layout(self._flow)
         self._chips = [self._chip(entry) for entry in self._entries]
         self.updateGeometry()
 
@@ -176,10 +158,7 @@ class Legend(QWidget):
 
     def chip(self, key: str) -> QAbstractButton:
         """The button of the entry ``key``. ``KeyError`` if there is none."""
-        for chip in self._chips:
-            if chip.entry.key == key:
-                return chip
-        raise KeyError(key)
+        return {chip.entry.key: chip for chip in self._chips}[key]
 
     def _chip(self, entry: LegendEntry) -> Chip:
         chip = Chip(entry, self._toggles, self)

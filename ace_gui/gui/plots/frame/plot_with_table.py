@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.models.figures_model import FiguresModel
 from ace_gui.gui.plots.frame.base_plot import Plot
-from ace_gui.gui.plots.frame.controls import HeadButton
+from ace_gui.gui.plots.frame.controls import head_button
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import widget_action
 from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
@@ -40,8 +40,8 @@ class PlotWithTable(QStackedWidget):
         self._selected: int | None = None
         self.model = FiguresModel(self)
         self.table = self._make_table()
-        self.table_button = HeadButton("Table", "Show the same figures as a table", self, "table")
-        self.table_button.clicked.connect(lambda: self.show_table(True))
+        tip = "Show the same figures as a table"
+        self.table_button = head_button("Table", tip, lambda: self.show_table(True), "table")
         plot.add_control(self.table_button)
         self.addWidget(plot)
         self.addWidget(self._make_page())
@@ -136,9 +136,8 @@ class PlotWithTable(QStackedWidget):
         title = ElidedLabel()
         title.setFont(face(Face.HEADING))
         title.set_full_text(self.plot.accessibleName())
-        save = HeadButton("Save CSV…", "Save the table as CSV with full precision", self)
-        save.clicked.connect(self.save_csv)
-        back = HeadButton("Plot", "Show the plot again", self)
-        back.clicked.connect(lambda: self.show_table(False))
+        tip = "Save the table as CSV with full precision"
+        save = head_button("Save CSV…", tip, self.save_csv)
+        back = head_button("Plot", "Show the plot again", lambda: self.show_table(False))
         head = across((title, 1), save, back)
         return pane(down(head, (self.table, 1), margins=(8, 6, 8, 4)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,12 @@ class Curve(LegendEntry):
         """``x``, or 1, 2, 3, …"""
         return np.arange(1.0, len(self.y) + 1) if self.x is None else self.x
 
+    @property
+    def step(self) -> float:
+        """The distance between two positions."""
+        x = self.positions
+        return float(np.ptp(x)) / (len(x) - 1) if len(x) > 1 else 1.0
+
     def text(self, index: int) -> str:
         """The label and the value at an index."""
         value = number_text(float(self.y[index]), 4) if self.words is None else self.words(index)
@@ -66,17 +73,29 @@ class Curve(LegendEntry):
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """An axis. ``titles``: the longest first. ``scale``: factor of its numbers.
+    """An axis. ``names``: at 0, 1, 2, … instead of numbers; ``scale``: factor of its numbers.
 
     ``low`` and ``high``: fixed ends; else those of the data, with ``padding`` as a share.
     """
 
-    titles: tuple[str, ...] = ()
+    title: str = ""
+    names: Sequence[str] = ()
     logarithmic: bool = False
     scale: float = 1.0
     low: float | None = None
     high: float | None = None
     padding: float = 0.0
+
+    def ends(self, values: Sequence[NDArray[np.float64]]) -> tuple[float, float] | None:
+        """Where it begins and ends with these values; None if nothing is known."""
+        known = np.concatenate([np.zeros(0), *values])
+        known = known[np.isfinite(known)]
+        low = float(known.min(initial=np.inf)) if self.low is None else self.low
+        high = float(known.max(initial=-np.inf)) if self.high is None else self.high
+        if not (isfinite(low) and isfinite(high)):
+            return None
+        pad = self.padding * (high - low) or (0.0 if high > low else 0.05 * abs(high) or 0.5)
+        return low - pad, high + pad
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,14 +127,12 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cells:
-    """A matrix of cells with names of its rows and columns, the first row on top.
+    """A matrix of cells, the first row on top; the axes have the names of rows and columns.
 
     ``colours``: uint8, rows × columns × red, green, blue and alpha. ``texts``: in the cells.
     ``words``: a cell as text, by its row and column.
     """
 
-    rows: Sequence[str]
-    columns: Sequence[str]
     colours: NDArray[np.uint8]
     texts: Sequence[Sequence[str]] = ()
     words: Callable[[int, int], str] = "{}, {}".format
@@ -125,7 +142,7 @@ class Cells:
 class PlotSpec:
     """A plot: ``sentence`` says what it shows, ``columns`` are its data as a table.
 
-    ``bars`` have their ``groups``, each with a name; ``words``: all of a group as text;
+    ``bars`` are in groups, which are named on an axis; ``words``: all of a group as text;
     ``strong_groups`` have a ground of their own; ``bar_width``: of a group's width.
 
     ``logarithmic_choice``: the person chooses whether the vertical axis is logarithmic.
@@ -146,7 +163,6 @@ class PlotSpec:
     awaited: bool = False
     cells: Cells | None = None
     bars: Sequence[Bar] = ()
-    groups: Sequence[str] = ()
     strong_groups: Sequence[int] = ()
     words: Callable[[int], str] = str
     bar_width: float = 1.0

@@ -9,45 +9,43 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QAction, QResizeEvent
+from PySide6.QtGui import QAction, QFont, QResizeEvent
 from PySide6.QtWidgets import QToolTip
 
 # isort: split
 import pyqtgraph as pg
 
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.plots.frame.axes import QuantityAxis
-from ace_gui.gui.plots.frame.base_plot import Plot, quantity_axis
+from ace_gui.gui.plots.frame.axes import NameAxis, QuantityAxis
+from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.end_labels import EndLabel, EndLabels
 from ace_gui.gui.plots.frame.items import CurveItem
-from ace_gui.gui.plots.frame.spec import Axis, Curve, LegendEntry, Mark, PlotSpec
+from ace_gui.gui.plots.frame.names import place_names
+from ace_gui.gui.plots.frame.spec import Curve, LegendEntry, Mark, PlotSpec
 from ace_gui.gui.theme import Face, Tokens, face
 from ace_gui.gui.widgets.fields.buttons import widget_action
 
 _FADED: Final = 0.3  # opacity of the curves that are not under the pointer
 _NEAR: Final = 14.0  # px: a curve under the pointer
 _NEAR_POINT: Final = 26.0  # px: a single point under the pointer
-_LOW: Final = 17  # in text lines: a lower plot has no room for its sentence
 
 
 class SpecPlot(Plot):
     """Draws curves. The pointer shows the values of all of them at one position.
 
-    ``ends``: curves are named at their ends; the legend becomes a menu. ``point_chosen`` carries
-    the index of a clicked point.
+    ``named_ends``: curves are named at their ends; the legend becomes a menu. ``point_chosen``
+    carries the index of a clicked point.
     """
 
     point_chosen = Signal(int)
+    named_ends = False
     holds = True
     """Whether the vertical range can be kept for the next layer."""
 
     def __init__(
         self,
-        *,
-        ends: bool = False,
-        bottom: pg.AxisItem | None = None,
-        left: pg.AxisItem | None = None,
-        **how: Any,
+        bottom: QuantityAxis | NameAxis | None = None,
+        left: QuantityAxis | NameAxis | None = None,
     ) -> None:
         self.make: Callable[[Tokens], PlotSpec] | None = None
         """Declares the plot for a theme."""
@@ -57,22 +55,24 @@ class SpecPlot(Plot):
         self.items: dict[str, CurveItem] = {}
         """The drawn curves by their keys."""
         self._drawn: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
-        self._written: list[tuple[pg.TextItem, QPointF, bool]] = []
+        self._written: list[pg.TextItem] = []
         self._lines: list[pg.InfiniteLine] = []
-        left, bottom = left or quantity_axis("left", grid=True), bottom or quantity_axis("bottom")
+        left, bottom = left or QuantityAxis("left", grid=True), bottom or QuantityAxis("bottom")
         self._axes = left, bottom
-        super().__init__(bottom=bottom, left=left, **how)
+        super().__init__(bottom, left)
         self.ends = EndLabels()
-        if ends:
+        if self.named_ends:
             self.ends.clicked.connect(lambda key: self.legend.chip(key).click())
-            self.canvas.frame.add_axes({"right": self.ends})
-            self.canvas.fit_letters()
+            self.canvas.add_axis("right", self.ends)
             self.add_curve_menu()
-        self.hold = QAction("Keep the vertical range", self, checkable=True)
+        self.hold = QAction("Keep the vertical range", self, checkable=True, enabled=False)
         self.hold.setToolTip("Draw other layers in the same range, so that heights can be compared")
+        if self.holds:
+            self.addAction(self.hold)
+            self.picture_button.menu().addAction(self.hold)
         self._hairline = pg.InfiniteLine(angle=90, movable=False)
         self._hairline.hide()
-        self.canvas.addItem(self._hairline, ignoreBounds=True)
+        self.canvas.addItem(self._hairline)
         view = self.canvas.getViewBox()
         view.setMouseEnabled(x=True, y=False)
         view.sigRangeChanged.connect(lambda *_: self._part_names())
@@ -81,7 +81,6 @@ class SpecPlot(Plot):
         scene.sigMouseMoved.connect(self._hover)
         scene.sigMouseClicked.connect(self._click)
         self.canvas.left.connect(lambda: self._point_at(None, None))
-        self.changed.connect(self._fit_sentence)
 
     def add_block_action(self, act: Callable[[], object]) -> QAction:
         """Add the action that saves a picture of every block, and return it."""
@@ -112,9 +111,6 @@ class SpecPlot(Plot):
         same = len(known) == len(sources) > 0 and all(map(_same, known, sources))
         if same and self.message() is None:
             return
-        if self.make is None and self.holds:
-            self.addAction(self.hold)
-            self.picture_button.menu().addAction(self.hold)
         self.make = make
         self.rescale()
         if zoomed:
@@ -138,22 +134,10 @@ class SpecPlot(Plot):
         self._draw()
         self.fit()
 
-    def show_as_picture(self, on: bool) -> None:
-        if on and self.spec is not None:
-            self.caption.setVisible(bool(self.caption.whole) and self.message() is None)
-        elif self.spec is not None:
-            self._fit_sentence()
-        super().show_as_picture(on)
-
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit_sentence()
+        self._show_caption()
         self._part_names()
-
-    def _fit_sentence(self) -> None:
-        if self.caption.wordWrap():
-            low = self.height() < _LOW * self.fontMetrics().height()
-            self.caption.setVisible(bool(self.caption.whole) and self.message() is None and not low)
 
     # Drawing
 
@@ -177,11 +161,8 @@ class SpecPlot(Plot):
         self.log_box.setEnabled(spec.logarithmic_choice)
         logs = self.logarithmic, spec.x.logarithmic
         for axis, own, log in zip(self._axes, (spec.y, spec.x), logs, strict=True):
-            if isinstance(axis, QuantityAxis):
-                axis.logarithmic = log
-                axis.setScale(own.scale)
-                axis.set_titles(*own.titles)
-                axis.picture = None
+            axis.declare(own, logarithmic=log)
+        self._quantity.setText(spec.y.title)
         self.title.set_full_text(spec.title)
         self.caption.set_full_text(spec.sentence)
         self.setAccessibleDescription(spec.description or f"{spec.title}. {spec.sentence}")
@@ -207,7 +188,7 @@ class SpecPlot(Plot):
         for depth, curve in enumerate(spec.curves):
             if curve.key not in self.items:
                 self.items[curve.key] = item = CurveItem()
-                self.canvas.addItem(item, ignoreBounds=True)
+                self.canvas.addItem(item)
             item = self.items[curve.key]
             # SVG pictures have no clipping of their own; many symbols are not drawn twice
             item.setClipToView(curve.width > 0)
@@ -241,7 +222,7 @@ class SpecPlot(Plot):
             self.canvas.removeItem(mark)
         self._lines = [self._line_of(mark) for mark in spec.marks]
         for mark in self._lines:
-            self.canvas.addItem(mark, ignoreBounds=True)
+            self.canvas.addItem(mark)
 
     def _line_of(self, mark: Mark) -> pg.InfiniteLine:
         anchor = [(-0.04, 0.5), (1.04, 0.5)] if mark.upright else [(0.5, 0.5)] * 2
@@ -291,7 +272,7 @@ class SpecPlot(Plot):
             return
         drawn = [self.drawn(curve) for curve in spec.curves]
         heights = [self.drawn(curve)[1] for curve in spec.curves if self.is_on(curve)]
-        across, up = _range(spec.x, [x for x, _ in drawn]), _range(spec.y, heights)
+        across, up = spec.x.ends([x for x, _ in drawn]), spec.y.ends(heights)
         view = self.canvas.getViewBox()
         if across is not None:
             view.setLimits(xMin=across[0], xMax=across[1])
@@ -302,34 +283,43 @@ class SpecPlot(Plot):
     # Names of points
 
     def _draw_names(self, spec: PlotSpec) -> None:
-        for name, _, _ in self._written:
-            self.canvas.removeItem(name)
-        self._written = []
+        self._erase()
         for curve in spec.curves:
+            font = face(Face.CAPTION_STRONG if curve.strong else Face.CAPTION)
             for text, x, y in zip(curve.names, *self.drawn(curve), strict=False):
-                item = pg.TextItem(text, color=self.theme.text2, anchor=(0, 0.5))
-                item.setFont(face(Face.CAPTION_STRONG if curve.strong else Face.CAPTION))
-                item.setPos(x, y)
-                self.canvas.addItem(item, ignoreBounds=True)
-                self._written.append((item, QPointF(x, y), curve.strong))
+                self._write(text, QPointF(x, y), self.theme.text2, font, anchor=(0, 0.5))
+                if curve.strong:  # over lines
+                    self._written[-1].fill = pg.mkBrush(self.theme.card)
+                    self._written[-1].setZValue(99)
         self._part_names()
 
+    def _write(
+        self, text: str, at: QPointF, ink: str, font: QFont, *, anchor: tuple[float, float]
+    ) -> None:
+        item = pg.TextItem(text, color=ink, anchor=anchor)
+        item.setFont(font)
+        item.setPos(at)
+        self.canvas.addItem(item)
+        self._written.append(item)
+
+    def _erase(self) -> None:
+        for item in self._written:
+            self.canvas.removeItem(item)
+        self._written = []
+
     def _part_names(self) -> None:
-        """Hide names that would be cut or overlap; the pointer and the table show them."""
-        view, taken = self.canvas.getViewBox(), list[QRectF]()
-        gap = 8.0  # px between a point and its name
-        for item, at, _ in sorted(self._written, key=lambda each: not each[2]):
-            point, room = view.mapViewToScene(at), item.boundingRect()
-            room.moveTo(point.x() + gap, point.y() - room.height() / 2)
-            outside = room.right() > view.sceneBoundingRect().right()
-            if outside:  # then it is at the left of its point
-                room.moveRight(point.x() - gap)
-            share = gap / max(room.width(), 1.0)
-            item.setAnchor((1 + share if outside else -share, 0.5))
-            inside = view.sceneBoundingRect().contains(room)
-            item.setVisible(inside and not any(map(room.intersects, taken)))
-            if item.isVisible():
-                taken.append(room)
+        if self._written:
+            place_names(self._written, self.canvas.getViewBox(), self._symbols(), self._taken())
+
+    def _taken(self) -> list[QRectF]:
+        """Where no name can be, in the scene."""
+        return []
+
+    def _symbols(self) -> NDArray[np.float64]:
+        """The positions of all symbols."""
+        curves = () if self.spec is None else self.spec.curves
+        drawn = [np.column_stack(self.drawn(c)) for c in curves if c.symbol and self.is_on(c)]
+        return np.concatenate([np.zeros((0, 2)), *drawn])
 
     # Mouse
 
@@ -377,7 +367,7 @@ class SpecPlot(Plot):
         for other in self.spec.curves if curve.width else ():
             if other.width and other.label and len(other.y) and self.is_on(other):
                 at = int(np.abs(other.positions - x).argmin())
-                near = abs(float(other.positions[at]) - x) <= 0.5 * _step(other)
+                near = abs(float(other.positions[at]) - x) <= 0.5 * other.step
                 if near and isfinite(other.y[at]):
                     lines.append(other.text(at))
         return "\n".join(lines)
@@ -408,21 +398,3 @@ class SpecPlot(Plot):
 def _same(one: object, other: object) -> bool:
     """Compare texts and mappings by value, and results, which never change, by identity."""
     return one is other or (isinstance(one, str | dict) and one == other)
-
-
-def _step(curve: Curve) -> float:
-    """The distance between two positions of a curve."""
-    positions = curve.positions
-    return float(np.ptp(positions)) / (len(positions) - 1) if len(positions) > 1 else 1.0
-
-
-def _range(axis: Axis, values: Sequence[NDArray[np.float64]]) -> tuple[float, float] | None:
-    """The ends of an axis; None if nothing is known."""
-    known = np.concatenate([np.zeros(0), *values])
-    known = known[np.isfinite(known)]
-    low = float(known.min(initial=np.inf)) if axis.low is None else axis.low
-    high = float(known.max(initial=-np.inf)) if axis.high is None else axis.high
-    if not (isfinite(low) and isfinite(high)):
-        return None
-    pad = axis.padding * (high - low) or (0.0 if high > low else 0.05 * abs(high) or 0.5)
-    return low - pad, high + pad

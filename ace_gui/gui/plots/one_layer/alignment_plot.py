@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerSubspaces
 from ace_gui.formatting import number_text
@@ -15,7 +14,6 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 
-EMPTY: Final = "Choose a layer to see the effect of refinement on its directions."
 LEFT: Final = "left"
 RIGHT: Final = "right"
 KEPT: Final = 0.9  # minimum |cosine| of a direction that counts as kept
@@ -30,9 +28,8 @@ class AlignmentPlot(SpecPlot):
     drop although the spanned subspace is the same.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        name = "Directions before and after refinement"
-        super().__init__(name=name, empty=EMPTY, parent=parent)
+    called = "Directions before and after refinement"
+    empty = "Choose a layer to see the effect of refinement on its directions."
 
     def show_alignment(self, subspaces: LayerSubspaces) -> None:
         """Draw the alignment, or a message if there is nothing to compare."""
@@ -62,8 +59,8 @@ class AlignmentPlot(SpecPlot):
                     )
                     for side, own in values.items()
                 ],
-                x=Axis(titles=("index i of the singular vector",), low=1.0),
-                y=Axis(titles=("|cos(before, after)|", "|cos|"), low=0.0, high=1.0, padding=0.03),
+                x=Axis(title="index i of the singular vector", low=1.0),
+                y=Axis(title="|cos(before, after)|", low=0.0, high=1.0, padding=0.03),
                 columns=lambda: columns,
                 position=lambda x: f"i = {x:.0f}",
             )

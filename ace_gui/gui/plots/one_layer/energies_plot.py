@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from PySide6.QtWidgets import QWidget
 
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
@@ -14,7 +13,6 @@ from ace_gui.gui.plots.frame.colours import in_theme
 from ace_gui.gui.plots.frame.spec import Axis, Bar, PlotSpec
 from ace_gui.gui.theme import Tokens
 
-EMPTY = "Choose a layer to see how much each expert changed it."
 _ENERGY_TIP = "Squared Frobenius norm of the expert's change: the sum of its squared entries"
 _NORM_TIP = "Frobenius norm of the expert's change"
 
@@ -22,13 +20,9 @@ _NORM_TIP = "Frobenius norm of the expert's change"
 class EnergiesPlot(BarsPlot):
     """One bar per expert, the first expert on top, with its energy next to it."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(
-            name="Energy of each expert in the layer",
-            empty=EMPTY,
-            logarithmic=False,
-            parent=parent,
-        )
+    called = "Energy of each expert in the layer"
+    empty = "Choose a layer to see how much each expert changed it."
+    logarithmic_first = False
 
     def show_energies(
         self, name: str, energies: Mapping[str, float], colours: Mapping[str, str]
@@ -52,12 +46,9 @@ class EnergiesPlot(BarsPlot):
                     )
                     for row, (expert, energy) in enumerate(energies.items())
                 ],
-                groups=names,
+                y=Axis(names=names),
                 words=lambda row: f"{names[row]}: ‖ΔW‖² = {number_text(energies[names[row]], 4)}",
-                x=Axis(
-                    titles=("energy ‖ΔW‖²", "‖ΔW‖²"),
-                    logarithmic=self.log_box.isChecked(),
-                ),
+                x=Axis(title="energy ‖ΔW‖²", logarithmic=self.log_box.isChecked()),
                 columns=lambda: _columns(energies),
                 logarithmic_choice=True,
                 description=f"{name}: "

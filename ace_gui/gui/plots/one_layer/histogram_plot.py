@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.figures.findings import LayerDistribution
 from ace_gui.formatting import counted
@@ -19,7 +18,6 @@ from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.theme import Tokens
 
-EMPTY: Final = "Choose a layer to see how its changes are distributed."
 GAUSSIAN: Final = "Gaussian"
 TAIL: Final = 3.0
 """Start of the tail, in standard deviations from the mean."""
@@ -32,12 +30,15 @@ _LEAST: Final = 0.5  # counts; start of a logarithmic axis
 class HistogramPlot(SpecPlot):
     """One stepped curve per expert, over the dashed Gaussian of its mean and deviation."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    called = "Distribution of the changes in the layer"
+    empty = "Choose a layer to see how its changes are distributed."
+    logarithmic_first = True
+
+    def __init__(self) -> None:
         self.distribution: LayerDistribution | None = None
         """The drawn distribution; None for a message."""
         self._colours: dict[str, str] = {}
-        name = "Distribution of the changes in the layer"
-        super().__init__(name=name, empty=EMPTY, logarithmic=True, parent=parent)
+        super().__init__()
 
     def show_distribution(
         self, distribution: LayerDistribution, expert_colours: Mapping[str, str]
@@ -68,9 +69,9 @@ class HistogramPlot(SpecPlot):
             title=found.name,
             sentence=_caption(found),
             curves=[*_steps(found, colours), gaussian, *_gaussians(found, colours)],
-            x=Axis(titles=("entry of ΔW",), low=float(edges[0]), high=float(edges[-1])),
+            x=Axis(title="entry of ΔW", low=float(edges[0]), high=float(edges[-1])),
             y=Axis(
-                titles=("entries in a bin", "entries"),
+                title="entries in a bin",
                 low=float(np.log10(_LEAST)) if logarithmic else 0.0,
                 padding=0.03,
             ),

@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerSpectrum
+from ace_gui.engine.contract.figures.health import norm_ratio
 from ace_gui.engine.contract.figures.spectral_figures import (
     MARKS,
     cumulative_energy,
@@ -21,16 +21,16 @@ from ace_gui.engine.contract.figures.spectral_figures import (
 from ace_gui.formatting import counted, number_text, power_of_ten
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.along_model.layer_plot import block_of
-from ace_gui.gui.plots.frame.block_grid import BlockGrid, BlockPanel
+from ace_gui.gui.plots.frame.block_grid import BlockGrid
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.spec import Axis, Curve, Mark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.plots.one_layer.spectrum_curves import (
     FLOOR_EXPONENT,
     Picture,
-    picture_of_comparison,
-    picture_of_experts,
-    picture_of_pair,
+    curve_of,
+    expert_curves,
+    merge_curves,
     picture_of_spectrum,
 )
 from ace_gui.gui.theme import Tokens
@@ -44,11 +44,10 @@ class Quantity(Enum):
     ENERGY = auto()
 
 
-EMPTY: Final = "Choose a layer to see its singular values."
-_TITLES: Final = {  # of the axis, longest first
-    Quantity.VALUE: ("singular value σᵢ", "σᵢ"),
-    Quantity.RELATIVE: ("singular value σᵢ / σ₁", "σᵢ / σ₁"),
-    Quantity.ENERGY: ("cumulative energy (%)", "energy (%)", "%"),
+_TITLES: Final = {  # of the vertical axis
+    Quantity.VALUE: "singular value σᵢ",
+    Quantity.RELATIVE: "singular value σᵢ / σ₁",
+    Quantity.ENERGY: "cumulative energy (%)",
 }
 _OPTIONS: Final[dict[Hashable, tuple[str, str]]] = {
     Quantity.VALUE: ("Singular values", "σᵢ, largest first"),
@@ -69,17 +68,15 @@ class SpectrumPlot(SpecPlot):
     ``quantity`` chooses between σᵢ, σᵢ/σ₁ and the cumulative energy.
     """
 
+    called = "Singular values of the layer"
+    empty = "Choose a layer to see its singular values."
+    named_ends = True
+    logarithmic_first = True
     axis_named_outside = True  # by the choice of the quantity
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self) -> None:
         self._picture: Picture | None = None
-        super().__init__(
-            name="Singular values of the layer",
-            empty=EMPTY,
-            ends=True,
-            logarithmic=True,
-            parent=parent,
-        )
+        super().__init__()
         self.quantity = Choice("Quantity", _OPTIONS, self)
         self.quantity.chosen.connect(self.rescale)
         self.add_choice(self.quantity)
@@ -87,7 +84,7 @@ class SpectrumPlot(SpecPlot):
     def show_spectrum(self, spectrum: LayerSpectrum, expert_colours: Mapping[str, str]) -> None:
         """Draw ``spectrum``; ``expert_colours`` maps each expert's name to "#rrggbb"."""
         picture = picture_of_spectrum(spectrum, expert_colours)
-        self.show_picture(picture, spectrum, dict(expert_colours))
+        self._show(picture, spectrum, dict(expert_colours))
 
     def show_experts(
         self, found: ExpertSpectra, expert_colours: Mapping[str, str], *, awaited: bool = True
@@ -103,33 +100,53 @@ class SpectrumPlot(SpecPlot):
                 and (awaited or isinstance(known, ExpertSpectra))
             ):
                 return
-        picture = picture_of_experts(found, expert_colours)
-        self.show_picture(picture, found, dict(expert_colours), busy=True)
+        curves = partial(expert_curves, found, expert_colours)
+        picture = Picture(found.name, "task vectors of the experts", curves, awaited=True)
+        self._show(picture, found, dict(expert_colours), busy=True)
 
     def show_comparison(
         self, old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str] = ("old", "new")
     ) -> None:
-        """Draw the merged delta of two merges of one layer in one plot, without experts."""
-        self.show_picture(picture_of_comparison(old, new, labels), *labels, old, new)
+        """Draw the merged delta of two merges of one layer, each with its W_pre if that
+        differs, without experts."""
+        ratios = [norm_ratio(each.report) for each in (old, new)]
+        parts = (f"{name} {number_text(r, 3)}" for name, r in zip(labels, ratios, strict=True) if r)
+        caption = ", ".join(parts)
+        caption = f"‖ΔW‖ over the experts' mean: {caption}" if caption else ""
+
+        def curves(theme: Tokens) -> tuple[Curve, ...]:
+            return (
+                *merge_curves(new, theme, label=labels[1], colour=theme.accent),
+                *merge_curves(old, theme, label=labels[0], colour=theme.text2, width=1.8),
+            )
+
+        self._show(Picture(new.name, caption, curves), *labels, old, new)
 
     def show_pair(
         self, title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
     ) -> None:
-        """Draw two spectra by label in one plot."""
-        picture = picture_of_pair(title, caption, spectra)
-        self.show_picture(picture, title, caption, *spectra, *spectra.values())
+        """Draw two spectra by label in one plot; the first has a thinner line."""
+
+        def curves(theme: Tokens) -> tuple[Curve, ...]:
+            looks = ((theme.text2, 1.8), (theme.accent, 2.6))
+            return tuple(
+                curve_of(label, label, values, colour=colour, width=width)
+                for (label, values), (colour, width) in zip(spectra.items(), looks, strict=True)
+            )
+
+        sources = title, caption, *spectra, *spectra.values()
+        self._show(Picture(title, caption, curves), *sources)
 
     def by_block(
         self, spectra: Sequence[LayerSpectrum], expert_colours: Mapping[str, str]
     ) -> BlockGrid:
         """The same matrix of every block as small multiples."""
-        quantity = self.quantity.current
         pictures = [picture_of_spectrum(spectrum, expert_colours) for spectrum in spectra]
 
         def one(picture: Picture, theme: Tokens) -> PlotSpec:
             number = block_of(picture.title)
             title = picture.title if number is None else f"Block {number}"
-            return replace(self._spec(picture, theme, quantity), title=title, sentence="", marks=())
+            return replace(self._spec(picture, theme), title=title, sentence="", marks=())
 
         def columns() -> list[FigureColumn]:
             every = [each.curves(self.theme) for each in pictures]
@@ -142,8 +159,7 @@ class SpectrumPlot(SpecPlot):
                 ]
             return found
 
-        panels = [BlockPanel(partial(one, picture)) for picture in pictures]
-        return BlockGrid(self, panels, columns)
+        return BlockGrid(self, [partial(one, picture) for picture in pictures], columns)
 
     def clear(self, message: str = "") -> None:
         self._picture = None
@@ -153,21 +169,14 @@ class SpectrumPlot(SpecPlot):
         """The drawn spectra, the merge first; empty for a message."""
         return () if self._picture is None else self._picture.curves(self.theme)
 
-    def show_picture(self, picture: Picture, *sources: object, busy: bool = False) -> None:
-        """Draw a picture, unless that of the same ``sources`` is drawn already.
-
-        The zoom is kept if the layer is the same. ``busy``: another picture is on its way.
-        """
+    def _show(self, picture: Picture, *sources: object, busy: bool = False) -> None:
+        """The zoom is kept if the layer is the same. ``busy``: another picture is on its way."""
         zoomed = self._picture is not None and self._picture.title == picture.title
         self._picture = picture
-        self.present(
-            lambda theme: self._spec(picture, theme, self.quantity.current),
-            *sources,
-            zoomed=zoomed,
-            busy=busy,
-        )
+        self.present(partial(self._spec, picture), *sources, zoomed=zoomed, busy=busy)
 
-    def _spec(self, picture: Picture, theme: Tokens, quantity: Quantity) -> PlotSpec:
+    def _spec(self, picture: Picture, theme: Tokens) -> PlotSpec:
+        quantity: Quantity = self.quantity.current
         spectra, share = picture.curves(theme), quantity is Quantity.ENERGY
         logarithmic = self.log_box.isChecked() and not share
         curves = [_in_quantity(spectrum, quantity) for spectrum in spectra]
@@ -192,9 +201,9 @@ class SpectrumPlot(SpecPlot):
             title=picture.title,
             sentence=" · ".join(filter(None, (picture.caption, remark if cut else ""))),
             curves=[*_reached(spectra, curves), *curves] if share else curves,
-            x=Axis(titles=("index i",), low=1.0),
+            x=Axis(title="index i", low=1.0),
             y=Axis(
-                titles=_TITLES[quantity],
+                title=_TITLES[quantity],
                 low=None if logarithmic else 0.0,
                 padding=0.04,
                 scale=100.0 if share else 1.0,
