@@ -93,10 +93,10 @@ def test_an_engine_that_crashes_says_where(tmp_path: Path, monkeypatch: pytest.M
         assert engine.receive(120) is not None  # it is up
         assert engine.pid is not None
         os.kill(engine.pid, 11)
-        with pytest.raises(EngineError) as told:
+        with pytest.raises(EngineError) as reported:
             engine.receive(60)
     finally:
         engine.close()
-    assert "SIGSEGV" in told.value.sentence
-    assert "runner.py" in told.value.details
+    assert "SIGSEGV" in reported.value.sentence
+    assert "runner.py" in reported.value.details
     assert [file.suffix for file in crashes_folder().iterdir()] == [".reported"]

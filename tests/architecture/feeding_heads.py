@@ -45,24 +45,25 @@ _SCALARS: Final[Mapping[str, Callable[[Tensor], object]]] = {
 class Fed:
     """``alone``: names of what feeds heads alone; ``unused``: of what reaches no output.
 
-    ``told``: what the program says feeds them. ``why``: why the class was not counted, or empty.
+    ``reported``: what the program says feeds them. ``why``: why the class was not counted, or
+    empty.
     """
 
     name: str
     alone: frozenset[str] = frozenset()
     unused: frozenset[str] = frozenset()
-    told: frozenset[str] = frozenset()
+    reported: frozenset[str] = frozenset()
     why: str = ""
 
     @property
     def wrong(self) -> str:
         """A parameter that feeds heads alone and is not told, or the other way round."""
-        missed, strange = self.alone - self.told, self.told - self.alone - self.unused
+        missed, strange = self.alone - self.reported, self.reported - self.alone - self.unused
         return f"{self.name}: missed {sorted(missed)}, too many {sorted(strange)}"
 
     @property
     def is_wrong(self) -> bool:
-        return bool(self.alone - self.told or self.told - self.alone - self.unused)
+        return bool(self.alone - self.reported or self.reported - self.alone - self.unused)
 
 
 def every_fed(workers: int) -> list[Fed]:
@@ -137,7 +138,7 @@ def _counted(name: str, model: Any, device: str) -> Fed:
         name=name,
         alone=frozenset(n for n in body if id(parameters[n]) in reached - hidden - past),
         unused=frozenset(n for n in body if id(parameters[n]) not in reached),
-        told=frozenset(n for n in body if found[n].traits.before_head),
+        reported=frozenset(n for n in body if found[n].traits.before_head),
     )
 
 

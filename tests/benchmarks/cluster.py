@@ -161,12 +161,12 @@ def predictions(folder: Path, experts: int, methods: Sequence[str]) -> None:
             started = time.monotonic()
             speed = measured(prepared, workers)
             written = bytes_in_output(prepared.plan.rows, None)
-            told = schedule(planned_units(prepared, speed), 2, written, speed).seconds
+            reported = schedule(planned_units(prepared, speed), 2, written, speed).seconds
             tried, started = time.monotonic() - started, time.monotonic()
             merged(recipe, folder / method, workers)
             took = time.monotonic() - started
-            share = 100 * (told / took - 1)
-            say(f"{method:18} {told:8.1f} s {took:8.1f} s {share:+6.0f} % {tried:8.1f} s")
+            share = 100 * (reported / took - 1)
+            say(f"{method:18} {reported:8.1f} s {took:8.1f} s {share:+6.0f} % {tried:8.1f} s")
             shutil.rmtree(folder / method)
 
 

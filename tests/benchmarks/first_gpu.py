@@ -248,8 +248,10 @@ def _peaks(finished: MergeFinished) -> str:
 def _hindrances(found: Merged) -> str:
     """How many matrices had no room, by what was done."""
     titles = {CROWDED: "crowded", DIVIDED: "divided", FELL_BACK: "on the processor"}
-    told = Counter(note for report in reports(found.folder).values() for note in report.notes)
-    return ", ".join(f"{told[note]} {title}" for note, title in titles.items() if told[note])
+    reported = Counter(note for report in reports(found.folder).values() for note in report.notes)
+    return ", ".join(
+        f"{reported[note]} {title}" for note, title in titles.items() if reported[note]
+    )
 
 
 @contextmanager

@@ -139,8 +139,8 @@ def ours(method: str, options: argparse.Namespace, folder: Path) -> Callable[[],
     def merge() -> Answer:
         out = warm[0](recipe, folder / "merged", device="cpu").folder
         load = functools.cache(lambda task: ace_gui.load_model(out, task=task, device="cpu"))
-        told = method == "Surgery"  # the others need not know the task
-        return lambda task, images: load(task if told else None)(images).logits
+        reported = method == "Surgery"  # the others need not know the task
+        return lambda task, images: load(task if reported else None)(images).logits
 
     return merge
 

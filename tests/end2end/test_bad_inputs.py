@@ -93,16 +93,16 @@ def test_the_window(
     for bad in recipes:
         if bad.title in {"23", "25"}:  # these are models; they come last
             continue
-        heard: list[WorkbenchError] = []
-        window.session.problem.connect(heard.append)
+        received: list[WorkbenchError] = []
+        window.session.problem.connect(received.append)
         window.opener.open_paths([bad.file])
-        qtbot.waitUntil(lambda heard=heard: bool(heard), timeout=PATIENCE)
+        qtbot.waitUntil(lambda received=received: bool(received), timeout=PATIENCE)
         if bad.converts:
-            assert isinstance(heard[0], PickleConsentError), bad.title
+            assert isinstance(received[0], PickleConsentError), bad.title
             window.notice.answers[0].click()
-            qtbot.waitUntil(lambda heard=heard: len(heard) == 2, timeout=PATIENCE)
-        window.session.problem.disconnect(heard.append)
-        assert bad.sentence in heard[-1].sentence, bad.title
+            qtbot.waitUntil(lambda received=received: len(received) == 2, timeout=PATIENCE)
+        window.session.problem.disconnect(received.append)
+        assert bad.sentence in received[-1].sentence, bad.title
         shown = plainly(window.notice)
         assert bad.sentence.replace("`", "") in shown, bad.title
         assert window.notice.isVisible()

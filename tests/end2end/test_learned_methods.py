@@ -58,11 +58,11 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 @every
 def test_transformers_loads_the_merged_model(method: str, tmp_path: Path) -> None:
     merged(rewritten(bert_family(tmp_path), method, steps=2, batch=3), "merged")
-    _, told = transformers.BertForMaskedLM.from_pretrained(
+    _, reported = transformers.BertForMaskedLM.from_pretrained(
         tmp_path / "merged", output_loading_info=True
     )
-    assert not told["missing_keys"]
-    assert not told["mismatched_keys"]
+    assert not reported["missing_keys"]
+    assert not reported["mismatched_keys"]
 
 
 @pytest.mark.parametrize("family", [bert_family, gpt2_family])
@@ -217,7 +217,7 @@ def test_numbers_that_answer_have_no_entropy_and_are_left_out(tmp_path: Path) ->
     (tmp_path / "two.csv").write_text(lines)
     last = list(learning(file, "store"))[-1]
     assert list(last.losses) == ["three"]
-    assert any("two have no probabilities" in told for told in last.warnings)
+    assert any("two have no probabilities" in reported for reported in last.warnings)
 
 
 def test_stacks_of_experts_are_refused_in_a_sentence(tmp_path: Path) -> None:

@@ -35,11 +35,11 @@ def rewritten(file: Path, method: str, **parameters: Any) -> Path:
 def test_transformers_loads_the_merged_model(method: str, tmp_path: Path) -> None:
     file = rewritten(bert_family(tmp_path), method, **ALL[method])
     ace_gui.merge(file, tmp_path / "merged", device="cpu")
-    _, told = transformers.BertForMaskedLM.from_pretrained(
+    _, reported = transformers.BertForMaskedLM.from_pretrained(
         tmp_path / "merged", output_loading_info=True
     )
-    assert not told["missing_keys"]
-    assert not told["mismatched_keys"]
+    assert not reported["missing_keys"]
+    assert not reported["mismatched_keys"]
     merged = load_file(tmp_path / "merged" / "model.safetensors")
     name = "bert.encoder.layer.0.output.dense.weight"
     models = [load_file(tmp_path / m / "model.safetensors")[name] for m in ("base", "two", "three")]

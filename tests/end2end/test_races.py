@@ -57,7 +57,7 @@ def files(folder: Path) -> dict[str, bytes]:
 class Races:
     """Two workers that do ``action`` to two things into one place, one a thing.
 
-    ``expected``: what comes of each when nobody is in its way. ``told``: how often one was told
+    ``expected``: what comes of each when nobody is in its way. ``reported``: how often one was told
     that it cannot be done. ``seconds``: what one takes.
     """
 
@@ -67,18 +67,18 @@ class Races:
     things: tuple[Path, Path]
     moments: random.Random = field(default_factory=lambda: random.Random(0))
     expected: dict[Path, dict[str, bytes]] = field(default_factory=dict)
-    told: int = 0
+    reported: int = 0
     seconds: float = 0.0
 
     def run(self, count: int) -> None:
         for number, (worker, thing) in enumerate((w, t) for t in self.things for w in self.workers):
-            self.alone(worker, thing, self.place(f"alone-{number}"))
+            self.alone(worker, thing, self.made(f"alone-{number}"))
         for number in range(count):
-            index = self.place(str(number))
+            index = self.made(str(number))
             self.race(index)
             shutil.rmtree(index)
 
-    def place(self, name: str) -> Path:
+    def made(self, name: str) -> Path:
         """As deep in the tree every time: recipes have relative paths."""
         (self.folder / name).mkdir(parents=True)
         return self.folder / name
@@ -109,7 +109,7 @@ class Races:
     def judge(self, out: Path, ends: list[str]) -> None:
         losers = [end for end in ends if end not in {DONE, KILLED}]
         assert all(any(what in end for what in TOLD) for end in losers), ends
-        self.told += len(losers)
+        self.reported += len(losers)
         assert ends.count(DONE) + ends.count(KILLED) >= 1, ends
         if DONE in ends:
             assert ends.count(DONE) == 1
@@ -131,7 +131,7 @@ def merges(workers: Both, models: Path, folder: Path, count: int) -> int:
     things = models / "first.yaml", models / "second.yaml"
     races = Races(workers, "merging", folder / "a" / "b", things)
     races.run(count)
-    return races.told
+    return races.reported
 
 
 def test_a_few_pairs_of_merges(workers: Both, models: Path, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def exports(workers: Both, models: Path, folder: Path, count: int) -> int:
         list(merge(prepared, store, device="cpu"))
     races = Races(workers, "exporting", folder / "a" / "b", (stores[0], stores[1]))
     races.run(count)
-    return races.told
+    return races.reported
 
 
 def test_a_few_pairs_of_exports(workers: Both, models: Path, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def looking_elsewhere(model: Any, other: torch.Tensor, method: str) -> Iterator[
     gates = [module for module in model.modules() if type(module).__name__ == kind]
     assert gates
 
-    def told(gate: Any) -> Any:
+    def reported(gate: Any) -> Any:
         known: list[torch.Tensor] = []
 
         def first(given: torch.Tensor) -> torch.Tensor:
@@ -98,7 +98,7 @@ def looking_elsewhere(model: Any, other: torch.Tensor, method: str) -> Iterator[
         return first
 
     for gate in gates:
-        setattr(gate, name, told(gate))
+        setattr(gate, name, reported(gate))
     model(other)
     yield
     for gate in gates:

@@ -44,7 +44,7 @@ def case(name: str, arguments: list[object], out: Path, **modes: int) -> dict[st
     return {"name": name, "arguments": list(map(str, arguments)), "out": str(out), "modes": modes}
 
 
-def told(
+def reported(
     folder: Path, cases: list[dict[str, object]], **environment: str
 ) -> Iterator[dict[str, object]]:
     """What came of every case."""
@@ -104,7 +104,7 @@ def test_inputs_and_outputs(family: Family, tmp_path: Path, every: int) -> None:
             **{str(tmp_path / "closed"): 0},
         ),
     ]
-    for found in told(tmp_path, cases[::every]):
+    for found in reported(tmp_path, cases[::every]):
         said = str(found["stderr"])
         lines = [line for line in said.splitlines() if line.startswith("Error:")]
         assert (found["status"], len(lines)) == (1, 1), found
@@ -141,5 +141,5 @@ def test_caches_homes_and_settings(family: Family, tmp_path: Path, every: int) -
         "HF_HUB_CACHE": str(tmp_path / "hub"),
         "HOME": str(tmp_path / "nowhere"),
     }
-    for found in told(tmp_path, cases[::every], **environment):
+    for found in reported(tmp_path, cases[::every], **environment):
         assert found["status"] == 0, found

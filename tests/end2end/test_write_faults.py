@@ -104,8 +104,8 @@ def fail_once(
     else:
         assert isinstance(error, OutputError | ResourceError), at
         assert error.sentence.isprintable()
-        told = "disk is full" if kind == "full" else "Check the disk"
-        assert told in error.sentence, (at, error.sentence)
+        reported = "disk is full" if kind == "full" else "Check the disk"
+        assert reported in error.sentence, (at, error.sentence)
     if out.exists():  # everything was there before it failed
         assert files(out) == expected, at
         return

@@ -53,11 +53,11 @@ def gpu(index: int, architecture: str, processors: int = 10, memory: int = 8) ->
 def test_a_gpu_is_used_where_the_build_has_code_for_it(
     architecture: str, built_for: list[str], fits: bool
 ) -> None:
-    told = why_unfit(gpu(3, architecture), built_for)
-    assert (told == "") == fits
-    if told:
-        assert "cuda:3" in told
-        assert architecture in told
+    reported = why_unfit(gpu(3, architecture), built_for)
+    assert (reported == "") == fits
+    if reported:
+        assert "cuda:3" in reported
+        assert architecture in reported
 
 
 def test_the_fastest_in_float64_comes_first() -> None:
@@ -113,8 +113,8 @@ def test_auto_takes_the_fastest_gpu_that_can_be_used() -> None:
 
 @pytest.mark.usefixtures("several")
 def test_a_gpu_that_cannot_say_its_name_is_offered_and_one_too_old_is_explained() -> None:
-    told = [(device.name, device.title) for device in available_devices()]
-    assert told[1:] == [("cuda:1", "GPU 1"), ("cuda:2", "Display"), ("cuda:3", "Large")]
+    reported = [(device.name, device.title) for device in available_devices()]
+    assert reported[1:] == [("cuda:1", "GPU 1"), ("cuda:2", "Display"), ("cuda:3", "Large")]
     assert len(devices_not_used()) == 1
     ready = engine_ready()
     assert len(ready.devices) == 4

@@ -192,9 +192,9 @@ def test_scheme_sets_palette_and_tells(qtbot, qapp, scheme):
     scheme("light")
     watcher = apply_theme(qapp)
     assert apply_theme(qapp) is watcher
-    with qtbot.waitSignal(watcher.changed) as told:
+    with qtbot.waitSignal(watcher.changed) as reported:
         scheme("dark")
-    assert told.args == [DARK]
+    assert reported.args == [DARK]
     assert current_theme() is DARK
     with qtbot.assertNotEmitted(watcher.changed):
         scheme("dark")

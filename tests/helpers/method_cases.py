@@ -133,10 +133,12 @@ def begun(
     if learning.shared is not None:
         values |= learning.shared(parameters, len(deltas))
     if learning.per_expert:
-        told = [{n: (each[t],) for n, each in (findings or {}).items()} for t in range(len(deltas))]
+        reported = [
+            {n: (each[t],) for n, each in (findings or {}).items()} for t in range(len(deltas))
+        ]
         own = [
             learning.start([delta], parameters, one)
-            for delta, one in zip(deltas, told, strict=True)
+            for delta, one in zip(deltas, reported, strict=True)
         ]
         values |= {name: torch.cat([each[name] for each in own]) for name in own[0]} if own else {}
     elif len(deltas):

@@ -122,7 +122,7 @@ def test_numpy_is_chosen_where_its_openblas_has_wide_registers(
     products_for: str, chosen: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the first product on, by no one's choice, and with one thread; others are left alone."""
-    told: list[int] = []
+    reported: list[int] = []
 
     class Own:
         filepath = "site-packages/numpy.libs/libscipy_openblas64_.so"
@@ -140,9 +140,9 @@ def test_numpy_is_chosen_where_its_openblas_has_wide_registers(
             return self
 
         def limit(self, *, limits: int) -> None:
-            told.append(limits)
+            reported.append(limits)
 
     monkeypatch.setattr(products, "by_numpy", cache(by_numpy.__wrapped__))
     monkeypatch.setattr(products, "ThreadpoolController", Controller)
     assert [library(), library()] == ["numpy" if chosen else "torch"] * 2
-    assert told == [1] * chosen
+    assert reported == [1] * chosen

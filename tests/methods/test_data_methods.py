@@ -182,8 +182,8 @@ def test_ace_with_measured_covariances_is_its_equations_with_these(
     expected_plain = ace_oracle.ace_oracle(deltas, epsilon=1e-4, tau=tau).merged
     monkeypatch.setattr(ace_oracle, "proxy", proxy)
     expected = ace_oracle.ace_oracle(deltas, epsilon=1e-4, tau=tau).merged
-    told = {"centres": [torch.tensor(mean, dtype=torch.float32) for mean in centres]}
-    found = merged("ace", deltas, grams, variant="measured", epsilon=1e-4, tau=tau, **told)
+    reported = {"centres": [torch.tensor(mean, dtype=torch.float32) for mean in centres]}
+    found = merged("ace", deltas, grams, variant="measured", epsilon=1e-4, tau=tau, **reported)
     assert relative_error(found, expected) < 1e-6
     assert relative_error(found, expected_plain) > 1e-2
 

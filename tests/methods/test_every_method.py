@@ -219,10 +219,10 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
     def merged(findings: Findings) -> list[Merged]:
         pieces = []
         for number, part in enumerate(parts):
-            told: dict[str, Any] = extra | _measured(method, part) | {"findings": findings}
+            reported: dict[str, Any] = extra | _measured(method, part) | {"findings": findings}
             if here is not None:
-                told["random_key"] = replace(here, start=100 * number)
-            pieces.append(method.merge(part, weights, parameters, **told))
+                reported["random_key"] = replace(here, start=100 * number)
+            pieces.append(method.merge(part, weights, parameters, **reported))
         return pieces
 
     votes = sum((piece.vote for piece in merged(found)), Vote())

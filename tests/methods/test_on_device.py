@@ -29,11 +29,11 @@ def test_what_gram_matrices_show_takes_no_singular_value_decomposition(name: str
     method, generator = METHODS[name], torch.Generator().manual_seed(0)
     deltas = [torch.randn(48, 32, generator=generator) for _ in range(3)]
     parameters = checked_parameters(method, {})
-    told = context(method, deltas, parameters)
+    reported = context(method, deltas, parameters)
     with DeviceStandIn().installed() as stand_in:
-        there, base = [delta.to(GPU) for delta in deltas], told["base"].to(GPU)
+        there, base = [delta.to(GPU) for delta in deltas], reported["base"].to(GPU)
         stand_in.forget()
-        method.merge(there, [1.0] * 3, parameters, **told | {"base": base})
+        method.merge(there, [1.0] * 3, parameters, **reported | {"base": base})
     assert stand_in.operations["_linalg_eigh"]
     assert not stand_in.operations["_linalg_svd"]
 
@@ -41,17 +41,17 @@ def test_what_gram_matrices_show_takes_no_singular_value_decomposition(name: str
 @EVERY
 def test_it_merges_on_a_gpu_what_it_merges_on_the_processor(method: MergeMethod[Any]) -> None:
     deltas, parameters = given(method)
-    told = context(method, deltas, parameters)
+    reported = context(method, deltas, parameters)
     weights = [1.0, 0.5, 2.0, 1.0][: len(deltas)]
-    expected = method.merge(deltas, weights, parameters, **told)
+    expected = method.merge(deltas, weights, parameters, **reported)
     with DeviceStandIn().installed() as stand_in:
-        there, base = [delta.to(GPU) for delta in deltas], told["base"].to(GPU)
-        if "measured" in told:
-            each = [one.to(GPU) for one in told["measured"].each]
-            values = {name: one.to(GPU) for name, one in told["measured"].values.items()}
-            told["measured"] = replace(told["measured"], each=each, values=values)
+        there, base = [delta.to(GPU) for delta in deltas], reported["base"].to(GPU)
+        if "measured" in reported:
+            each = [one.to(GPU) for one in reported["measured"].each]
+            values = {name: one.to(GPU) for name, one in reported["measured"].values.items()}
+            reported["measured"] = replace(reported["measured"], each=each, values=values)
         stand_in.forget()
-        found = method.merge(there, weights, parameters, **told | {"base": base})
+        found = method.merge(there, weights, parameters, **reported | {"base": base})
         delta = found.delta.cpu()
     assert found.delta.device == GPU
     torch.testing.assert_close(delta, expected.delta, rtol=1e-6, atol=1e-7)

@@ -210,12 +210,12 @@ RETURNED: dict[str, tuple[Callable[[torch.Tensor], object], str]] = {
     "a short preliminary": (lambda d: Merged(delta=d, preliminary=d[:1]), "preliminary"),
     "no diagnostics": (lambda d: Merged(delta=d, diagnostics={}), "diagnostics"),  # type: ignore[arg-type]
     "no vote": (lambda d: Merged(delta=d, vote=1), "vote"),  # type: ignore[arg-type]
-    "energies of others": (lambda d: told(d, energies=(1.0,)), "energies"),
-    "energies that are NaN": (lambda d: told(d, energies=(math.nan,) * 3), "energies"),
-    "traces of others": (lambda d: told(d, traces=(1.0,) * 4), "traces"),
-    "an expert left out who is not": (lambda d: told(d, left_out=(3,)), "left_out"),
-    "notes that are one text": (lambda d: told(d, notes="Note."), "notes"),
-    "a gamma that is a tensor": (lambda d: told(d, gamma=d.sum()), "gamma"),
+    "energies of others": (lambda d: reported(d, energies=(1.0,)), "energies"),
+    "energies that are NaN": (lambda d: reported(d, energies=(math.nan,) * 3), "energies"),
+    "traces of others": (lambda d: reported(d, traces=(1.0,) * 4), "traces"),
+    "an expert left out who is not": (lambda d: reported(d, left_out=(3,)), "left_out"),
+    "notes that are one text": (lambda d: reported(d, notes="Note."), "notes"),
+    "a gamma that is a tensor": (lambda d: reported(d, gamma=d.sum()), "gamma"),
     "another signature": (lambda _: median(1), "TypeError"),  # type: ignore[call-arg, arg-type]
     "another argument": (lambda d: Merged(detla=d), "detla"),  # type: ignore[call-arg]
     "a missing attribute": (lambda d: d.no_such, "no_such"),
@@ -226,7 +226,7 @@ RETURNED: dict[str, tuple[Callable[[torch.Tensor], object], str]] = {
 }
 
 
-def told(delta: torch.Tensor, **figures: Any) -> Merged:
+def reported(delta: torch.Tensor, **figures: Any) -> Merged:
     return Merged(delta=delta, diagnostics=Diagnostics(**figures))
 
 

@@ -33,11 +33,11 @@ def peak(method: MergeMethod[Any], shape: tuple[int, int], experts: int, **given
     deltas = [torch.randn(shape) * (1 + 2 * t) for t in range(experts)]
     few = {"steps": 3} if "steps" in method.parameters.__dataclass_fields__ else {}
     parameters = checked_parameters(method, few | given)
-    told = context(method, deltas, parameters)
-    if "measured" in told:
-        told["measured"] = replace(told["measured"], each=Read(told["measured"].each))
+    reported = context(method, deltas, parameters)
+    if "measured" in reported:
+        reported["measured"] = replace(reported["measured"], each=Read(reported["measured"].each))
     with LiveMemory() as memory:
-        method.merge(Read(deltas), [1.0] * experts, parameters, **told)
+        method.merge(Read(deltas), [1.0] * experts, parameters, **reported)
     return memory.peak
 
 

@@ -34,7 +34,7 @@ def cached(cache: Path, name: str, commit: str = COMMITS[0], ref: str = "") -> P
     return snapshot
 
 
-def place(tmp_path: Path, written: str) -> Path:
+def resolved(tmp_path: Path, written: str) -> Path:
     return ModelPaths(folder=tmp_path / "recipes")(written)
 
 
@@ -42,18 +42,18 @@ def test_a_name_is_the_model_of_the_cache(tmp_path: Path, cache: Path) -> None:
     main = cached(cache, "org/base", ref="main")
     other = cached(cache, "org/base", COMMITS[1], ref="v1.0-step/2")
     gpt2 = cached(cache, "gpt2")
-    assert place(tmp_path, "org/base") == place(tmp_path, "Org/BASE") == main
-    assert place(tmp_path, f"org/base@{COMMITS[0]}") == main
-    assert place(tmp_path, "org/base@v1.0-step/2") == other
-    assert place(tmp_path, "org/base@abababab") == other
-    assert place(tmp_path, "gpt2") == gpt2
+    assert resolved(tmp_path, "org/base") == resolved(tmp_path, "Org/BASE") == main
+    assert resolved(tmp_path, f"org/base@{COMMITS[0]}") == main
+    assert resolved(tmp_path, "org/base@v1.0-step/2") == other
+    assert resolved(tmp_path, "org/base@abababab") == other
+    assert resolved(tmp_path, "gpt2") == gpt2
 
 
 def test_a_local_folder_wins(tmp_path: Path, cache: Path) -> None:
     cached(cache, "org/base", ref="main")
     local = tmp_path / "recipes" / "org" / "base"
     local.mkdir(parents=True)
-    assert place(tmp_path, "org/base") == local
+    assert resolved(tmp_path, "org/base") == local
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_a_local_folder_wins(tmp_path: Path, cache: Path) -> None:
 def test_what_is_not_in_the_cache_stays_a_path(tmp_path: Path, cache: Path, written: str) -> None:
     cached(cache, "org/base", ref="main")
     expected = os.path.abspath(tmp_path / "recipes" / written)  # noqa: PTH100
-    assert place(tmp_path, written) == Path(expected)
+    assert resolved(tmp_path, written) == Path(expected)
 
 
 def test_revisions_without_a_main_are_not_guessed(tmp_path: Path, cache: Path) -> None:
     cached(cache, "org/base")
     cached(cache, "org/base", COMMITS[1])
-    assert not place(tmp_path, "org/base").is_relative_to(cache)
+    assert not resolved(tmp_path, "org/base").is_relative_to(cache)
 
 
 def test_names_of_both_kinds_of_recipe_are_looked_up_and_missed(
@@ -92,7 +92,7 @@ def test_names_of_both_kinds_of_recipe_are_looked_up_and_missed(
 @pytest.mark.parametrize("written", ["a\0b", "~nosuchuser-at-all/x", "\ud800", "x" * 5000])
 def test_what_cannot_be_a_path_is_refused(tmp_path: Path, written: str) -> None:
     with pytest.raises(RecipeError, match="cannot be the path of a model"):
-        place(tmp_path, written)
+        resolved(tmp_path, written)
 
 
 @pytest.mark.parametrize(

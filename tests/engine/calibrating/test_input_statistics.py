@@ -159,11 +159,11 @@ def test_what_was_stopped_goes_on_and_what_is_known_is_not_measured_again(
 def test_the_manifest_says_what_was_measured_with_what(own_cache: Path) -> None:
     file = bert_family(own_cache)
     _, found = measured(file, Need.INPUTS)
-    told = json.loads((statistics_folder() / found[0].key / MANIFEST).read_text())
-    assert told["need"] == "inputs"
-    assert told["expert"] == "two"
-    assert told["model"].endswith("two")
-    (data,) = told["inputs"]
+    reported = json.loads((statistics_folder() / found[0].key / MANIFEST).read_text())
+    assert reported["need"] == "inputs"
+    assert reported["expert"] == "two"
+    assert reported["model"].endswith("two")
+    (data,) = reported["inputs"]
     assert data["examples"] == 20
     assert len(data["digest"]) == 64
     (own_cache / "two-inputs.csv").write_text("text\nthe cat sat\n")

@@ -85,10 +85,10 @@ def test_the_head_is_killed(tmp_path: Path) -> None:
     for server in called(watched, "gcs_server"):
         server.kill()
     started = time.monotonic()
-    _, told = merging.communicate(timeout=90)
+    _, reported = merging.communicate(timeout=90)
     assert time.monotonic() - started < 45
     assert merging.returncode == 1
-    assert "The cluster's server has ended" in told.replace("\n", " ")
+    assert "The cluster's server has ended" in reported.replace("\n", " ")
     _, left = psutil.wait_procs(everyone, timeout=20)
     assert not left
     resumed = ace_gui("merge", recipe, "--out", out, "--threads", "1", "--resume")
@@ -199,21 +199,21 @@ def test_merge_on_a_cluster_of_this_machine(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ)
     ) as merging:
-        watched, heard = psutil.Process(merging.pid), set[str]()
+        watched, received = psutil.Process(merging.pid), set[str]()
         children: list[psutil.Process] = []
         while True:
             try:
                 merging.wait(timeout=0.2)
                 break
             except subprocess.TimeoutExpired:
-                heard |= heard_addresses(watched)
+                received |= heard_addresses(watched)
                 children = watched.children(recursive=True) or children
         assert merging.stdout is not None
         assert merging.returncode == 0, merging.stdout.read()
     files = [tmp_path / name / "model.safetensors" for name in ("alone", "many")]
     assert files[0].read_bytes() == files[1].read_bytes()
     # Nobody but this machine can reach the cluster, and nothing of it stays.
-    assert heard
-    assert all(map(is_loopback, heard)), heard
+    assert received
+    assert all(map(is_loopback, received)), received
     _, left = psutil.wait_procs(children, timeout=20)
     assert not left

@@ -66,15 +66,15 @@ def test_evaluate(recipe: Recipe, fresh) -> None:
     ray = Counted()
     events = [each for each in evaluate(models, tasks, device="cpu", workers=ray.workers()) if each]
     assert isinstance(expected, Evaluated)
-    assert told(events[-1].scores) == told(expected.scores)
+    assert reported(events[-1].scores) == reported(expected.scores)
     assert ray.ran == 5  # base, two experts, a folder, and one once more
     again = Counted()
     *_, known = evaluate(models, tasks, device="cpu", workers=again.workers())
-    assert told(known.scores) == told(expected.scores)
+    assert reported(known.scores) == reported(expected.scores)
     assert again.started == 0  # all is remembered
 
 
-def told(scores: tuple) -> list:
+def reported(scores: tuple) -> list:
     return [replace(score, each_N=None).record() | {"each": list(score.each_N)} for score in scores]
 
 
@@ -86,7 +86,7 @@ def test_compare(recipe: Recipe, fresh) -> None:
         assert [row.index for row in kept] == list(range(len(recipes)))
         return [
             vars(replace(row, seconds=0, peak_bytes=0, variant=None, scores=()))
-            | {"scores": told(row.scores)}
+            | {"scores": reported(row.scores)}
             for row in kept
         ]
 
@@ -123,7 +123,7 @@ def test_the_window_compares_by_workers(
     assert len(found) == 2
     for one, other in zip(expected, found, strict=True):
         assert not other.error
-        assert told(one.scores) == told(other.scores)
+        assert reported(one.scores) == reported(other.scores)
         assert one.reports == other.reports
         assert checksums(one.variant.store) == checksums(other.variant.store)
 
@@ -139,7 +139,7 @@ def test_tune(recipe: Recipe, fresh, names: tuple[str, ...]) -> None:
         *_, last = tune(recipe, ranges, merges=3 if len(names) == 1 else 12, device="cpu", **how)
         assert isinstance(last, Tuned)
         points = [replace(point, seconds=0.0) for point in last.points]
-        return points, replace(last.best, seconds=0.0), told(last.scores), told(last.before)
+        return points, replace(last.best, seconds=0.0), reported(last.scores), reported(last.before)
 
     fresh()
     expected = found()

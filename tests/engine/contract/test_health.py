@@ -57,8 +57,8 @@ def report(**figures: object) -> LayerReport:
     return LayerReport(name="layer", **{**fine, **figures})
 
 
-def titles(found: LayerStatistics | None, told: LayerReport | None = None, **changes: float):
-    health = layer_health(found, told, {**PARAMETERS, **changes})
+def titles(found: LayerStatistics | None, reported: LayerReport | None = None, **changes: float):
+    health = layer_health(found, reported, {**PARAMETERS, **changes})
     return {finding.title: finding.verdict for finding in health.findings}
 
 
@@ -108,13 +108,13 @@ def test_the_ridge_mass_is_foreseen_and_then_reported() -> None:
     assert "Ridge mass" not in titles(unequal, epsilon=1e-9)
     assert titles(unequal, report(ridge_mass=0.2))["Ridge mass"] is Verdict.NOTE
     assert "Ridge mass" not in titles(unequal, report(ridge_mass=0.05))
-    told = report(ridge_mass=LARGEST_RIDGE_MASS + 1, warnings=("The ridge mass is large.",))
-    assert titles(unequal, told) == {"Method": Verdict.WARNING, "Strong prior": Verdict.NOTE}
+    reported = report(ridge_mass=LARGEST_RIDGE_MASS + 1, warnings=("The ridge mass is large.",))
+    assert titles(unequal, reported) == {"Method": Verdict.WARNING, "Strong prior": Verdict.NOTE}
 
 
 def test_what_the_merge_says_is_passed_on_worst_first() -> None:
-    told = report(notes=("One expert was left out.",), warnings=("Look out.",))
-    health = layer_health(None, told, PARAMETERS)
+    reported = report(notes=("One expert was left out.",), warnings=("Look out.",))
+    health = layer_health(None, reported, PARAMETERS)
     assert [each.sentence for each in health.findings] == ["Look out.", "One expert was left out."]
     assert health.verdict is Verdict.WARNING
     assert health.tooltip.splitlines() == ["Look out.", "One expert was left out."]
@@ -204,8 +204,8 @@ def test_where_the_published_variant_misbehaves() -> None:
     assert cap_ratio(small, report(delta_norm=4.0)) == pytest.approx(2.0)  # one expert's
     assert cap_ratio(statistics(4.0, 4.0), report()) is None
 
-    def misbehaves(told: LayerReport) -> bool:
-        return layer_health(found, told, PARAMETERS).misbehaves
+    def misbehaves(reported: LayerReport) -> bool:
+        return layer_health(found, reported, PARAMETERS).misbehaves
 
     assert not misbehaves(report(delta_norm=15.9))
     assert misbehaves(report(delta_norm=16.1))

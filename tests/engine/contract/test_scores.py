@@ -21,8 +21,8 @@ NOT_FINITE = (math.nan, math.inf, -math.inf)
 
 
 def score(model: str, task: str, value: float, **more: object) -> TaskScore:
-    told = {"metric": "pearson", "n": 9, "standard_error": 0.01, **more}
-    return TaskScore(model=model, task=task, score=value, **told)  # type: ignore[arg-type]
+    reported = {"metric": "pearson", "n": 9, "standard_error": 0.01, **more}
+    return TaskScore(model=model, task=task, score=value, **reported)  # type: ignore[arg-type]
 
 
 def shared(model: str, task: str, value: float, expert: float, metric: str) -> TaskScore:

@@ -78,26 +78,26 @@ def test_routes_load_each_model_once_for_all_tasks(
         return load(loading, device)
 
     monkeypatch.setattr(loaded_models, "load", counting)
-    heard: list[EvaluationProgress] = []
-    note = lambda e: heard.append(e) if isinstance(e, EvaluationProgress) else None  # noqa: E731
+    received: list[EvaluationProgress] = []
+    note = lambda e: received.append(e) if isinstance(e, EvaluationProgress) else None  # noqa: E731
     together = ace_gui.routes(gpt2, [folder], limit=4, progress=note)
     assert loads == {False: 1, True: 1}
     assert [each.share_LT for each in together] == [each.share_LT for each in apart]
-    done = [event.done for event in heard]
+    done = [event.done for event in received]
     assert done == sorted(done)
-    assert done[-1] == heard[-1].total == 2 * 2 * 4  # without modules and with them
+    assert done[-1] == received[-1].total == 2 * 2 * 4  # without modules and with them
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["recipe's base", "own recipe's base"])
+@pytest.mark.parametrize("reported", [True, False], ids=["recipe's base", "own recipe's base"])
 def test_another_base_is_not_mistaken_for_the_one_before(
-    gpt2: Path, tmp_path: Path, told: bool
+    gpt2: Path, tmp_path: Path, reported: bool
 ) -> None:
     """What EMR leaves stands beside the base; scores that are remembered do, too."""
     folder = merged(gpt2, tmp_path / "emr", "emr")
     tasks = load_recipe(gpt2).tasks
 
     def scores() -> list[float]:
-        found = ace_gui.evaluate(gpt2 if told else None, [folder], tasks, limit=4, device="cpu")
+        found = ace_gui.evaluate(gpt2 if reported else None, [folder], tasks, limit=4, device="cpu")
         return [each.score for each in found.scores if each.model == str(folder)]
 
     first = scores()

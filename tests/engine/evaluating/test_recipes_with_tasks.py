@@ -119,10 +119,10 @@ def test_what_is_known_is_not_computed_again(family: Path, monkeypatch: pytest.M
 def test_progress_counts_examples_and_closing_cancels(family: Path) -> None:
     events: list[Any] = []
     ace_gui.evaluate(family / "recipe.yaml", limit=30, device="cpu", progress=events.append)
-    told = [each for each in events if isinstance(each, EvaluationProgress)]
-    assert [each.done for each in told] == sorted(each.done for each in told)
-    assert {each.total for each in told} == {120}
-    assert told[-1].done == 120
+    reported = [each for each in events if isinstance(each, EvaluationProgress)]
+    assert [each.done for each in reported] == sorted(each.done for each in reported)
+    assert {each.total for each in reported} == {120}
+    assert reported[-1].done == 120
     assert isinstance(events[-1], Evaluated)
 
 

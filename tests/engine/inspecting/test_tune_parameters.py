@@ -75,14 +75,14 @@ def test_a_curve_its_best_value_and_what_it_is_worth(recipe: Path, tmp_path: Pat
     # By hand: the chosen merge, and each half.
     ace_gui.merge(found.recipe, tmp_path / "chosen", device="cpu")
     prepared = prepare(load_recipe(recipe))
-    for half, told in ((Half.REPORTED, found.result.scores), (Half.SEARCHED, None)):
+    for half, reported in ((Half.REPORTED, found.result.scores), (Half.SEARCHED, None)):
         *_, last = evaluate(
             models_of(prepared, [tmp_path / "chosen"]), prepared.plan.recipe.tasks,
             device="cpu", half=half,
         )  # fmt: skip
         own = [each for each in last.scores if each.model == str(tmp_path / "chosen")]
-        if told is not None:
-            assert [each.score for each in told] == [each.score for each in own]
+        if reported is not None:
+            assert [each.score for each in reported] == [each.score for each in own]
         else:
             mean = np.mean([each.normalised for each in own])
             assert found.result.best.score == pytest.approx(mean)
@@ -159,10 +159,10 @@ def test_the_command_writes_a_recipe_that_says_how_it_was_made(recipe: Path) -> 
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "chosen" in done.stdout
-    told = json.loads(figures.read_text())
-    assert len(told["points"]) == 2
+    reported = json.loads(figures.read_text())
+    assert len(reported["points"]) == 2
     assert out.read_text().startswith("# Tuned by ACE workbench: scaling")
-    assert load_recipe(out).parameters == told["best"]
+    assert load_recipe(out).parameters == reported["best"]
     assert load_recipe(out).tasks == load_recipe(recipe).tasks
 
 

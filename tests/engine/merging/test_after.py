@@ -179,9 +179,9 @@ def test_the_defaults_leave_every_bit(gpt2: Family, tmp_path: Path, method: str)
     plain = recipe_of(gpt2, merge_method=method)
     usual = After(rank=1.0, spectrum=1.0, depth=(1.0, 1.0), scale=1.0, cap=False)
     free, said = found(prepare(plain), tmp_path / "free")
-    merged, told = found(prepare(replace(plain, after=usual)), tmp_path / "usual")
+    merged, reported = found(prepare(replace(plain, after=usual)), tmp_path / "usual")
     assert all(torch.equal(tensor, merged[name]) for name, tensor in free.items())
-    assert said == told
+    assert said == reported
 
 
 def test_every_stack_has_its_own_depth() -> None:

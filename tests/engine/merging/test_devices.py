@@ -166,9 +166,9 @@ def test_a_gpu_without_room_merges_fewer_at_a_time_then_none_and_says_so(
     merge_to(tmp_path / "cpu", prepared, "cpu")
     matrices = {row.name for row in prepared.plan.rows if row.disposition == "merged"}
     notes = {name: report.notes for name, report in reports(tmp_path / "gpu").items()}
-    fell_back = {name for name, told in notes.items() if FELL_BACK in told}
-    crowded = {name for name, told in notes.items() if CROWDED in told}
-    divided = {name for name, told in notes.items() if DIVIDED in told}
+    fell_back = {name for name, reported in notes.items() if FELL_BACK in reported}
+    crowded = {name for name, reported in notes.items() if CROWDED in reported}
+    divided = {name for name, reported in notes.items() if DIVIDED in reported}
     assert fell_back == (matrices if room == 0 else set())
     # For good: not every matrix tries again what did not go before.
     assert crowded < matrices

@@ -214,16 +214,16 @@ def test_spectra_subspaces_and_reports_do_without_a_gpu_that_has_no_room(
         cache = InspectionCache(folder)
         *_, spectra = spectrum(prepared, row, device, cache)
         *_, directions = subspaces(prepared, row, device, cache)
-        told = [each for each in merge_reports(prepared, [row], device) if each is not None]
-        return spectra, directions, told
+        reported = [each for each in merge_reports(prepared, [row], device) if each is not None]
+        return spectra, directions, reported
 
-    spectra, directions, (told,) = all_of(cpu, tmp_path / "cpu")
+    spectra, directions, (reported,) = all_of(cpu, tmp_path / "cpu")
     with DeviceStandIn().installed() as stand_in:
         stand_in.fails = failing(who, lambda name: name in {"addmm_", "baddbmm_", "mm"})
         on_gpu, along, (said,) = all_of(GPU, tmp_path / "gpu")
     np.testing.assert_allclose(on_gpu.merged, spectra.merged, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(along.overlap, directions.overlap, rtol=1e-6)
-    assert said.gamma == pytest.approx(told.gamma)
+    assert said.gamma == pytest.approx(reported.gamma)
     assert FELL_BACK in said.notes
 
 

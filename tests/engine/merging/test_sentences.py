@@ -222,10 +222,10 @@ def test_leaving_the_expert_out_is_a_merge_of_the_others_there(
     for name, tensor in found.items():
         assert torch.equal(tensor, (without if name in BROKEN else healthy)[name]), name
     assert not torch.equal(found[MATRIX], healthy[MATRIX])
-    told = reports(tmp_path / "found")
-    assert {name for name, report in told.items() if report.non_finite} == set(BROKEN)
-    assert set(told[MATRIX].energies or ()) == {"task1", "task2"}
-    (note,) = [note for note in told[MATRIX].notes if "left out of this tensor" in note]
+    reported = reports(tmp_path / "found")
+    assert {name for name, report in reported.items() if report.non_finite} == set(BROKEN)
+    assert set(reported[MATRIX].energies or ()) == {"task1", "task2"}
+    (note,) = [note for note in reported[MATRIX].notes if "left out of this tensor" in note]
     assert note == "`task0` has 1 infinite value (first at [3, 5]) here: left out of this tensor."
 
 

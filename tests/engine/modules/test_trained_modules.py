@@ -58,9 +58,9 @@ def retrained(folder: Path, copy: Path, **tensors: torch.Tensor) -> Path:
         metadata = file.metadata()
     changed = load_file(copy / MODULES) | {TRAINED + n: t for n, t in tensors.items()}
     save_file(changed, copy / MODULES, metadata)
-    told = json.loads((copy / MANIFEST).read_text())
-    told["hashes"] = {**told["hashes"], MODULES: sha256(copy / MODULES)}
-    (copy / MANIFEST).write_text(json.dumps(told))
+    reported = json.loads((copy / MANIFEST).read_text())
+    reported["hashes"] = {**reported["hashes"], MODULES: sha256(copy / MODULES)}
+    (copy / MANIFEST).write_text(json.dumps(reported))
     return copy
 
 

@@ -58,12 +58,14 @@ def test_too_few_are_told_in_the_plan_and_not_merged(
     method: str, models: list[Path], tmp_path: Path
 ) -> None:
     prepared = prepare(recipe_of(models[:2], method))
-    assert any("merges 2 experts, but there is only 1" in told for told in prepared.plan.warnings)
+    assert any(
+        "merges 2 experts, but there is only 1" in reported for reported in prepared.plan.warnings
+    )
     with pytest.raises(RecipeError, match="add more, or choose another method"):
         next(merge(prepared, tmp_path / "store", device="cpu"))
     assert not (tmp_path / "store").exists()
     alone = prepare(recipe_of(models[:1], method)).plan.warnings
-    assert not any("merges 2 experts" in told for told in alone)
+    assert not any("merges 2 experts" in reported for reported in alone)
 
 
 def test_a_tensor_that_only_one_of_two_has_is_averaged(models: list[Path]) -> None:

@@ -163,8 +163,8 @@ def test_each_part_equals_the_oracle(
     assert {key: tensor.shape for key, tensor in result.items()} == {
         key: tensor.shape for key, tensor in base.items()
     }
-    told = reports(tmp_path / "store")
-    assert told.keys() == {row.name for row in prepared.plan.rows if row.in_base}
+    reported = reports(tmp_path / "store")
+    assert reported.keys() == {row.name for row in prepared.plan.rows if row.in_base}
 
 
 def test_stacked_experts_are_merged_one_by_one_without_being_asked(

@@ -192,8 +192,8 @@ def test_a_rule_without_effect_is_a_warning(roberta: Family) -> None:
             Override(role="norm", parameters={"tau": 0.9}),
         )
     ).plan
-    told = [warning for warning in plan.warnings if "overrides[" in warning]
-    assert [warning.split()[0] for warning in told] == ["overrides[0]", "overrides[2]"]
+    reported = [warning for warning in plan.warnings if "overrides[" in warning]
+    assert [warning.split()[0] for warning in reported] == ["overrides[0]", "overrides[2]"]
 
 
 QUERY_DENSITY = {"role": "query", "parameters": {"density": 0.5}}
@@ -215,8 +215,8 @@ def test_a_rule_counts_where_the_row_without_it_is_another(
 ) -> None:
     whole = recipe(roberta, *(Override(**rule) for rule in rules), merge_method="ties")
     plan = prepare(replace(whole, parameters={"density": 0.2})).plan
-    told = {index for index in range(len(rules)) if f"overrides[{index}]" in str(plan.warnings)}
-    assert told == useless
+    reported = {index for index in range(len(rules)) if f"overrides[{index}]" in str(plan.warnings)}
+    assert reported == useless
 
 
 def test_one_part_of_a_fused_matrix_can_be_overridden(gpt2: Family, tmp_path: Path) -> None:

@@ -287,12 +287,12 @@ def test_a_finished_merge_is_reported_as_it_was(tmp_path: Path) -> None:
     assert last.bytes == file.stat().st_size
     assert all(isinstance(event, JobProgress) for event in progress)
     stages = groupby(progress, key=lambda event: event.title)  # type: ignore[union-attr]
-    told = {title: [(event.done, event.total) for event in events] for title, events in stages}  # type: ignore[union-attr]
-    assert list(told) == [COMPARING, DECOMPOSING], "no stage is begun twice"
-    for counts in told.values():
+    reported = {title: [(event.done, event.total) for event in events] for title, events in stages}  # type: ignore[union-attr]
+    assert list(reported) == [COMPARING, DECOMPOSING], "no stage is begun twice"
+    for counts in reported.values():
         assert counts == sorted(counts)
-    assert told[COMPARING][-1][0] == told[COMPARING][-1][1]
-    assert [done for done, _ in told[DECOMPOSING]] == list(range(told[DECOMPOSING][0][1]))
+    assert reported[COMPARING][-1][0] == reported[COMPARING][-1][1]
+    assert [done for done, _ in reported[DECOMPOSING]] == list(range(reported[DECOMPOSING][0][1]))
     ours = Page(file.read_text(encoding="utf-8")).table("All tensors").rows
     fresh = Page(written(prepare(recipe), tmp_path)).table("All tensors").rows
     assert ours == fresh, "merged then or now"

@@ -68,17 +68,17 @@ def ask(engine: EngineProcess, job: Job) -> int:
 
 def until(engine: EngineProcess, number: int) -> list[tuple[int, Event]]:
     """Everything the engine says until that job ends."""
-    heard: list[tuple[int, Event]] = []
-    while not heard or heard[-1][0] != number or not isinstance(heard[-1][1], ENDS):
+    answers: list[tuple[int, Event]] = []
+    while not answers or answers[-1][0] != number or not isinstance(answers[-1][1], ENDS):
         received = engine.receive(60)
         assert received is not None, "the engine fell silent"
-        heard.append(received)
-    return heard
+        answers.append(received)
+    return answers
 
 
 def plan_of(engine: EngineProcess, recipe: Recipe) -> Plan:
-    heard = until(engine, ask(engine, PlanJob(recipe=recipe)))
-    return next(event.plan for _, event in heard if isinstance(event, PlanReady))
+    answers = until(engine, ask(engine, PlanJob(recipe=recipe)))
+    return next(event.plan for _, event in answers if isinstance(event, PlanReady))
 
 
 def test_it_introduces_itself_then_plans_and_analyses(
@@ -92,8 +92,8 @@ def test_it_introduces_itself_then_plans_and_analyses(
     assert next(method.name for method in ready.methods) == "ace"
     assert ready.devices[0].name == "cpu"
     plan = plan_of(engine, recipe)
-    heard = until(engine, ask(engine, AnalyseJob(recipe=recipe)))
-    analysed = [event for _, event in heard if isinstance(event, LayerAnalysed)]
+    answers = until(engine, ask(engine, AnalyseJob(recipe=recipe)))
+    analysed = [event for _, event in answers if isinstance(event, LayerAnalysed)]
     combined = {Disposition.MERGED, Disposition.AVERAGED}
     assert len(analysed) == sum(row.disposition in combined for row in plan.rows)
     merged = sum(row.disposition == Disposition.MERGED for row in plan.rows)
@@ -135,8 +135,8 @@ def test_a_merge_is_cancelled_at_its_next_tensor_and_resumed(
         if isinstance(received[1], TensorFinished):
             break
     engine.cancel(number)
-    heard = until(engine, number)
-    assert isinstance(heard[-1][1], JobCancelled | JobDone)
+    answers = until(engine, number)
+    assert isinstance(answers[-1][1], JobCancelled | JobDone)
     again = MergeJob(recipe=recipe, store=tmp_path / "store", resume=True)
     events = [event for _, event in until(engine, ask(engine, again))]
     started = next(event for event in events if isinstance(event, MergeStarted))

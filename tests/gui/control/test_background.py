@@ -43,7 +43,7 @@ def test_tasks_after_one_that_raises_are_done_and_the_error_is_reported(
     monkeypatch.setattr(sys, "excepthook", lambda *_: None)
     guard, asker, background = Guard(), Asker(), Background()
     try:
-        with qtbot.waitSignal(guard.broken, timeout=5000) as heard:
+        with qtbot.waitSignal(guard.broken, timeout=5000) as received:
             for task in (raising(error), lambda: 7):
                 if asked:
                     background.ask(task, asker.take)
@@ -52,6 +52,6 @@ def test_tasks_after_one_that_raises_are_done_and_the_error_is_reported(
         background.start(lambda: asker.found.append(8))
         background.waitForDone()
         qtbot.waitUntil(lambda: sorted(asker.found) == [7, 8])
-        assert str(error) in str(heard.args[0])
+        assert str(error) in str(received.args[0])
     finally:
         guard.release()

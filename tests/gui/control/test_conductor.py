@@ -252,10 +252,10 @@ def test_a_store_of_changed_files_is_given_up(merging, session, worker):
 
 
 def test_a_lost_engine_costs_no_more_than_the_running_step(merging, session, worker, qtbot):
-    with qtbot.waitSignal(session.problem) as told:
+    with qtbot.waitSignal(session.problem) as reported:
         worker.engine_lost.emit(EngineError("The engine was stopped by the system."))
-    assert "stopped" in told.args[0].sentence
-    assert "resume" in told.args[0].sentence
+    assert "stopped" in reported.args[0].sentence
+    assert "resume" in reported.args[0].sentence
     assert len(session.draft.inputs.experts) == 2
     assert session.state is State.READY
     assert session.can_resume
@@ -264,9 +264,9 @@ def test_a_lost_engine_costs_no_more_than_the_running_step(merging, session, wor
 
 def test_an_idle_engine_that_is_lost_asks_for_nothing(merging, session, worker, qtbot):
     worker.say(finished_merge(), JobDone())
-    with qtbot.waitSignal(session.problem) as told:
+    with qtbot.waitSignal(session.problem) as reported:
         worker.engine_lost.emit(EngineError("The engine was stopped by the system."))
-    assert "resume" not in told.args[0].sentence
+    assert "resume" not in reported.args[0].sentence
     assert session.can_export
 
 

@@ -91,13 +91,13 @@ def test_a_cancelled_operation_hears_when_it_stops_a_dropped_one_nothing(engine,
 
 
 def test_a_lost_engine_ends_every_operation_and_is_told_once(engine, session, worker):
-    told: list[object] = []
-    session.problem.connect(told.append)
+    reported: list[object] = []
+    session.problem.connect(reported.append)
     several = [Asked(engine, job) for job, _ in STATES]
     error = EngineError("The engine is gone.")
     worker.engine_lost.emit(error)
     assert [asked.ends for asked in several] == [[JobFailed(error=error)]] * len(STATES)
-    assert [str(each) for each in told] == [
+    assert [str(each) for each in reported] == [
         f"{error} Merge again to resume from the last finished tensor."
     ]
     assert not engine.is_busy
@@ -116,10 +116,10 @@ def test_the_session_is_in_a_state_until_the_last_job_of_its_kind_ends(
 
 
 def test_a_job_may_be_asked_for_where_another_ends(engine, session, worker):
-    heard: list[End] = []
+    received: list[End] = []
     engine.run(
         MERGE,
-        on_end=lambda _: engine.run(ScanJob(paths=()), on_end=heard.append),
+        on_end=lambda _: engine.run(ScanJob(paths=()), on_end=received.append),
     )
     with_idle: list[bool] = []
     engine.idle.connect(lambda: with_idle.append(True))
@@ -127,7 +127,7 @@ def test_a_job_may_be_asked_for_where_another_ends(engine, session, worker):
     assert engine.is_busy
     assert not with_idle
     worker.say(JobDone(), job=2)
-    assert heard == [JobDone()]
+    assert received == [JobDone()]
     assert with_idle == [True]
 
 
@@ -142,12 +142,12 @@ def test_a_delayed_action_happens_once_and_then_all_is_idle(engine, qtbot):
 
 
 def test_an_error_is_told_unless_who_asked_shows_it(engine, session, worker):
-    told: list[object] = []
-    session.problem.connect(told.append)
+    reported: list[object] = []
+    session.problem.connect(reported.append)
     failed = ENDS[-1]
     engine.run(MERGE, quiet=True)
     worker.say(failed)
-    assert not told
+    assert not reported
     engine.run(MERGE)
     worker.say(failed)
-    assert told == [failed.error]
+    assert reported == [failed.error]

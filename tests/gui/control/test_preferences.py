@@ -57,10 +57,10 @@ def test_threads_go_to_the_engine_and_to_each_new_one(dialog, window, worker):
     dialog.threads.setValue(3)
     assert Settings().threads == 3
     assert newest(worker).threads == 3
-    told = EngineReady(**{**vars(ENGINE), "threads": 3})
-    worker.say(told, JobDone())
+    reported = EngineReady(**{**vars(ENGINE), "threads": 3})
+    worker.say(reported, JobDone())
     count = len(worker.jobs)
-    assert window.session.engine == told
+    assert window.session.engine == reported
     worker.say(ENGINE, job=0)  # another engine, after a crash
     assert len(worker.jobs) == count + 1
     dialog.threads.setValue(0)

@@ -93,11 +93,11 @@ def start(qtbot: QtBot) -> Iterator[Start]:
 
         worker = EngineThread(start_engine=engine, patience=0.05)
         workers.append(worker)
-        heard = Heard(worker)
+        received = Heard(worker)
         if running:
             worker.start()
-            qtbot.waitUntil(lambda: heard.of(0) == [ENGINE])
-        return worker, engines, heard
+            qtbot.waitUntil(lambda: received.of(0) == [ENGINE])
+        return worker, engines, received
 
     yield make
     for worker in workers:
@@ -107,71 +107,71 @@ def start(qtbot: QtBot) -> Iterator[Start]:
 
 
 def test_jobs_submitted_before_the_engine_is_up_are_done(start, qtbot):
-    worker, _, heard = start({PlanJob: [JobDone()]}, running=False)
+    worker, _, received = start({PlanJob: [JobDone()]}, running=False)
     first, second = worker.submit(PLAN), worker.submit(PLAN)
     worker.start()
-    qtbot.waitUntil(lambda: heard.of(second) == [JobDone()])
-    assert heard.of(first) == [JobDone()]
+    qtbot.waitUntil(lambda: received.of(second) == [JobDone()])
+    assert received.of(first) == [JobDone()]
 
 
 def test_events_arrive_in_order_with_their_jobs_number(start, qtbot):
     many = [STEP] * (BATCH + 10) + [JobDone()]
-    worker, _, heard = start({AnalyseJob: many, PlanJob: [JobDone()]})
+    worker, _, received = start({AnalyseJob: many, PlanJob: [JobDone()]})
     plan = worker.submit(PLAN)
     analysis = worker.submit(AnalyseJob(recipe=recipe(COLA)))
-    qtbot.waitUntil(lambda: len(heard.of(analysis)) == BATCH + 11)
-    assert heard.of(analysis)[-1] == JobDone()
-    assert heard.of(plan) == [JobDone()]
+    qtbot.waitUntil(lambda: len(received.of(analysis)) == BATCH + 11)
+    assert received.of(analysis)[-1] == JobDone()
+    assert received.of(plan) == [JobDone()]
 
 
 def test_a_job_that_listens_is_cancelled_gently(start, qtbot):
-    worker, engines, heard = start({})
+    worker, engines, received = start({})
     number = worker.submit(MERGE)
     worker.cancel(number)
-    qtbot.waitUntil(lambda: heard.of(number) == [JobCancelled()])
+    qtbot.waitUntil(lambda: received.of(number) == [JobCancelled()])
     assert engines[0].ended == []
-    assert not heard.lost
+    assert not received.lost
 
 
 def test_a_job_that_does_not_listen_takes_its_engine_along(start, qtbot):
-    worker, engines, heard = start({}, deaf=True)
+    worker, engines, received = start({}, deaf=True)
     other, number = worker.submit(AnalyseJob(recipe=recipe(COLA))), worker.submit(MERGE)
     worker.cancel(number)
     qtbot.waitUntil(lambda: len(engines) == 2)
-    qtbot.waitUntil(lambda: heard.of(number) == [JobCancelled()] == heard.of(other))
+    qtbot.waitUntil(lambda: received.of(number) == [JobCancelled()] == received.of(other))
     assert engines[0].ended[0] == "terminate"
-    assert not heard.lost  # it was wanted
+    assert not received.lost  # it was wanted
 
 
 def test_what_is_opened_instead_is_planned_by_the_next_engine(start, qtbot):
-    worker, engines, heard = start({}, deaf=True)
+    worker, engines, received = start({}, deaf=True)
     stuck, wanted = worker.submit(PLAN), worker.submit(PLAN)
     worker.cancel(stuck)
     qtbot.waitUntil(lambda: len(engines) == 2 and bool(engines[1].jobs))
     assert engines[1].jobs == [PLAN]
-    assert heard.of(stuck) == [JobCancelled()]
+    assert received.of(stuck) == [JobCancelled()]
     engines[1]._theirs.send((wanted, JobDone()))
-    qtbot.waitUntil(lambda: heard.of(wanted) == [JobDone()])
+    qtbot.waitUntil(lambda: received.of(wanted) == [JobDone()])
 
 
 def test_nobody_is_killed_for_a_job_that_was_only_withdrawn(start, qtbot):
-    worker, engines, heard = start({MERGE.__class__: [JobDone()]}, deaf=True)
+    worker, engines, received = start({MERGE.__class__: [JobDone()]}, deaf=True)
     worker.withdraw(worker.submit(PLAN))
     qtbot.wait(150)  # three times its patience
     number = worker.submit(MERGE)
-    qtbot.waitUntil(lambda: heard.of(number) == [JobDone()])
+    qtbot.waitUntil(lambda: received.of(number) == [JobDone()])
     assert len(engines) == 1
 
 
 def test_a_lost_engine_is_told_and_replaced(start, qtbot):
-    worker, engines, heard = start({PlanJob: [JobDone()]})
+    worker, engines, received = start({PlanJob: [JobDone()]})
     worker.submit(MERGE)
     qtbot.waitUntil(lambda: bool(engines[0].jobs))
     engines[0]._theirs.close()
-    qtbot.waitUntil(lambda: len(engines) == 2 and bool(heard.lost))
-    assert "stopped by the system" in heard.lost[0].sentence
+    qtbot.waitUntil(lambda: len(engines) == 2 and bool(received.lost))
+    assert "stopped by the system" in received.lost[0].sentence
     number = worker.submit(PLAN)
-    qtbot.waitUntil(lambda: heard.of(number) == [JobDone()])
+    qtbot.waitUntil(lambda: received.of(number) == [JobDone()])
 
 
 def test_an_engine_that_cannot_start_is_told(qtbot):
@@ -179,9 +179,9 @@ def test_an_engine_that_cannot_start_is_told(qtbot):
         raise OSError("no more processes")
 
     worker = EngineThread(start_engine=refuse)
-    with qtbot.waitSignal(worker.engine_lost) as told:
+    with qtbot.waitSignal(worker.engine_lost) as lost:
         worker.start()
-    assert "cannot be started" in told.args[0].sentence
+    assert "cannot be started" in lost.args[0].sentence
     worker.stop()
     assert worker.wait(5000)
 
@@ -200,9 +200,9 @@ def test_stopping_spares_an_engine_that_writes(start, qtbot):
 
 
 def test_a_thread_that_meets_the_unexpected_goes_on(start, qtbot):
-    worker, engines, heard = start({PlanJob: [JobDone()]})
+    worker, engines, received = start({PlanJob: [JobDone()]})
     engines[0]._theirs.send_bytes(b"not a pickle")
-    qtbot.waitUntil(lambda: len(engines) == 2 and bool(heard.lost))
-    assert "invalid message" in heard.lost[0].sentence
+    qtbot.waitUntil(lambda: len(engines) == 2 and bool(received.lost))
+    assert "invalid message" in received.lost[0].sentence
     number = worker.submit(PLAN)
-    qtbot.waitUntil(lambda: heard.of(number) == [JobDone()])
+    qtbot.waitUntil(lambda: received.of(number) == [JobDone()])

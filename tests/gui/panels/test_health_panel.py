@@ -70,10 +70,10 @@ def test_the_automatic_variant_is_offered_where_the_published_one_misbehaves(
     """For those layers, or for all; nothing is offered while all is well."""
     panel.refresh()
     assert not panel.offer.isVisible()
-    told = LayerReport(
+    reported = LayerReport(
         name=SICK, regime=Regime.HETEROGENEOUS, refinement_cosine=-0.4, refinement_ratio=0.5
     )
-    session.record_report(told)
+    session.record_report(reported)
     panel.refresh()
     assert panel.offer.isVisible()
     assert "1 layer" in panel.offered.text()

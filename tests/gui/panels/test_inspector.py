@@ -366,12 +366,12 @@ def test_the_layers_are_copied_as_they_are_shown(loaded: MainWindow) -> None:
 def test_the_head_says_in_which_numbers_a_layer_was_computed(
     loaded: MainWindow, worker: FakeWorker
 ) -> None:
-    told = "Computed in float32, whose error is 1e-5: less than a fifth of the rounding."
+    reported = "Computed in float32, whose error is 1e-5: less than a fifth of the rounding."
     loaded.session.select(QUERY)
     head = loaded.workspace.inspector.head
     loaded.actions_.merge.trigger()
     done = finished_tensor(QUERY)
-    worker.say(started(), replace(done, report=replace(done.report, precision=told)))
+    worker.say(started(), replace(done, report=replace(done.report, precision=reported)))
     worker.say(finished_merge(), JobDone())
     assert "less than a fifth" in head.facts.toolTip().replace("\n", " ")
     loaded.session.select(KEY)

@@ -230,11 +230,11 @@ def test_blocks_start_where_the_number_changes() -> None:
 def test_many_figures_are_announced_once(session: Session, qtbot: QtBot) -> None:
     layers = MergedLayers(session)
     adopt_two(session)
-    told: list[int] = []
-    layers.figures_changed.connect(lambda: told.append(1))
+    reported: list[int] = []
+    layers.figures_changed.connect(lambda: reported.append(1))
     with qtbot.waitSignal(layers.figures_changed):
         record_gammas(session, GAMMAS)
-    assert told == [1]
+    assert reported == [1]
     figures = layers.figures
     assert dict(zip(figures.names, figures.gamma_L, strict=True)) == GAMMAS
     np.testing.assert_array_equal(figures.energies_LT, [[1.0, 2.0]] * 3)

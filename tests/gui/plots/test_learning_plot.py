@@ -16,7 +16,7 @@ LOSSES = {"sst2": [2.0, 1.0, 0.5], "cola": [1.0, 1.0, 4.0]}
 LAMBDAS = {"sst2": [0.3, 0.31, 0.32], "cola": [0.3, 0.29, 0.28]}
 
 
-def told(first: int, losses: dict, figures: dict, done: int = 3) -> LearningProgress:
+def reported(first: int, losses: dict, figures: dict, done: int = 3) -> LearningProgress:
     return LearningProgress(
         title="learning with AdaMerging",
         done=done,
@@ -30,12 +30,12 @@ def told(first: int, losses: dict, figures: dict, done: int = 3) -> LearningProg
 
 def test_new_steps_take_the_place_of_those_from_there_on() -> None:
     curves = LearningCurves()
-    curves.take(told(0, {"a": [3, 2, 1]}, {"x": [1, 2, 3]}))
-    curves.take(told(3, {"a": [0.5]}, {"x": [4]}))
+    curves.take(reported(0, {"a": [3, 2, 1]}, {"x": [1, 2, 3]}))
+    curves.take(reported(3, {"a": [0.5]}, {"x": [4]}))
     assert curves.losses == {"a": [3, 2, 1, 0.5]}
-    curves.take(told(2, {"a": [9, 9]}, {"x": [9, 9]}))  # resumed from an earlier checkpoint
+    curves.take(reported(2, {"a": [9, 9]}, {"x": [9, 9]}))  # resumed from an earlier checkpoint
     assert curves.figures == {"x": [1, 2, 9, 9]}
-    curves.take(told(0, {"b": [7]}, {"y": [7]}))  # another expert, by itself
+    curves.take(reported(0, {"b": [7]}, {"y": [7]}))  # another expert, by itself
     assert curves.losses == {"a": [3, 2, 9, 9], "b": [7]}
     curves.clear()
     assert curves.is_empty
@@ -84,7 +84,7 @@ def test_the_tab_comes_with_the_first_step_and_grows(
     index = next(n for n in range(tabs.count()) if tabs.tabText(n) == "Learning")
     assert not tabs.isTabVisible(index)
     window.merge.start()
-    worker.say(told(0, LOSSES, LAMBDAS))
+    worker.say(reported(0, LOSSES, LAMBDAS))
     assert tabs.isTabVisible(index)
     header = window.header.primary
     header.refresh()
@@ -94,7 +94,7 @@ def test_the_tab_comes_with_the_first_step_and_grows(
     view = tabs.content(index)
     view.refresh()
     assert view.plot.message() is None
-    worker.say(told(3, {"sst2": [0.1], "cola": [0.1]}, {"sst2": [0.4], "cola": [0.2]}, done=4))
+    worker.say(reported(3, {"sst2": [0.1], "cola": [0.1]}, {"sst2": [0.4], "cola": [0.2]}, done=4))
     qtbot.waitUntil(lambda: len(view.plot.columns()[0].values) == 4, timeout=5000)
     view.setFocus()
     qtbot.keyClick(view.plot, Qt.Key.Key_Tab)

@@ -439,8 +439,8 @@ def test_neither_the_pill_nor_what_is_said_covers_a_symbol(qtbot, width, logarit
 
 
 def test_arrows_walk_the_layers_and_with_control_move_tau(qtbot, plot):
-    told: list[str] = []
-    plot.layer_selected.connect(told.append)
+    reported: list[str] = []
+    plot.layer_selected.connect(reported.append)
     keys, control = Qt.Key, Qt.KeyboardModifier.ControlModifier
     with qtbot.waitSignals([plot.tau_changed, plot.tau_committed]):
         qtbot.keyClick(plot, keys.Key_Up, control)
@@ -451,7 +451,7 @@ def test_arrows_walk_the_layers_and_with_control_move_tau(qtbot, plot):
     assert plot.selected is None
     for key in (keys.Key_Right, keys.Key_Down, keys.Key_Left, keys.Key_End, keys.Key_Right):
         qtbot.keyClick(plot, key)
-    assert told == [NAMES[0], NAMES[1], NAMES[0], NAMES[-1], NAMES[-1]]
+    assert reported == [NAMES[0], NAMES[1], NAMES[0], NAMES[-1], NAMES[-1]]
 
 
 def test_another_width_and_the_same_layers_again_keep_the_zoom_and_the_selection(plot):

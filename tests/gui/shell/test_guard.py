@@ -20,22 +20,22 @@ def test_what_nothing_caught_is_told(qtbot, monkeypatch, error, sentence):
     monkeypatch.setattr(sys, "excepthook", lambda *parts: printed.append(parts))
     guard = Guard()
     try:
-        with qtbot.waitSignal(guard.broken) as told:
+        with qtbot.waitSignal(guard.broken) as reported:
             sys.excepthook(type(error), error, None)
     finally:
         guard.release()
-    assert told.args[0].sentence == sentence
+    assert reported.args[0].sentence == sentence
     assert len(printed) == 1
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_a_wish_to_end_is_heard_while_qt_waits(qtbot, kind):
-    heard: list[bool] = []
+    received: list[bool] = []
     before = signal.getsignal(kind)
-    interrupts = Interrupts(lambda: heard.append(True))
+    interrupts = Interrupts(lambda: received.append(True))
     try:
         os.kill(os.getpid(), kind)
-        qtbot.waitUntil(lambda: heard == [True])
+        qtbot.waitUntil(lambda: received == [True])
     finally:
         interrupts.release()
     assert signal.getsignal(kind) is before

@@ -36,9 +36,9 @@ def test_steps_go_through_one_two_five(box: ScientificSpinBox) -> None:
 
 
 def test_a_typed_value_is_taken(box: ScientificSpinBox, qtbot: QtBot) -> None:
-    with qtbot.waitSignal(box.valueChanged) as told:
+    with qtbot.waitSignal(box.valueChanged) as reported:
         type_in(box, qtbot, "3,5e-3")
-    assert told.args == [3.5e-3]
+    assert reported.args == [3.5e-3]
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "2", "nan", "inf", "many"])

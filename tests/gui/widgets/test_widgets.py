@@ -27,18 +27,18 @@ def test_tabs_are_made_when_they_are_first_looked_at(qtbot: QtBot) -> None:
     for name in ("one", "two", "three"):
         tabs.add(name, f"The tab {name}", lambda name=name: make(name))
     assert made == ["one"]
-    told: list[QWidget] = []
-    tabs.made.connect(told.append)
+    reported: list[QWidget] = []
+    tabs.made.connect(reported.append)
     tabs.setCurrentIndex(1)
     tabs.setCurrentIndex(0)
     tabs.setCurrentIndex(2)
     assert tabs.shown is None
     qtbot.waitUntil(lambda: tabs.shown is not None)
     assert made == ["one", "three"]
-    assert told == [tabs.current]
+    assert reported == [tabs.current]
     tabs.setCurrentIndex(0)
     tabs.setCurrentIndex(2)
-    assert tabs.shown is told[0]
+    assert tabs.shown is reported[0]
     assert made == ["one", "three"]
     assert [content.text() for content in tabs.contents()] == ["one", "three"]
     assert tabs.content(1).text() == "two"
