@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import RobertaConfig, RobertaForSequenceClassification
 
-from ace_gui.architecture.loading import load_pretrained
+from ace_gui.architecture.loading import LoadReport, load_pretrained
 from tests.helpers.command import ace_gui
 from tests.helpers.models import (
     ROBERTA,
@@ -49,7 +49,7 @@ def test_split_tensors_come_out_whole(
     result = ace_gui("merge", recipe, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     _, report = load_pretrained(tmp_path / "out")
-    assert report.clean
+    assert report == LoadReport()
     before = load_file(family.base / "model.safetensors")
     after = load_file(tmp_path / "out" / "model.safetensors")
     assert {name: t.shape for name, t in after.items()} == {n: t.shape for n, t in before.items()}
@@ -87,7 +87,7 @@ def test_an_expert_with_more_tokens_keeps_its_own_rows_in_its_whole_model(tmp_pa
     assert not report.mismatched
     whole = tmp_path / "out" / "heads" / "task1"
     _, report = load_pretrained(whole)
-    assert report.clean
+    assert report == LoadReport()
     written = load_file(whole / "model.safetensors")
     assert torch.equal(written[name], second)
     layer = "roberta.encoder.layer.0.attention.self.query.weight"

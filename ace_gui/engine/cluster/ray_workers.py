@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from ace_gui.engine.cluster.estimates import largest_first, unit_bytes
 from ace_gui.engine.cluster.worker import Kind, NoMemory, Worker
@@ -18,9 +18,6 @@ from ace_gui.engine.merging.units import Scan, Scanned, SharedOutput, Unit, Unit
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
 from ace_gui.formatting import human_bytes
-
-if TYPE_CHECKING:
-    from ace_gui.engine.cluster.ray_cluster import RayCluster
 
 LOOKED: Final = 1 << 24
 """Elements of the tensors whose findings a worker reports at a time."""
@@ -93,6 +90,24 @@ class _Member:
     since: float = field(default_factory=time.monotonic)
 
 
+class Cluster(Protocol):
+    """The cluster of the workers.
+
+    ``ray``: the module; ``count``: number of workers it can run, once it ``is_ready``.
+    """
+
+    ray: Any
+    count: int
+
+    def is_ready(self) -> bool:
+        """Whether it has started; the first call starts it. Raises ClusterError."""
+        ...
+
+    def is_there(self) -> bool:
+        """Whether its servers still run."""
+        ...
+
+
 class RayWorkers:
     """``units.Workers`` of a cluster, started when there is work and removed by ``close``.
 
@@ -100,7 +115,7 @@ class RayWorkers:
     their processors or GPUs differ. ``scan_seconds``: total seconds spent on surveys.
     """
 
-    def __init__(self, cluster: RayCluster, threads: int, device: str) -> None:
+    def __init__(self, cluster: Cluster, threads: int, device: str) -> None:
         self.threads = threads
         self.device = device
         self.lost = 0

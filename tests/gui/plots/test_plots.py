@@ -718,7 +718,7 @@ def test_a_change_of_the_view_is_painted_once(qtbot, request, name):
 # Themes, pictures, menus
 
 
-def test_a_theme_changes_every_pen(qapp, qtbot, plot, spectra, energies):
+def test_a_theme_changes_every_pen(plot, spectra, energies):
     spectra.show_spectrum(spectrum(), COLOURS)
     energies.show_energies("layer", {"a": 0.5, "b": 2.0}, COLOURS)
     for widget in (plot, spectra, energies):
@@ -734,6 +734,9 @@ def test_a_theme_changes_every_pen(qapp, qtbot, plot, spectra, energies):
         items_of(energies, pg.BarGraphItem)[0].opts["brushes"][1].color().name()
         == DARK.expert_colours[1]
     )
+
+
+def test_plots_follow_the_applications_scheme(qapp, qtbot, plot):
     apply_theme(qapp)
     for scheme, theme in (("dark", DARK), ("light", LIGHT)):
         set_scheme(scheme)

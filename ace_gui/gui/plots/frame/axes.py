@@ -7,7 +7,7 @@ from math import ceil, floor, log10
 from typing import Any, Final
 
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QFontMetricsF
+from PySide6.QtGui import QFontMetricsF, QPainter
 from PySide6.QtWidgets import QGraphicsSceneResizeEvent
 
 # isort: split
@@ -27,13 +27,25 @@ Ticks = list[tuple[float | None, list[float]]]
 
 
 class PlainAxis(pg.AxisItem):
-    """Of labels that overlap, those of the coarsest ticks stay."""
+    """Of labels that overlap, those of the coarsest ticks stay.
+
+    It paints directly: in a picture that is replayed, as pyqtgraph has it, no text can be found.
+    """
 
     picture: Any
+    _specs: tuple[Any, ...] | None = None
 
     def __init__(self, orientation: str, *, tick: int = 0) -> None:
         super().__init__(orientation, maxTickLength=-tick)
         self.setStyle(hideOverlappingLabels=False)
+
+    def paint(self, p: QPainter, opt: object, widget: object) -> None:  # noqa: ARG002
+        if self.picture is None:  # pyqtgraph's flag that ticks and texts must be computed again
+            self.picture = self._specs = self.generateDrawSpecs(p)
+        if self._specs is not None:
+            p.save()
+            self.drawPicture(p, *self._specs)
+            p.restore()
 
     def generateDrawSpecs(self, p: Any) -> tuple[Any, ...] | None:
         specs = super().generateDrawSpecs(p)

@@ -19,8 +19,8 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.axes import NameAxis, QuantityAxis
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.end_labels import EndLabel, EndLabels
+from ace_gui.gui.plots.frame.item_names import place_names
 from ace_gui.gui.plots.frame.items import CurveItem
-from ace_gui.gui.plots.frame.names import place_names
 from ace_gui.gui.plots.frame.spec import Curve, LegendEntry, Mark, PlotSpec
 from ace_gui.gui.theme import Face, Tokens, face
 from ace_gui.gui.widgets.fields.buttons import widget_action
