@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import numpy as np
 import torch
@@ -25,9 +25,6 @@ from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, re
 from ace_gui.errors import NonFiniteError, ResourceError
 from ace_gui.formatting import path_text, plain
 from ace_gui.linalg.passes import is_finite
-
-if TYPE_CHECKING:
-    from ace_gui.checkpoints.index import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +41,15 @@ class DerivedInfo(TensorInfo):
         raise NotImplementedError
 
 
+class Tensors(Protocol):
+    """What a reader needs of a checkpoint: its tensors by name, and the files that they are in."""
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]: ...  # noqa: D102
+    @property
+    def files(self) -> tuple[FileStamp, ...]: ...  # noqa: D102
+
+
 class TensorReader:
     """Reads the tensors of one checkpoint. Safe to use from several threads.
 
@@ -52,7 +58,7 @@ class TensorReader:
     ``with`` block without an error checks once more that no file has changed.
     """
 
-    def __init__(self, checkpoint: Checkpoint, checksums: ReadChecksums | None = None) -> None:
+    def __init__(self, checkpoint: Tensors, checksums: ReadChecksums | None = None) -> None:
         self._checksums = checksums
         self._tensors = checkpoint.tensors
         self._stamps = {stamp.path: stamp for stamp in checkpoint.files}
