@@ -33,8 +33,7 @@ def test_import_contracts_hold() -> None:
 def test_no_module_imports_itself_in_the_end() -> None:
     """Imports in functions and for types alone count, too.
 
-    The package names everything for people outside; inside, only its version is read. The parts of
-    the main window name its type, as it makes them and hands itself to them.
+    The package names everything for people outside; inside, only its version is read.
     """
     graph = grimp.build_graph("ace_gui", cache_dir=None)
     assert graph.direct_import_exists(
@@ -42,10 +41,6 @@ def test_no_module_imports_itself_in_the_end() -> None:
     ), "for types alone, and in functions"
     for module in graph.find_modules_that_directly_import("ace_gui"):
         graph.remove_import(importer=module, imported="ace_gui")
-    window = "ace_gui.gui.shell.main_window"
-    for module in graph.find_modules_that_directly_import(window):
-        if module.startswith("ace_gui.gui.shell."):
-            graph.remove_import(importer=module, imported=window)
     chains = (
         graph.find_shortest_chain(imported, module)
         for module in graph.modules

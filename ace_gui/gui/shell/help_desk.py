@@ -14,6 +14,7 @@ from shiboken6 import isValid
 from ace_gui.gui.models.command_search import Command
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.actions import NO_MODEL, WHY
+from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.window_dialogs import show_once
 from ace_gui.gui.shell.window_header import WORKSPACES
 from ace_gui.gui.state.log import Level, Source
@@ -21,7 +22,6 @@ from ace_gui.gui.widgets.labels.terms import term_of
 
 if TYPE_CHECKING:
     from ace_gui.gui.shell.layout.workspace import Workspace
-    from ace_gui.gui.shell.main_window import MainWindow
     from ace_gui.gui.shell.tours.tutorial import Tour
 
 _COPIED: Final = "Versions, device, memory and platform are copied, but nothing about your models."
@@ -35,7 +35,7 @@ _LEVELS: Final = {
 class HelpDesk:
     """Connects the actions of the Help menu. ``crash`` is the crash text of an earlier window."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: ShellWindow) -> None:
         self._window, self._session = window, window.session
         self._tour: Tour | None = None
         self.crash = ""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon
 
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import icon
-
-if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
 
 LONG: Final = 10.0  # seconds
 _SHOWN: Final = 10_000  # ms that the desktop notification stays at most
@@ -37,7 +35,7 @@ class LongWork(QObject):
     counted = Signal()
     notified = Signal(str)
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: ControlledWindow) -> None:
         super().__init__(window)
         session = window.session
         self._session, self._settings, self._window = session, window.settings, window

@@ -25,7 +25,6 @@ from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.welcome.welcome_page import Start, WelcomePanel
 from ace_gui.gui.saving import protect
 from ace_gui.gui.shell.actions import BUSY, Actions
-from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.long_work import LongWork
@@ -35,6 +34,7 @@ from ace_gui.gui.shell.projects.opener import Opener, local_paths
 from ace_gui.gui.shell.projects.project import Project
 from ace_gui.gui.shell.projects.recent_projects import RecentProjects
 from ace_gui.gui.shell.questions import Questions
+from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.toast import Toast
 from ace_gui.gui.shell.window_dialogs import Dialogs
 from ace_gui.gui.shell.window_header import Header, PrimaryArea
@@ -53,7 +53,7 @@ _SIZE: Final = (1440, 900)
 _FRAME: Final = QSize(16, 48)  # px that a window manager may draw around it
 
 
-class MainWindow(ControlledWindow):
+class MainWindow(ShellWindow):
     """The main window. ``closed`` follows when it is really closed, after any confirmation."""
 
     closed = Signal()
@@ -67,9 +67,10 @@ class MainWindow(ControlledWindow):
     ) -> None:
         super().__init__(worker, settings, stores, parent)
         self.project = Project(self)
-        self.opener = Opener(self)
+        self.opener = Opener(self, self.project)
         self.long_work = LongWork(self)
-        self.dialogs = Dialogs(self)
+        compare = lambda names: self.workspace.compare_methods(names)  # noqa: E731
+        self.dialogs = Dialogs(self, self.opener.save_report, compare)
         self.actions_ = Actions(self, self.history.stack)
         self.header = Header(PrimaryArea(self.session, self.actions_), self)
         self.menus = Menus(self, self.header.menu_bar, self.actions_)
@@ -92,7 +93,7 @@ class MainWindow(ControlledWindow):
         self._plan: Plan | None = None  # the latest outcome whose warnings were shown
         self._warnings: tuple[str, ...] = ()
         self._lay_out()
-        self.recent_projects = RecentProjects(self)
+        self.recent_projects = RecentProjects(self, self.help)
         self._connect_session()
         self._connect_actions()
         self._restore()
@@ -114,7 +115,9 @@ class MainWindow(ControlledWindow):
     def _make_workspace(self) -> Generator[None, None, None]:
         from ace_gui.gui.shell.layout.workspace import Workspace
 
-        made = Workspace(self)
+        made = Workspace(self, self.opener.change_base, self.actions_, self.dialogs)
+        made.space_shown.connect(self.header.workspaces.choose)
+        self.header.workspaces.chosen.connect(made.show_space)
         yield from made.build()
         made.restore_layout(self.settings)
         for _plot in made.restyle(current_theme()):

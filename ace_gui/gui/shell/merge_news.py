@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.formatting import counted, number_text
+from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.state.activity import MergeRun, State
-
-if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
 
 _MANY: Final = 400
 """Tensors."""
@@ -20,7 +18,7 @@ _MANY: Final = 400
 class MergeNews:
     """Watches the merges of a window. A restored merge is no news."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: ShellWindow) -> None:
         self._window = window
         self._last: MergeRun | None = None
         window.session.results.changed.connect(self._look)

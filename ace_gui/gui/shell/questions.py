@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ace_gui.engine.contract.checks import DISK, Check, Verdict
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.gui.panels.checks_panel import count_of
 from ace_gui.gui.panels.notice import Severity
+from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.text import error_details
 from ace_gui.recipe.values import NonFinite
-
-if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
 
 
 class Questions:
     """Asks in the notice, one question at a time. A later question replaces an earlier one."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: ShellWindow) -> None:
         self._window, self._notice = window, window.notice
         self._session, self._conductor = window.session, window.conductor
         self._asked = ""

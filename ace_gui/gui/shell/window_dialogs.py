@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QDialog, QMessageBox, QWidget
 
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.control.engine.engine_client import RunningJob
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.recipe import Override, recommended
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ace_gui.gui.dialogs.clean_up_dialog import CleanUpDialog
     from ace_gui.gui.dialogs.export_dialog import ExportDialog
     from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
-    from ace_gui.gui.shell.main_window import MainWindow
 
 
 def show_once(dialog: QDialog, *, modal: bool = True) -> None:
@@ -36,8 +36,14 @@ def question(parent: QWidget, text: str, details: str) -> QMessageBox:
 class Dialogs:
     """``export`` and ``clean_up`` are the open dialogs, or None."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(
+        self,
+        window: ControlledWindow,
+        save_report: Callable[[], object],
+        compare: Callable[[Sequence[str]], object],
+    ) -> None:
         self._window, self._session = window, window.session
+        self._save_report, self._compare = save_report, compare
         self._to_export: tuple[MergeRun, bool] | None = None
         self.export: ExportDialog | None = None
         self.clean_up: CleanUpDialog | None = None
@@ -64,7 +70,7 @@ class Dialogs:
 
         methods, experts = (*draft.recommended, *draft.methods), len(inputs.experts)
         dialog = ChooseMethodDialog(methods, method, experts, window, costs, estimate)
-        dialog.compare_wanted.connect(lambda names: window.workspace.compare_methods(names))
+        dialog.compare_wanted.connect(self._compare)
         dialog.chosen.connect(lambda name: window.conductor.change(draft.inputs.with_method(name)))
         show_once(dialog)
         return dialog
@@ -97,8 +103,7 @@ class Dialogs:
 
         run = self._session.results.merge
         if run is not None and self._session.can_report:
-            write = self._window.opener.save_report
-            show_once(ReportDialog(self._session, run, write, self._window))
+            show_once(ReportDialog(self._session, run, self._save_report, self._window))
 
     def export_run(self, run: MergeRun, *, adds: bool = False) -> None:
         """Restore a run and export it; ``adds``: and add it as an expert."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QIcon, QResizeEvent
@@ -26,8 +25,11 @@ from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
+from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.layout.cards import INSPECTOR, VIEWS, Cards, splitter
 from ace_gui.gui.shell.layout.left_column import WIDTH, LeftColumn
+from ace_gui.gui.shell.window_dialogs import Dialogs
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
@@ -36,9 +38,6 @@ from ace_gui.gui.widgets.layout.arrangement import on_font_change, tab_through
 from ace_gui.gui.widgets.layout.following import tell_visible
 from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
-
-if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
 
 LAYERS, SCORES, COMPARE = range(3)
 
@@ -53,9 +52,16 @@ class Workspace(QWidget):
 
     space_shown = Signal(int)
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(
+        self,
+        window: ControlledWindow,
+        change_base: Callable[[], object],
+        actions: Actions,
+        dialogs: Dialogs,
+    ) -> None:
         super().__init__()
-        self._window = window
+        self._window, self._change_base = window, change_base
+        self._actions, self._dialogs = actions, dialogs
         self._makers = {SCORES: self._make_scores, COMPARE: self._make_comparison}
         self._fitting = QTimer(self, singleShot=True, interval=1)
         self._fitting.timeout.connect(lambda: self.left.fit(self.width()))
@@ -64,8 +70,8 @@ class Workspace(QWidget):
     def build(self) -> Generator[None, None, None]:
         """Create the panels one by one, so that the window keeps responding."""
         window, session = self._window, self._window.session
-        actions, change_base = window.actions_, window.opener.change_base
-        self.experts = ExpertsPanel(session, change_base, actions.add_experts)
+        actions = self._actions
+        self.experts = ExpertsPanel(session, self._change_base, actions.add_experts)
         self.method = MethodPanel(session, actions.choose_method)
         self.runs = RunsPanel(session)
         yield
@@ -83,7 +89,7 @@ class Workspace(QWidget):
 
     def _connect_inputs(self) -> None:
         window, experts, method = self._window, self.experts, self.method
-        draft, change, dialogs = window.session.draft, window.conductor.change, window.dialogs
+        draft, change, dialogs = window.session.draft, window.conductor.change, self._dialogs
         experts.checks_wanted.connect(self.show_checks)
         experts.model.expert_edited.connect(
             lambda row, expert: change(draft.inputs.with_expert(row, expert))
@@ -101,11 +107,9 @@ class Workspace(QWidget):
         self.runs.renamed.connect(window.runs.rename)
 
     def _connect_results(self) -> None:
-        window, actions = self._window, self._window.actions_
+        window, actions = self._window, self._actions
         window.session.data_wanted.connect(partial(self.show_scores, TasksTab))
         window.queries.awaited.connect(self.set_awaited)
-        window.header.workspaces.chosen.connect(self.show_space)
-        self.space_shown.connect(window.header.workspaces.choose)
         actions.inputs.toggled.connect(lambda shown: self.left.fold(not shown))
         self.left.folded_changed.connect(lambda folded: actions.inputs.setChecked(not folded))
         actions.connect(actions.maximise, self.cards.toggle_maximised)

@@ -14,7 +14,8 @@ from PySide6.QtCore import QMimeData
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import printable
 from ace_gui.gui.saving import save
-from ace_gui.gui.shell.projects.project import RECIPES
+from ace_gui.gui.shell.controlled_window import ControlledWindow
+from ace_gui.gui.shell.projects.project import RECIPES, Project
 from ace_gui.gui.shell.window_dialogs import show_once
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.text import ENDING
@@ -29,7 +30,6 @@ from ace_gui.recipe.model_paths import cache_folder
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.models_dialogs import ScanDialog
-    from ace_gui.gui.shell.main_window import MainWindow
 
 RECIPES_KIND: Final = "recipes"
 WEIGHTS = "Model weights (*.safetensors *.gguf)"
@@ -43,11 +43,12 @@ _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 class Opener:
     """Asks for paths and opens them. ``scanned`` is the dialog of the latest scan."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: ControlledWindow, project: Project) -> None:
         self._session, self._conductor = window.session, window.conductor
-        self._window, self._project = window, window.project
+        self._window, self._project = window, project
         self._own: Path | None = None  # the recipe that this window wrote
         self.scanned: ScanDialog | None = None
+        project.save_wanted.connect(self.save_recipe)
 
     def open_paths(self, paths: Sequence[Path]) -> None:
         """Open a recipe, or models with the base model first, and replace what is loaded."""

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMessageBox
 
+from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.window_dialogs import question, show_once
 from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import short_name
 from ace_gui.paths import Sample
 from ace_gui.recipe.values import hub_name, model_name
 
-if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
-
 RECIPES: Final = (".yaml", ".yml")
 
 
 class Project(QObject):
     """The open project. ``file`` is its recipe, or None for models alone. ``changed`` follows
-    both."""
+    both, and ``save_wanted`` a person who saves before the project is closed."""
 
     changed = Signal()
+    save_wanted = Signal()
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: ControlledWindow) -> None:
         super().__init__(window)
         session, history = window.session, window.history
         self._session, self._history, self._sessions = session, history, window.sessions
@@ -134,7 +133,7 @@ class Project(QObject):
         if answer == QMessageBox.StandardButton.Discard:
             self._go_on()
         elif answer == QMessageBox.StandardButton.Save:
-            self._window.opener.save_recipe()  # ``saved`` continues
+            self.save_wanted.emit()  # ``saved`` continues
         else:
             self._then = None
 

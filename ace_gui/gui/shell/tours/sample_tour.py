@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from PySide6.QtCore import QObject
 
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
+from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.state.activity import State
-
-if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
 
 COMPARED: Final = ("linear", "ace")
 """Methods to compare with the recommended merge, each with its defaults."""
@@ -21,7 +19,7 @@ COMPARED: Final = ("linear", "ace")
 class Demo(QObject):
     """Performs the steps of a user in the window, as long as the sample is open."""
 
-    def __init__(self, window: MainWindow, recipe: Path) -> None:
+    def __init__(self, window: ShellWindow, recipe: Path) -> None:
         super().__init__(window)
         self._window, self._recipe = window, recipe
         self._steps = self._perform()

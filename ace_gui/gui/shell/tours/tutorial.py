@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, SignalInstance
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from ace_gui.gui.shell.layout.cards import INSPECTOR, LAYERS, VIEWS
+from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.widgets.coach_mark import CoachMark
 from ace_gui.gui.widgets.labels.formula import Drawing
 from ace_gui.paths import Sample, resource_path
-
-if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +86,7 @@ class Tour(QObject):
         self.mark.point(step.target(), counted, step.sentence, onward, picture)
 
 
-def tutorial(window: MainWindow) -> Tour:
+def tutorial(window: ShellWindow) -> Tour:
     """Start the tutorial in a window, whatever is open in it."""
     session = window.session
     watched = (
@@ -104,7 +101,7 @@ def tutorial(window: MainWindow) -> Tour:
     return Tour(window, [*_merging(window), *_judging(window)], watched)
 
 
-def _merging(window: MainWindow) -> list[Step]:
+def _merging(window: ShellWindow) -> list[Step]:
     session = window.session
 
     def show(index: int) -> None:
@@ -156,7 +153,7 @@ def _merging(window: MainWindow) -> list[Step]:
     ]
 
 
-def _judging(window: MainWindow) -> list[Step]:
+def _judging(window: ShellWindow) -> list[Step]:
     def scores() -> QWidget | None:
         from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 
@@ -187,7 +184,7 @@ def _judging(window: MainWindow) -> list[Step]:
     ]
 
 
-def _sample_button(window: MainWindow) -> QWidget | None:
+def _sample_button(window: ShellWindow) -> QWidget | None:
     """The button on the welcome page, or nothing if the page is not shown."""
     buttons = window.welcome.findChildren(QPushButton)
     named = "Merge the sample"
