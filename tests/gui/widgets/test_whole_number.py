@@ -1,10 +1,10 @@
-"""A double click selects the whole number, in every numeric field: the style sees to it."""
+"""A double click selects the whole number, in every numeric field of the window."""
 
-from __future__ import annotations
+from collections.abc import Iterator
 
 import pytest
 from PySide6.QtCore import QEvent, QPointF, Qt
-from PySide6.QtGui import QIntValidator, QMouseEvent
+from PySide6.QtGui import QIntValidator, QMouseEvent, QRegularExpressionValidator
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
@@ -15,9 +15,50 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.gui.panels.scores.try_tab import TryTab
+from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
-from tests.helpers.windows import in_view
+from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
+from ace_gui.recipe.tasks import Task
+from tests.gui.fakes import BASE, FakeWorker, field
+from tests.helpers.windows import timers_rest
+from tests.walk.states import newest_dialog, openers
+
+KINDS = ("float", "int")
+_WITHOUT_NUMBERS = {"closing", "help", "glossary", "shortcuts", "about", "log", "cached models"}
+
+
+def numeric_fields(root: QWidget) -> list[QWidget]:
+    """Boxes, and lines that only take digits."""
+    digits = (QIntValidator, QRegularExpressionValidator)
+    lines = [line for line in root.findChildren(QLineEdit) if isinstance(line.validator(), digits)]
+    return [*root.findChildren(QAbstractSpinBox), *lines]
+
+
+def in_the_window(window: MainWindow) -> Iterator[QWidget]:
+    """Of all panels, the list of experts and every dialog, while it is open."""
+    window.session.draft.set_tasks((Task(data=BASE, expert="cola"),))
+    page = window.workspace.show_scores()
+    for index in (TryTab, TuneTab):
+        page.show_tab(index)
+    for tabs in window.findChildren(LazyTabs):
+        for index in range(tabs.bar.count()):
+            tabs.content(index)
+    yield from numeric_fields(window)
+    for kind in KINDS:
+        for logarithmic in (False, True):
+            made = ParameterField(field("x", kind=kind, logarithmic=logarithmic, default=1), window)
+            made.show_value(1, "", touched=True)
+            yield from numeric_fields(made)
+    for name, open_it in openers(window):
+        if name not in _WITHOUT_NUMBERS:
+            open_it()
+            dialog = newest_dialog()
+            assert dialog is not None, name
+            yield from numeric_fields(dialog)
+            dialog.close()
 
 
 def double_click(line: QLineEdit, at: int) -> None:
@@ -40,32 +81,44 @@ def double_click(line: QLineEdit, at: int) -> None:
         QApplication.sendEvent(line, event)
 
 
-def numeric_fields() -> dict[str, tuple[QWidget, object]]:
-    """A field of each kind with a number of several digits; its text with affixes."""
-    digits = QLineEdit()
-    digits.setValidator(QIntValidator(digits))
-    return {
-        "375": (QSpinBox(maximum=1000), 375),
-        "a 375 mm": (QSpinBox(maximum=1000, prefix="a ", suffix=" mm"), 375),
-        "0.375": (QDoubleSpinBox(decimals=3), 0.375),
-        "3.5e-5": (ScientificSpinBox(0.0, 2.0), 3.5e-5),
-        "376": (digits, "376"),
-    }
+def show_digits(box: QWidget) -> None:
+    """A number of several digits, where the field has room for it."""
+    if isinstance(box, ScientificSpinBox):
+        box.setValue(3.5e-5)
+    elif isinstance(box, QDoubleSpinBox):
+        box.setValue(min(box.maximum(), max(box.minimum(), 0.375)))
+    elif isinstance(box, QSpinBox):
+        box.setValue(min(box.maximum(), 375))
+    elif isinstance(box, QLineEdit):
+        box.setText("375")
 
 
-@pytest.mark.parametrize("text", ["375", "a 375 mm", "0.375", "3.5e-5", "376"])
-def test_a_double_click_selects_the_number_and_typing_replaces_it(qtbot, text: str) -> None:
-    box, value = numeric_fields()[text]
-    in_view(qtbot, box, width=160, height=30)
-    line = box.lineEdit() if isinstance(box, QAbstractSpinBox) else box
-    prefix, suffix = (getattr(box, name, str)() for name in ("prefix", "suffix"))
-    for at in range(8):
-        box.setText(value) if box is line else box.setValue(value)
-        assert line.text() == text
-        double_click(line, min(at + len(prefix), len(text)))
-        assert line.selectedText() == text.removeprefix(prefix).removesuffix(suffix)
-        QTest.keyClick(line, "1")
-        assert line.text() == f"{prefix}1{suffix}"
+def test_a_double_click_selects_the_number_and_typing_replaces_it(
+    loaded: MainWindow, worker: FakeWorker, qtbot
+) -> None:
+    seen: list[str] = []
+    for box in in_the_window(loaded):
+        line = box.lineEdit() if isinstance(box, QAbstractSpinBox) else box
+        if line.isReadOnly() or not line.isEnabled():
+            continue
+        box.ensurePolished()
+        affixes = [getattr(box, name, str)() for name in ("prefix", "suffix")]
+        for at in range(8):
+            box.blockSignals(True)
+            show_digits(box)
+            number = line.text().removeprefix(affixes[0]).removesuffix(affixes[1])
+            double_click(line, min(at + len(affixes[0]), len(line.text())))
+            who = f"{box.accessibleName()} {line.text()!r} at {at}"
+            assert line.selectedText() == number, who
+            if getattr(box, "maximum", lambda: 1)() >= 1:
+                QTest.keyClick(line, "1")
+                assert line.text() == f"{affixes[0]}1{affixes[1]}", who
+            show_digits(box)
+            box.blockSignals(False)
+        seen.append(type(box).__name__)
+    assert {"QSpinBox", "QDoubleSpinBox", "ScientificSpinBox", "QLineEdit"} <= set(seen)
+    assert len(seen) >= 12
+    qtbot.waitUntil(lambda: timers_rest(loaded.engine))
 
 
 @pytest.mark.parametrize("row", [0, 1])
