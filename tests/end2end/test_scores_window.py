@@ -73,9 +73,9 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     gained = sum(each.counts[Verdict.GAINED] for each in found().values())
     drop = sum(known.line(EXPERTS)[t].score - known.line(store)[t].score for t in known.line(store))
     assert lost - gained == pytest.approx(30 * drop)
-    assert examples.model.rowCount() == lost > 0
+    assert examples.list.rows.rowCount() == lost > 0
 
-    listed = examples.model.examples[0].found
+    listed = examples.list.examples[0].found
     examples.detail.try_button.click()
     trying = page.show_tab(TryTab)
     assert isinstance(trying, TryTab)

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from PySide6.QtCore import QEvent, QModelIndex, QObject, QPoint, QRectF, QSize, Qt, QTimer
-from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import (
+    QColor,
+    QFontMetricsF,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QStandardItem,
+    QStandardItemModel,
+)
 from PySide6.QtWidgets import (
     QDialog,
     QLineEdit,
@@ -16,7 +25,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.models.command_search import COMMAND, Command, CommandsModel
+from ace_gui.gui.models.command_search import Command, found
+from ace_gui.gui.models.items import VALUE, item_of, show_values
 from ace_gui.gui.panels.layer_cells import Index
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import rounded, write
@@ -45,7 +55,7 @@ class CommandPalette(QDialog):
         super().__init__(window, Qt.WindowType.Popup)
         self.setWindowTitle("Commands")
         self.setProperty("kind", "card-dialog")
-        self.model = CommandsModel(commands, self)
+        self._commands, self.model = tuple(commands), QStandardItemModel(self)
         self.field = named(QLineEdit(placeholderText="What do you want to do?"), "Command")
         self.field.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
         self.list = named(QListView(), "Commands found")
@@ -86,13 +96,13 @@ class CommandPalette(QDialog):
         return super().eventFilter(watched, event)
 
     def _find(self, typed: str) -> None:
-        self.model.find(typed)
+        show_values(self.model, found(self._commands, typed), _item)
         self.list.setCurrentIndex(self.model.index(0, 0))
         self._describe()
 
     def _describe(self, *_: object) -> None:
         """Describe the command below the list, or why it is disabled."""
-        command = self.list.currentIndex().data(COMMAND)
+        command = self.list.currentIndex().data(VALUE)
         if isinstance(command, Command):
             self.description.setText(command.why or command.tip or " ")
             self.field.setAccessibleDescription(
@@ -102,7 +112,7 @@ class CommandPalette(QDialog):
             self.description.setText("No command matches; try another word.")
 
     def _take(self, index: QModelIndex) -> None:
-        command = index.data(COMMAND)
+        command = index.data(VALUE)
         if isinstance(command, Command) and not command.why:
             self.accept()
             parent = self.parentWidget()
@@ -118,6 +128,11 @@ class CommandPalette(QDialog):
         self.move(window.mapToGlobal(QPoint((window.width() - width) // 2, 3 * line)))
 
 
+def _item(command: Command) -> QStandardItem:
+    parts = (command.title, command.menu, command.shortcut, command.why)
+    return item_of(command.title, command, spoken=", ".join(filter(None, parts)))
+
+
 class _CommandCell(QStyledItemDelegate):
     """Name, menu, and shortcut at the right; disabled commands are muted."""
 
@@ -125,7 +140,7 @@ class _CommandCell(QStyledItemDelegate):
         return QSize(0, round(QFontMetricsF(face(Face.BODY)).height() + _PADDING))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        command, theme, rect = index.data(COMMAND), current_theme(), QRectF(option.rect)
+        command, theme, rect = index.data(VALUE), current_theme(), QRectF(option.rect)
         if not isinstance(command, Command):
             return
         chosen = state_is(option, "Selected")

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from PySide6.QtCore import QItemSelectionModel, QTimer
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QStandardItemModel
 from PySide6.QtWidgets import QAbstractItemView, QTreeView, QWidget
 
 from ace_gui.gui.dialogs.dialog import Dialog
-from ace_gui.gui.models.log_model import ENTRY, FoundEntries, LogModel
+from ace_gui.gui.models.items import VALUE, item_of
 from ace_gui.gui.plots.frame.controls import Choice
-from ace_gui.gui.state.log import Entry, Level, Log
-from ace_gui.gui.text import plain
-from ace_gui.gui.theme import Face
+from ace_gui.gui.state.log import KEPT, Entry, Level, Log
+from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.theme import Face, icon
 from ace_gui.gui.widgets.fields.named import named, read_only, search_field
 from ace_gui.gui.widgets.layout.arrangement import across
 from ace_gui.gui.widgets.tables.table_tools import RoomyCell
 
 _DETAIL_LINES: Final = 7
 _GATHERS: Final = 100  # ms between updates, because scrolling lays out all rows
+_COLUMNS: Final = ("Time", "Level", "From", "Message")
+_ICONS: Final = {Level.INFO: "info", Level.WARNING: "warning", Level.ERROR: "error"}
 _SAMPLES: Final = ("00:00:00", "Warning", "Window")
 _PADDING: Final = 44  # px: the level's icon and the cell's margins
 
@@ -36,7 +39,8 @@ class LogDialog(Dialog):
         self.levels = Choice("Minimum level", titles)
         self.levels.choose(Level.INFO)
         self.filter = search_field("Find in the log", "Text in the message")
-        self.found = FoundEntries(LogModel(log, self), self)
+        self._log, self.found = log, QStandardItemModel(0, len(_COLUMNS), self)
+        self.found.setHorizontalHeaderLabels(_COLUMNS)
         self.table = self._make_table()
         name = "The message and its details"
         self.details = read_only(name, _DETAIL_LINES, Face.MONO_CAPTION)
@@ -49,8 +53,8 @@ class LogDialog(Dialog):
         self.table.selectionModel().currentChanged.connect(lambda *_: self._show())
         self._following = QTimer(self, singleShot=True, interval=_GATHERS)
         self._following.timeout.connect(self._select_last)
-        self.found.rowsInserted.connect(lambda *_: self._follow())
-        self._select_last()
+        log.added.connect(self._add)
+        self._look()
 
     def _make_table(self) -> QTreeView:
         table = named(QTreeView(), "Messages")
@@ -69,11 +73,30 @@ class LogDialog(Dialog):
         """The selected entries if there are several; else all that are shown."""
         selected = sorted(index.row() for index in self.table.selectionModel().selectedRows())
         rows = selected if len(selected) > 1 else range(self.found.rowCount())
-        return [self.found.index(row, 0).data(ENTRY) for row in rows]
+        return [self.found.index(row, 0).data(VALUE) for row in rows]
 
     def _look(self) -> None:
-        self.found.look(self.levels.current, self.filter.text())
+        """Show the entries of at least the chosen level that contain the text."""
+        self.found.setRowCount(0)
+        for entry in self._log.entries:
+            self._add(entry)
         self._select_last()
+
+    def _add(self, entry: Entry) -> None:
+        words = self.filter.text().casefold()
+        if entry.level < self.levels.current or words not in entry.line.casefold():
+            return
+        clock = time.strftime("%H:%M:%S", time.localtime(entry.when))
+        first = plain(entry.text).partition("\n")[0]
+        texts = (clock, entry.level.title, entry.source, first)
+        cells = [item_of(text, entry) for text in texts]
+        if entry.level in _ICONS:
+            cells[1].setIcon(icon(_ICONS[entry.level]))
+        cells[-1].setToolTip(tooltip(f"{entry.text}\n{entry.details}".strip()))
+        self.found.appendRow(cells)
+        if self.found.rowCount() > KEPT:
+            self.found.removeRow(0)
+        self._follow()
 
     def _follow(self) -> None:
         """Scroll to the end, unless the user has scrolled up."""
@@ -89,7 +112,7 @@ class LogDialog(Dialog):
         self._show()
 
     def _show(self) -> None:
-        entry = self.table.currentIndex().data(ENTRY)
+        entry = self.table.currentIndex().data(VALUE)
         text = f"{entry.text}\n{entry.details}" if isinstance(entry, Entry) else ""
         self.details.setPlainText(plain(text.strip()))
 

@@ -6,12 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from PySide6.QtCore import QObject, Qt
-from PySide6.QtGui import QStandardItem, QStandardItemModel
-
-from ace_gui.gui.text import plain
-
-COMMAND: Final = Qt.ItemDataRole.UserRole
 _BEGINS, _WITHIN, _SCATTERED = 0, 1, 2  # quality of a match with a word; lower is better
 _ELSEWHERE: Final = 4  # quality of a match with the start of a word outside the title
 _SAYS_MUCH: Final = 4  # minimum length for a match in the tooltip
@@ -66,22 +60,3 @@ def _word_misfit(typed: str, word: str) -> int | None:
     if len(typed) > 1 and word.startswith(typed[0]) and all(each in characters for each in typed):
         return _SCATTERED
     return None
-
-
-class CommandsModel(QStandardItemModel):
-    """The commands that match the typed text. ``COMMAND`` is the role of a row's Command."""
-
-    def __init__(self, commands: Sequence[Command], parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._all = tuple(commands)
-        self.find("")
-
-    def find(self, typed: str) -> None:
-        self.clear()
-        for command in found(self._all, typed):
-            item = QStandardItem(plain(command.title))
-            parts = (command.title, command.menu, command.shortcut, command.why)
-            item.setAccessibleText(plain(", ".join(filter(None, parts))))
-            item.setEditable(False)
-            item.setData(command, COMMAND)
-            self.appendRow(item)

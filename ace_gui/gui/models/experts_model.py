@@ -5,19 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from PySide6.QtCore import (
-    QAbstractTableModel,
-    QModelIndex,
-    QObject,
-    QPersistentModelIndex,
-    QRectF,
-    Qt,
-    Signal,
-)
-from PySide6.QtGui import QPainter, QPixmap
+from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, QRectF, Qt, Signal
+from PySide6.QtGui import QPainter, QPixmap, QStandardItemModel
 
 from ace_gui.engine.contract.plan import ExpertSummary
 from ace_gui.formatting import human_bytes
+from ace_gui.gui.models.items import item_of
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.chosen.inputs import Expert
 from ace_gui.gui.state.session import Session
@@ -36,77 +29,53 @@ HEADER_TIPS = (
     "Size on disk, and warnings about the files.",
 )
 
+_ACROSS = Qt.Orientation.Horizontal
 _Index = QModelIndex | QPersistentModelIndex
 
 
-class ExpertsModel(QAbstractTableModel):
+class ExpertsModel(QStandardItemModel):
     """A view of the session; ``expert_edited`` carries an index and the new Expert."""
 
     expert_edited = Signal(int, object)
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(0, len(HEADERS), parent)
+        self.setHorizontalHeaderLabels(HEADERS)
+        for column, tip in enumerate(HEADER_TIPS):
+            self.setHeaderData(column, _ACROSS, tip, Qt.ItemDataRole.ToolTipRole)
         self._session = session
-        self._experts: tuple[Expert, ...] = ()
-        self._names: tuple[str, ...] = ()
         session.draft.changed.connect(self.refresh)
         self.refresh()
 
     def refresh(self) -> None:
-        inputs = self._session.draft.inputs
-        if len(inputs.experts) == len(self._experts) and self._experts:
-            self._experts, self._names = inputs.experts, inputs.names
-            last = self.index(len(self._experts) - 1, len(HEADERS) - 1)
-            self.dataChanged.emit(self.index(0, 0), last)
-            return
-        self.beginResetModel()
-        self._experts, self._names = inputs.experts, inputs.names
-        self.endResetModel()
-
-    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(self._experts)
-
-    def columnCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else len(HEADERS)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> Any:
-        if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(HEADERS):
-            return None
-        if role == Qt.ItemDataRole.DisplayRole:
-            return HEADERS[section]
-        return HEADER_TIPS[section] if role == Qt.ItemDataRole.ToolTipRole else None
-
-    def flags(self, index: _Index) -> Qt.ItemFlag:
-        flags = super().flags(index)
-        if index.isValid() and index.column() in (NAME, WEIGHT):
-            flags |= Qt.ItemFlag.ItemIsEditable
-        return flags
-
-    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not self.checkIndex(index, QAbstractTableModel.CheckIndexOption.IndexIsValid):
-            return None
-        row, column = index.row(), index.column()
-        expert = self._experts[row]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return self._text(row, column)
-        if role == Qt.ItemDataRole.EditRole:
-            return {NAME: self._names[row], WEIGHT: expert.weight}.get(column)
-        if role == Qt.ItemDataRole.DecorationRole and column == NAME:
-            theme = current_theme()
+        inputs, theme = self._session.draft.inputs, current_theme()
+        if self.rowCount() != len(inputs.experts):
+            self.setRowCount(0)
+            for _ in inputs.experts:
+                cells = [item_of("") for _ in HEADERS]
+                for column in (NAME, WEIGHT):
+                    cells[column].setEditable(True)
+                self.appendRow(cells)
+        for row, (expert, name) in enumerate(zip(inputs.experts, inputs.names, strict=True)):
             repeated = expert.colour >= len(theme.expert_colours)
-            return swatch(theme.expert_colour(expert.colour), hollow=repeated)
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return self._tip(row)
-        if role == Qt.ItemDataRole.TextAlignmentRole and column == WEIGHT:
-            return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        return None
+            mark = swatch(theme.expert_colour(expert.colour), hollow=repeated)
+            summary = self._summary(expert)
+            values = (plain(name), expert.weight, _status(summary))
+            words = (plain(name), value_text(expert.weight), _status(summary))
+            lines = [str(expert.path)]
+            if summary is not None:
+                lines += [f"{summary.architecture}, {summary.dtype}", *summary.warnings]
+            self.item(row, NAME).setData(mark, Qt.ItemDataRole.DecorationRole)
+            for column, (value, word) in enumerate(zip(values, words, strict=True)):
+                item = self.item(row, column)
+                item.setData(value, Qt.ItemDataRole.EditRole)
+                item.setAccessibleText(word)
+                item.setToolTip(tooltip("\n".join(lines)))
 
     def setData(self, index: _Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
         if role != Qt.ItemDataRole.EditRole or not index.isValid():
             return False
-        expert = self._experts[index.row()]
+        expert = self._session.draft.inputs.experts[index.row()]
         if index.column() == NAME:
             name = plain(str(value)).strip()
             changed = replace(expert, name=name or None)
@@ -116,33 +85,22 @@ class ExpertsModel(QAbstractTableModel):
             self.expert_edited.emit(index.row(), changed)
         return True
 
-    def _text(self, row: int, column: int) -> str:
-        if column == NAME:
-            return plain(self._names[row])
-        if column == WEIGHT:
-            return value_text(self._experts[row].weight)
-        summary = self._summary(row)
-        if summary is None:
-            return "reading …"
-        size = human_bytes(summary.bytes)
-        return f"⚠ {size}" if summary.warnings else f"✓ {size}"
-
-    def _tip(self, row: int) -> str:
-        lines = [str(self._experts[row].path)]
-        summary = self._summary(row)
-        if summary is not None:
-            lines += [f"{summary.architecture}, {summary.dtype}", *summary.warnings]
-        return tooltip("\n".join(lines))
-
-    def _summary(self, row: int) -> ExpertSummary | None:
+    def _summary(self, expert: Expert) -> ExpertSummary | None:
         """The plan's summary of the expert, if the plan is current."""
         plan = self._session.draft.plan
         if plan is None:
             return None
         for entry, summary in zip(plan.recipe.models, plan.experts, strict=True):
-            if entry.model == self._experts[row].path:
+            if entry.model == expert.path:
                 return summary
         return None
+
+
+def _status(summary: ExpertSummary | None) -> str:
+    """The size, marked if there are warnings."""
+    if summary is None:
+        return "reading …"
+    return f"{'⚠' if summary.warnings else '✓'} {human_bytes(summary.bytes)}"
 
 
 def swatch(colour: str, *, hollow: bool = False) -> QPixmap:

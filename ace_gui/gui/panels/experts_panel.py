@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from PySide6.QtCore import QModelIndex, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QStackedLayout, QTableView, QWidget
 
@@ -68,7 +68,6 @@ class ExpertsPanel(QWidget):
         session.checks.changed.connect(self._show_checks)
         session.activity.changed.connect(self._allow)
         self.table.selectionModel().selectionChanged.connect(self._allow)
-        self.model.modelReset.connect(self._allow)
         self.refresh()
         on_font_change(self, lambda _: self._fit())
 
@@ -86,6 +85,11 @@ class ExpertsPanel(QWidget):
         self._fit()
         self._allow()
         self._show_checks()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            self.model.refresh()  # swatches have the theme's colours
 
     def _show_checks(self) -> None:
         """Show a one-line summary of the checks, if there are any."""

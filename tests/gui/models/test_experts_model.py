@@ -40,7 +40,7 @@ def test_editing_asks_for_the_expert_it_should_become(model, qtbot):
     with qtbot.waitSignal(model.expert_edited) as asked:
         assert model.setData(model.index(0, WEIGHT), 0.5)
     assert asked.args[1].weight == 0.5
-    assert model.index(0, WEIGHT).data() == "1"  # nothing has changed before it is planned
+    assert model.index(0, WEIGHT).data() == 1  # nothing has changed before it is planned
 
 
 def test_names_and_weights_can_be_edited_the_status_cannot(model):

@@ -474,22 +474,22 @@ def test_examples_lost_and_gained_are_listed_and_filtered(
     titles = [button.text() for button in index.verdict.findChildren(QPushButton)]
     assert titles == ["Lost 6", "Gained 1", "Both wrong 2"]
     assert index.note.text().startswith("The first 4 of 6 are shown.")
-    first = index.model.index(0, 0)
+    first = index.list.rows.index(0, 0)
     assert first.data(Qt.ItemDataRole.AccessibleTextRole) == (
         "cola, row 0: LOST 0 of cola. should be yes; the merge answers no, cola yes"
     )
     assert index.detail.answers.text() == "should be: yes\nmerge: no\ncola: yes"
     index.task.choose("sst2")
-    assert [each.task for each in index.model.examples] == ["sst2"]
+    assert [each.task for each in index.list.examples] == ["sst2"]
     index.verdict.findChildren(QPushButton)[1].click()
-    assert index.model.rowCount() == 0
+    assert index.list.rows.rowCount() == 0
     index.task.choose("")
-    assert [each.found.answer for each in index.model.examples] == ["yes"]
+    assert [each.found.answer for each in index.list.examples] == ["yes"]
     index.against.findChildren(QPushButton)[1].click()
     against_base = worker.newest(CompareExamplesJob)
     assert worker.jobs[against_base].with_base
     worker.say(compared("cola", other="base", gained=2), JobDone(), job=against_base)
-    assert "base no" in index.model.index(0, 0).data()
+    assert "base no" in index.list.rows.index(0, 0).data()
     assert number != against_base
 
 
@@ -514,8 +514,8 @@ def test_some_examples_of_each_task_stand_below_the_scores(
     qtbot.waitUntil(lambda: not lost.isHidden())
     assert lost.title.text().startswith("Lost 6")
     assert gained.title.text().startswith("Gained 1")
-    assert [each.task for each in lost.model.examples] == ["cola", "sst2"]
-    assert [each.found.answer for each in gained.model.examples] == ["yes"]
+    assert [each.task for each in lost.list.examples] == ["cola", "sst2"]
+    assert [each.found.answer for each in gained.list.examples] == ["yes"]
     strip.all.click()
     assert isinstance(page.tabs.current, ExamplesTab)
 
@@ -533,6 +533,6 @@ def test_examples_of_models_that_were_not_tried_are_asked_for_by_hand(
     asked = worker.newest(CompareExamplesJob)
     assert worker.jobs[asked].store == store
     worker.say(compared("cola", other="cola", lost=1), JobDone(), job=asked)
-    assert index.model.rowCount() == 1
+    assert index.list.rows.rowCount() == 1
     loaded.scoring.remove(0)  # answers to other tasks are no longer these
     assert not loaded.session.results.scores.examples(store, with_base=False)

@@ -16,7 +16,8 @@ from ace_gui.gui.control.diagnostics import diagnostics, problem_text, without_n
 from ace_gui.gui.dialogs.command_palette import CommandPalette
 from ace_gui.gui.dialogs.help_dialog import ProblemDialog, ShortcutsDialog
 from ace_gui.gui.dialogs.log_dialog import LogDialog
-from ace_gui.gui.models.command_search import COMMAND, Command, found
+from ace_gui.gui.models.command_search import Command, found
+from ace_gui.gui.models.items import VALUE
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.log import KEPT, Level, Log, Source
@@ -97,7 +98,7 @@ def test_what_cannot_be_done_says_why_and_is_not_done(window, qtbot):
     qtbot.keyClicks(palette.field, "merge experts into")
     index = palette.list.currentIndex()
     assert index.data() == "Merge"
-    assert palette.description.text() == index.data(COMMAND).why == "Open a base model first."
+    assert palette.description.text() == index.data(VALUE).why == "Open a base model first."
     assert "Open a base model first." in index.data(Qt.ItemDataRole.AccessibleTextRole)
     qtbot.keyClick(palette.field, Qt.Key.Key_Return)
     assert palette.isVisible()

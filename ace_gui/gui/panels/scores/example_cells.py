@@ -10,7 +10,8 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
 
-from ace_gui.gui.models.examples_model import EXAMPLE, ListedExample
+from ace_gui.gui.models.examples_model import ListedExample
+from ace_gui.gui.models.items import VALUE
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
@@ -80,7 +81,7 @@ class ExampleCell(Cell):
     merge_is_wrong = True
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: ARG002
-        return self.size_of(index.data(EXAMPLE))
+        return self.size_of(index.data(VALUE))
 
     def size_of(self, listed: ListedExample) -> QSize:
         """Size in px of a tile or a row."""
@@ -91,7 +92,7 @@ class ExampleCell(Cell):
         return QSize(200, round(_height(Face.BODY) + line + 2 * _PADDING + 4))
 
     def draw(self, cell: Drawn) -> None:
-        listed: ListedExample = cell.index.data(EXAMPLE)
+        listed: ListedExample = cell.index.data(VALUE)
         rect = QRectF(cell.option.rect).adjusted(_PADDING, _PADDING, -_PADDING, -_PADDING)
         picture, found, theme = listed.found.example.picture, listed.found, current_theme()
         answer = found.answer if self.merge_is_wrong else found.other

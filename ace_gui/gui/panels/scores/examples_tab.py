@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
+from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent, QStandardItemModel
 from PySide6.QtWidgets import QListView, QPushButton, QWidget
 
 from ace_gui.engine.contract.scored.task_examples import ExamplesCompared
 from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict
 from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.models.examples_model import EXAMPLE, ExamplesModel, ListedExample
+from ace_gui.gui.models.examples_model import ListedExample
 from ace_gui.gui.models.experts_model import expert_colour
+from ace_gui.gui.models.items import VALUE, item_of, show_values
 from ace_gui.gui.panels.job_page import MARGINS, JobPage, MergeChoice, Pages
 from ace_gui.gui.panels.scores.example_cells import ExampleCell, ExamplePicture
 from ace_gui.gui.panels.scores.try_tab import TryTab
@@ -101,7 +102,6 @@ class ExamplesTab(JobPage):
         self.merge = MergeChoice(session, "Merge to show")
         self.task = Choice("Task", {_ALL: ("All tasks", "")})
         self.list = ExampleList("Examples")
-        self.model = self.list.examples
         self.list.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
         self.list.selectionModel().currentChanged.connect(lambda *_: self._show_detail())
         self.detail = ExampleDetail()
@@ -156,7 +156,7 @@ class ExamplesTab(JobPage):
         other = "base" if self.with_base else ""
         listed = [*chain(*listed_examples(self.session, chosen, verdict, other))]
         if self.list.show_examples(listed):
-            self.list.setCurrentIndex(self.model.index(0, 0))
+            self.list.setCurrentIndex(self.list.rows.index(0, 0))
             self._show_detail()
         count = counts[verdict]
         some = f"The first {len(listed)} of {count} are shown." if len(listed) < count else ""
@@ -168,12 +168,12 @@ class ExamplesTab(JobPage):
 
     def _show_detail(self) -> None:
         index = self.list.currentIndex()
-        self.detail.show_example(index.data(EXAMPLE) if index.isValid() else None)
+        self.detail.show_example(index.data(VALUE) if index.isValid() else None)
 
     def _try(self) -> None:
         index = self.list.currentIndex()
         if index.isValid():
-            listed: ListedExample = index.data(EXAMPLE)
+            listed: ListedExample = index.data(VALUE)
             self.pages.show_tab(TryTab).try_example(listed.found.example, listed.task)
 
 
@@ -272,13 +272,14 @@ class ExampleList(QListView):
     def __init__(self, name: str) -> None:
         super().__init__()
         self.setAccessibleName(name)
-        self.examples, self.cell = ExamplesModel(self), ExampleCell(self)
-        self.setModel(self.examples)
+        self.examples: tuple[ListedExample, ...] = ()
+        self.rows, self.cell = QStandardItemModel(self), ExampleCell(self)
+        self.setModel(self.rows)
         self.setItemDelegate(self.cell)
 
     def show_examples(self, listed: Sequence[ListedExample], *, wraps: bool = True) -> bool:
         """Show these, and return whether they are others than before."""
-        if tuple(listed) == self.examples.examples:
+        if tuple(listed) == self.examples:
             return False
         modes = QListView.ViewMode
         self.setViewMode(modes.IconMode if are_pictures(listed) else modes.ListMode)
@@ -287,7 +288,8 @@ class ExampleList(QListView):
         else:
             self.setWrapping(False)
         self.setMovement(QListView.Movement.Static)
-        self.examples.show_examples(listed)
+        self.examples = tuple(listed)
+        show_values(self.rows, listed, lambda each: item_of(each.words, each, tip=each.words))
         return True
 
 
@@ -304,7 +306,6 @@ class _Row(QWidget):
         self._verdict, self._strip = verdict, strip
         self.title = plain_label(wrap=False)
         self.list = ExampleList(f"{VERDICTS[verdict][0]} examples")
-        self.model = self.list.examples
         self.list.cell.merge_is_wrong = verdict is Verdict.LOST
         self.list.setSelectionMode(QListView.SelectionMode.NoSelection)
         never = Qt.ScrollBarPolicy.ScrollBarAlwaysOff
