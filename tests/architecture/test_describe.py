@@ -30,14 +30,12 @@ def shapes() -> Mapping[str, dict[str, Shape]]:
     return {name: saved_shapes(config) for name, config in CONFIGS.items()}
 
 
-def test_every_published_model_has_a_table() -> None:
+def test_every_published_model_has_a_table():
     assert list(TABLES) == list(CONFIGS)
 
 
 @pytest.mark.parametrize("model", CONFIGS)
-def test_every_tensor_of_a_published_model(
-    model: str, shapes: Mapping[str, dict[str, Shape]]
-) -> None:
+def test_every_tensor_of_a_published_model(model: str, shapes: Mapping[str, dict[str, Shape]]):
     found = describe(CONFIGS[model], shapes[model])
     assert differences(found, TABLES[model]) == []
     assert found.family == CONFIGS[model]["model_type"]
@@ -51,7 +49,7 @@ UNKNOWN_TO_NAMES = {"whisper-tiny": {"proj_out.weight"}}
 
 
 @pytest.mark.parametrize("model", CONFIGS)
-def test_names_alone_say_the_same(model: str, shapes: Mapping[str, dict[str, Shape]]) -> None:
+def test_names_alone_say_the_same(model: str, shapes: Mapping[str, dict[str, Shape]]):
     by_class, by_name = describe(CONFIGS[model], shapes[model]), describe(None, shapes[model])
     assert by_name.model_class is None
     assert by_name.family is None
@@ -65,7 +63,7 @@ def test_names_alone_say_the_same(model: str, shapes: Mapping[str, dict[str, Sha
     assert different == UNKNOWN_TO_NAMES.get(model, set())
 
 
-def test_layers_up_to_the_last_keep_their_index(shapes: Mapping[str, dict[str, Shape]]) -> None:
+def test_layers_up_to_the_last_keep_their_index(shapes: Mapping[str, dict[str, Shape]]):
     traits = describe(CONFIGS["mistral-7b"], shapes["mistral-7b"]).traits
     assert {trait.block for trait in traits.values()} == {None, *range(32)}
 
@@ -74,9 +72,7 @@ def test_layers_up_to_the_last_keep_their_index(shapes: Mapping[str, dict[str, S
     "prefix", ["module.", "_orig_mod.", "module._orig_mod.", "base_model.model."]
 )
 @pytest.mark.parametrize("model", ["roberta-base", "gpt2", "vit-base-patch16", "mixtral-8x7b"])
-def test_wrappers_change_nothing(
-    model: str, prefix: str, shapes: Mapping[str, dict[str, Shape]]
-) -> None:
+def test_wrappers_change_nothing(model: str, prefix: str, shapes: Mapping[str, dict[str, Shape]]):
     plain = describe(CONFIGS[model], shapes[model])
     wrapped = describe(CONFIGS[model], {prefix + n: shape for n, shape in shapes[model].items()})
     assert wrapped.note == ""
@@ -89,7 +85,7 @@ def test_wrappers_change_nothing(
 @pytest.mark.parametrize("model", ["roberta-base", "gpt2"])
 def test_a_model_kept_in_an_attribute_of_a_training_class(
     model: str, shapes: Mapping[str, dict[str, Shape]]
-) -> None:
+):
     plain = describe(CONFIGS[model], shapes[model])
     inner = describe(CONFIGS[model], {f"model.{n}": shape for n, shape in shapes[model].items()})
     assert inner.note == ""
@@ -98,7 +94,7 @@ def test_a_model_kept_in_an_attribute_of_a_training_class(
     ]
 
 
-def test_bare_backbone_under_a_task_config(shapes: Mapping[str, dict[str, Shape]]) -> None:
+def test_bare_backbone_under_a_task_config(shapes: Mapping[str, dict[str, Shape]]):
     bare = {
         name.removeprefix("roberta."): shape
         for name, shape in shapes["roberta-base"].items()
@@ -113,7 +109,7 @@ def test_bare_backbone_under_a_task_config(shapes: Mapping[str, dict[str, Shape]
     assert "encoder" not in found.note
 
 
-def test_task_checkpoint_under_a_backbone_config(shapes: Mapping[str, dict[str, Shape]]) -> None:
+def test_task_checkpoint_under_a_backbone_config(shapes: Mapping[str, dict[str, Shape]]):
     config = {**CONFIGS["roberta-base"], "architectures": ["RobertaModel"]}
     found = describe(config, shapes["roberta-base"])
     assert found.model_class == "RobertaModel"
@@ -121,7 +117,7 @@ def test_task_checkpoint_under_a_backbone_config(shapes: Mapping[str, dict[str, 
     assert "classifier.dense.weight" in found.note
 
 
-def test_names_of_early_bert_files() -> None:
+def test_names_of_early_bert_files():
     config = {**CONFIGS["bert-base"], "num_hidden_layers": 1}
     shapes = {
         name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
@@ -135,7 +131,7 @@ def test_names_of_early_bert_files() -> None:
     assert found.note == ""
 
 
-def test_masks_of_early_gpt2_files_are_buffers(shapes: Mapping[str, dict[str, Shape]]) -> None:
+def test_masks_of_early_gpt2_files_are_buffers(shapes: Mapping[str, dict[str, Shape]]):
     masks = {
         "transformer.h.0.attn.bias": (1, 1, 1024, 1024),
         "transformer.h.0.attn.masked_bias": (),
@@ -145,7 +141,7 @@ def test_masks_of_early_gpt2_files_are_buffers(shapes: Mapping[str, dict[str, Sh
         assert {traits[name].role for name in masks} == {Role.BUFFER}
 
 
-def test_position_ids_and_rotary_tables_are_buffers() -> None:
+def test_position_ids_and_rotary_tables_are_buffers():
     bert, llama = CONFIGS["bert-base"], CONFIGS["llama-3.2-1b"]
     position_ids, table = (
         "bert.embeddings.position_ids",
@@ -155,7 +151,7 @@ def test_position_ids_and_rotary_tables_are_buffers() -> None:
     assert describe(llama, {table: (32,)}).traits[table].role is Role.BUFFER
 
 
-def test_layers_as_the_modules_are_called(shapes: Mapping[str, dict[str, Shape]]) -> None:
+def test_layers_as_the_modules_are_called(shapes: Mapping[str, dict[str, Shape]]):
     """Newer ViT files may use the module names of today's transformers."""
     today = {
         "vit.layers.0.attention.q_proj.weight": "query M",
@@ -171,7 +167,7 @@ def test_layers_as_the_modules_are_called(shapes: Mapping[str, dict[str, Shape]]
 
 
 @pytest.mark.parametrize("model", ["mixtral-8x7b", "qwen1.5-moe"])
-def test_experts_that_another_tool_stacked(model: str) -> None:
+def test_experts_that_another_tool_stacked(model: str):
     names = {
         "model.layers.0.mlp.experts.gate_up_proj": "MLP gate+up E×M",
         "model.layers.0.mlp.experts.down_proj": "MLP down E×M",
@@ -186,7 +182,7 @@ def test_experts_that_another_tool_stacked(model: str) -> None:
     assert found.note == ""
 
 
-def test_stacks_that_lie_the_other_way_round_in_the_files() -> None:
+def test_stacks_that_lie_the_other_way_round_in_the_files():
     """Qwen3-VL-MoE's files hold its experts inputs × outputs, its modules outputs × inputs."""
     text = {
         "model_type": "qwen3_vl_moe_text",
@@ -217,7 +213,7 @@ def test_stacks_that_lie_the_other_way_round_in_the_files() -> None:
         assert found.note == ""
 
 
-def test_matrices_that_loading_transposes_are_stored_the_other_way() -> None:
+def test_matrices_that_loading_transposes_are_stored_the_other_way():
     """ERNIE's files hold its routers inputs × outputs, its modules outputs × inputs."""
     config = {
         "model_type": "ernie4_5_vl_moe",
@@ -229,7 +225,7 @@ def test_matrices_that_loading_transposes_are_stored_the_other_way() -> None:
     assert found.note == ""
 
 
-def test_tie_needs_both_tensors_in_the_files(shapes: Mapping[str, dict[str, Shape]]) -> None:
+def test_tie_needs_both_tensors_in_the_files(shapes: Mapping[str, dict[str, Shape]]):
     gpt2 = dict(shapes["gpt2"])
     del gpt2["transformer.wte.weight"]
     assert describe(CONFIGS["gpt2"], gpt2).traits["lm_head.weight"].tied_to is None
@@ -241,14 +237,14 @@ def test_tie_needs_both_tensors_in_the_files(shapes: Mapping[str, dict[str, Shap
     assert traits["lm_head.weight"].tied_to == "encoder.embed_tokens.weight"
 
 
-def test_tensors_of_different_shape_are_not_tied(shapes: Mapping[str, dict[str, Shape]]) -> None:
+def test_tensors_of_different_shape_are_not_tied(shapes: Mapping[str, dict[str, Shape]]):
     resized = shapes["gpt2"] | {"lm_head.weight": (50300, 768)}
     found = describe(CONFIGS["gpt2"], resized)
     assert found.traits["lm_head.weight"].tied_to is None
     assert "lm_head.weight" in found.note
 
 
-def test_resized_vocabulary_keeps_its_traits(shapes: Mapping[str, dict[str, Shape]]) -> None:
+def test_resized_vocabulary_keeps_its_traits(shapes: Mapping[str, dict[str, Shape]]):
     resized = shapes["gpt2"] | {
         "lm_head.weight": (50300, 768),
         "transformer.wte.weight": (50300, 768),
@@ -258,9 +254,7 @@ def test_resized_vocabulary_keeps_its_traits(shapes: Mapping[str, dict[str, Shap
     assert "transformer.wte.weight" in found.note
 
 
-def test_swapped_axes_are_not_what_the_class_stores(
-    shapes: Mapping[str, dict[str, Shape]],
-) -> None:
+def test_swapped_axes_are_not_what_the_class_stores(shapes: Mapping[str, dict[str, Shape]]):
     """GPT-2's names over Linear modules: the class is not asked, the shapes decide."""
     linear = {
         name: shape[::-1] if ".c_" in name and len(shape) == 2 else shape
@@ -271,7 +265,7 @@ def test_swapped_axes_are_not_what_the_class_stores(
     assert "transformer.h.0.mlp.c_fc.weight" in found.note
 
 
-def test_part_of_a_composite_config() -> None:
+def test_part_of_a_composite_config():
     config = {**CONFIGS["clip-vit-base-patch32"], "architectures": ["CLIPVisionModel"]}
     names = {
         "vision_model.encoder.layers.11.self_attn.v_proj.weight": "value M",
@@ -304,14 +298,14 @@ def test_configs_that_do_not_fit_are_said_so(
     model_class: str | None,
     said: str,
     shapes: Mapping[str, dict[str, Shape]],
-) -> None:
+):
     found = describe(CONFIGS["gpt2"] | change, shapes["gpt2"])
     assert found.model_class == model_class
     assert said in found.note
     assert written(found.traits["transformer.h.5.attn.c_proj.weight"]) == "attention output MT"
 
 
-def test_config_nested_without_end() -> None:
+def test_config_nested_without_end():
     nested: dict[str, object] = {}
     for _ in range(5000):
         nested = {"text_config": nested}
@@ -320,21 +314,21 @@ def test_config_nested_without_end() -> None:
     assert found.traits["a.weight"].matrix
 
 
-def test_config_of_another_model_falls_back_on_names() -> None:
+def test_config_of_another_model_falls_back_on_names():
     names = {"model.layers.0.self_attn.q_proj.weight": (8, 8)}
     found = describe(CONFIGS["roberta-base"], names)
     assert written(found.traits["model.layers.0.self_attn.q_proj.weight"]) == "query M"
     assert "model.layers.0.self_attn.q_proj.weight" in found.note
 
 
-def test_config_without_a_model_type() -> None:
+def test_config_without_a_model_type():
     found = describe({"architectures": ["BertModel"]}, {"pooler.dense.weight": (768, 768)})
     assert (found.family, found.model_class, found.note) == ("bert", "BertModel", "")
 
 
 def test_quantisation_and_kernels_in_a_config_are_not_loaded(
     shapes: Mapping[str, dict[str, Shape]],
-) -> None:
+):
     config = CONFIGS["llama-3.2-1b"] | {
         "quantization_config": {"quant_method": "gptq", "bits": 4},
         "attn_implementation": "someone/kernel",
@@ -344,7 +338,7 @@ def test_quantisation_and_kernels_in_a_config_are_not_loaded(
     assert differences(found, TABLES["llama-3.2-1b"]) == []
 
 
-def test_a_model_of_seventy_billion_parameters_is_described_at_once() -> None:
+def test_a_model_of_seventy_billion_parameters_is_described_at_once():
     config = CONFIGS["llama-3.2-1b"] | {
         "hidden_size": 8192,
         "intermediate_size": 28672,
@@ -360,13 +354,13 @@ def test_a_model_of_seventy_billion_parameters_is_described_at_once() -> None:
     assert differences(found, TABLES["mistral-7b"]) == []
 
 
-def test_nothing_is_written_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_written_to_stderr(capfd):
     describe(CONFIGS["gpt2"] | {"n_embd": 767, "surprise": 1}, {"a.weight": (2, 3)})
     describe(CONFIGS["whisper-tiny"], {"a.weight": (2, 3)})
     assert capfd.readouterr() == ("", "")
 
 
-def test_plain_values_import_nothing_heavy() -> None:
+def test_plain_values_import_nothing_heavy():
     code = (
         "import sys, ace_gui.architecture.traits, ace_gui.architecture.names, "
         "ace_gui.architecture.scopes, ace_gui.architecture.describe; "
@@ -387,14 +381,14 @@ ONCE_WRONG = (
 
 
 @pytest.mark.parametrize("name", ONCE_WRONG)
-def test_parameters_of_a_class(name: str) -> None:
+def test_parameters_of_a_class(name: str):
     found = verdict(name)
     assert (found.refused, found.wrong) == ("", ())
     assert found.tensors
 
 
 @pytest.mark.long
-def test_parameters_of_all_classes() -> None:
+def test_parameters_of_all_classes():
     found = sweep()
     assert sum(not each.refused for each in found) > 1500, {each.refused for each in found}
     assert [line for each in found for line in each.wrong] == []

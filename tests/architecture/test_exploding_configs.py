@@ -114,7 +114,7 @@ def check(describer: Describer, config: dict[str, Any]) -> Architecture:
     ],
     ids=["long", "terminal", "object", "class", "number", "deep"],
 )
-def test_a_note_is_short_and_printable(config: dict[str, Any]) -> None:
+def test_a_note_is_short_and_printable(config: dict[str, Any]):
     found = describe(config, SHAPES)
     assert len(found.note) < 500
     assert found.note.isprintable()
@@ -122,13 +122,7 @@ def test_a_note_is_short_and_printable(config: dict[str, Any]) -> None:
 
 
 @pytest.mark.long
-@settings(
-    max_examples=1500,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate],
-)
+@settings(max_examples=1500, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(config=mutated())
-def test_whatever_a_config_asks_for(describer: Describer, config: dict[str, Any]) -> None:
+def test_whatever_a_config_asks_for(describer: Describer, config: dict[str, Any]):
     check(describer, config)

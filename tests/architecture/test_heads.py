@@ -62,7 +62,7 @@ def heads(model: object, role: Role) -> set[str]:
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_heads_of_a_class(name: str) -> None:
+def test_heads_of_a_class(name: str):
     model = built(getattr(transformers_library.transformers(), name))
     tensors = [tensor for tensor, _ in model.named_parameters(remove_duplicate=False)]
     for role, listed in zip(
@@ -73,7 +73,7 @@ def test_heads_of_a_class(name: str) -> None:
         assert all(any(tensor.startswith(start) for tensor in tensors) for start in starts)
 
 
-def test_names_alone_take_no_pooling_or_projection_for_a_head() -> None:
+def test_names_alone_take_no_pooling_or_projection_for_a_head():
     shapes = {
         "head.attention.in_proj_weight": (48, 16),
         "head.mlp.fc1.weight": (64, 16),
@@ -106,7 +106,7 @@ FEEDING = {
 
 
 @pytest.mark.parametrize("name", FEEDING)
-def test_what_feeds_a_head_alone(name: str) -> None:
+def test_what_feeds_a_head_alone(name: str):
     found = fed(name)
     assert (found.why, found.is_wrong) == ("", False), found.wrong
     assert bool(found.alone) == bool(FEEDING[name])
@@ -114,7 +114,7 @@ def test_what_feeds_a_head_alone(name: str) -> None:
 
 
 @pytest.mark.long
-def test_what_feeds_the_heads_alone_in_all_classes() -> None:
+def test_what_feeds_the_heads_alone_in_all_classes():
     found = every_fed(os.cpu_count() or 1)
     counted = [each for each in found if not each.why]
     assert len(counted) > 400

@@ -115,7 +115,6 @@ def parts(name: str, tensor: Tensor, traits: TensorTraits) -> list[tuple[str, Te
     views = []
     for each in split_row(row, traits, split_fused=True):
         part = each.part
-        assert part is not None
         stretch = tensor.view(-1)[part.start : part.stop].view(-1, part.period)
         views.append((each.role, stretch[:, part.first : part.last]))
         assert math.prod(each.shape) == views[-1][1].numel()
@@ -155,7 +154,7 @@ def views_of(model: Any, roles: tuple[Role, ...]) -> tuple[nn.Module, list[tuple
 
 
 @pytest.mark.parametrize("family", ATTENTION)
-def test_query_key_and_value_are_where_the_model_looks_for_them(family: str) -> None:
+def test_query_key_and_value_are_where_the_model_looks_for_them(family: str):
     model = built(*ATTENTION[family])
     attention, views = views_of(model, (Role.QKV,))
     if family == "bloom":  # whose attention adds the residual itself
@@ -182,7 +181,7 @@ def test_query_key_and_value_are_where_the_model_looks_for_them(family: str) -> 
 
 
 @pytest.mark.parametrize("family", GATED)
-def test_gate_and_up_are_where_the_model_looks_for_them(family: str) -> None:
+def test_gate_and_up_are_where_the_model_looks_for_them(family: str):
     model = built(*GATED[family])
     mlp, views = views_of(model, (Role.MLP_GATE_UP,))
     gates = [view for role, view in views if role == "MLP gate"]
@@ -203,7 +202,7 @@ def test_gate_and_up_are_where_the_model_looks_for_them(family: str) -> None:
     assert not torch.allclose(changed(model, mlp, scaled(gates, -1.0)).abs(), whole.abs())
 
 
-def test_plain_multi_head_attention() -> None:
+def test_plain_multi_head_attention():
     module = nn.MultiheadAttention(H, HEADS, bias=False).eval()
     shapes = {"attn.in_proj_weight": (3 * H, H)}
     traits = describe(None, shapes).traits["attn.in_proj_weight"]
@@ -223,16 +222,14 @@ def test_plain_multi_head_attention() -> None:
         ("model.layers.0.mlp.experts.gate_up_proj", (4, H, 80)),
     ],
 )
-def test_layouts_that_a_name_does_not_tell_are_left_whole(
-    name: str, shape: tuple[int, ...]
-) -> None:
+def test_layouts_that_a_name_does_not_tell_are_left_whole(name: str, shape: tuple[int, ...]):
     other = {"model.layers.0.mlp.experts.down_proj": (4, 40, H)}
     assert describe(None, {name: shape, **other}).traits[name].fusion is None
 
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("inner", [H, 2 * H, H // 2, 10])
-def test_stacks_are_oriented_by_both_sides_of_the_mlp(turned: bool, inner: int) -> None:
+def test_stacks_are_oriented_by_both_sides_of_the_mlp(turned: bool, inner: int):
     stored = [(2 * inner, H), (H, inner)]
     shapes = {
         f"layers.0.mlp.experts.{side}": (4, *(shape[::-1] if turned else shape))

@@ -21,7 +21,7 @@ TINY = {"n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 16, "vocab_size":
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     from transformers import GPT2Config, GPT2ForSequenceClassification
 
     config = GPT2Config(**TINY, num_labels=3, pad_token_id=0)
@@ -34,7 +34,7 @@ def _change_config(folder: Path, **change: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
 
 
-def test_a_whole_model_loads_cleanly(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_whole_model_loads_cleanly(folder: Path, capfd):
     capfd.readouterr()
     model, report = load_pretrained(folder)
     assert type(model).__name__ == "GPT2ForSequenceClassification"
@@ -43,7 +43,7 @@ def test_a_whole_model_loads_cleanly(folder: Path, capfd: pytest.CaptureFixture[
     assert capfd.readouterr() == ("", "")
 
 
-def test_values_are_those_of_the_file(folder: Path) -> None:
+def test_values_are_those_of_the_file(folder: Path):
     from safetensors import safe_open
 
     model, _ = load_pretrained(folder)
@@ -52,7 +52,7 @@ def test_values_are_those_of_the_file(folder: Path) -> None:
             assert tensor.equal(file.get_tensor(name)), name
 
 
-def test_what_does_not_fit_is_reported(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_fit_is_reported(folder: Path, capfd):
     capfd.readouterr()
     _change_config(folder, architectures=["GPT2ForTokenClassification"])
     _, report = load_pretrained(folder)
@@ -64,7 +64,7 @@ def test_what_does_not_fit_is_reported(folder: Path, capfd: pytest.CaptureFixtur
     assert capfd.readouterr() == ("", "")
 
 
-def test_code_in_the_folder_is_not_run(folder: Path) -> None:
+def test_code_in_the_folder_is_not_run(folder: Path):
     canary = folder / "canary"
     (folder / "evil.py").write_text(f"open({str(canary)!r}, 'w')\nModel = Config = object\n")
     _change_config(folder, auto_map={"AutoConfig": "evil.Config", "AutoModel": "evil.Model"})
@@ -73,13 +73,13 @@ def test_code_in_the_folder_is_not_run(folder: Path) -> None:
     assert not canary.exists()
 
 
-def test_quantisation_asked_for_in_the_config_is_not_done(folder: Path) -> None:
+def test_quantisation_asked_for_in_the_config_is_not_done(folder: Path):
     _change_config(folder, quantization_config={"quant_method": "gptq", "bits": 4})
     _, report = load_pretrained(folder)
     assert report == LoadReport()
 
 
-def test_pickled_weights_are_not_read(folder: Path) -> None:
+def test_pickled_weights_are_not_read(folder: Path):
     model, _ = load_pretrained(folder)
     (folder / "model.safetensors").unlink()
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
@@ -88,7 +88,7 @@ def test_pickled_weights_are_not_read(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "[" * 100_000])
-def test_unusable_config(folder: Path, text: str | None) -> None:
+def test_unusable_config(folder: Path, text: str | None):
     path = folder / "config.json"
     if text is None:
         path.unlink()
@@ -99,7 +99,7 @@ def test_unusable_config(folder: Path, text: str | None) -> None:
     assert caught.value.path == path
 
 
-def test_unknown_model_type(folder: Path) -> None:
+def test_unknown_model_type(folder: Path):
     _change_config(folder, model_type="no-such-model", architectures=None)
     with pytest.raises(ArchitectureError, match="no-such-model"):
         load_pretrained(folder)
@@ -126,12 +126,12 @@ def written(model_type: str, **changes: object) -> dict[str, Any]:
         ("bert", "max_block_length", 1_000_000),
     ],
 )
-def test_what_a_config_may_say(model_type: str, key: str, value: object) -> None:
+def test_what_a_config_may_say(model_type: str, key: str, value: object):
     found = describe(written(model_type, **{key: value}), NAMES)
     assert found.model_class is not None, found.note
 
 
-def test_numbers_that_json_has_not_are_read() -> None:
+def test_numbers_that_json_has_not_are_read():
     _, config = transformers_library.model_and_config(
         written("mamba2", time_step_limit=[0.0, {"__float__": "Infinity"}])
     )
@@ -146,8 +146,8 @@ def test_numbers_that_json_has_not_are_read() -> None:
     ],
 )
 def test_a_package_that_is_not_installed_is_no_fault_of_the_config(
-    error: ImportError, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    error: ImportError, monkeypatch, tmp_path
+):
     def refuse(self: object, *_: object, **__: object) -> None:
         raise error
 
@@ -162,7 +162,7 @@ def test_a_package_that_is_not_installed_is_no_fault_of_the_config(
 
 
 @pytest.mark.long
-def test_no_default_has_a_count_that_is_refused() -> None:
+def test_no_default_has_a_count_that_is_refused():
     for config_class in transformers_library.transformers().CONFIG_MAPPING.values():
         transformers_library.check_counts(default(config_class))
 

@@ -123,7 +123,7 @@ BLOCK = re.compile(r"(?:blocks|layers)\.(\d+)\.")
     ],
     ids=["open_clip", "timm", "plain torch", "fused projections"],
 )
-def test_every_tensor(rows: Rows, fused: dict[str, str]) -> None:
+def test_every_tensor(rows: Rows, fused: dict[str, str]):
     found = describe(None, {name: shape for name, (shape, _) in rows.items()})
     assert {name: written(traits) for name, traits in found.traits.items()} == {
         name: traits for name, (_, traits) in rows.items()
@@ -134,7 +134,7 @@ def test_every_tensor(rows: Rows, fused: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("up", "transposed"), [((32, 128), True), ((128, 32), False)])
-def test_gpt2_names_over_either_class(up: tuple[int, int], transposed: bool) -> None:
+def test_gpt2_names_over_either_class(up: tuple[int, int], transposed: bool):
     """The width of the MLP says whether Conv1D or Linear stored the square matrices as well."""
     shapes = {"h.0.attn.c_proj.weight": (32, 32), "h.0.mlp.c_fc.weight": up}
     traits = describe(None, shapes).traits
@@ -156,17 +156,17 @@ def test_gpt2_names_over_either_class(up: tuple[int, int], transposed: bool) -> 
         ("modelling.weight", "modelling.weight"),
     ],
 )
-def test_canonical_names(name: str, bare: str) -> None:
+def test_canonical_names(name: str, bare: str):
     assert canonical(name) == bare
 
 
-def test_prefixes_do_not_hinder_a_match() -> None:
+def test_prefixes_do_not_hinder_a_match():
     base = ["roberta.encoder.layer.0.output.LayerNorm.weight", "classifier.dense.weight"]
     expert = ["encoder.layer.0.output.LayerNorm.gamma", "module.classifier.dense.weight", "extra"]
     assert match_names(base, expert) == {expert[0]: base[0], expert[1]: base[1]}
 
 
-def test_a_tower_with_and_without_its_prefix_match_but_two_towers_do_not() -> None:
+def test_a_tower_with_and_without_its_prefix_match_but_two_towers_do_not():
     bare, vision = "encoder.layers.0.mlp.fc1.weight", "vision_model.encoder.layers.0.mlp.fc1.weight"
     text = vision.replace("vision", "text")
     assert match_names([vision], [bare]) == {bare: vision}
@@ -175,7 +175,7 @@ def test_a_tower_with_and_without_its_prefix_match_but_two_towers_do_not() -> No
     assert match_names([vision, text], [bare]) == {}
 
 
-def test_no_guess_between_two_candidates() -> None:
+def test_no_guess_between_two_candidates():
     assert match_names(["model.norm.weight", "bert.norm.weight"], ["norm.weight"]) == {}
     assert match_names(["norm.weight"], ["model.norm.weight", "bert.norm.weight"]) == {}
     assert match_names(["a.weight"], ["a.weight", "model.a.weight"]) == {"a.weight": "a.weight"}
@@ -188,9 +188,9 @@ PARTS = st.lists(
 ).map(".".join)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(PARTS, unique=True, max_size=8), st.lists(PARTS, unique=True, max_size=8))
-def test_matching_is_one_to_one_and_blind_to_order(base: list[str], expert: list[str]) -> None:
+def test_matching_is_one_to_one_and_blind_to_order(base: list[str], expert: list[str]):
     found = match_names(base, expert)
     assert set(found) <= set(expert)
     assert set(found.values()) <= set(base)
@@ -200,9 +200,9 @@ def test_matching_is_one_to_one_and_blind_to_order(base: list[str], expert: list
     assert {b: e for e, b in found.items()} == match_names(expert, base)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.dictionaries(st.text(max_size=30), st.lists(st.integers(0, 9), max_size=5).map(tuple)))
-def test_every_name_gets_traits(shapes: dict[str, tuple[int, ...]]) -> None:
+def test_every_name_gets_traits(shapes: dict[str, tuple[int, ...]]):
     traits = describe(None, shapes).traits
     assert list(traits) == list(shapes)
     for name, trait in traits.items():
@@ -241,23 +241,22 @@ CASES = [
 
 
 @pytest.mark.parametrize(("scope", "name", "ndim", "kind"), CASES)
-def test_authors_scopes(scope: str, name: str, ndim: int, kind: str) -> None:
+def test_authors_scopes(scope: str, name: str, ndim: int, kind: str):
     decision = decide(scope, name, ndim)
-    assert decision is not None
     assert decision.kind == kind
     assert scope in decision.reason
 
 
-def test_default_leaves_the_choice_to_the_plan() -> None:
+def test_default_leaves_the_choice_to_the_plan():
     assert decide("default", "transformer.wte.weight", 2) is None
 
 
-def test_every_scope_of_the_recipe_is_described() -> None:
+def test_every_scope_of_the_recipe_is_described():
     assert set(SCOPES) == {"default", *(scope for scope, *_ in CASES)}
     assert all(scope.description.endswith(".") for scope in SCOPES.values())
 
 
-def test_unknown_scope_names_the_choices() -> None:
+def test_unknown_scope_names_the_choices():
     with pytest.raises(RecipeError, match="authors-vit") as caught:
         decide("author-vit", "a", 2)
     assert caught.value.key == "scope"

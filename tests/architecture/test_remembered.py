@@ -49,16 +49,14 @@ def counted(config, shapes) -> Steps[Architecture]:
     return describe(config, shapes)
 
 
-def test_the_second_time_it_is_read(tmp_path: Path, calls: list[object]) -> None:
+def test_the_second_time_it_is_read(tmp_path, calls: list[object]):
     first = remembered(CONFIG, SHAPES, tmp_path / "new")
     assert first == describe(CONFIG, SHAPES)
     assert remembered(CONFIG, SHAPES, tmp_path / "new") == first
     assert len(calls) == 1
 
 
-def test_whatever_it_depends_on_makes_it_anew(
-    tmp_path: Path, calls: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whatever_it_depends_on_makes_it_anew(tmp_path, calls: list[object], monkeypatch):
     remembered(CONFIG, SHAPES, tmp_path)
     remembered({**CONFIG, "n_head": 4}, SHAPES, tmp_path)
     remembered(CONFIG, {**SHAPES, "something.else": (3, 4, 6)}, tmp_path)
@@ -72,7 +70,7 @@ def test_whatever_it_depends_on_makes_it_anew(
 @pytest.mark.parametrize(
     "damaged", [b"", b"{", b"[]", b'{"family": 3}', b'{"family": "gpt2", "model_class": "X"}']
 )
-def test_a_damaged_file_is_made_again(tmp_path: Path, calls: list[object], damaged: bytes) -> None:
+def test_a_damaged_file_is_made_again(tmp_path, calls: list[object], damaged: bytes):
     expected = remembered(CONFIG, SHAPES, tmp_path)
     (file,) = tmp_path.iterdir()
     file.write_bytes(damaged)
@@ -83,9 +81,7 @@ def test_a_damaged_file_is_made_again(tmp_path: Path, calls: list[object], damag
 
 
 @pytest.mark.parametrize("damage", ANY_FILE)
-def test_no_damage_changes_a_description(
-    damage: str, tmp_path: Path, calls: list[object], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_damage_changes_a_description(damage: str, tmp_path, calls: list[object], caplog):
     expected = remembered(CONFIG, SHAPES, tmp_path)
     (file,) = tmp_path.iterdir()
     ANY_FILE[damage](file)
@@ -96,7 +92,7 @@ def test_no_damage_changes_a_description(
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_another_role_in_a_valid_file_is_not_believed(tmp_path: Path, calls: list[object]) -> None:
+def test_another_role_in_a_valid_file_is_not_believed(tmp_path, calls: list[object]):
     expected = remembered(CONFIG, SHAPES, tmp_path)
     (file,) = tmp_path.iterdir()
     content = file.read_text()
@@ -106,7 +102,7 @@ def test_another_role_in_a_valid_file_is_not_believed(tmp_path: Path, calls: lis
     assert len(calls) == 2
 
 
-def test_a_file_of_other_tensors_is_made_again(tmp_path: Path, calls: list[object]) -> None:
+def test_a_file_of_other_tensors_is_made_again(tmp_path, calls: list[object]):
     expected = remembered(CONFIG, SHAPES, tmp_path)
     (file,) = tmp_path.iterdir()
     content = json.loads(file.read_bytes().partition(b"\n")[2])
@@ -115,7 +111,7 @@ def test_a_file_of_other_tensors_is_made_again(tmp_path: Path, calls: list[objec
     assert remembered(CONFIG, SHAPES, tmp_path) == expected
 
 
-def test_what_was_guessed_from_names_is_not_kept(tmp_path: Path) -> None:
+def test_what_was_guessed_from_names_is_not_kept(tmp_path):
     deep: dict[str, object] = {}
     for _ in range(10_000):
         deep = {"deeper": deep}
@@ -125,19 +121,19 @@ def test_what_was_guessed_from_names_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_what_was_guessed_from_names_is_not_guessed_twice_in_one_process(
-    tmp_path: Path, calls: list[object]
-) -> None:
+    tmp_path, calls: list[object]
+):
     for _ in range(3):
         remembered({"model_type": "never seen"}, SHAPES, tmp_path)
     assert len(calls) == 1
 
 
-def test_a_folder_that_cannot_be_written_does_not_matter(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_does_not_matter(tmp_path):
     (tmp_path / "file").touch()
     assert remembered(CONFIG, SHAPES, tmp_path / "file").model_class == "GPT2LMHeadModel"
 
 
-def test_the_oldest_make_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_make_way(tmp_path, monkeypatch):
     for number in range(LARGEST_NUMBER + 5):
         monkeypatch.setattr(module, "version", lambda name, number=number: str(number))
         remembered(CONFIG, {"lm_head.weight": (11, 8)}, tmp_path)

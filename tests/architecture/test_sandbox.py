@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import psutil
 import pytest
@@ -41,7 +40,7 @@ def under_way(describer: Describer) -> Steps[Architecture]:
     return steps
 
 
-def test_it_says_what_is_said_in_this_process(describer: Describer) -> None:
+def test_it_says_what_is_said_in_this_process(describer: Describer):
     found = described(describer, GPT2)
     assert found == describe(GPT2, SHAPES)
     assert found.model_class == "GPT2Model"
@@ -50,7 +49,7 @@ def test_it_says_what_is_said_in_this_process(describer: Describer) -> None:
     assert describer.pid == pid, "one process serves for several"
 
 
-def test_a_model_of_too_many_modules_is_described_by_names(describer: Describer) -> None:
+def test_a_model_of_too_many_modules_is_described_by_names(describer: Describer):
     found = described(describer, {**ALBERT, "inner_group_num": 10_000_000})
     assert found.model_class is None
     assert found.traits == describe(None, SHAPES).traits
@@ -60,7 +59,7 @@ def test_a_model_of_too_many_modules_is_described_by_names(describer: Describer)
     )
 
 
-def test_what_is_stopped_ends_at_once(describer: Describer) -> None:
+def test_what_is_stopped_ends_at_once(describer: Describer):
     steps = under_way(describer)
     process = psutil.Process(describer.pid)
     started = time.monotonic()
@@ -69,7 +68,7 @@ def test_what_is_stopped_ends_at_once(describer: Describer) -> None:
     assert not process.is_running()
 
 
-def test_a_model_that_takes_too_long_is_described_by_names(describer: Describer) -> None:
+def test_a_model_that_takes_too_long_is_described_by_names(describer: Describer):
     found = described(describer, SWIN)
     assert found.traits == describe(None, SHAPES).traits
     assert found.note == (
@@ -78,7 +77,7 @@ def test_a_model_that_takes_too_long_is_described_by_names(describer: Describer)
     )
 
 
-def test_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_limited(monkeypatch):
     hungry = (
         "print('{}', flush=True); input(); held = [bytearray(b'x') * 10**6 for _ in iter(int, 1)]"
     )
@@ -89,7 +88,7 @@ def test_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.long
-def test_a_process_that_the_system_ends_is_no_crash() -> None:
+def test_a_process_that_the_system_ends_is_no_crash():
     with Describer() as describer:
         steps = under_way(describer)
         psutil.Process(describer.pid).kill()
@@ -98,7 +97,7 @@ def test_a_process_that_the_system_ends_is_no_crash() -> None:
     assert "its process was ended" in found.note
 
 
-def test_a_process_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_cannot_be_started_is_an_error(monkeypatch):
     for path in ("/nowhere/python", "/bin/false"):
         monkeypatch.setattr(sys, "executable", path)
         with (
@@ -109,9 +108,7 @@ def test_a_process_that_cannot_be_started_is_an_error(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.long
-def test_modules_in_the_current_folder_are_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_modules_in_the_current_folder_are_not_run(tmp_path, monkeypatch):
     for name in ("faulthandler", "json", "transformers", "ace_gui"):
         (tmp_path / f"{name}.py").write_text("open('ran', 'w').close()")
     monkeypatch.chdir(tmp_path)
@@ -121,7 +118,7 @@ def test_modules_in_the_current_folder_are_not_run(
 
 
 @pytest.mark.long
-def test_it_ends_when_its_owner_is_killed() -> None:
+def test_it_ends_when_its_owner_is_killed():
     code = (
         "from ace_gui.architecture.sandbox import Describer, Limits\n"
         "describer = Describer(Limits(seconds=0.3))\n"
@@ -131,7 +128,6 @@ def test_it_ends_when_its_owner_is_killed() -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment
     )
-    assert owner.stdout is not None
     builder = psutil.Process(int(owner.stdout.readline()))
     owner.kill()
     owner.communicate()

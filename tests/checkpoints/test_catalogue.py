@@ -17,7 +17,7 @@ from tests.helpers.faults import complaint
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     (tmp_path / "expert-a").mkdir()
     return tmp_path / "expert-a"
 
@@ -82,7 +82,7 @@ def refusal(case: Unsupported, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("case", UNSUPPORTED, ids=str)
-def test_it_is_refused_by_name_and_says_what_to_do(case: Unsupported, tmp_path: Path) -> None:
+def test_it_is_refused_by_name_and_says_what_to_do(case: Unsupported, tmp_path):
     sentence = refusal(case, tmp_path)
     assert sentence.isprintable()
     assert "|" not in sentence

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import struct
-from pathlib import Path
 
 import pytest
 import torch
@@ -51,7 +50,7 @@ def model_of(kind: str, seed: int = 0) -> PreTrainedModel:
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_each_tensor_is_that_of_the_model(kind: str, tmp_path: Path) -> None:
+def test_each_tensor_is_that_of_the_model(kind: str, tmp_path):
     model = model_of(kind)
     checkpoint = open_checkpoint(gguf_of(model, tmp_path / "m.gguf"))
     wanted = model.state_dict()
@@ -68,7 +67,7 @@ def test_each_tensor_is_that_of_the_model(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_a_merge_is_that_of_the_models_it_was_made_of(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_a_merge_is_that_of_the_models_it_was_made_of(dtype: torch.dtype, tmp_path):
     models = [model_of("llama", seed).to(dtype) for seed in range(3)]
     folders = [tmp_path / f"m{index}" for index in range(3)]
     files = []
@@ -113,9 +112,7 @@ def test_a_merge_is_that_of_the_models_it_was_made_of(dtype: torch.dtype, tmp_pa
         (b"", ("malformed",)),
     ],
 )
-def test_what_cannot_be_read_is_refused(
-    content: bytes, words: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_what_cannot_be_read_is_refused(content: bytes, words: tuple[str, ...], tmp_path):
     file = tmp_path / "m.gguf"
     file.write_bytes(content)
     with pytest.raises(CheckpointError) as caught:
@@ -124,7 +121,7 @@ def test_what_cannot_be_read_is_refused(
     assert all(word in caught.value.sentence for word in words)
 
 
-def test_quantised_blocks_are_named_with_their_kind(tmp_path: Path) -> None:
+def test_quantised_blocks_are_named_with_their_kind(tmp_path):
     content = gguf_bytes(LLAMA, NORM)
     entry = struct.pack("<IQIQ", 1, 4, 0, 0)
     assert content.count(entry) == 1
@@ -134,7 +131,7 @@ def test_quantised_blocks_are_named_with_their_kind(tmp_path: Path) -> None:
     assert caught.value.tensor == "output_norm.weight"
 
 
-def test_changed_bytes_are_refused_or_read(tmp_path: Path) -> None:
+def test_changed_bytes_are_refused_or_read(tmp_path):
     metadata = {**LLAMA, "tokenizer.ggml.tokens": ["a", "b"]}
     tensors = {**NORM, "blk.0.attn_k.bias": torch.ones(4, dtype=torch.float16)}
     content = gguf_bytes(metadata, tensors)

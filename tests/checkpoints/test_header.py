@@ -37,7 +37,7 @@ def refused(path: Path) -> CheckpointError:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path) -> Path:
     return tmp_path / "model.safetensors"
 
 
@@ -151,7 +151,7 @@ def test_malformed_json(file: Path, text: str | bytes, sentence: str):
     assert sentence in refused(raw_file(file, text)).sentence
 
 
-def test_too_many_tensors(file: Path, monkeypatch: pytest.MonkeyPatch):
+def test_too_many_tensors(file: Path, monkeypatch):
     monkeypatch.setattr(header_module, "TENSOR_LIMIT", 3)
     names = "abcd"
     raw_file(file, {name: entry("U8", [0], 0, 0) for name in names})
@@ -168,7 +168,7 @@ def test_hostile_names_are_shown_as_plain_text(file: Path):
     assert len(sentence) < 400
 
 
-def test_missing_file_and_impossible_paths(tmp_path: Path):
+def test_missing_file_and_impossible_paths(tmp_path):
     assert "No such file or folder." in refused(tmp_path / "absent.safetensors").sentence
     with pytest.raises(CheckpointError, match="not a valid path"):
         read_header(Path("a\0b.safetensors"))
@@ -176,7 +176,7 @@ def test_missing_file_and_impossible_paths(tmp_path: Path):
         read_header(tmp_path / ("x" * 5000))
 
 
-def test_no_permission(file: Path, monkeypatch: pytest.MonkeyPatch):
+def test_no_permission(file: Path, monkeypatch):
     def denied(*_arguments: object, **_options: object) -> int:
         raise PermissionError(13, "Permission denied")
 
@@ -197,7 +197,7 @@ def test_no_descriptor_is_left_open(file: Path):
 
 
 @pytest.mark.parametrize("tag", FORMATS)
-def test_the_library_knows_each_format_and_its_size(tmp_path: Path, tag: str):
+def test_the_library_knows_each_format_and_its_size(tmp_path, tag: str):
     nbytes = FORMATS[tag].bits  # eight elements
     raw_file(tmp_path / "f.safetensors", {"a": entry(tag, [8], 0, nbytes)}, b"\0" * nbytes)
     with safe_open(tmp_path / "f.safetensors", "pt") as library:
@@ -207,7 +207,7 @@ def test_the_library_knows_each_format_and_its_size(tmp_path: Path, tag: str):
         safe_open(tmp_path / "g.safetensors", "pt").__enter__()
 
 
-def test_tags_and_dtypes_are_each_other_s_inverse(tmp_path: Path):
+def test_tags_and_dtypes_are_each_other_s_inverse(tmp_path):
     for tensor in tensors_of_every_format().values():
         tag = tag_of(tensor.dtype)
         assert torch_dtype(tag) is tensor.dtype
@@ -355,13 +355,7 @@ def _compare_tensors(path: Path, library: safe_open) -> None:
 def fuzz(examples: int) -> Callable[[Path], None]:
     accepted = []
 
-    @settings(
-        deadline=None,
-        max_examples=examples,
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     @given(content=mutated_files())
     def run(content: bytes) -> None:
         accepted.append(check(run_path, content))
@@ -377,17 +371,17 @@ def fuzz(examples: int) -> Callable[[Path], None]:
     return start
 
 
-def test_hundreds_of_mutated_headers(tmp_path: Path):
+def test_hundreds_of_mutated_headers(tmp_path):
     fuzz(300)(tmp_path)
 
 
 @pytest.mark.long
-def test_ten_thousand_mutated_headers(tmp_path: Path):
+def test_ten_thousand_mutated_headers(tmp_path):
     fuzz(10_000)(tmp_path)
 
 
-def test_unmutated_headers_are_accepted(tmp_path: Path):
-    @settings(deadline=None, max_examples=60, derandomize=True, database=None)
+def test_unmutated_headers_are_accepted(tmp_path):
+    @settings(max_examples=60)
     @given(model=valid_headers())
     def run(model: tuple[dict[str, object], bytes]) -> None:
         header, data = model

@@ -24,7 +24,7 @@ def refused(path: Path, sentence: str) -> CheckpointError:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     return tmp_path / "expert-a"
 
 
@@ -49,7 +49,7 @@ def test_folder(folder: Path, shards: int):
     assert "expert-a: Code of the model is neither run nor copied" in checkpoint.warnings[0]
 
 
-def test_bare_file(tmp_path: Path):
+def test_bare_file(tmp_path):
     file = tmp_path / "any.safetensors"
     save_file(small_tensors(), file)
     checkpoint = open_checkpoint(str(file))
@@ -94,7 +94,7 @@ def test_weights_that_are_not_read_are_named(folder: Path):
     assert "not `consolidated.safetensors`" in open_checkpoint(folder).warnings[0]
 
 
-def test_identity_is_the_files_not_the_path(tmp_path: Path):
+def test_identity_is_the_files_not_the_path(tmp_path):
     first = open_checkpoint(save_model(tmp_path / "a", small_tensors()))
     (tmp_path / "b").symlink_to(tmp_path / "a")
     copy = open_checkpoint(save_model(tmp_path / "c", small_tensors()))
@@ -102,7 +102,7 @@ def test_identity_is_the_files_not_the_path(tmp_path: Path):
     assert copy.identity != first.identity
 
 
-def test_a_snapshot_of_the_hugging_face_cache(tmp_path: Path):
+def test_a_snapshot_of_the_hugging_face_cache(tmp_path):
     blobs, snapshot = tmp_path / "repo/blobs", tmp_path / "repo/snapshots/abc"
     blobs.mkdir(parents=True)
     snapshot.mkdir(parents=True)
@@ -191,7 +191,7 @@ def test_folders_without_a_model(folder: Path, names: list[str], sentence: str):
         ("anything", "File is empty (0 bytes)."),
     ],
 )
-def test_files_that_are_no_model(tmp_path: Path, name: str, sentence: str):
+def test_files_that_are_no_model(tmp_path, name: str, sentence: str):
     (tmp_path / name).touch()
     refused(tmp_path / name, sentence)
 
@@ -207,13 +207,13 @@ def test_a_folder_of_several_models_names_them(folder: Path):
     assert all(open_checkpoint(path).tensors for path in nested_models(folder))
 
 
-def test_missing_paths_and_files_without_tensors(tmp_path: Path):
+def test_missing_paths_and_files_without_tensors(tmp_path):
     refused(tmp_path / "absent", "No such file or folder.")
     refused(tmp_path / "absent.bin", "No such file or folder.")
     refused(raw_file(tmp_path / "a.safetensors", "{}"), "Holds no tensors.")
 
 
-def test_no_permission_to_list_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_no_permission_to_list_the_folder(folder: Path, monkeypatch):
     def denied(*_arguments: object) -> list[str]:
         raise PermissionError(13, "Permission denied")
 
@@ -336,7 +336,7 @@ def test_masks_of_bytes_are_not_quantised(folder: Path):
     assert open_checkpoint(folder).dtype is None
 
 
-def test_code_in_a_checkpoint_is_never_imported(folder: Path, tmp_path: Path):
+def test_code_in_a_checkpoint_is_never_imported(folder: Path, tmp_path):
     canary = tmp_path / "canary"
     save_model(folder, small_tensors(), config={"auto_map": {"AutoModel": "modeling.Model"}})
     (folder / "modeling.py").write_text(f"open({str(canary)!r}, 'w')")
@@ -365,7 +365,7 @@ def test_names_no_file_system_holds(name: str):
     assert not is_plain_shard_name(name)
 
 
-def test_a_link_among_the_shards_to_a_fifo_does_not_hang(tmp_path: Path):
+def test_a_link_among_the_shards_to_a_fifo_does_not_hang(tmp_path):
     if not hasattr(os, "mkfifo"):
         pytest.skip("no FIFOs on this system")
     os.mkfifo(tmp_path / "pipe")

@@ -16,7 +16,7 @@ from tests.helpers.checkpoints import same_bits, save_model, small_tensors
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
 
-def test_each_read_has_memory_of_its_own(tmp_path: Path):
+def test_each_read_has_memory_of_its_own(tmp_path):
     save_model(tmp_path, small_tensors())
     reader = TensorReader(open_checkpoint(tmp_path))
     reader.read("layer.0.weight").zero_()
@@ -49,7 +49,7 @@ def swap(file: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [truncate, append, overwrite, swap])
-def test_a_changed_file(tmp_path: Path, change: Callable[[Path], None]):
+def test_a_changed_file(tmp_path, change: Callable[[Path], None]):
     checkpoint = open_checkpoint(save_model(tmp_path, small_tensors()))
     reader = TensorReader(checkpoint)
     reader.check_unchanged()
@@ -62,7 +62,7 @@ def test_a_changed_file(tmp_path: Path, change: Callable[[Path], None]):
         pass
 
 
-def test_a_removed_file(tmp_path: Path):
+def test_a_removed_file(tmp_path):
     checkpoint = open_checkpoint(save_model(tmp_path, small_tensors()))
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(CheckpointError, match="No such file"):
@@ -71,14 +71,14 @@ def test_a_removed_file(tmp_path: Path):
         TensorReader(checkpoint).check_unchanged()
 
 
-def test_an_error_in_the_block_is_not_hidden(tmp_path: Path):
+def test_an_error_in_the_block_is_not_hidden(tmp_path):
     checkpoint = open_checkpoint(save_model(tmp_path, small_tensors()))
     truncate(tmp_path / "model.safetensors")
     with pytest.raises(KeyError, match="absent"), TensorReader(checkpoint) as reader:
         reader.read("absent")
 
 
-def test_truncation_at_random_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_truncation_at_random_moments(tmp_path, monkeypatch):
     """Also between the check and the read, and in the middle of a read."""
     tensors = {"w": torch.arange(4096.0)}
     choose = random.Random(5)
@@ -104,7 +104,7 @@ def test_truncation_at_random_moments(tmp_path: Path, monkeypatch: pytest.Monkey
         assert same_bits(read, tensors["w"])
 
 
-def test_no_file_stays_open(tmp_path: Path):
+def test_no_file_stays_open(tmp_path):
     descriptors = Path("/proc/self/fd")
     if not descriptors.exists():
         pytest.skip("needs /proc")
@@ -116,7 +116,7 @@ def test_no_file_stays_open(tmp_path: Path):
         assert len(list(descriptors.iterdir())) == before
 
 
-def test_a_tensor_that_memory_cannot_hold(tmp_path: Path):
+def test_a_tensor_that_memory_cannot_hold(tmp_path):
     checkpoint = open_checkpoint(save_model(tmp_path, small_tensors()))
     info = checkpoint.tensors["layer.0.weight"]
     huge = replace(info, shape=(2**58,), nbytes=2**60)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
@@ -45,7 +43,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_kind_of_scales_is_its_formula(case: str, tmp_path: Path) -> None:
+def test_each_kind_of_scales_is_its_formula(case: str, tmp_path):
     end, shape, scale, factors = CASES[case]
     weight = quantised(*shape)
     tensors = {"q.weight": weight, f"q.{end}": scale, "norm.weight": torch.ones(3)}
@@ -74,9 +72,7 @@ def test_each_kind_of_scales_is_its_formula(case: str, tmp_path: Path) -> None:
         {"q.weight": quantised(8), "q.weight_scale": scales(8)},
     ],
 )
-def test_without_scales_that_fit_it_stays_refused(
-    tensors: dict[str, torch.Tensor], tmp_path: Path
-) -> None:
+def test_without_scales_that_fit_it_stays_refused(tensors: dict[str, torch.Tensor], tmp_path):
     folder = save_model(tmp_path / "m", tensors, config=CONFIG)
     with pytest.raises(CheckpointError, match="quantised"):
         open_checkpoint(folder)
@@ -95,7 +91,7 @@ def int8(form: int = 0, rows: int = 8) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("with_format", [True, False])
-def test_bitsandbytes_8_bits_are_its_formula(with_format: bool, tmp_path: Path) -> None:
+def test_bitsandbytes_8_bits_are_its_formula(with_format: bool, tmp_path):
     tensors = {**int8(), "norm.weight": torch.ones(3, dtype=torch.float16)}
     if not with_format:
         del tensors["q.weight_format"]
@@ -113,15 +109,13 @@ def test_bitsandbytes_8_bits_are_its_formula(with_format: bool, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("tensors", [int8(form=1), int8(rows=7), {"q.weight": int8()["q.weight"]}])
-def test_int8_of_another_layout_stays_refused(
-    tensors: dict[str, torch.Tensor], tmp_path: Path
-) -> None:
+def test_int8_of_another_layout_stays_refused(tensors: dict[str, torch.Tensor], tmp_path):
     folder = save_model(tmp_path / "m", tensors, config=BITSANDBYTES)
     with pytest.raises(CheckpointError, match="quantised"):
         open_checkpoint(folder)
 
 
-def test_mxfp4_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
+def test_mxfp4_is_what_transformers_makes_of_it(tmp_path):
     generator, name = torch.Generator().manual_seed(3), "mlp.experts.down_proj"
     blocks_EOGB = torch.randint(0, 256, (3, 5, 2, 16), generator=generator, dtype=torch.uint8)
     scales_EOG = torch.randint(120, 133, (3, 5, 2), generator=generator, dtype=torch.uint8)
@@ -138,7 +132,7 @@ def test_mxfp4_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
     assert found.shape == (3, 64, 5)
 
 
-def test_fp8_models_merge_with_each_other_and_with_others(tmp_path: Path) -> None:
+def test_fp8_models_merge_with_each_other_and_with_others(tmp_path):
     folders = []
     for seed in range(3):
         tensors = {"q.weight": quantised(8, 24, seed=seed), "q.weight_scale_inv": GRID * (seed + 1)}

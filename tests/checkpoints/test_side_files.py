@@ -39,7 +39,7 @@ OTHERS = [
 ]
 
 
-def test_sorting_a_folder(tmp_path: Path):
+def test_sorting_a_folder(tmp_path):
     for name in (*BELONG, *OTHERS, "modeling_x.py"):
         (tmp_path / name).write_text("[]" if name == "modules.json" else name)
     (tmp_path / "folder.json").mkdir()
@@ -50,7 +50,7 @@ def test_sorting_a_folder(tmp_path: Path):
 
 
 @pytest.mark.parametrize("suffix", CODE)
-def test_code_is_not_copied_whatever_it_is_named_after(tmp_path: Path, suffix: str):
+def test_code_is_not_copied_whatever_it_is_named_after(tmp_path, suffix: str):
     names = {f"{purpose}{suffix}" for purpose in PURPOSES}
     for name in names:
         (tmp_path / name).write_text("import os")
@@ -67,7 +67,7 @@ def test_what_travels_ends_like_data(stem: str, suffix: str):
         assert suffix in data | text or suffix[1:].isdigit()
 
 
-def test_unknown_formats_are_named(tmp_path: Path):
+def test_unknown_formats_are_named(tmp_path):
     (tmp_path / "vocab.dill").write_text("")
     (tmp_path / "license.html").write_text("")
     (tmp_path / "photo.png").write_text("")
@@ -75,7 +75,7 @@ def test_unknown_formats_are_named(tmp_path: Path):
     assert [file.name for file in found.code] == ["license.html", "vocab.dill"]
 
 
-def test_copying_byte_for_byte(tmp_path: Path):
+def test_copying_byte_for_byte(tmp_path):
     source, target = tmp_path / "a", tmp_path / "b"
     source.mkdir()
     target.mkdir()
@@ -86,7 +86,7 @@ def test_copying_byte_for_byte(tmp_path: Path):
     assert {file.name: file.read_bytes() for file in target.iterdir()} == contents
 
 
-def test_links_out_of_the_folder_are_not_copied(tmp_path: Path):
+def test_links_out_of_the_folder_are_not_copied(tmp_path):
     secret = tmp_path / "secret.json"
     secret.write_text("{}")
     folder = tmp_path / "model"
@@ -99,14 +99,14 @@ def test_links_out_of_the_folder_are_not_copied(tmp_path: Path):
     assert [file.name for file in found.outside] == ["tokenizer.json"]
 
 
-def test_a_folder_reached_by_a_link_is_itself(tmp_path: Path):
+def test_a_folder_reached_by_a_link_is_itself(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model/vocab.json").write_text("{}")
     (tmp_path / "link").symlink_to(tmp_path / "model")
     assert list(find_side_files(tmp_path / "link").files) == ["vocab.json"]
 
 
-def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path):
+def test_a_file_that_is_there_is_not_overwritten(tmp_path):
     (tmp_path / "vocab.json").write_text("new")
     target = tmp_path / "out"
     target.mkdir()
@@ -116,7 +116,7 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path):
     assert (target / "vocab.json").read_text() == "old"
 
 
-def test_a_fifo_that_took_a_file_s_place(tmp_path: Path):
+def test_a_fifo_that_took_a_file_s_place(tmp_path):
     if not hasattr(os, "mkfifo"):
         pytest.skip("no FIFOs on this system")
     os.mkfifo(tmp_path / "vocab.json")
@@ -125,7 +125,7 @@ def test_a_fifo_that_took_a_file_s_place(tmp_path: Path):
         copy_side_files({"vocab.json": tmp_path / "vocab.json"}, tmp_path)
 
 
-def test_a_link_that_took_a_file_s_place_is_not_followed(tmp_path: Path):
+def test_a_link_that_took_a_file_s_place_is_not_followed(tmp_path):
     secret = tmp_path / "secret.json"
     secret.write_text("secret")
     folder, out = tmp_path / "model", tmp_path / "out"
@@ -140,9 +140,7 @@ def test_a_link_that_took_a_file_s_place_is_not_followed(tmp_path: Path):
     assert list(out.iterdir()) == []
 
 
-def test_a_link_that_appears_between_the_check_and_opening(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_link_that_appears_between_the_check_and_opening(tmp_path, monkeypatch):
     secret = tmp_path / "secret.json"
     secret.write_text("secret")
     folder, out = tmp_path / "model", tmp_path / "out"
@@ -155,7 +153,7 @@ def test_a_link_that_appears_between_the_check_and_opening(
         if Path(path).name == "vocab.json" and Path(path).parent == folder:
             Path(path).unlink()
             Path(path).symlink_to(secret)
-        return real_open(path, *arguments, **options)  # type: ignore[arg-type]
+        return real_open(path, *arguments, **options)
 
     monkeypatch.setattr(os, "open", swapped)
     with pytest.raises(CheckpointError):
@@ -163,7 +161,7 @@ def test_a_link_that_appears_between_the_check_and_opening(
     assert not (out / "vocab.json").exists() or (out / "vocab.json").read_text() != "secret"
 
 
-def test_a_link_to_a_hidden_file_or_code_of_the_folder(tmp_path: Path):
+def test_a_link_to_a_hidden_file_or_code_of_the_folder(tmp_path):
     (tmp_path / ".env").write_text("secret")
     (tmp_path / "modeling.py").write_text("import os")
     (tmp_path / "vocab.json").symlink_to(".env")
@@ -181,7 +179,7 @@ def _file(path: Path, text: str = "{}") -> None:
     path.write_text(text)
 
 
-def test_modules_of_sentence_transformers_come_with_their_files(tmp_path: Path):
+def test_modules_of_sentence_transformers_come_with_their_files(tmp_path):
     paths = ["", "1_Pooling", "2_Dense", "3_Normalize", "4_Router"]
     _file(tmp_path / "modules.json", json.dumps([{"path": path} for path in paths]))
     (tmp_path / "3_Normalize").mkdir()
@@ -196,7 +194,7 @@ def test_modules_of_sentence_transformers_come_with_their_files(tmp_path: Path):
     }
 
 
-def test_parts_of_a_pipeline_come_with_their_files(tmp_path: Path):
+def test_parts_of_a_pipeline_come_with_their_files(tmp_path):
     index = {
         "_class_name": "StableDiffusionPipeline",
         "scheduler": ["diffusers", "DDIMScheduler"],
@@ -212,7 +210,7 @@ def test_parts_of_a_pipeline_come_with_their_files(tmp_path: Path):
     assert _sub_folders(tmp_path) == {"scheduler/scheduler_config.json", "unet/config.json"}
 
 
-def test_other_sub_folders_come_only_where_they_belong_to_the_model(tmp_path: Path):
+def test_other_sub_folders_come_only_where_they_belong_to_the_model(tmp_path):
     _file(tmp_path / "additional_chat_templates/tool_use.jinja")
     _file(tmp_path / "qformer_tokenizer/tokenizer_config.json")
     _file(tmp_path / "qformer_tokenizer/vocab.txt")
@@ -232,7 +230,7 @@ def test_other_sub_folders_come_only_where_they_belong_to_the_model(tmp_path: Pa
 @pytest.mark.parametrize(
     "name", ["../other", "/etc", "a/../..", ".hidden", "a/b/c/d", "a\\b", "li"]
 )
-def test_lists_that_name_folders_outside_are_refused(name: str, tmp_path: Path):
+def test_lists_that_name_folders_outside_are_refused(name: str, tmp_path):
     _file(tmp_path / "other/tokenizer.json")
     model = tmp_path / "model"
     _file(model / "modules.json", json.dumps([{"path": name}]))
@@ -241,7 +239,7 @@ def test_lists_that_name_folders_outside_are_refused(name: str, tmp_path: Path):
         find_side_files(model)
 
 
-def test_sub_folders_of_the_hub_s_cache(tmp_path: Path):
+def test_sub_folders_of_the_hub_s_cache(tmp_path):
     _file(tmp_path / "blobs/abc")
     snapshot = tmp_path / "snapshots/1"
     _file(snapshot / "modules.json", json.dumps([{"path": "1_Pooling"}]))
@@ -252,7 +250,7 @@ def test_sub_folders_of_the_hub_s_cache(tmp_path: Path):
     assert _sub_folders(snapshot) == {"1_Pooling/config.json"}
 
 
-def test_copying_makes_the_sub_folders(tmp_path: Path):
+def test_copying_makes_the_sub_folders(tmp_path):
     _file(tmp_path / "a/additional_chat_templates/tool_use.jinja", "x")
     copy_side_files(find_side_files(tmp_path / "a").files, tmp_path / "b")
     assert (tmp_path / "b/additional_chat_templates/tool_use.jinja").read_text() == "x"

@@ -35,7 +35,7 @@ FILLED = {"config.json": "{}", "heads/cola.safetensors": "head"}
 
 
 @pytest.mark.parametrize("exists", [False, True])
-def test_promotion(tmp_path: Path, exists: bool):
+def test_promotion(tmp_path, exists: bool):
     target = tmp_path / "deep" / "merged"
     if exists:
         target.mkdir(parents=True)
@@ -46,7 +46,7 @@ def test_promotion(tmp_path: Path, exists: bool):
     assert not stage.exists()
 
 
-def test_a_target_that_is_not_empty_stays_as_it_is(tmp_path: Path):
+def test_a_target_that_is_not_empty_stays_as_it_is(tmp_path):
     target = tmp_path / "merged"
     target.mkdir()
     stage = filled_stage(target)
@@ -57,7 +57,7 @@ def test_a_target_that_is_not_empty_stays_as_it_is(tmp_path: Path):
     assert contents(stage) == {**FILLED, MARK: MARK_TEXT.decode()}
 
 
-def test_everything_is_synced_before_the_renaming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_everything_is_synced_before_the_renaming(tmp_path, monkeypatch):
     target = tmp_path / "merged"
     stage = filled_stage(target)
     inodes = {path.stat().st_ino for path in (stage, *stage.rglob("*"))}
@@ -72,7 +72,7 @@ def test_everything_is_synced_before_the_renaming(tmp_path: Path, monkeypatch: p
     assert synced == inodes | {tmp_path.stat().st_ino}
 
 
-def test_a_failing_disk_completes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failing_disk_completes_nothing(tmp_path, monkeypatch):
     def failing(_descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
@@ -84,7 +84,7 @@ def test_a_failing_disk_completes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert not target.exists()
 
 
-def test_a_new_stage_replaces_an_earlier_one(tmp_path: Path):
+def test_a_new_stage_replaces_an_earlier_one(tmp_path):
     target = tmp_path / "merged"
     filled_stage(target)
     stage = new_stage(target)
@@ -97,7 +97,7 @@ def test_a_new_stage_replaces_an_earlier_one(tmp_path: Path):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link", "dangling"])
-def test_what_is_not_ours_is_never_removed(tmp_path: Path, kind: str):
+def test_what_is_not_ours_is_never_removed(tmp_path, kind: str):
     target = tmp_path / "merged"
     stage, precious = staging_folder(target), tmp_path / "precious"
     precious.mkdir()
@@ -117,7 +117,7 @@ def test_what_is_not_ours_is_never_removed(tmp_path: Path, kind: str):
     assert os.path.lexists(stage)
 
 
-def test_a_stage_that_could_not_be_promoted_is_still_ours(tmp_path: Path):
+def test_a_stage_that_could_not_be_promoted_is_still_ours(tmp_path):
     target = tmp_path / "merged"
     stage = new_stage(target)
     (stage / "weights").write_text("x")
@@ -130,7 +130,7 @@ def test_a_stage_that_could_not_be_promoted_is_still_ours(tmp_path: Path):
     assert contents(target) == {"theirs": "kept"}
 
 
-def test_a_target_reached_through_a_link(tmp_path: Path):
+def test_a_target_reached_through_a_link(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     target = check_output_folder(tmp_path / "link", [])
@@ -139,7 +139,7 @@ def test_a_target_reached_through_a_link(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["new", "empty", "deep/er/new"])
-def test_folders_that_can_be_made(tmp_path: Path, name: str):
+def test_folders_that_can_be_made(tmp_path, name: str):
     (tmp_path / "empty").mkdir()
     assert check_output_folder(tmp_path / name, []) == (tmp_path / name).resolve()
     assert not (tmp_path / "deep").exists()
@@ -151,7 +151,7 @@ def refused(path: Path, sentence: str) -> None:
     assert sentence in caught.value.sentence
 
 
-def test_folders_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_folders_that_cannot_be_made(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
     (tmp_path / "full").mkdir()
     (tmp_path / "full/.hidden").write_text("x")
@@ -174,7 +174,7 @@ def test_devices_and_mounts():
     refused(Path("/"), "This is the mount point of a disk.")
 
 
-def test_no_output_inside_an_input(tmp_path: Path):
+def test_no_output_inside_an_input(tmp_path):
     model = tmp_path / "model"
     model.mkdir()
     (tmp_path / "link").symlink_to(model)
@@ -197,7 +197,7 @@ with claimed(Path(sys.argv[1])):
 """
 
 
-def test_a_place_is_claimed_once(tmp_path: Path) -> None:
+def test_a_place_is_claimed_once(tmp_path):
     out = tmp_path / "out"
     with claimed(out):
         assert Claim.take(out) is None
@@ -211,7 +211,7 @@ def test_a_place_is_claimed_once(tmp_path: Path) -> None:
         pass
 
 
-def test_by_another_name_it_is_the_same_place(tmp_path: Path) -> None:
+def test_by_another_name_it_is_the_same_place(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there")
     with claimed(tmp_path / "there" / "out"):
@@ -219,12 +219,11 @@ def test_by_another_name_it_is_the_same_place(tmp_path: Path) -> None:
         assert Claim.take(tmp_path / "there" / ".." / "there" / "out") is None
 
 
-def test_another_process_holds_it_until_it_is_killed(tmp_path: Path) -> None:
+def test_another_process_holds_it_until_it_is_killed(tmp_path):
     out = tmp_path / "out"
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, out], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         assert Claim.take(out) is None
         holder.kill()
@@ -235,23 +234,21 @@ def test_another_process_holds_it_until_it_is_killed(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_of_that_name_with_something_in_it_stays(tmp_path: Path) -> None:
+def test_a_file_of_that_name_with_something_in_it_stays(tmp_path):
     (tmp_path / ".out.lock").write_text("mine")
     with claimed(tmp_path / "out"):
         assert Claim.take(tmp_path / "out") is None
     assert (tmp_path / ".out.lock").read_text() == "mine"
 
 
-def test_what_cannot_be_locked_for_a_reason_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_locked_for_a_reason_is_said(tmp_path):
     (tmp_path / ".out.lock").mkdir()
     with pytest.raises(OutputError, match="out"):
         Claim.take(tmp_path / "out")
 
 
 @pytest.mark.parametrize("code", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
-def test_where_there_are_no_locks_work_goes_on(
-    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_where_there_are_no_locks_work_goes_on(code: int, tmp_path, monkeypatch, caplog):
     def without(*_: object) -> None:
         raise OSError(code, os.strerror(code))
 
@@ -261,9 +258,7 @@ def test_where_there_are_no_locks_work_goes_on(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_output_is_looked_at_again_once_it_is_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_is_looked_at_again_once_it_is_ours(tmp_path, monkeypatch):
     """Another merge may have ended between the look and the claim."""
     out, take = tmp_path / "out", Claim.take
 
@@ -278,7 +273,7 @@ def test_an_output_is_looked_at_again_once_it_is_ours(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_what_another_process_has_half_made_is_not_called_someone_elses(tmp_path: Path) -> None:
+def test_what_another_process_has_half_made_is_not_called_someone_elses(tmp_path):
     stage = tmp_path / ".out.partial"
     stage.mkdir()
     (stage / "model.safetensors").touch()
@@ -290,7 +285,7 @@ def test_what_another_process_has_half_made_is_not_called_someone_elses(tmp_path
 
 
 @pytest.mark.parametrize("name", ["a" * 300, "zero\0", "file/below"])
-def test_impossible_places_are_refused_as_ever(name: str, tmp_path: Path) -> None:
+def test_impossible_places_are_refused_as_ever(name: str, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OutputError):
         claimed_output(tmp_path / name, []).__enter__()

@@ -92,12 +92,12 @@ def watch() -> Iterator[Watch]:
     WATCH.on = False
 
 
-def test_there_are_enough() -> None:
+def test_there_are_enough():
     assert len(set(NAMES)) >= 500
     assert len(REMOTE) > 50
 
 
-def test_an_index_opens_nothing_outside_its_folder(tmp_path: Path, watch: Watch) -> None:
+def test_an_index_opens_nothing_outside_its_folder(tmp_path, watch: Watch):
     save_model(tmp_path / "elsewhere", small_tensors())
     (tmp_path / "secret.safetensors").write_bytes(b"secret")
     folder = tmp_path / "model"
@@ -116,9 +116,7 @@ def test_an_index_opens_nothing_outside_its_folder(tmp_path: Path, watch: Watch)
     assert refused > 0.9 * len(NAMES)
 
 
-def test_a_network_base_of_an_adapter_is_not_asked_for(
-    tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_base_of_an_adapter_is_not_asked_for(tmp_path, watch: Watch, monkeypatch):
     folder = save_adapter(tmp_path / "adapter", factors("q", 4, 4))
     settings = json.loads((folder / "adapter_config.json").read_text())
     asked = watch_the_system(monkeypatch)
@@ -133,9 +131,7 @@ def test_a_network_base_of_an_adapter_is_not_asked_for(
     assert not watch.outside(folder)
 
 
-def test_a_network_model_of_a_recipe_is_not_asked_for(
-    tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_model_of_a_recipe_is_not_asked_for(tmp_path, watch: Watch, monkeypatch):
     file = tmp_path / "recipe.yaml"
     asked = watch_the_system(monkeypatch)
     for name in REMOTE:

@@ -45,7 +45,7 @@ def write_all(folder: Path, tensors: Mapping[str, Tensor], shard_bytes: int) -> 
     return writer.finish()
 
 
-def test_one_file_is_byte_for_byte_the_library_s(tmp_path: Path):
+def test_one_file_is_byte_for_byte_the_library_s(tmp_path):
     tensors = small_tensors()
     (written,) = write_all(tmp_path, tensors, ONE_FILE)
     save_file(tensors, tmp_path / "library.safetensors", metadata={"format": "pt"})
@@ -54,7 +54,7 @@ def test_one_file_is_byte_for_byte_the_library_s(tmp_path: Path):
 
 
 @pytest.mark.parametrize("shard_bytes", [ONE_FILE, 100, 1])
-def test_every_format_in_one_file_or_many(tmp_path: Path, shard_bytes: int):
+def test_every_format_in_one_file_or_many(tmp_path, shard_bytes: int):
     tensors = {
         **tensors_of_every_format(),
         "scalar": torch.tensor(2.5, dtype=torch.bfloat16),
@@ -76,7 +76,7 @@ def test_every_format_in_one_file_or_many(tmp_path: Path, shard_bytes: int):
             assert same_bits(reader.read(name), tensor)
 
 
-def test_a_transposed_view_is_written_as_its_values(tmp_path: Path):
+def test_a_transposed_view_is_written_as_its_values(tmp_path):
     shared = torch.arange(12.0).reshape(3, 4)
     tensors = {"a": shared, "b": shared.T, "c": shared[1]}
     write_all(tmp_path, tensors, ONE_FILE)
@@ -84,7 +84,7 @@ def test_a_transposed_view_is_written_as_its_values(tmp_path: Path):
         assert torch.equal(tensor, tensors[name])
 
 
-def test_the_index_and_the_files_agree_both_ways(tmp_path: Path):
+def test_the_index_and_the_files_agree_both_ways(tmp_path):
     tensors = small_tensors()
     files = write_all(tmp_path, tensors, 100)
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
@@ -98,7 +98,7 @@ def test_the_index_and_the_files_agree_both_ways(tmp_path: Path):
     assert open_checkpoint(tmp_path).warnings == ()
 
 
-def test_transformers_loads_the_shards(tmp_path: Path):
+def test_transformers_loads_the_shards(tmp_path):
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=11, n_positions=6)
     model = transformers.GPT2Model(config)
@@ -113,7 +113,7 @@ def test_transformers_loads_the_shards(tmp_path: Path):
 SIZES = st.lists(st.integers(0, 30), max_size=30)
 
 
-@settings(deadline=None, max_examples=100, derandomize=True)
+@settings(max_examples=100)
 @given(sizes=SIZES, shard_bytes=st.integers(1, 60))
 def test_shards_keep_the_order_and_the_limit(sizes: list[int], shard_bytes: int):
     tensors = [
@@ -131,7 +131,7 @@ def test_shards_keep_the_order_and_the_limit(sizes: list[int], shard_bytes: int)
         assert count == 1 or shard.file_name == f"model-{number:05d}-of-{count:05d}.safetensors"
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(max_examples=60)
 @given(tags=st.lists(st.sampled_from(["F64", "F32", "BF16", "U8"]), min_size=1, max_size=8))
 def test_every_tensor_begins_at_a_multiple_of_its_element_s_size(tags: list[str]):
     tensors = [OutputTensor(name=str(n), dtype=tag, shape=(3,)) for n, tag in enumerate(tags)]
@@ -141,7 +141,7 @@ def test_every_tensor_begins_at_a_multiple_of_its_element_s_size(tags: list[str]
         assert shard.starts[tensor.name] % (tensor.nbytes // 3) == 0
 
 
-def test_other_stems(tmp_path: Path):
+def test_other_stems(tmp_path):
     (shard,) = plan_shards(planned(small_tensors()), ONE_FILE, stem="cola")
     assert shard.file_name == "cola.safetensors"
 
@@ -153,7 +153,7 @@ def test_a_name_given_twice():
 
 
 @pytest.mark.parametrize("wrong", [torch.ones(3, 2), torch.ones(2, 3, dtype=torch.float16)])
-def test_other_shape_or_dtype_than_planned(tmp_path: Path, wrong: Tensor):
+def test_other_shape_or_dtype_than_planned(tmp_path, wrong: Tensor):
     shards = plan_shards([OutputTensor(name="a", dtype="F32", shape=(2, 3))], ONE_FILE)
     writer = ShardedWriter(tmp_path, shards)
     with pytest.raises(OutputError, match=r"`a` was planned as F32 \[2, 3\], not torch"):
@@ -162,7 +162,7 @@ def test_other_shape_or_dtype_than_planned(tmp_path: Path, wrong: Tensor):
         writer.write("b", wrong)
 
 
-def test_finishing_without_every_tensor(tmp_path: Path):
+def test_finishing_without_every_tensor(tmp_path):
     writer = ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), 100))
     writer.write("layer.0.weight", small_tensors()["layer.0.weight"])
     with pytest.raises(OutputError, match=r"5 tensors were not written: `layer\.1\.weight`"):
@@ -170,7 +170,7 @@ def test_finishing_without_every_tensor(tmp_path: Path):
     assert not (tmp_path / "model.safetensors.index.json").exists()
 
 
-def test_files_that_are_there_are_not_overwritten(tmp_path: Path):
+def test_files_that_are_there_are_not_overwritten(tmp_path):
     (tmp_path / "model.safetensors").write_text("mine")
     with pytest.raises(OutputError, match="Something is already there"):
         ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), ONE_FILE))
@@ -178,7 +178,7 @@ def test_files_that_are_there_are_not_overwritten(tmp_path: Path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX modes")
-def test_the_mode_follows_the_umask(tmp_path: Path):
+def test_the_mode_follows_the_umask(tmp_path):
     before = os.umask(0o027)
     try:
         (file,) = write_all(tmp_path, small_tensors(), ONE_FILE)
@@ -189,7 +189,7 @@ def test_the_mode_follows_the_umask(tmp_path: Path):
 
 @pytest.mark.parametrize("done", range(7))
 @pytest.mark.parametrize("shard_bytes", [ONE_FILE, 100])
-def test_a_resumed_writer_gives_the_same_bytes(tmp_path: Path, done: int, shard_bytes: int):
+def test_a_resumed_writer_gives_the_same_bytes(tmp_path, done: int, shard_bytes: int):
     tensors = small_tensors()
     shards = plan_shards(planned(tensors), shard_bytes)
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
@@ -216,7 +216,7 @@ def shorten(file: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [break_header, shorten, Path.unlink])
-def test_files_that_a_merge_cannot_resume_into(tmp_path: Path, harm):
+def test_files_that_a_merge_cannot_resume_into(tmp_path, harm):
     shards = plan_shards(planned(small_tensors()), 100)
     ShardedWriter(tmp_path, shards)
     harm(tmp_path / shards[1].file_name)
@@ -224,7 +224,7 @@ def test_files_that_a_merge_cannot_resume_into(tmp_path: Path, harm):
         ShardedWriter(tmp_path, shards, [])
 
 
-def test_a_disk_that_fills_at_any_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_disk_that_fills_at_any_write(tmp_path, monkeypatch):
     """Whichever write fails: a typed error, nothing complete, and resuming completes it."""
     tensors = small_tensors()
     shards = plan_shards(planned(tensors), 100)
@@ -266,9 +266,7 @@ def fill(writer: ShardedWriter, tensors: Mapping[str, Tensor], written: list[str
     ("number", "kind"),
     [(errno.EIO, OutputError), (errno.EFBIG, ResourceError), (errno.EDQUOT, ResourceError)],
 )
-def test_a_failing_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[WorkbenchError]
-):
+def test_a_failing_disk(tmp_path, monkeypatch, number: int, kind: type[WorkbenchError]):
     def failing(_descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -295,9 +293,7 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("can_reserve", [True, False])
-def test_a_limit_on_the_size_of_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_reserve: bool
-):
+def test_a_limit_on_the_size_of_files(tmp_path, monkeypatch, can_reserve: bool):
     if not can_reserve:
         monkeypatch.delattr(os, "posix_fallocate", raising=False)
     shards = plan_shards(planned({"a": torch.zeros(300), "b": torch.zeros(8192)}), ONE_FILE)
@@ -308,7 +304,7 @@ def test_a_limit_on_the_size_of_files(
         ShardedWriter(tmp_path, shards)
 
 
-def test_file_systems_that_cannot_reserve_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_file_systems_that_cannot_reserve_room(tmp_path, monkeypatch):
     def unsupported(*_arguments: int) -> None:
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
@@ -317,7 +313,7 @@ def test_file_systems_that_cannot_reserve_room(tmp_path: Path, monkeypatch: pyte
     assert load_file(tmp_path / "model.safetensors").keys() == small_tensors().keys()
 
 
-def test_a_full_disk_shows_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_shows_before_any_work(tmp_path, monkeypatch):
     def full(*_arguments: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -10,7 +10,7 @@ from tests.helpers.command import Run, in_process
 
 
 @pytest.fixture
-def ace(capfd: pytest.CaptureFixture[str]) -> Run:
+def ace(capfd) -> Run:
     """``ace-gui`` in this process: a function that takes its arguments."""
     return partial(in_process, capfd)
 

@@ -208,13 +208,8 @@ def family(folder: Path, kind: TaskKind, keys: dict[str, Any]) -> Path:
     ],
 )
 def test_broken_tasks_are_refused_before_the_merge(
-    kind: TaskKind,
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    ace: Run,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+    kind: TaskKind, name: str, tmp_path, monkeypatch, ace: Run, capfd
+):
     _, keys, break_ = BREAKS[name]
     recipe = family(tmp_path, kind, keys)
     if break_ is not None:
@@ -229,9 +224,7 @@ def test_broken_tasks_are_refused_before_the_merge(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_task_of_nobody_that_only_the_experts_can_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ace: Run
-) -> None:
+def test_a_task_of_nobody_that_only_the_experts_can_do(tmp_path, monkeypatch, ace: Run):
     """Base and merge have no head for it."""
     recipe = family(tmp_path, TaskKind.TEXT_CLASSIFICATION, {"name": "both"})
     save_bert(tmp_path / "base", "MaskedLM")
@@ -243,7 +236,7 @@ def test_a_task_of_nobody_that_only_the_experts_can_do(
         assert "BertForMaskedLM" in ended.err.splitlines()[-1]
 
 
-def test_without_tasks_nothing_can_be_scored(tmp_path: Path, ace: Run) -> None:
+def test_without_tasks_nothing_can_be_scored(tmp_path, ace: Run):
     recipe = family(tmp_path, TaskKind.TEXT_CLASSIFICATION, {})
     recipe.write_text(json.dumps(json.loads(recipe.read_text()) | {"tasks": []}))
     words = ["merge", str(recipe), "--evaluate", "--out", str(tmp_path / "out")]
@@ -257,9 +250,7 @@ def test_without_tasks_nothing_can_be_scored(tmp_path: Path, ace: Run) -> None:
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=[] if k in ASKED else [pytest.mark.long]) for k in CASES]
 )
-def test_good_tasks_pass_the_dry_run_and_are_scored(
-    kind: TaskKind, tmp_path: Path, ace: Run
-) -> None:
+def test_good_tasks_pass_the_dry_run_and_are_scored(kind: TaskKind, tmp_path, ace: Run):
     words = ["merge", str(family(tmp_path, kind, {})), "--evaluate", "--out", str(tmp_path / "out")]
     dry = ace(*words, "--dry-run")
     assert dry.status == 0, dry.err

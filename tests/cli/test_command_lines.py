@@ -34,7 +34,7 @@ STATUSES = {0, 1, 2, 130}
 
 
 @pytest.fixture(autouse=True)
-def _as_before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _as_before(tmp_path_factory) -> Iterator[None]:
     """The working and the log folder are the tests' again."""
     here = Path.cwd()
     with pytest.MonkeyPatch.context() as patch:
@@ -104,64 +104,55 @@ def _check(ace: Run, folder: Path, line: list[str]) -> None:
     assert written <= ({*line} if "--json" in line else set())  # `--json FILE` writes that file
 
 
-_QUICK = settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+_QUICK = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @_QUICK
 @given(line=_CALLS.filter(lambda line: not _is_work(line)))
-def test_no_command_line_ends_in_a_traceback(
-    ace: Run, tmp_path_factory: pytest.TempPathFactory, line: list[str]
-) -> None:
+def test_no_command_line_ends_in_a_traceback(ace: Run, tmp_path_factory, line: list[str]):
     _check(ace, tmp_path_factory.mktemp("line"), line)
 
 
 @pytest.mark.long
 @settings(_QUICK, max_examples=20_000, derandomize=False)
 @given(line=_CALLS.filter(lambda line: not _is_work(line)))
-def test_no_command_line_at_all(
-    ace: Run, tmp_path_factory: pytest.TempPathFactory, line: list[str]
-) -> None:
+def test_no_command_line_at_all(ace: Run, tmp_path_factory, line: list[str]):
     _check(ace, tmp_path_factory.mktemp("line"), line)
 
 
 @pytest.mark.parametrize("value", ["", "a\0b", "\udcff"])
-def test_a_wild_path_is_wrong_usage(ace: Run, value: str) -> None:
+def test_a_wild_path_is_wrong_usage(ace: Run, value: str):
     ended = ace("merge", "recipe.yaml", "--out", value)
     assert ended.status == 2
     assert "--out" in ended.err
     require_good_end(ended)
 
 
-def test_a_command_that_is_misspelt(ace: Run) -> None:
+def test_a_command_that_is_misspelt(ace: Run):
     ended = ace("merg", "a", "b")
     assert ended.status == 2
     assert "'merge'" in ended.err
     assert not re.search(r"[?.]{2}", ended.err)
 
 
-def test_a_model_alone_is_no_recipe(ace: Run, tmp_path: Path) -> None:
+def test_a_model_alone_is_no_recipe(ace: Run, tmp_path):
     ended = ace("merge", _TWO_MODELS[0], "--out", str(tmp_path / "out"))
     assert ended.status == 1
     assert "experts" in ended.err
 
 
-def test_the_version(ace: Run) -> None:
+def test_the_version(ace: Run):
     assert ace("--version") == Ended(0, f"ace-gui {cli.__version__}\n", "")
 
 
-def test_a_path_that_is_not_there_is_named(ace: Run) -> None:
+def test_a_path_that_is_not_there_is_named(ace: Run):
     for path in ("nosuch.yaml", "no/such"):
         ended = ace(path)
         assert ended.status == 2
         assert f"{path} does not exist" in ended.err
 
 
-def test_what_was_not_foreseen_is_logged(ace: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_foreseen_is_logged(ace: Run, monkeypatch):
     monkeypatch.setattr("ace_gui.cli.listing.known_methods", lambda: {}["no such key"])
     ended = ace("methods")
     assert ended.status == 1
@@ -175,8 +166,8 @@ def test_what_was_not_foreseen_is_logged(ace: Run, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("options", [["--out"], ["--headless", "--out"]])
 def test_the_demo_writes_its_folder_where_a_window_could_open_too(
-    ace: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str]
-) -> None:
+    ace: Run, monkeypatch, tmp_path, options: list[str]
+):
     written: list[Path | None] = []
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("ace_gui.gui.app.run", lambda *_, **__: 0)
@@ -185,9 +176,7 @@ def test_the_demo_writes_its_folder_where_a_window_could_open_too(
     assert written == [tmp_path / "out"]
 
 
-def test_without_a_log_folder_the_temporary_one_is_used(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_a_log_folder_the_temporary_one_is_used(capfd, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     for temporary in (tmp_path, tmp_path / "file"):
@@ -203,7 +192,7 @@ def test_without_a_log_folder_the_temporary_one_is_used(
     assert "Add --verbose" in second
 
 
-def test_the_devices_and_why_there_is_no_gpu(ace: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_devices_and_why_there_is_no_gpu(ace: Run, monkeypatch):
     monkeypatch.setattr("ace_gui.cli.merging.devices_not_used", lambda: ("No driver.",))
     ended = ace("devices")
     assert ended.status == 0
@@ -211,9 +200,7 @@ def test_the_devices_and_why_there_is_no_gpu(ace: Run, monkeypatch: pytest.Monke
     assert ended.out.endswith("No driver.\n")
 
 
-def test_a_folder_of_the_samples_name_does_not_hide_the_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_the_samples_name_does_not_hide_the_sample(tmp_path, monkeypatch):
     (tmp_path / "sample").mkdir()
     monkeypatch.chdir(tmp_path)
     assert recipe_given("sample") == Sample.IMAGES.recipe
@@ -222,14 +209,14 @@ def test_a_folder_of_the_samples_name_does_not_hide_the_sample(
 
 
 @pytest.mark.parametrize("command", ["inspect", "estimate", "merge"])
-def test_sentences_end_once(command: str, tmp_path: Path, ace: Run) -> None:
+def test_sentences_end_once(command: str, tmp_path, ace: Run):
     out = ["--out", str(tmp_path / "out")] if command == "merge" else []
     ended = ace(command, "sample", *out)
     assert ended.status == 0, ended.err
     assert not re.findall(r".*[^.]\.\.(?:[^.].*|$)", ended.out + ended.err, re.MULTILINE)
 
 
-def test_a_comparison_in_which_every_merge_fails(ace: Run) -> None:
+def test_a_comparison_in_which_every_merge_fails(ace: Run):
     ended = ace("compare", "sample", "--methods", "slerp")
     assert ended.status == 1
     require_good_end(ended)
@@ -243,7 +230,7 @@ _NUMBERS = ("--speed", "--disk", "--workers", "--threads", "--memory", "--limit"
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "9" * 6000, "1e400", "1e300", "-1", "0"])
 @pytest.mark.parametrize("option", _NUMBERS)
-def test_numbers_that_are_none(option: str, value: str, tmp_path: Path, ace: Run) -> None:
+def test_numbers_that_are_none(option: str, value: str, tmp_path, ace: Run):
     command = {"--memory": "merge", "--limit": "evaluate", "--merges": "tune"}.get(
         option, "estimate"
     )
@@ -285,8 +272,8 @@ _SHARED = {
 
 
 @pytest.mark.parametrize("option", _SHARED)
-def test_a_shared_option_is_one_everywhere(option: str) -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+def test_a_shared_option_is_one_everywhere(option: str):
+    commands = typer.main.get_command(app).commands
     found = {
         name: [(own.help, own.metavar, own.default) for own in each.params if option in own.opts]
         for name, each in commands.items()
@@ -298,7 +285,7 @@ def test_a_shared_option_is_one_everywhere(option: str) -> None:
     assert all(each[0][0] for each in found.values() if each), "a help text"
 
 
-def test_the_shell_completes_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shell_completes_commands(monkeypatch):
     monkeypatch.setenv("COMP_WORDS", "ace-gui est")
     monkeypatch.setenv("COMP_CWORD", "1")
     monkeypatch.setenv("_ACE_GUI_COMPLETE", "complete_bash")
@@ -306,7 +293,7 @@ def test_the_shell_completes_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.output.split() == ["estimate"]
 
 
-def test_the_former_name_of_estimate_says_so(ace: Run) -> None:
+def test_the_former_name_of_estimate_says_so(ace: Run):
     old = ace("plan", "sample", "--speed", "10")
     assert old.status == 0
     assert "ace-gui estimate" in old.err
@@ -314,7 +301,7 @@ def test_the_former_name_of_estimate_says_so(ace: Run) -> None:
     assert (new.out.splitlines()[0], new.err) == (old.out.splitlines()[0], "")
 
 
-def test_an_estimate_says_where_its_figures_come_from(tmp_path: Path, ace: Run) -> None:
+def test_an_estimate_says_where_its_figures_come_from(tmp_path, ace: Run):
     ended = ace("estimate", "sample", "--speed", "10", "--json", str(tmp_path / "found"))
     found = json.loads((tmp_path / "found").read_text())
     assert found["speed_from"] == {"flops": "given", "read": "assumed", "write": "assumed"}
@@ -327,7 +314,7 @@ def test_an_estimate_says_where_its_figures_come_from(tmp_path: Path, ace: Run) 
     assert "GPU: " in ended.out
 
 
-def test_models_of_zeros_are_no_measure(tmp_path: Path, ace: Run) -> None:
+def test_models_of_zeros_are_no_measure(tmp_path, ace: Run):
     config = LlamaConfig(
         hidden_size=64, intermediate_size=128, num_hidden_layers=2, vocab_size=256,
         num_attention_heads=4,
@@ -342,9 +329,7 @@ def test_models_of_zeros_are_no_measure(tmp_path: Path, ace: Run) -> None:
 
 
 @pytest.mark.parametrize("out", [(), ("--out", "out")])
-def test_a_dry_run_writes_nothing(
-    out: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ace: Run
-) -> None:
+def test_a_dry_run_writes_nothing(out: tuple[str, ...], tmp_path, monkeypatch, ace: Run):
     monkeypatch.chdir(tmp_path)
     for models in (["sample"], [*_TWO_MODELS, str(Sample.IMAGES.recipe.parent / "experts/shapes")]):
         ended = ace("merge", *models, "--dry-run", *out)
@@ -365,9 +350,7 @@ def test_a_dry_run_writes_nothing(
         ["--as", "adapter", "--rank", "2", "--complete-heads"],
     ],
 )
-def test_a_dry_run_ends_as_its_merge_would(
-    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ace: Run
-) -> None:
+def test_a_dry_run_ends_as_its_merge_would(options: list[str], tmp_path, monkeypatch, ace: Run):
     monkeypatch.chdir(tmp_path)
     Path("full").mkdir()
     Path("full", "file").touch()
@@ -380,7 +363,7 @@ def test_a_dry_run_ends_as_its_merge_would(
     assert "workers" in dry.out
 
 
-def test_lists_of_methods(ace: Run) -> None:
+def test_lists_of_methods(ace: Run):
     shelf = ace("methods").out
     assert [line.split()[0] for line in shelf.splitlines() if line][:-1] == [*SHELF_NAMES]
     every = [line.split()[0] for line in ace("methods", "--all").out.splitlines()]
@@ -393,7 +376,7 @@ def test_lists_of_methods(ace: Run) -> None:
     assert len(ended.err) < 100, "the nearest name, not all"
 
 
-def test_the_list_needs_no_torch_and_is_never_stale(tmp_path: Path) -> None:
+def test_the_list_needs_no_torch_and_is_never_stale(tmp_path):
     code = (
         "import sys; sys.argv = ['ace-gui', 'methods']\n"
         "from ace_gui.cli.commands import main\n"
@@ -416,14 +399,14 @@ def test_the_list_needs_no_torch_and_is_never_stale(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scored(tmp_path_factory) -> Path:
     return save_scored_family(tmp_path_factory.mktemp("family"), 20)
 
 
 @pytest.mark.parametrize("line", _WITH_JSON)
 def test_json_goes_to_standard_output_alone(
-    line: str, scored: Path, tmp_path: Path, ace: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    line: str, scored: Path, tmp_path, ace: Run, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (command, *flags), (options, first_key) = line.split(), _WITH_JSON[line]
     two = {"diff": _TWO_MODELS, "extract": _TWO_MODELS, "methods": (), "devices": ()}
@@ -441,7 +424,7 @@ def test_json_goes_to_standard_output_alone(
     assert ended.out.startswith("cpu"), "the next command has the standard output again"
 
 
-def test_a_picture_of_what_differs(tmp_path: Path, ace: Run) -> None:
+def test_a_picture_of_what_differs(tmp_path, ace: Run):
     file = tmp_path / "change.svg"
     words = ["diff", *_TWO_MODELS, "--json", "-", "--quiet", "--picture", str(file)]
     for _ in range(2):  # its own file may be replaced
@@ -461,7 +444,7 @@ def test_a_picture_of_what_differs(tmp_path: Path, ace: Run) -> None:
     assert ace(*words, "--picture", "-").status == 2
 
 
-def test_the_json_of_a_merge_names_what_was_written(tmp_path: Path, ace: Run) -> None:
+def test_the_json_of_a_merge_names_what_was_written(tmp_path, ace: Run):
     out, file = tmp_path / "merged", tmp_path / "merge.json"
     words = ["merge", *_TWO_MODELS, "--out", str(out), "--json", str(file)]
     assert ace(*words).status == 0

@@ -11,7 +11,7 @@ from tests.helpers.scored_models import save_bert, sentence
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     names = {0: "bad", 1: "good"}
     for seed, name in enumerate(("base", "mood")):
@@ -27,7 +27,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_recipe_and_a_folder(project: Path) -> None:
+def test_a_recipe_and_a_folder(project: Path):
     folder, out = str(project / "mood"), project / "scores.json"
     done = ace_gui(
         "evaluate", project / "recipe.yaml", folder, "--limit", "20", "--json", out, seconds=300
@@ -47,7 +47,7 @@ def test_a_recipe_and_a_folder(project: Path) -> None:
 
 
 @pytest.mark.parametrize("tasks", ["tasks.yaml", "list.yaml"])
-def test_folders_with_a_file_of_tasks(project: Path, tmp_path: Path, tasks: str) -> None:
+def test_folders_with_a_file_of_tasks(project: Path, tmp_path, tasks: str):
     out = tmp_path / "alone.json"
     done = ace_gui(
         "evaluate", project / "base", project / "mood", "--tasks", project / tasks,
@@ -60,7 +60,7 @@ def test_folders_with_a_file_of_tasks(project: Path, tmp_path: Path, tasks: str)
     ] * 2
 
 
-def test_what_cannot_be_done_is_said_in_one_line(project: Path) -> None:
+def test_what_cannot_be_done_is_said_in_one_line(project: Path):
     done = ace_gui("evaluate", project / "base")
     assert done.returncode == 1
     assert "--tasks" in done.stderr

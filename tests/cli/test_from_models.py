@@ -52,7 +52,7 @@ def named(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]
 
 
 @pytest.fixture
-def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def models(tmp_path, monkeypatch) -> list[str]:
     return named("folders", tmp_path, monkeypatch)
 
 
@@ -61,8 +61,8 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     "options", [(), ("--method", "linear"), ("--set", "alpha=0.5", "--set", "seed=3")]
 )
 def test_a_merge_without_a_file_is_that_of_the_recipe_that_init_writes(
-    kind: str, options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ace: Run
-) -> None:
+    kind: str, options: tuple[str, ...], tmp_path, monkeypatch, ace: Run
+):
     given = named(kind, tmp_path, monkeypatch)
     if kind == "files":  # of one name, and so told apart by a number
         assert recipe_for(given[0], given[1:]).expert_names == ("model-1", "model-2")
@@ -79,7 +79,7 @@ def test_a_merge_without_a_file_is_that_of_the_recipe_that_init_writes(
         assert (found.merge_method, found.parameters) == (METHOD, PARAMETERS)
 
 
-def test_without_a_method_it_is_the_recommended_merge(models: list[str]) -> None:
+def test_without_a_method_it_is_the_recommended_merge(models: list[str]):
     base, *experts = models
     found = recipe_for(base, experts)
     assert found == recipe_from(
@@ -93,7 +93,7 @@ def test_without_a_method_it_is_the_recommended_merge(models: list[str]) -> None
 
 
 @pytest.mark.parametrize("method", [None, *METHODS, *every_variant()])
-def test_what_init_writes_is_the_recipe_itself(method: str | None, models: list[str]) -> None:
+def test_what_init_writes_is_the_recipe_itself(method: str | None, models: list[str]):
     text = init_recipe(models, method)
     Path("recipe.yaml").write_text(text)
     assert load_recipe(Path("recipe.yaml")) == recipe_of(models, method)
@@ -101,9 +101,7 @@ def test_what_init_writes_is_the_recipe_itself(method: str | None, models: list[
 
 
 @pytest.mark.parametrize("method", [None, *METHODS, *every_variant()])
-def test_what_init_leaves_as_comments_are_the_defaults(
-    method: str | None, models: list[str]
-) -> None:
+def test_what_init_leaves_as_comments_are_the_defaults(method: str | None, models: list[str]):
     """Without the mark of a comment before each, they are read and change no parameter."""
     shown = re.sub(
         r"^( *)# ?( *[a-z_0-9]+:(?: [^ ]+)?)$", r"\1\2", init_recipe(models, method), flags=re.M
@@ -138,13 +136,11 @@ def _used(method: str | None) -> bool:
         ("after={rank: 0.5, spectrum: 0.5}", "after", After(rank=0.5, spectrum=0.5)),
     ],
 )
-def test_a_setting_of_every_type(setting: str, field: str, value: Any, models: list[str]) -> None:
+def test_a_setting_of_every_type(setting: str, field: str, value: Any, models: list[str]):
     assert getattr(recipe_of(models, "ace", [setting]), field) == value
 
 
-def test_later_settings_win_over_earlier_ones_and_over_what_is_recommended(
-    models: list[str],
-) -> None:
+def test_later_settings_win_over_earlier_ones_and_over_what_is_recommended(models: list[str]):
     found = recipe_of(models, None, ["poolers=merge", "alpha=1", "alpha=0.5"])
     assert found.parameters == {**PARAMETERS, "alpha": 0.5}
     assert found.poolers == "merge"
@@ -199,10 +195,10 @@ def test_a_mistake_ends_in_one_sentence(
     status: int,
     words: str,
     models: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path,
+    monkeypatch,
     ace: Run,
-) -> None:
+):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "no-cache"))
     more = ["--out", "out"] if command == "merge" else []
     ended = ace(command, *more, *arguments)
@@ -214,7 +210,7 @@ def test_a_mistake_ends_in_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
-def test_init_says_what_else_to_compare_for_adapters_alone(models: list[str]) -> None:
+def test_init_says_what_else_to_compare_for_adapters_alone(models: list[str]):
     adapters = []
     for name in ("first", "second"):
         tensors = factors("layers.0.mlp.up_proj", 12, 8)

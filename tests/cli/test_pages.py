@@ -18,12 +18,12 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
 def known_options(command: str) -> set[str]:
-    found = get_command(app).commands[command]  # type: ignore[attr-defined]
+    found = get_command(app).commands[command]
     return {name for option in found.params for name in (*option.opts, *option.secondary_opts)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_commands_and_options_exist(page: Path) -> None:
+def test_commands_and_options_exist(page: Path):
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     for name, rest in COMMAND.findall(text):
         unknown = set(OPTION.findall(rest)) - known_options(name)
@@ -41,7 +41,7 @@ MODELS = (
 
 
 @pytest.mark.parametrize(("page", "block"), RECIPES, ids=lambda value: value.partition("\n")[0])
-def test_recipes_are_read(page: str, block: str, tmp_path: Path) -> None:
+def test_recipes_are_read(page: str, block: str, tmp_path):
     """A part of a recipe is completed by models and a method."""
     given = block if "base_model:" in block else MODELS + block
     given = (
@@ -57,12 +57,12 @@ def test_recipes_are_read(page: str, block: str, tmp_path: Path) -> None:
     [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))],
     ids=lambda path: path.stem,
 )
-def test_links_of_the_source_lead_to_files(page: Path) -> None:
+def test_links_of_the_source_lead_to_files(page: Path):
     for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
         assert "://" in target or (page.parent / target).exists(), target
 
 
-def test_the_map_of_the_source_is_true() -> None:
+def test_the_map_of_the_source_is_true():
     """Every path and every module that CONTRIBUTING.md names exists."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     words = [word for code in re.findall(r"`([^`\n]+)`", text) for word in code.split()]
@@ -87,7 +87,7 @@ def _figures(text: str) -> list[dict[str, list[str]]]:
     return tables
 
 
-def test_the_page_of_evidence_selects_from_all_figures() -> None:
+def test_the_page_of_evidence_selects_from_all_figures():
     (page,) = _figures(resource_path("help/evidence.md").read_text("utf-8"))
     groups = _figures((ROOT / "docs/evidence.md").read_text("utf-8"))[:3]
     assert len(page) >= 9

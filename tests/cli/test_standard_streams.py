@@ -41,7 +41,7 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
         ("ace methods --all | true", 0, ""),
     ],
 )
-def test_streams_that_take_nothing(line: str, status: int, sentence: str) -> None:
+def test_streams_that_take_nothing(line: str, status: int, sentence: str):
     done = shell(line)
     assert f"status {status}" in done.stdout
     assert "Traceback" not in done.stderr
@@ -55,7 +55,7 @@ def test_streams_that_take_nothing(line: str, status: int, sentence: str) -> Non
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_every_encoding_prints_greek(encoding: str) -> None:
+def test_every_encoding_prints_greek(encoding: str):
     code = "from ace_gui.cli.streams import *; prepare_streams(); print('γ > τ, ‖ΔW‖ 漢')"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -69,7 +69,7 @@ def test_every_encoding_prints_greek(encoding: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("milliseconds", [0, 30, 80, 200, 600])
-def test_a_signal_at_the_start_cancels(number: signal.Signals, milliseconds: int) -> None:
+def test_a_signal_at_the_start_cancels(number: signal.Signals, milliseconds: int):
     """From the program's first line on; before it, Python itself is starting.
 
     A shell starts what runs in the background with SIGINT ignored, and this test may be among it.
@@ -82,7 +82,6 @@ def test_a_signal_at_the_start_cancels(number: signal.Signals, milliseconds: int
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
     process.stdout.read(1)
     time.sleep(milliseconds / 1000)
     process.send_signal(number)
@@ -92,7 +91,7 @@ def test_a_signal_at_the_start_cancels(number: signal.Signals, milliseconds: int
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_process_ends_by_a_signal_without_a_traceback() -> None:
+def test_a_forked_process_ends_by_a_signal_without_a_traceback():
     code = (
         "import multiprocessing, time\nfrom ace_gui.cli.interrupts import interruptible\n"
         "with interruptible():\n"

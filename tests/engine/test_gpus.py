@@ -52,7 +52,7 @@ def gpu(index: int, architecture: str, processors: int = 10, memory: int = 8) ->
 )
 def test_a_gpu_is_used_where_the_build_has_code_for_it(
     architecture: str, built_for: list[str], fits: bool
-) -> None:
+):
     reported = why_unfit(gpu(3, architecture), built_for)
     assert (reported == "") == fits
     if reported:
@@ -60,7 +60,7 @@ def test_a_gpu_is_used_where_the_build_has_code_for_it(
         assert architecture in reported
 
 
-def test_the_fastest_in_float64_comes_first() -> None:
+def test_the_fastest_in_float64_comes_first():
     display, card, server = gpu(0, "sm_61", 3), gpu(1, "sm_89", 128), gpu(2, "sm_80", 108)
     assert fastest_first([display, card, server]) == [server, card, display]
     small, large = gpu(0, "sm_86", 80, memory=8), gpu(1, "sm_86", 80, memory=24)
@@ -93,7 +93,7 @@ def card(name: str, major: int, minor: int, processors: int) -> SimpleNamespace:
 
 
 @pytest.fixture
-def several(monkeypatch: pytest.MonkeyPatch) -> None:
+def several(monkeypatch) -> None:
     cards = Several(card("Old", 3, 5, 90), None, card("Display", 8, 6, 3), card("Large", 8, 6, 82))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
@@ -104,7 +104,7 @@ def several(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("several")
-def test_auto_takes_the_fastest_gpu_that_can_be_used() -> None:
+def test_auto_takes_the_fastest_gpu_that_can_be_used():
     assert str(resolve_device("auto")) == "cuda:3"
     assert str(resolve_device("cuda:2")) == "cuda:2"
     with pytest.raises(ResourceError, match=r"Old \(cuda:0\) is of architecture sm_35"):
@@ -112,7 +112,7 @@ def test_auto_takes_the_fastest_gpu_that_can_be_used() -> None:
 
 
 @pytest.mark.usefixtures("several")
-def test_a_gpu_that_cannot_say_its_name_is_offered_and_one_too_old_is_explained() -> None:
+def test_a_gpu_that_cannot_say_its_name_is_offered_and_one_too_old_is_explained():
     reported = [(device.name, device.title) for device in available_devices()]
     assert reported[1:] == [("cuda:1", "GPU 1"), ("cuda:2", "Display"), ("cuda:3", "Large")]
     assert len(devices_not_used()) == 1
@@ -121,7 +121,7 @@ def test_a_gpu_that_cannot_say_its_name_is_offered_and_one_too_old_is_explained(
     assert "sm_35" in ready.devices_not_used[0]
 
 
-def test_auto_goes_on_to_the_next_where_one_does_not_start() -> None:
+def test_auto_goes_on_to_the_next_where_one_does_not_start():
     with DeviceStandIn().installed() as stand_in:
 
         def fails(operation: str) -> None:
@@ -134,7 +134,7 @@ def test_auto_goes_on_to_the_next_where_one_does_not_start() -> None:
             resolve_device("cuda:0")
 
 
-def test_a_device_is_made_ready_before_threads_meet_on_it() -> None:
+def test_a_device_is_made_ready_before_threads_meet_on_it():
     """Torch's loader of its decompositions fails where two threads come first."""
     with DeviceStandIn().installed() as stand_in:
         assert str(resolve_device("auto")) == "cuda:0"
@@ -156,9 +156,7 @@ def test_a_device_is_made_ready_before_threads_meet_on_it() -> None:
         ("", "CUDA does not start."),
     ],
 )
-def test_it_is_said_why_there_is_no_gpu(
-    error: str, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_said_why_there_is_no_gpu(error: str, sentence: str, monkeypatch):
     def init() -> None:
         raise RuntimeError(error)
 
@@ -171,9 +169,7 @@ def test_it_is_said_why_there_is_no_gpu(
     assert "unset CUDA_VISIBLE_DEVICES" in why_none()
 
 
-def test_gpus_of_other_makers_and_builds_without_cuda_are_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_gpus_of_other_makers_and_builds_without_cuda_are_named(monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", None)
     monkeypatch.setattr(torch.version, "hip", None)
     assert "processor only" in why_none()
@@ -186,9 +182,7 @@ def test_gpus_of_other_makers_and_builds_without_cuda_are_named(
         resolve_device("mps")
 
 
-def test_rocm_goes_the_same_way_and_says_that_it_was_not_tried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rocm_goes_the_same_way_and_says_that_it_was_not_tried(monkeypatch):
     found = SimpleNamespace(
         name="MI250X",
         gcnArchName="gfx90a:sramecc+:xnack-",
@@ -204,7 +198,7 @@ def test_rocm_goes_the_same_way_and_says_that_it_was_not_tried(
     assert "not tried" in known.title
 
 
-def test_a_driver_that_is_half_there_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_is_half_there_stops_nothing(monkeypatch):
     def fails() -> bool:
         warnings.warn("CUDA initialization: CUDA unknown error", UserWarning, stacklevel=1)
         raise OSError("libcuda.so.1: cannot open shared object file")
@@ -216,7 +210,7 @@ def test_a_driver_that_is_half_there_stops_nothing(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("who", ERRORS)
-def test_a_gpu_without_any_room_left_is_not_taken(who: str) -> None:
+def test_a_gpu_without_any_room_left_is_not_taken(who: str):
     with DeviceStandIn().installed() as stand_in:
 
         def fails(_operation: str) -> None:
@@ -234,7 +228,7 @@ def threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("threads")
-def test_no_merge_depends_on_the_threads_of_an_earlier_one() -> None:
+def test_no_merge_depends_on_the_threads_of_an_earlier_one():
     """Last digits depend on the number of threads."""
     use_threads(None)
     first = torch.get_num_threads()

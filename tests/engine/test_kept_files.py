@@ -3,7 +3,6 @@
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ VALUES = {"a": torch.arange(12.0).reshape(3, 4), "b": torch.tensor(3.0), "c": to
 CONTENT: dict[str, Any] = {"name": "a", "numbers": [0.1, 2, float("inf")], "deep": {"x": None}}
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_what_was_written_is_read(tmp_path):
     digest = keep_tensors(tmp_path / "kept.safetensors", VALUES, "about")
     kept = open_tensors(tmp_path / "kept.safetensors")
     assert (kept.about, kept.digest) == ("about", digest)
@@ -31,7 +30,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [*ANY_FILE, *TENSORS])
-def test_damaged_tensors_are_refused(damage: str, tmp_path: Path) -> None:
+def test_damaged_tensors_are_refused(damage: str, tmp_path):
     path = tmp_path / "kept.safetensors"
     keep_tensors(path, VALUES, "about")
     (ANY_FILE | TENSORS)[damage](path)
@@ -40,7 +39,7 @@ def test_damaged_tensors_are_refused(damage: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ANY_FILE)
-def test_damaged_json_is_refused(damage: str, tmp_path: Path) -> None:
+def test_damaged_json_is_refused(damage: str, tmp_path):
     path = tmp_path / "kept.json"
     keep_json(path, CONTENT)
     ANY_FILE[damage](path)
@@ -48,7 +47,7 @@ def test_damaged_json_is_refused(damage: str, tmp_path: Path) -> None:
         open_json(path)
 
 
-def test_no_bit_changes_what_is_read(tmp_path: Path) -> None:
+def test_no_bit_changes_what_is_read(tmp_path):
     """Header, metadata, checksum, values: refused, or what was written all the same."""
     generator = np.random.default_rng(0)
     path, text = tmp_path / "kept.safetensors", tmp_path / "kept.json"
@@ -83,9 +82,7 @@ def small_files() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("keep", [keep_tensors, keep_json])
-def test_a_file_too_large_for_the_disk_is_a_typed_error(
-    keep: Callable[..., object], tmp_path: Path
-) -> None:
+def test_a_file_too_large_for_the_disk_is_a_typed_error(keep: Callable[..., object], tmp_path):
     content = VALUES if keep is keep_tensors else {"long": "x" * 999}
     with pytest.raises(ResourceError, match="too large"), small_files():
         keep(tmp_path / "kept", content)

@@ -92,8 +92,7 @@ def written(
 def measured(file: Path, need: Need) -> tuple[Prepared, tuple[Statistics, ...]]:
     """The recipe, and what is measured of its experts."""
     prepared = prepare(load_recipe(file))
-    for _ in measure(prepared, need, CPU):
-        pass
+    list(measure(prepared, need, CPU))
     return prepared, prepared.measurements[need]
 
 

@@ -99,7 +99,7 @@ def timm_client(name: str, **settings: object) -> Client:
         ),
         load=lambda folder: timm.create_model(f"local-dir:{folder}", pretrained=True),
         parts=_alone,
-        call=lambda model: model.eval()(images),  # type: ignore[attr-defined]
+        call=lambda model: model.eval()(images),
     )
 
 
@@ -125,7 +125,7 @@ def open_clip_client() -> Client:
         (folder / "open_clip_config.json").write_text(json.dumps(whole))
 
     def call(model: object) -> Tensor:
-        image, text, _ = model(images, tokens)  # type: ignore[operator]
+        image, text, _ = model(images, tokens)
         return torch.cat([image, text])
 
     return Client(
@@ -172,10 +172,10 @@ def sentence_client(work: Path) -> Client:
 
     return Client(
         make=make,
-        save=lambda model, folder: model.save(str(folder)),  # type: ignore[attr-defined]
+        save=lambda model, folder: model.save(str(folder)),
         load=lambda folder: SentenceTransformer(str(folder)),
         parts=_alone,
-        call=lambda model: torch.as_tensor(model.encode(["a b", "c"])),  # type: ignore[attr-defined]
+        call=lambda model: torch.as_tensor(model.encode(["a b", "c"])),
     )
 
 
@@ -186,12 +186,10 @@ def cross_encoder_client(work: Path) -> Client:
     _bert(work, "BertForSequenceClassification", num_labels=1)
     return Client(
         make=lambda: CrossEncoder(str(work)),
-        save=lambda model, folder: model.save_pretrained(str(folder)),  # type: ignore[attr-defined]
+        save=lambda model, folder: model.save_pretrained(str(folder)),
         load=lambda folder: CrossEncoder(str(folder)),
         parts=_alone,
-        call=lambda model: torch.as_tensor(
-            model.predict([("a", "b"), ("c", "d")])  # type: ignore[attr-defined]
-        ),
+        call=lambda model: torch.as_tensor(model.predict([("a", "b"), ("c", "d")])),
     )
 
 
@@ -222,10 +220,10 @@ def unet_client() -> Client:
 
     return Client(
         make=_unet,
-        save=lambda model, folder: model.save_pretrained(folder),  # type: ignore[attr-defined]
+        save=lambda model, folder: model.save_pretrained(folder),
         load=UNet2DConditionModel.from_pretrained,
         parts=_alone,
-        call=lambda model: _unet_call(model),  # type: ignore[arg-type]
+        call=lambda model: _unet_call(model),
     )
 
 
@@ -263,12 +261,12 @@ def pipeline_client() -> Client:
 
     return Client(
         make=make,
-        save=lambda model, folder: model.save_pretrained(folder),  # type: ignore[attr-defined]
+        save=lambda model, folder: model.save_pretrained(folder),
         load=DiffusionPipeline.from_pretrained,
         parts=lambda model: {
             name: getattr(model, name).eval() for name in ("unet", "vae", "text_encoder")
         },
-        call=lambda model: _unet_call(model.unet),  # type: ignore[attr-defined]
+        call=lambda model: _unet_call(model.unet),
     )
 
 
@@ -282,14 +280,10 @@ def transformer_2d_client() -> Client:
         make=lambda: DiTTransformer2DModel(
             num_attention_heads=2, attention_head_dim=16, num_layers=2, sample_size=8, patch_size=2
         ),
-        save=lambda model, folder: model.save_pretrained(folder),  # type: ignore[attr-defined]
+        save=lambda model, folder: model.save_pretrained(folder),
         load=DiTTransformer2DModel.from_pretrained,
         parts=_alone,
-        call=lambda model: (
-            model(  # type: ignore[operator]
-                latents, torch.tensor([3]), class_labels=torch.tensor([1])
-            ).sample
-        ),
+        call=lambda model: model(latents, torch.tensor([3]), class_labels=torch.tensor([1])).sample,
     )
 
 
@@ -358,7 +352,7 @@ def lora_of_lycoris(folder: Path, **settings: Any) -> tuple[Path, Path, Path]:
     from diffusers import UNet2DConditionModel
 
     torch.manual_seed(0)
-    _unet().save_pretrained(folder / "base")  # type: ignore[operator]
+    _unet().save_pretrained(folder / "base")
     unet = UNet2DConditionModel.from_pretrained(folder / "base")
     preset = {"target_module": ["Attention", "ResnetBlock2D", "Transformer2DModel"]}
     lycoris.LycorisNetwork.apply_preset(preset)

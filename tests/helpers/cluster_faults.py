@@ -93,8 +93,7 @@ def main() -> None:
         found["stopped"] = merged(recipe, folder / "stopped", workers, after_first=stop_workers)
         workers.longest = 600.0
 
-        for _ in workers.map_unordered(starve, [(), ()], ["", ""]):
-            pass
+        list(workers.map_unordered(starve, [(), ()], ["", ""]))
         before = workers.lost
         found["two without memory"] = merged(recipe, folder / "two", workers)
         found["lost for want of memory"] = workers.lost - before

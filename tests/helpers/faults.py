@@ -52,7 +52,7 @@ class FailingDisk:
                 index = Path(f"/proc/self/fd/{index}").readlink()
             except OSError:
                 return False
-        return os.fspath(index).startswith(self._folder)  # type: ignore[call-overload]
+        return os.fspath(index).startswith(self._folder)
 
 
 class _File(io.FileIO):

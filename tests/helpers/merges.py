@@ -20,8 +20,7 @@ from ace_gui.recipe import Recipe
 
 def merged_tensors(prepared: Prepared, store: Path, **options: Any) -> dict[str, Tensor]:
     """Every tensor of the model that a merge with these ``options`` leaves in its store."""
-    for _ in merge(prepared, store, **options):
-        pass
+    list(merge(prepared, store, **options))
     return load_file(store / MODEL / "model.safetensors")
 
 
@@ -32,12 +31,11 @@ def stopped_merge(prepared: Prepared, store: Path, tensors: int = 1, **options: 
         taken += isinstance(event, TensorFinished)
         if taken == tensors:
             break
-    events.close()  # type: ignore[attr-defined]
+    events.close()
 
 
 def merged_folder(recipe: Recipe, out: Path) -> Path:
     """The folder ``out`` with the merge of a recipe, published."""
-    for _ in merge(prepare(recipe), staging_folder(out), device="cpu", as_output=True):
-        pass
+    list(merge(prepare(recipe), staging_folder(out), device="cpu", as_output=True))
     publish(staging_folder(out), out)
     return out

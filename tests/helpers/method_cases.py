@@ -128,7 +128,6 @@ def begun(
 ) -> Measured:
     """The values with which a method begins to learn."""
     learning = method.learning
-    assert learning is not None
     values: dict[str, torch.Tensor] = {}
     if learning.shared is not None:
         values |= learning.shared(parameters, len(deltas))

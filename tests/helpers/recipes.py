@@ -14,7 +14,7 @@ from tests.helpers.models import Family
 def recipe_over(base: Path, experts: Iterable[Path], **changes: object) -> Recipe:
     """A recipe for these models."""
     models = tuple(ModelEntry(model=path) for path in experts)
-    return Recipe(base_model=base, models=models, **changes)  # type: ignore[arg-type]
+    return Recipe(base_model=base, models=models, **changes)
 
 
 def recipe_of(family: Family, **changes: object) -> Recipe:

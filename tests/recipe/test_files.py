@@ -43,7 +43,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(("text", "expected"), REFUSED.values(), ids=REFUSED.keys())
-def test_refusals_name_the_file_and_the_key(tmp_path: Path, text: str, expected: str) -> None:
+def test_refusals_name_the_file_and_the_key(tmp_path, text: str, expected: str):
     path = write(tmp_path, text)
     with pytest.raises(RecipeError) as caught:
         load_recipe(path)
@@ -55,13 +55,13 @@ def test_refusals_name_the_file_and_the_key(tmp_path: Path, text: str, expected:
 @pytest.mark.parametrize(
     "where", [r"\\\\host\\share", "//host/share/model", "https://host/model", "s3://bucket/model"]
 )
-def test_network_locations_are_refused_without_being_looked_at(tmp_path: Path, where: str) -> None:
+def test_network_locations_are_refused_without_being_looked_at(tmp_path, where: str):
     path = write(tmp_path, f'base_model: base\nmodels: [{{model: "{where}"}}]\n')
     with pytest.raises(RecipeError, match="network location"):
         load_recipe(path)
 
 
-def test_missing_file_and_binary_file(tmp_path: Path) -> None:
+def test_missing_file_and_binary_file(tmp_path):
     with pytest.raises(RecipeError, match="not a file"):
         load_recipe(tmp_path / "none.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
@@ -69,7 +69,7 @@ def test_missing_file_and_binary_file(tmp_path: Path) -> None:
         load_recipe(tmp_path / "binary.yaml")
 
 
-def test_relative_paths_are_taken_from_the_recipes_folder(tmp_path: Path) -> None:
+def test_relative_paths_are_taken_from_the_recipes_folder(tmp_path):
     recipe = load_recipe(write(tmp_path, MINIMAL))
     assert recipe.base_model == tmp_path / "base"
     assert recipe.models == (ModelEntry(model=tmp_path / "a"),)
@@ -77,12 +77,12 @@ def test_relative_paths_are_taken_from_the_recipes_folder(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["1e-5", "1.0e-5", "1E-05", "0.00001"])
-def test_scientific_notation_is_a_number_with_or_without_a_dot(tmp_path: Path, text: str) -> None:
+def test_scientific_notation_is_a_number_with_or_without_a_dot(tmp_path, text: str):
     recipe = load_recipe(write(tmp_path, f"{MINIMAL}parameters: {{epsilon: {text}}}"))
     assert recipe.parameters["epsilon"] == pytest.approx(1e-5)
 
 
-def test_experts_of_one_name_are_told_apart() -> None:
+def test_experts_of_one_name_are_told_apart():
     entries = (
         ModelEntry(model=Path("x/a")),
         ModelEntry(model=Path("y/a")),
@@ -94,7 +94,7 @@ def test_experts_of_one_name_are_told_apart() -> None:
     assert names == ("a-1", "a-2", "v1.5", "b", "named")
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(max_examples=60)
 @given(
     names=st.lists(st.from_regex(r"[a-z]{1,8}(\.[0-9])?", fullmatch=True), min_size=1, unique=True),
     weight=st.floats(-4, 4),
@@ -102,12 +102,8 @@ def test_experts_of_one_name_are_told_apart() -> None:
     seed=st.integers(0, 2**63 - 1),
 )
 def test_what_is_written_is_read_back(
-    tmp_path_factory: pytest.TempPathFactory,
-    names: list[str],
-    weight: float,
-    epsilon: float,
-    seed: int,
-) -> None:
+    tmp_path_factory, names: list[str], weight: float, epsilon: float, seed: int
+):
     """Whatever its numbers and names; ``test_recipe_fields`` has every key."""
     folder = tmp_path_factory.mktemp("recipes")
     recipe = Recipe(
@@ -134,13 +130,13 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
         ("/models--org--x/other/run", "run"),
     ],
 )
-def test_a_model_is_called_what_people_call_it(path: str, name: str) -> None:
+def test_a_model_is_called_what_people_call_it(path: str, name: str):
     assert model_name(Path(path)) == name
     recipe = Recipe(base_model=Path("/base"), models=(ModelEntry(model=Path(path)),))
     assert recipe.expert_names == (name,)
 
 
-def test_models_of_the_cache_keep_their_names_in_a_file(tmp_path: Path) -> None:
+def test_models_of_the_cache_keep_their_names_in_a_file(tmp_path):
     snapshots = tmp_path / "models--org--sst2" / "snapshots"
     entries = tuple(ModelEntry(model=snapshots / commit) for commit in (COMMIT, COMMIT[::-1]))
     recipe = Recipe(base_model=tmp_path / "base", models=entries)
@@ -148,7 +144,7 @@ def test_models_of_the_cache_keep_their_names_in_a_file(tmp_path: Path) -> None:
     assert load_recipe(tmp_path / "recipe.yaml").expert_names == ("sst2-1", "sst2-2")
 
 
-def test_what_a_base_config_holds(tmp_path: Path) -> None:
+def test_what_a_base_config_holds(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
     assert base_config(tmp_path) == {"model_type": "gpt2"}
 
@@ -165,7 +161,7 @@ def test_what_a_base_config_holds(tmp_path: Path) -> None:
     ],
     ids=["cut short", "no text", "no mapping", "nested too deeply", "too large", "none"],
 )
-def test_what_cannot_be_read_holds_nothing(tmp_path: Path, content: bytes | None) -> None:
+def test_what_cannot_be_read_holds_nothing(tmp_path, content: bytes | None):
     if content is not None:
         (tmp_path / "config.json").write_bytes(content)
     assert base_config(tmp_path) == {}

@@ -18,7 +18,7 @@ COMMITS = ("a" * 40, "ab" * 20)
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(socket, "socket", None)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path / "hub"
@@ -38,7 +38,7 @@ def resolved(tmp_path: Path, written: str) -> Path:
     return ModelPaths(folder=tmp_path / "recipes")(written)
 
 
-def test_a_name_is_the_model_of_the_cache(tmp_path: Path, cache: Path) -> None:
+def test_a_name_is_the_model_of_the_cache(tmp_path, cache: Path):
     main = cached(cache, "org/base", ref="main")
     other = cached(cache, "org/base", COMMITS[1], ref="v1.0-step/2")
     gpt2 = cached(cache, "gpt2")
@@ -49,7 +49,7 @@ def test_a_name_is_the_model_of_the_cache(tmp_path: Path, cache: Path) -> None:
     assert resolved(tmp_path, "gpt2") == gpt2
 
 
-def test_a_local_folder_wins(tmp_path: Path, cache: Path) -> None:
+def test_a_local_folder_wins(tmp_path, cache: Path):
     cached(cache, "org/base", ref="main")
     local = tmp_path / "recipes" / "org" / "base"
     local.mkdir(parents=True)
@@ -59,21 +59,19 @@ def test_a_local_folder_wins(tmp_path: Path, cache: Path) -> None:
 @pytest.mark.parametrize(
     "written", ["org/base@nowhere", "org/other", "org/base@..", "./org/base", "org/../org/base"]
 )
-def test_what_is_not_in_the_cache_stays_a_path(tmp_path: Path, cache: Path, written: str) -> None:
+def test_what_is_not_in_the_cache_stays_a_path(tmp_path, cache: Path, written: str):
     cached(cache, "org/base", ref="main")
     expected = os.path.abspath(tmp_path / "recipes" / written)  # noqa: PTH100
     assert resolved(tmp_path, written) == Path(expected)
 
 
-def test_revisions_without_a_main_are_not_guessed(tmp_path: Path, cache: Path) -> None:
+def test_revisions_without_a_main_are_not_guessed(tmp_path, cache: Path):
     cached(cache, "org/base")
     cached(cache, "org/base", COMMITS[1])
     assert not resolved(tmp_path, "org/base").is_relative_to(cache)
 
 
-def test_names_of_both_kinds_of_recipe_are_looked_up_and_missed(
-    tmp_path: Path, cache: Path
-) -> None:
+def test_names_of_both_kinds_of_recipe_are_looked_up_and_missed(tmp_path, cache: Path):
     save_model(cached(cache, "org/base", ref="main"), small_tensors())
     for more in ("schema: 1", "dtype: float32"):
         file = tmp_path / "recipe.yaml"
@@ -90,7 +88,7 @@ def test_names_of_both_kinds_of_recipe_are_looked_up_and_missed(
 
 
 @pytest.mark.parametrize("written", ["a\0b", "~nosuchuser-at-all/x", "\ud800", "x" * 5000])
-def test_what_cannot_be_a_path_is_refused(tmp_path: Path, written: str) -> None:
+def test_what_cannot_be_a_path_is_refused(tmp_path, written: str):
     with pytest.raises(RecipeError, match="cannot be the path of a model"):
         resolved(tmp_path, written)
 
@@ -106,9 +104,7 @@ def test_what_cannot_be_a_path_is_refused(tmp_path: Path, written: str) -> None:
         {"HUGGINGFACE_HUB_CACHE": "/older/name"},
     ],
 )
-def test_the_cache_is_where_huggingface_hub_has_it(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
-) -> None:
+def test_the_cache_is_where_huggingface_hub_has_it(monkeypatch, variables: dict[str, str]):
     for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HUGGINGFACE_HUB_CACHE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

@@ -35,7 +35,7 @@ def held(rules: list[Override] | tuple[Override, ...], name: str) -> bool:
     return any(rule.holds_for(tensor.name, tensor.role, tensor.block) for rule in rules)
 
 
-def test_a_recipe_with_overrides_runs_again_as_written(tmp_path: Path) -> None:
+def test_a_recipe_with_overrides_runs_again_as_written(tmp_path):
     path = write(
         tmp_path,
         "- {role: value, blocks: 1-2, merge_method: ties, parameters: {density: 1e-1}}\n"
@@ -63,27 +63,25 @@ def test_a_recipe_with_overrides_runs_again_as_written(tmp_path: Path) -> None:
         ("{role: value, weights: {a: .nan}}", "overrides[0].weights.a"),
     ],
 )
-def test_a_rule_that_says_nothing_or_nonsense_is_refused(
-    tmp_path: Path, rule: str, key: str
-) -> None:
+def test_a_rule_that_says_nothing_or_nonsense_is_refused(tmp_path, rule: str, key: str):
     with pytest.raises(RecipeError) as caught:
         load_recipe(write(tmp_path, f"- {rule}\n"))
     assert caught.value.key == key
     assert key in caught.value.sentence
 
 
-def test_blocks() -> None:
+def test_blocks():
     assert [k for k in range(12) if in_blocks(k, "0, 2,5-6,9-")] == [0, 2, 5, 6, 9, 10, 11]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sets(st.sampled_from([tensor.name for tensor in TENSORS]), min_size=1))
-def test_a_rule_for_a_selection_is_for_just_that(names: set[str]) -> None:
+def test_a_rule_for_a_selection_is_for_just_that(names: set[str]):
     rule = for_selection(Override(disposition="base"), names, TENSORS)
     assert {tensor.name for tensor in TENSORS if held([rule], tensor.name)} == names
 
 
-def test_a_selection_is_said_briefly() -> None:
+def test_a_selection_is_said_briefly():
     def said(*names: str) -> str:
         return describe(for_selection(Override(), names, TENSORS))
 
@@ -93,9 +91,9 @@ def test_a_selection_is_said_briefly() -> None:
     assert said("h.0.query", "h.2.value") == "h.0.query and 1 more"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sets(st.sampled_from([tensor.name for tensor in TENSORS]), min_size=1))
-def test_taking_tensors_out_of_rules_leaves_the_others_as_they_were(names: set[str]) -> None:
+def test_taking_tensors_out_of_rules_leaves_the_others_as_they_were(names: set[str]):
     rules = (Override(role="query", disposition="base"), Override(blocks="1-2", disposition="base"))
     left = without(rules, names, TENSORS)
     for tensor in TENSORS:
@@ -103,7 +101,7 @@ def test_taking_tensors_out_of_rules_leaves_the_others_as_they_were(names: set[s
         assert held(left, tensor.name) == expected
 
 
-def test_rules_follow_the_experts_names() -> None:
+def test_rules_follow_the_experts_names():
     rules = (
         Override(role="query", weights={"a": 0.5, "b": 2.0}),
         Override(role="value", weights={"b": 0.0}),

@@ -85,17 +85,12 @@ def as_yaml(value: object) -> str:
     )
 
 
-quick = settings(
-    deadline=None,
-    max_examples=100,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+quick = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @quick
 @given(data=st.data())
-def test_a_wild_value_anywhere(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_wild_value_anywhere(tmp_path, data: st.DataObject):
     document = data.draw(st.sampled_from(DOCUMENTS))
     at = data.draw(st.sampled_from(list(places(document))))
     path = tmp_path / "recipe.yaml"
@@ -104,7 +99,7 @@ def test_a_wild_value_anywhere(tmp_path: Path, data: st.DataObject) -> None:
 
 
 @pytest.mark.long
-def test_every_wild_value_everywhere(tmp_path: Path) -> None:
+def test_every_wild_value_everywhere(tmp_path):
     path = tmp_path / "recipe.yaml"
     for document in DOCUMENTS:
         for at in places(document):
@@ -115,7 +110,7 @@ def test_every_wild_value_everywhere(tmp_path: Path) -> None:
 
 @quick
 @given(data=st.data())
-def test_bytes_changed_anywhere(tmp_path: Path, data: st.DataObject) -> None:
+def test_bytes_changed_anywhere(tmp_path, data: st.DataObject):
     content = bytearray(as_yaml(data.draw(st.sampled_from(DOCUMENTS))).encode())
     for _ in range(data.draw(st.integers(1, 4))):
         index = data.draw(st.integers(0, len(content) - 1))
@@ -158,20 +153,20 @@ MONSTERS = {
 
 
 @pytest.mark.parametrize("content", MONSTERS.values(), ids=MONSTERS)
-def test_monsters(tmp_path: Path, content: bytes) -> None:
+def test_monsters(tmp_path, content: bytes):
     path = tmp_path / "recipe.yaml"
     path.write_bytes(content)
     tried(path)
 
 
-def test_a_recipe_in_utf_8_with_its_mark_is_read(tmp_path: Path) -> None:
+def test_a_recipe_in_utf_8_with_its_mark_is_read(tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_bytes(MONSTERS["a byte order mark"])
     assert load_recipe(path).base_model == tmp_path / "b"
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a device"])
-def test_a_config_that_never_ends_is_not_read(tmp_path: Path, kind: str) -> None:
+def test_a_config_that_never_ends_is_not_read(tmp_path, kind: str):
     config = tmp_path / "base" / "config.json"
     config.parent.mkdir()
     if kind == "a pipe":
@@ -185,7 +180,7 @@ def test_a_config_that_never_ends_is_not_read(tmp_path: Path, kind: str) -> None
 
 
 @pytest.mark.parametrize("blocks", [10**9, -1, 10**400, True, "3"])
-def test_a_config_with_a_wild_number_of_blocks(tmp_path: Path, blocks: object) -> None:
+def test_a_config_with_a_wild_number_of_blocks(tmp_path, blocks: object):
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "config.json").write_text(json.dumps({"num_hidden_layers": blocks}))
     path = tmp_path / "recipe.yaml"
@@ -194,7 +189,7 @@ def test_a_config_with_a_wild_number_of_blocks(tmp_path: Path, blocks: object) -
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 499 + "b", "[" * 1000, "*" * 1000, "?*" * 500])
-def test_a_pattern_that_could_take_for_ever_does_not(pattern: str) -> None:
+def test_a_pattern_that_could_take_for_ever_does_not(pattern: str):
     start = time.monotonic()
     Override(pattern=pattern).holds_for("a" * 3000, "query", 1)
     assert time.monotonic() - start < 1.0
@@ -204,7 +199,7 @@ def test_a_pattern_that_could_take_for_ever_does_not(pattern: str) -> None:
     "blocks",
     ["9" * 5000, "1-" + "9" * 5000, "1," * 100_000, " " * 100_000 + "x", "1" + " " * 99_999],
 )
-def test_blocks_that_could_take_for_ever_do_not(blocks: str) -> None:
+def test_blocks_that_could_take_for_ever_do_not(blocks: str):
     start = time.monotonic()
     with pytest.raises(ValueError, match="must"):
         check_blocks(blocks)

@@ -22,7 +22,7 @@ def read(folder: Path, document: dict[str, Any]) -> Recipe:
     return load_recipe(path)
 
 
-def test_words_that_both_know_mean_what_mergekit_means(tmp_path: Path) -> None:
+def test_words_that_both_know_mean_what_mergekit_means(tmp_path):
     recipe = read(tmp_path, SHARED)
     assert recipe.parameters["scaling"] == 1.0
     assert recipe.from_mergekit
@@ -40,8 +40,8 @@ def test_words_that_both_know_mean_what_mergekit_means(tmp_path: Path) -> None:
     ],
 )
 def test_the_note_about_a_file_without_schema_names_the_defaults(
-    tmp_path: Path, said: dict[str, Any], defaults: str
-) -> None:
+    tmp_path, said: dict[str, Any], defaults: str
+):
     recipe = read(tmp_path, SHARED | said)
     assert set(defaults.split(", ")) <= set(
         recipe.defaults_note.split("(")[1].split(")")[0].split(", ")
@@ -62,7 +62,7 @@ def test_the_note_about_a_file_without_schema_names_the_defaults(
         {"merge_method": "linear"},  # which means the same in both
     ],
 )
-def test_no_note_where_a_file_can_only_be_mergekits(tmp_path: Path, said: dict[str, Any]) -> None:
+def test_no_note_where_a_file_can_only_be_mergekits(tmp_path, said: dict[str, Any]):
     recipe = read(tmp_path, SHARED | said)
     assert recipe.from_mergekit
     assert recipe.defaults_note == ""
@@ -79,8 +79,8 @@ def test_no_note_where_a_file_can_only_be_mergekits(tmp_path: Path, said: dict[s
     ],
 )
 def test_what_is_left_out_is_mergekits_default(
-    tmp_path: Path, method: str, parameters: dict[str, Any], expected: dict[str, Any]
-) -> None:
+    tmp_path, method: str, parameters: dict[str, Any], expected: dict[str, Any]
+):
     recipe = read(tmp_path, SHARED | {"merge_method": method, "parameters": parameters})
     assert recipe.parameters.items() >= expected.items()
     assert not any("keep no entry" in note for note in recipe.notes)
@@ -109,9 +109,7 @@ THEIR_KEYS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("ours", OUR_KEYS)
 @pytest.mark.parametrize("theirs", THEIR_KEYS)
-def test_a_file_with_keys_of_both_languages_names_both(
-    tmp_path: Path, ours: str, theirs: str
-) -> None:
+def test_a_file_with_keys_of_both_languages_names_both(tmp_path, ours: str, theirs: str):
     said = SHARED | THEIR_KEYS[theirs] | OUR_KEYS[ours]
     if ours.startswith("models"):
         entries = THEIR_KEYS[theirs].get("models", WEIGHTED)
@@ -137,36 +135,34 @@ OURS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("said", OURS.values(), ids=OURS)
-def test_what_only_we_say_makes_a_file_ours(tmp_path: Path, said: dict[str, Any]) -> None:
+def test_what_only_we_say_makes_a_file_ours(tmp_path, said: dict[str, Any]):
     recipe = read(tmp_path, SHARED | said)
     assert not recipe.from_mergekit
     assert recipe.parameters == said.get("parameters", {})
 
 
-def test_a_file_without_a_method_is_ours(tmp_path: Path) -> None:
+def test_a_file_without_a_method_is_ours(tmp_path):
     recipe = read(tmp_path, {"base_model": "base", "models": WEIGHTED})
     assert (recipe.merge_method, recipe.from_mergekit) == ("ace", False)
 
 
 @pytest.mark.parametrize("schema", [2, 0, "1", True, 1.0, "x", [1]])
-def test_another_schema_is_refused(tmp_path: Path, schema: object) -> None:
+def test_another_schema_is_refused(tmp_path, schema: object):
     with pytest.raises(RecipeError, match="'schema'"):
         read(tmp_path, SHARED | {"schema": schema})
 
 
-def test_an_empty_heading_says_nothing(tmp_path: Path) -> None:
+def test_an_empty_heading_says_nothing(tmp_path):
     entries = [{"model": "a", "parameters": None}]
     assert read(tmp_path, SHARED | {"parameters": None, "models": entries}).weights == (1.0,)
 
 
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(max_examples=40)
 @given(
     method=st.sampled_from(["ace", "linear", "task_arithmetic", "ties", "slerp", "karcher"]),
     parameters=st.sampled_from([{}, {"density": 0.5}, {"weight": 1.0}]),
 )
-def test_what_we_save_is_ours_for_ever(
-    tmp_path_factory: pytest.TempPathFactory, method: str, parameters: dict[str, float]
-) -> None:
+def test_what_we_save_is_ours_for_ever(tmp_path_factory, method: str, parameters: dict[str, float]):
     folder = tmp_path_factory.mktemp("saved")
     recipe = Recipe(
         base_model=folder / "base",
@@ -180,6 +176,6 @@ def test_what_we_save_is_ours_for_ever(
 
 
 @pytest.mark.parametrize("method", [["ties"], {"ties": 1}, 3])
-def test_a_method_that_is_no_name_is_refused(tmp_path: Path, method: object) -> None:
+def test_a_method_that_is_no_name_is_refused(tmp_path, method: object):
     with pytest.raises(RecipeError, match="merge_method"):
         read(tmp_path, SHARED | {"merge_method": method, "vocabulary": "tokens"})

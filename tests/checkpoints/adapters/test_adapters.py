@@ -34,7 +34,7 @@ O, I, R = 5, 7, 2  # noqa: E741 - outputs, inputs, rank
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     return tmp_path / "lora"
 
 
@@ -47,7 +47,6 @@ def delta(folder: Path, target: str) -> Tensor:
 
 def added(checkpoint: Checkpoint, name: str, start: int, stop: int) -> Tensor:
     info = checkpoint.tensors[name]
-    assert isinstance(info, ChangedInfo)
     return info.delta(TensorReader(checkpoint), start, stop)
 
 
@@ -147,10 +146,8 @@ def test_scale(config: dict[str, object], scale: float, folder: Path):
 
 
 @given(start=st.integers(0, 35), length=st.integers(0, 35), turned=st.booleans())
-@settings(deadline=None, max_examples=50, derandomize=True)
-def test_parts_are_parts_of_the_whole(
-    start: int, length: int, turned: bool, tmp_path_factory: pytest.TempPathFactory
-):
+@settings(max_examples=50)
+def test_parts_are_parts_of_the_whole(start: int, length: int, turned: bool, tmp_path_factory):
     folder = tmp_path_factory.mktemp("a") / "lora"
     save_adapter(folder, factors("q", O, I), fan_in_fan_out=turned)
     base = save_model(
@@ -176,7 +173,7 @@ def base_folder(tmp_path: Path, dtype: torch.dtype = torch.float32) -> Path:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_an_expanded_model_is_its_base_with_the_change_added(
-    dtype: torch.dtype, folder: Path, tmp_path: Path
+    dtype: torch.dtype, folder: Path, tmp_path
 ):
     base = base_folder(tmp_path, dtype)
     whole = {f"{PREFIX}classifier.weight": randn(2, O, seed=5), f"{PREFIX}new.weight": randn(3)}
@@ -198,7 +195,7 @@ def test_an_expanded_model_is_its_base_with_the_change_added(
     assert checkpoint.identity > open_checkpoint(base).identity
 
 
-def test_deltas_without_the_rounding_of_a_sum(folder: Path, tmp_path: Path):
+def test_deltas_without_the_rounding_of_a_sum(folder: Path, tmp_path):
     save_adapter(folder, factors("q", O, I))
     checkpoint = expanded(folder, base_folder(tmp_path))
     exact = added(checkpoint, "q.weight", 7, 21)
@@ -209,7 +206,7 @@ def test_deltas_without_the_rounding_of_a_sum(folder: Path, tmp_path: Path):
     reader.will_read("k.weight")
 
 
-def test_square_matrices_are_turned_by_the_class_of_the_base_alone(folder: Path, tmp_path: Path):
+def test_square_matrices_are_turned_by_the_class_of_the_base_alone(folder: Path, tmp_path):
     base = save_model(tmp_path / "base", {"q.weight": torch.zeros(4, 4)})
     save_adapter(folder, factors("q", 4, 4), fan_in_fan_out=True)
     linear = TensorReader(expanded(folder, base)).read("q.weight")
@@ -219,7 +216,7 @@ def test_square_matrices_are_turned_by_the_class_of_the_base_alone(folder: Path,
     assert close(conv1d, (b_OR @ a_RI * 4).T)
 
 
-def test_dora_scales_to_its_magnitudes(folder: Path, tmp_path: Path):
+def test_dora_scales_to_its_magnitudes(folder: Path, tmp_path):
     magnitude = randn(O, seed=4).abs()
     more = {f"{PREFIX}q.lora_magnitude_vector": magnitude}
     save_adapter(folder, {**factors("q", O, I), **more}, use_dora=True)
@@ -233,7 +230,7 @@ def test_dora_scales_to_its_magnitudes(folder: Path, tmp_path: Path):
     assert (part - (exact - stored).flatten()[9:20]).norm() <= 1e-6 * exact.norm()
 
 
-def test_a_bias_of_lora_is_added_with_the_scale(folder: Path, tmp_path: Path):
+def test_a_bias_of_lora_is_added_with_the_scale(folder: Path, tmp_path):
     vector = randn(O, seed=4)
     save_adapter(folder, {**factors("q", O, I), f"{PREFIX}q.lora_B.bias": vector}, lora_bias=True)
     stored = TensorReader(open_checkpoint(base_folder(tmp_path))).read("q.bias")
@@ -245,7 +242,7 @@ def test_a_bias_of_lora_is_added_with_the_scale(folder: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("tokens", [[4, 0], {"q": [4, 0]}, {"other": [1], "q": [4, 0]}])
-def test_trained_rows_replace_the_base_s(tokens: object, folder: Path, tmp_path: Path):
+def test_trained_rows_replace_the_base_s(tokens: object, folder: Path, tmp_path):
     rows = randn(2, I, seed=4)
     name = f"{PREFIX}q.token_adapter.trainable_tokens_delta"
     save_adapter(folder, {**factors("k", O, I), name: rows}, trainable_token_indices=tokens)
@@ -256,7 +253,7 @@ def test_trained_rows_replace_the_base_s(tokens: object, folder: Path, tmp_path:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_stack_of_experts_has_a_product_for_each(turned: bool, folder: Path, tmp_path: Path):
+def test_a_stack_of_experts_has_a_product_for_each(turned: bool, folder: Path, tmp_path):
     E, O_, I_ = 3, 5, 7
     a, b = randn(E * R, I_), randn(O_, R * E, seed=1)
     shape = (E, I_, O_) if turned else (E, O_, I_)
@@ -270,7 +267,7 @@ def test_a_stack_of_experts_has_a_product_for_each(turned: bool, folder: Path, t
     assert close(reader.read_part("mlp.experts.w", 33, 71), exact.flatten()[33:71])
 
 
-def test_a_base_that_does_not_fit(folder: Path, tmp_path: Path):
+def test_a_base_that_does_not_fit(folder: Path, tmp_path):
     base = base_folder(tmp_path)
     save_adapter(folder, factors("absent", O, I))
     with pytest.raises(MismatchError, match=r"1 of the adapter's targets .* `absent.weight`"):
@@ -285,7 +282,7 @@ def test_a_base_that_does_not_fit(folder: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("change", ["adapter_model.safetensors", "adapter_config.json"])
-def test_changes_of_the_files_are_noticed(change: str, folder: Path, tmp_path: Path):
+def test_changes_of_the_files_are_noticed(change: str, folder: Path, tmp_path):
     save_adapter(folder, factors("q", O, I))
     reader = TensorReader(expanded(folder, base_folder(tmp_path)))
     os.utime(folder / change, ns=(1, 1))

@@ -127,7 +127,7 @@ def changed(adapter: Path, base: Path) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_is_its_formula(kind: str, tmp_path: Path) -> None:
+def test_each_kind_is_its_formula(kind: str, tmp_path):
     pieces, weight, change = KINDS[kind]
     base = save_model(tmp_path / "base", {"down_blocks.0.to_q.weight": weight})
     file = lora(
@@ -140,7 +140,7 @@ def test_each_kind_is_its_formula(kind: str, tmp_path: Path) -> None:
     assert (found - exact).norm() <= 1e-6 * exact.norm()
 
 
-def test_each_module_has_its_own_alpha_and_rank(tmp_path: Path) -> None:
+def test_each_module_has_its_own_alpha_and_rank(tmp_path):
     """up·down·alpha/rank, also where most modules have another alpha or the part is another."""
     modules = {
         "unet/attn1.to_q": ("lora_unet_attn1_to_q", 2, 2.0),
@@ -199,7 +199,7 @@ def other(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_form_of_a_name_finds_its_module(name: str, tmp_path: Path) -> None:
+def test_each_form_of_a_name_finds_its_module(name: str, tmp_path):
     folder = tmp_path / "a"
     folder.mkdir()
     file = lora(folder / "pytorch_lora_weights.safetensors", {name: A, other(name): B})
@@ -209,7 +209,7 @@ def test_each_form_of_a_name_finds_its_module(name: str, tmp_path: Path) -> None
         assert set(open_adapter(path, everything).deltas) == {f"{NAMES[name]}.weight"}
 
 
-def test_a_file_is_an_expert_of_a_merge(tmp_path: Path) -> None:
+def test_a_file_is_an_expert_of_a_merge(tmp_path):
     base = save_model(tmp_path / "base", {"q.weight": LINEAR})
     file = lora(tmp_path / "x.safetensors", {"q.lora_down.weight": A, "q.lora_up.weight": B})
     prepared = prepare(recipe_over(base, [file], merge_method="linear"))
@@ -217,7 +217,7 @@ def test_a_file_is_an_expert_of_a_merge(tmp_path: Path) -> None:
     torch.testing.assert_close(found["q.weight"], LINEAR + B @ A)
 
 
-def test_modules_that_the_base_lacks_or_has_twice_are_named(tmp_path: Path) -> None:
+def test_modules_that_the_base_lacks_or_has_twice_are_named(tmp_path):
     names = ["lora_unet_a_b.lora_down.weight", "lora_unet_c.lora_down.weight"]
     factors = {form(name): t for name in names for form, t in ((str, A), (other, B))}
     file = lora(tmp_path / "x.safetensors", factors)
@@ -233,8 +233,8 @@ def test_modules_that_the_base_lacks_or_has_twice_are_named(tmp_path: Path) -> N
     [({"unet.lora_alpha": 3}, 1.5), ({"unet.lora_alpha": 3, "unet.use_rslora": True}, 3 / 2**0.5)],
 )
 def test_the_settings_in_the_metadata_give_the_scale(
-    config: dict[str, object], scale: float, tmp_path: Path
-) -> None:
+    config: dict[str, object], scale: float, tmp_path
+):
     text = json.dumps({"unet.r": R, **config})
     name = "unet.q.lora_A.weight"
     file = lora(tmp_path / "x.safetensors", {name: A, other(name): B}, lora_adapter_metadata=text)
@@ -264,9 +264,7 @@ def test_the_settings_in_the_metadata_give_the_scale(
         ({"lora_unet_p.lokr_w1": K1, "lora_unet_p.lokr_w2_a": K2A}, "do not fit"),
     ],
 )
-def test_what_is_not_read_is_refused_by_name(
-    more: dict[str, Tensor], sentence: str, tmp_path: Path
-) -> None:
+def test_what_is_not_read_is_refused_by_name(more: dict[str, Tensor], sentence: str, tmp_path):
     whole = {"lora_unet_q.lora_down.weight": A, "lora_unet_q.lora_up.weight": B}
     file = lora(tmp_path / "x.safetensors", {**whole, **more})
     with pytest.raises(CheckpointError, match=sentence):

@@ -24,7 +24,7 @@ from tests.helpers.checkpoints import same_bits, small_tensors, tensors_of_every
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Path:
+def cache(tmp_path) -> Path:
     return tmp_path / "cache"
 
 
@@ -40,7 +40,7 @@ def assert_same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> 
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_every_format_comes_out_bit_for_bit(zipped: bool, tmp_path: Path, cache: Path):
+def test_every_format_comes_out_bit_for_bit(zipped: bool, tmp_path, cache: Path):
     tensors = tensors_of_every_format()
     if not zipped:  # as many as the older form can hold
         tensors = {name: t for name, t in tensors.items() if t.dtype not in NEW_FORMATS}
@@ -53,7 +53,7 @@ NEW_FORMATS = (torch.uint16, torch.uint32, torch.uint64)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_parameters_views_scalars_and_empty_tensors(zipped: bool, tmp_path: Path, cache: Path):
+def test_parameters_views_scalars_and_empty_tensors(zipped: bool, tmp_path, cache: Path):
     whole = torch.arange(24.0).reshape(4, 6)
     tensors = {
         "parameter": torch.nn.Parameter(torch.randn(3, generator=torch.Generator().manual_seed(0))),
@@ -71,7 +71,7 @@ def test_parameters_views_scalars_and_empty_tensors(zipped: bool, tmp_path: Path
 
 
 @pytest.mark.parametrize("wrapper", ["state_dict", "model_state_dict", "model", "module", "ema"])
-def test_wrappers_are_taken_off(wrapper: str, tmp_path: Path, cache: Path):
+def test_wrappers_are_taken_off(wrapper: str, tmp_path, cache: Path):
     tensors = small_tensors()
     optimizer = {"state": {0: {"step": torch.tensor(1.0)}}, "param_groups": [{"lr": 0.1}]}
     training = {"epoch": 3, "device": torch.device("cpu"), "dtype": torch.float16, "best": None}
@@ -80,13 +80,13 @@ def test_wrappers_are_taken_off(wrapper: str, tmp_path: Path, cache: Path):
     assert_same(read(convert_pickle(file, cache)), tensors)
 
 
-def test_a_state_dict_of_a_module_keeps_its_names(tmp_path: Path, cache: Path):
+def test_a_state_dict_of_a_module_keeps_its_names(tmp_path, cache: Path):
     module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
     torch.save(module.state_dict(), tmp_path / "model.pt")
     assert_same(read(convert_pickle(tmp_path / "model.pt", cache)), module.state_dict())
 
 
-def test_tied_tensors_are_stored_once_under_their_first_name(tmp_path: Path, cache: Path):
+def test_tied_tensors_are_stored_once_under_their_first_name(tmp_path, cache: Path):
     weight = torch.randn(4, 2, generator=torch.Generator().manual_seed(1))
     torch.save(
         {"wte.weight": weight, "b": weight[0].clone(), "lm_head.weight": weight}, BIN(tmp_path)
@@ -126,7 +126,7 @@ def write_index(folder: Path, weight_map: Mapping[str, str]) -> None:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_folders_come_with_their_side_files(shards: int, tmp_path: Path, cache: Path):
+def test_folders_come_with_their_side_files(shards: int, tmp_path, cache: Path):
     folder = model_folder(tmp_path / "expert-a", small_tensors(), shards)
     with pytest.raises(PickleConsentError) as caught:
         open_checkpoint(folder)
@@ -145,12 +145,12 @@ def test_folders_come_with_their_side_files(shards: int, tmp_path: Path, cache: 
     assert open_checkpoint(converted).config == {"model_type": "bert"}
 
 
-def test_the_weights_of_a_folder_are_that_folder(tmp_path: Path, cache: Path):
+def test_the_weights_of_a_folder_are_that_folder(tmp_path, cache: Path):
     folder = model_folder(tmp_path / "expert-a", small_tensors())
     assert convert_pickle(BIN(folder), cache) == convert_pickle(folder, cache)
 
 
-def test_converted_once_until_the_file_changes(tmp_path: Path, cache: Path):
+def test_converted_once_until_the_file_changes(tmp_path, cache: Path):
     folder = model_folder(tmp_path / "expert-a", small_tensors())
     assert find_converted(folder, cache) is None
     first = convert_pickle(folder, cache)
@@ -170,7 +170,7 @@ def unseen(file: Path, content: bytes) -> None:
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def test_a_pickle_of_another_content_with_its_old_size_and_time(tmp_path: Path, cache: Path):
+def test_a_pickle_of_another_content_with_its_old_size_and_time(tmp_path, cache: Path):
     folder = model_folder(tmp_path / "expert-a", small_tensors())
     convert_pickle(folder, cache)
     other = {name: tensor + 1 for name, tensor in small_tensors().items()}
@@ -181,7 +181,7 @@ def test_a_pickle_of_another_content_with_its_old_size_and_time(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", ".conversion.json"])
-def test_bits_that_rot_in_a_kept_conversion_are_found(name: str, tmp_path: Path, cache: Path):
+def test_bits_that_rot_in_a_kept_conversion_are_found(name: str, tmp_path, cache: Path):
     folder = model_folder(tmp_path / "expert-a", small_tensors())
     converted = convert_pickle(folder, cache)
     content = bytearray((converted / name).read_bytes())
@@ -192,7 +192,7 @@ def test_bits_that_rot_in_a_kept_conversion_are_found(name: str, tmp_path: Path,
     assert find_converted(folder, cache) == converted
 
 
-def test_a_conversion_without_its_record_or_a_file_is_made_again(tmp_path: Path, cache: Path):
+def test_a_conversion_without_its_record_or_a_file_is_made_again(tmp_path, cache: Path):
     folder = model_folder(tmp_path / "expert-a", small_tensors())
     for name in ("model.safetensors", "config.json", ".conversion.json"):
         (convert_pickle(folder, cache) / name).unlink()
@@ -200,14 +200,14 @@ def test_a_conversion_without_its_record_or_a_file_is_made_again(tmp_path: Path,
     assert_same(read(convert_pickle(folder, cache)), small_tensors())
 
 
-def test_the_same_pickle_copied_back_is_not_converted_again(tmp_path: Path, cache: Path):
+def test_the_same_pickle_copied_back_is_not_converted_again(tmp_path, cache: Path):
     folder = model_folder(tmp_path / "expert-a", small_tensors())
     converted = convert_pickle(folder, cache)
     unseen(BIN(folder), BIN(folder).read_bytes())
     assert find_converted(folder, cache) == converted
 
 
-def test_only_a_conversion_is_removed_for_a_new_one(tmp_path: Path, cache: Path):
+def test_only_a_conversion_is_removed_for_a_new_one(tmp_path, cache: Path):
     folder = model_folder(tmp_path / "expert-a", small_tensors())
     converted = convert_pickle(folder, cache)
     assert (converted / MARK).is_file()
@@ -220,7 +220,7 @@ def test_only_a_conversion_is_removed_for_a_new_one(tmp_path: Path, cache: Path)
     assert (converted / "config.json").is_file()
 
 
-def test_find_converted_of_what_is_no_pickle(tmp_path: Path, cache: Path):
+def test_find_converted_of_what_is_no_pickle(tmp_path, cache: Path):
     assert find_converted(tmp_path, cache) is None
     assert find_converted(tmp_path / "absent", cache) is None
     with pytest.raises(CheckpointError, match="Holds no PyTorch pickle"):
@@ -230,7 +230,7 @@ def test_find_converted_of_what_is_no_pickle(tmp_path: Path, cache: Path):
         convert_pickle(tmp_path / "a.txt", cache)
 
 
-def test_stopping_leaves_nothing(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
+def test_stopping_leaves_nothing(tmp_path, cache: Path, monkeypatch):
     monkeypatch.setattr(conversion_module, "_BLOCK", 16)
     folder = model_folder(tmp_path / "expert-a", small_tensors())
     steps = list(converting(folder, tmp_path / "other"))
@@ -246,7 +246,7 @@ def test_stopping_leaves_nothing(tmp_path: Path, cache: Path, monkeypatch: pytes
     assert_same(read(convert_pickle(folder, cache)), small_tensors())
 
 
-def test_a_flipped_byte_is_found_by_the_checksum(tmp_path: Path, cache: Path):
+def test_a_flipped_byte_is_found_by_the_checksum(tmp_path, cache: Path):
     tensor = torch.full((64,), 7.0)
     file = tmp_path / "model.pt"
     torch.save({"a": tensor}, file)
@@ -258,7 +258,7 @@ def test_a_flipped_byte_is_found_by_the_checksum(tmp_path: Path, cache: Path):
     assert not list(cache.rglob("*.safetensors"))
 
 
-def test_files_without_checksums_are_read(tmp_path: Path, cache: Path):
+def test_files_without_checksums_are_read(tmp_path, cache: Path):
     torch.serialization.set_crc32_options(False)
     try:
         torch.save(small_tensors(), tmp_path / "model.pt")
@@ -267,7 +267,7 @@ def test_files_without_checksums_are_read(tmp_path: Path, cache: Path):
     assert_same(read(convert_pickle(tmp_path / "model.pt", cache)), small_tensors())
 
 
-def test_missing_and_wrong_shards(tmp_path: Path, cache: Path):
+def test_missing_and_wrong_shards(tmp_path, cache: Path):
     folder = model_folder(tmp_path / "expert-a", small_tensors(), shards=3)
     second, third = (folder / f"pytorch_model-0000{n}-of-00003.bin" for n in (2, 3))
     torch.save({"other": torch.ones(1)}, third)
@@ -287,7 +287,7 @@ def test_missing_and_wrong_shards(tmp_path: Path, cache: Path):
 @pytest.mark.parametrize(
     "shard", ["../x.bin", "/etc/passwd.bin", "a\\b.bin", "C:x.bin", "x.safetensors", "nul.bin"]
 )
-def test_the_index_of_pickles_never_leads_out(shard: str, tmp_path: Path, cache: Path):
+def test_the_index_of_pickles_never_leads_out(shard: str, tmp_path, cache: Path):
     folder = model_folder(tmp_path / "expert-a", small_tensors(), shards=2)
     torch.save(small_tensors(), tmp_path / "x.bin")
     write_index(folder, {"layer.0.weight": shard})
@@ -295,14 +295,14 @@ def test_the_index_of_pickles_never_leads_out(shard: str, tmp_path: Path, cache:
         convert_pickle(folder, cache)
 
 
-def test_several_pickles(tmp_path: Path):
+def test_several_pickles(tmp_path):
     for name in ("a.pt", "b.pt", "optimizer.pt"):
         torch.save({}, tmp_path / name)
     with pytest.raises(CheckpointError, match=r"Holds several pickles: `a.pt`, `b.pt`"):
         open_checkpoint(tmp_path)
 
 
-def test_a_pickled_adapter(tmp_path: Path, cache: Path):
+def test_a_pickled_adapter(tmp_path, cache: Path):
     folder = tmp_path / "lora"
     folder.mkdir()
     (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 2}')

@@ -47,7 +47,7 @@ MEMORY_OF_ALL = 1_000_000_000
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path) -> Path:
     return tmp_path / "pytorch_model.bin"
 
 
@@ -89,7 +89,7 @@ def old_opcodes(canary: Path) -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_no_payload_runs(form: str, file: Path, tmp_path: Path):
+def test_no_payload_runs(form: str, file: Path, tmp_path):
     canary = tmp_path / "canary"
     payloads = [*programs(canary), *old_opcodes(canary)]
     assert len(payloads) == 96
@@ -100,7 +100,7 @@ def test_no_payload_runs(form: str, file: Path, tmp_path: Path):
             assert "Blocked; nothing was run." in refusal or "Contains a program (`" in refusal
 
 
-def test_the_payloads_would_run(tmp_path: Path):
+def test_the_payloads_would_run(tmp_path):
     canary = tmp_path / "canary"
     fired = set()
     for name, program in [*programs(canary), *list(old_opcodes(canary))[:4]]:
@@ -332,7 +332,7 @@ def test_what_is_no_pickle(content: bytes, sentence: str, file: Path):
     assert sentence in refused(file)
 
 
-def test_opening_never_reads_a_pickle(file: Path, monkeypatch: pytest.MonkeyPatch):
+def test_opening_never_reads_a_pickle(file: Path, monkeypatch):
     def forbidden(*arguments: object, **options: object) -> None:
         raise AssertionError(arguments)
 
@@ -367,13 +367,8 @@ def torch_reads(file: Path) -> dict[str, torch.Tensor] | None:
 
 
 @given(data=st.data())
-@settings(
-    deadline=None,
-    max_examples=200,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-def test_mutated_files_are_refused_or_read_alike(data: st.DataObject, tmp_path: Path):
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_mutated_files_are_refused_or_read_alike(data: st.DataObject, tmp_path):
     raw = bytearray(data.draw(st.sampled_from(GOOD)))
     for _ in range(data.draw(st.integers(1, 3))):
         index = data.draw(st.integers(0, len(raw) - 1))
@@ -436,13 +431,7 @@ def fuzz(folder: Path, examples: int) -> list[str]:
     canary, file = folder / "canary", folder / "model.pt"
     said = []
 
-    @settings(
-        deadline=None,
-        max_examples=examples,
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     @given(payload=payloads(list(calls(canary).values())))
     def run(payload: tuple[str, bytes]) -> None:
         form, program = payload
@@ -478,12 +467,12 @@ def check(folder: Path, examples: int) -> None:
     assert said.count("") < len(said) // 20
 
 
-def test_hundreds_of_payloads(tmp_path: Path) -> None:
+def test_hundreds_of_payloads(tmp_path):
     check(tmp_path, 300)
 
 
 @pytest.mark.long
-def test_ten_thousand_payloads(tmp_path: Path) -> None:
+def test_ten_thousand_payloads(tmp_path):
     forget_peak()
     check(tmp_path, 10_000)
     assert peak_memory() < MEMORY_OF_ALL

@@ -77,7 +77,7 @@ def loss_of(model: Any, tokens: Tensor, parameters: Mapping[str, Tensor] | None 
 
 
 @every
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 2**32 - 1),
     experts=st.integers(2, 4),
@@ -87,7 +87,7 @@ def loss_of(model: Any, tokens: Tensor, parameters: Mapping[str, Tensor] | None 
 )
 def test_the_gradient_of_one_model_and_of_all_are_the_same(
     method: MergeMethod[Any], seed: int, experts: int, width: int, variant: int, together: int
-) -> None:
+):
     torch.manual_seed(seed)
     learning = method.learning
     assert learning is not None
@@ -129,7 +129,6 @@ def merged_values(
     method: MergeMethod[Any], model: nn.Module, parameters: Any, experts: int, seed: int
 ) -> MergedValues:
     learning = method.learning
-    assert learning is not None
     rows, own = list[Held](), {}
     shared = {} if learning.shared is None else learning.shared(parameters, experts)
     for name, index in model.named_parameters():

@@ -64,9 +64,7 @@ def recipe(folder: Path, experts: int, method: str = "adamerging", **parameters:
 
 
 @pytest.mark.long
-def test_adamerging_of_eight_experts_takes_little_more_than_of_two(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_adamerging_of_eight_experts_takes_little_more_than_of_two(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     family(tmp_path, 8)
     peaks = {}
@@ -87,9 +85,7 @@ FACTOR = 1.5
 
 @pytest.mark.long
 @pytest.mark.parametrize("method", list(METHODS))
-def test_what_learning_takes_is_what_the_plan_says(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_learning_takes_is_what_the_plan_says(method: str, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     family(tmp_path, 2)
     file = recipe(tmp_path, 2, method, **METHODS[method])

@@ -35,13 +35,13 @@ def climbing(steps: int, best: float | None, patience: int = 40) -> tuple[Loop, 
     return loop, value
 
 
-def test_all_steps_are_taken_where_nobody_looks() -> None:
+def test_all_steps_are_taken_where_nobody_looks():
     loop, value = climbing(100, None)
     assert len(list(loop.steps())) == loop.state.taken == 100
     assert float(value) == pytest.approx(0.0, abs=1e-4)
 
 
-def test_what_came_nearest_is_kept() -> None:
+def test_what_came_nearest_is_kept():
     loop, value = climbing(500, 5.8)  # after 42 steps, between two looks
     last = list(loop.steps())[-1]
     assert last.taken == 2 * WINDOW
@@ -50,22 +50,21 @@ def test_what_came_nearest_is_kept() -> None:
 
 
 @pytest.mark.parametrize("steps", [7, WINDOW, 3 * WINDOW + 1])
-def test_the_end_is_looked_at_too(steps: int) -> None:
+def test_the_end_is_looked_at_too(steps: int):
     loop, value = climbing(steps, -100.0)
     assert list(loop.steps())[-1].taken == steps
     assert float(value) == pytest.approx(10.0 - 0.1 * steps, abs=1e-4)
 
 
-def test_nothing_is_moved_where_every_step_leads_away() -> None:
+def test_nothing_is_moved_where_every_step_leads_away():
     loop, value = climbing(200, 10.0)
     assert list(loop.steps())[-1].taken == 0
     assert float(value) == 10.0
 
 
-def test_what_is_kept_outlives_a_stop(tmp_path: Path) -> None:
+def test_what_is_kept_outlives_a_stop(tmp_path):
     whole, kept = climbing(500, 5.8)
-    for _ in whole.steps():
-        pass
+    list(whole.steps())
     loop, _ = climbing(500, 5.8)
     steps = loop.steps()
     for _ in range(70):  # past the best
@@ -73,8 +72,7 @@ def test_what_is_kept_outlives_a_stop(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 0, loop.state, loop.moments())
     again, value = climbing(500, 5.8)
     again.go_on_from(load_checkpoint(tmp_path, 0, again.state))
-    for _ in again.steps():
-        pass
+    list(again.steps())
     assert torch.equal(value, kept)
     assert again.state.losses == whole.state.losses
     assert again.state.taken == whole.state.taken
@@ -90,8 +88,8 @@ def saved_climb(folder: Path) -> None:
 
 @pytest.mark.parametrize("damage", [*ANY_FILE, *TENSORS])
 def test_a_damaged_checkpoint_is_not_used_and_blocks_nothing(
-    damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    damage: str, tmp_path, caplog, monkeypatch
+):
     monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._SECONDS", 0.0)
     saved_climb(tmp_path)
     (ANY_FILE | TENSORS)[damage](tmp_path / CHECKPOINT)
@@ -99,11 +97,9 @@ def test_a_damaged_checkpoint_is_not_used_and_blocks_nothing(
     assert load_checkpoint(tmp_path, 0, loop.state) is loop.state
     assert float(value) == 10.0
     assert ("computed anew" in caplog.text) == (tmp_path / CHECKPOINT).exists()
-    for _ in trained(loop, tmp_path, 0, title="", experts=["one"], curve=""):
-        pass
+    list(trained(loop, tmp_path, 0, title="", experts=["one"], curve=""))
     whole, kept = climbing(500, 5.8)
-    for _ in whole.steps():
-        pass
+    list(whole.steps())
     assert torch.equal(value, kept)
     assert ("cannot be resumed" in caplog.text) == (damage == "folder")
 
@@ -128,9 +124,7 @@ ODD: dict[str, Callable[[State], object]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_a_checkpoint_that_does_not_fit_is_not_used(
-    odd: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_checkpoint_that_does_not_fit_is_not_used(odd: str, tmp_path, caplog):
     loop, _ = climbing(500, 5.8)
     steps = loop.steps()
     for _ in range(70):
@@ -143,7 +137,7 @@ def test_a_checkpoint_that_does_not_fit_is_not_used(
     assert "computed anew" in caplog.text
 
 
-def test_a_collapse_after_what_is_kept_is_no_matter() -> None:
+def test_a_collapse_after_what_is_kept_is_no_matter():
     spreads = [1.0] * 60 + [0.1] * 60
     state = State(values={}, step=120, spreads={"sure": spreads})
     assert "sure" in collapse(state)[0]

@@ -24,7 +24,7 @@ from tests.helpers.calibrated_models import (
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_cache(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
 
@@ -37,8 +37,8 @@ def fisher_recipe(file: Path) -> Path:
 
 @pytest.mark.parametrize("groups", ["one group", "many groups"])
 def test_of_a_classifier_it_is_the_expectation_over_its_labels(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch, groups: str
-) -> None:
+    own_cache: Path, monkeypatch, groups: str
+):
     if groups == "many groups":
         monkeypatch.setattr(fisher, "_LEAST_BYTES", 1)
         monkeypatch.setattr(fisher, "_SHARE", 0.0)
@@ -69,7 +69,7 @@ def test_of_a_classifier_it_is_the_expectation_over_its_labels(
         assert statistics.manifest.norm == pytest.approx(squares**0.5, rel=1e-6)
 
 
-def test_of_a_language_model_it_is_that_of_drawn_words(own_cache: Path) -> None:
+def test_of_a_language_model_it_is_that_of_drawn_words(own_cache: Path):
     """The same words are drawn here, from the same seeds."""
     _, found = measured(fisher_recipe(gpt2_family(own_cache)), Need.GRADIENTS)
     model, inputs = one_by_one(own_cache, "one", transformers.GPT2LMHeadModel)
@@ -91,7 +91,7 @@ def test_of_a_language_model_it_is_that_of_drawn_words(own_cache: Path) -> None:
 
 def test_a_task_whose_answers_have_no_probabilities_is_refused_before_anything_runs(
     own_cache: Path,
-) -> None:
+):
     file = fisher_recipe(gpt2_family(own_cache))
     document = yaml.safe_load(file.read_text())
     for task in document["tasks"]:

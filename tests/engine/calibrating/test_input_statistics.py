@@ -40,13 +40,13 @@ FAMILIES = {
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_cache(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_is_what_hooks_see_one_text_at_a_time(family: str, own_cache: Path) -> None:
+def test_it_is_what_hooks_see_one_text_at_a_time(family: str, own_cache: Path):
     """Texts of different lengths, so that a padded token would show."""
     make, kind, names = FAMILIES[family]
     _, found = measured(make(own_cache), Need.INPUTS)
@@ -65,7 +65,7 @@ def test_it_is_what_hooks_see_one_text_at_a_time(family: str, own_cache: Path) -
             assert torch.allclose(centre, (total / count).float(), atol=1e-6)
 
 
-def test_each_expert_of_a_mixture_has_the_inputs_that_are_sent_to_it(own_cache: Path) -> None:
+def test_each_expert_of_a_mixture_has_the_inputs_that_are_sent_to_it(own_cache: Path):
     _, found = measured(mixture_family(own_cache), Need.INPUTS)
     model, inputs = one_by_one(own_cache, "one", transformers.MixtralForCausalLM)
     sent: dict[str, list[torch.Tensor]] = {}
@@ -99,9 +99,7 @@ def test_each_expert_of_a_mixture_has_the_inputs_that_are_sent_to_it(own_cache: 
     assert files[first.replace("w1", "w2")] == "model.layers.0.mlp.experts.down_proj[2]"
 
 
-def test_groups_of_layers_give_what_one_pass_gives(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groups_of_layers_give_what_one_pass_gives(own_cache: Path, monkeypatch):
     file = bert_family(own_cache)
     _, whole = measured(file, Need.INPUTS)
     monkeypatch.setenv("XDG_CACHE_HOME", str(own_cache / "another"))
@@ -131,8 +129,8 @@ def bytes_of(name: str) -> int:
 
 
 def test_what_was_stopped_goes_on_and_what_is_known_is_not_measured_again(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    own_cache: Path, monkeypatch
+):
     file = bert_family(own_cache)
     _, whole = measured(file, Need.INPUTS)
     monkeypatch.setenv("XDG_CACHE_HOME", str(own_cache / "another"))
@@ -156,7 +154,7 @@ def test_what_was_stopped_goes_on_and_what_is_known_is_not_measured_again(
     assert [each.key for each in again] == [each.key for each in found]
 
 
-def test_the_manifest_says_what_was_measured_with_what(own_cache: Path) -> None:
+def test_the_manifest_says_what_was_measured_with_what(own_cache: Path):
     file = bert_family(own_cache)
     _, found = measured(file, Need.INPUTS)
     reported = json.loads((statistics_folder() / found[0].key / MANIFEST).read_text())
@@ -178,7 +176,7 @@ def numbers(statistics: Any) -> dict[str, bytes]:
     return {own: statistics.read(own).numpy().tobytes() for own in names}
 
 
-def test_nothing_damaged_is_used(own_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_damaged_is_used(own_cache: Path, caplog):
     """Every kind of damage to every file, and what is then measured is the same as before."""
     file = bert_family(own_cache)
     _, whole = measured(file, Need.INPUTS)
@@ -201,7 +199,7 @@ def test_nothing_damaged_is_used(own_cache: Path, caplog: pytest.LogCaptureFixtu
             assert [numbers(each) for each in again] == known
 
 
-def test_another_experts_statistics_and_a_later_flip_are_found(own_cache: Path) -> None:
+def test_another_experts_statistics_and_a_later_flip_are_found(own_cache: Path):
     _, (one, other) = measured(bert_family(own_cache), Need.INPUTS)
     part = next(one.folder.glob("part-*"))
     before = part.stat()
@@ -216,9 +214,7 @@ def test_another_experts_statistics_and_a_later_flip_are_found(own_cache: Path) 
 
 
 @pytest.mark.parametrize("need", [Need.INPUTS, Need.GRADIENTS])
-def test_data_that_changed_with_their_size_and_time_kept_are_seen(
-    need: Need, own_cache: Path
-) -> None:
+def test_data_that_changed_with_their_size_and_time_kept_are_seen(need: Need, own_cache: Path):
     file = bert_family(own_cache)
     _, before = measured(file, need)
     first_numbers = numbers(before[0])
@@ -237,11 +233,8 @@ def test_data_that_changed_with_their_size_and_time_kept_are_seen(
 
 @pytest.mark.parametrize("cache", ["file", "link to nowhere"])
 def test_a_cache_that_cannot_be_written_costs_time_only(
-    cache: str,
-    own_cache: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    cache: str, own_cache: Path, monkeypatch, caplog
+):
     file = bert_family(own_cache)
     _, known = measured(file, Need.INPUTS)
     index = own_cache / "occupied"
@@ -260,7 +253,7 @@ def test_a_cache_that_cannot_be_written_costs_time_only(
     assert not any(folder.exists() for folder in folders)
 
 
-def test_experts_without_inputs_are_named(own_cache: Path) -> None:
+def test_experts_without_inputs_are_named(own_cache: Path):
     file = bert_family(own_cache)
     document = yaml.safe_load(file.read_text())
     del document["tasks"][1]["calibration"]

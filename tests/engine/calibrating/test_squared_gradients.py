@@ -33,7 +33,7 @@ class Reader(nn.Module):
         hidden = self.words(words) + self.places(torch.arange(LENGTH)[None])
         hidden = torch.cat([self.first.expand(len(hidden), -1, -1), hidden], dim=1)
         hidden = hidden + self.down(functional.gelu(self.up(self.norm(hidden))))
-        return self.head(self.scale * hidden.tanh())[:, 0]  # type: ignore[no-any-return]
+        return self.head(self.scale * hidden.tanh())[:, 0]
 
 
 class Looker(nn.Module):
@@ -48,7 +48,7 @@ class Looker(nn.Module):
     def forward(self, words: Tensor) -> Tensor:
         picture = torch.sin(words[:, :2, None, None] + torch.arange(16).reshape(4, 4))
         hidden = self.patches(picture.double()).flatten(2).mT + self.places
-        return self.head(hidden.tanh().square().mean(dim=1))  # type: ignore[no-any-return]
+        return self.head(hidden.tanh().square().mean(dim=1))
 
 
 class Twice(Reader):
@@ -63,7 +63,7 @@ class Backwards(Reader):
 
     def forward(self, words: Tensor) -> Tensor:
         hidden = self.up(self.words(words).transpose(0, 1)).transpose(0, 1)
-        return hidden[..., :3].sin().prod(dim=1)  # type: ignore[no-any-return]
+        return hidden[..., :3].sin().prod(dim=1)
 
 
 def made(kind: Callable[[], nn.Module]) -> tuple[Any, Tensor]:
@@ -95,7 +95,7 @@ def expected(model: Any, words: Tensor) -> dict[str, Tensor]:
 
 
 @pytest.fixture
-def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def passes(monkeypatch) -> list[int]:
     """How many examples were in each pass that took more than one."""
     seen: list[int] = []
     known = SquaredGradients._at_once
@@ -114,7 +114,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 )
 def test_the_squares_are_those_of_each_example(
     kind: Callable[[], nn.Module], counts: list[int], passes: list[int]
-) -> None:
+):
     """Models whose examples cannot be told apart go one by one after the first two."""
     model, words = made(kind)
     found, known = squares_of(model, words), expected(model, words)
@@ -124,7 +124,7 @@ def test_the_squares_are_those_of_each_example(
     assert passes == counts
 
 
-def test_little_memory_means_one_by_one(monkeypatch: pytest.MonkeyPatch, passes: list[int]) -> None:
+def test_little_memory_means_one_by_one(monkeypatch, passes: list[int]):
     monkeypatch.setattr(squared_gradients, "free_memory", lambda: 0)
     model, words = made(Reader)
     found, known = squares_of(model, words), expected(model, words)
@@ -134,7 +134,7 @@ def test_little_memory_means_one_by_one(monkeypatch: pytest.MonkeyPatch, passes:
 
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("rows", [(), (2,), (0, 3)])
-def test_rows_without_gradient_cost_nothing(rows: tuple[int, ...], swapped: bool) -> None:
+def test_rows_without_gradient_cost_nothing(rows: tuple[int, ...], swapped: bool):
     """As in the last layer of a classifier that reads one token; examples may differ in the row."""
     torch.manual_seed(0)
     x, gradient = torch.randn(COUNT, LENGTH, SIZE), torch.zeros(COUNT, LENGTH, SIZE)

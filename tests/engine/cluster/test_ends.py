@@ -50,7 +50,7 @@ def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def test_reports_of_rays_servers_are_not_printed_among_results() -> None:
+def test_reports_of_rays_servers_are_not_printed_among_results():
     done = subprocess.run(
         [sys.executable, "-c", REPORTING], capture_output=True, text=True, check=True, timeout=60
     )
@@ -60,8 +60,8 @@ def test_reports_of_rays_servers_are_not_printed_among_results() -> None:
 
 @pytest.mark.parametrize("how", ["input ends", "owner is killed"])
 def test_whoever_has_the_token_ends_and_nobody_else(
-    how: str, started: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
-) -> None:
+    how: str, started: Callable[..., subprocess.Popen[bytes]], tmp_path
+):
     ours = started(NESTING, "secret")
     others = [started(SLEEPING, None), started(SLEEPING, "another")]
     child = until(lambda: psutil.Process(ours.pid).children())[0]
@@ -75,7 +75,6 @@ def test_whoever_has_the_token_ends_and_nobody_else(
         owner = subprocess.Popen(
             [sys.executable, "-c", OWNER, *guarding], stdin=subprocess.PIPE, text=True
         )
-        assert owner.stdin is not None
         owner.stdin.write(line)
         owner.stdin.close()
         time.sleep(0.5)
@@ -105,9 +104,7 @@ def until(found: Callable[[], object], seconds: float = 20.0) -> object:
     return what
 
 
-def test_the_folder_is_ours_alone_and_the_token_in_no_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_folder_is_ours_alone_and_the_token_in_no_file(monkeypatch, tmp_path):
     """Also where the temporary folder's path is too long for sockets in it."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = os.environ.copy()
@@ -151,8 +148,8 @@ def dies(_url: str, connection: Connection) -> None:
 
 @pytest.mark.parametrize("asking", [refuses, hangs, dies])
 def test_a_cluster_that_does_not_answer_is_said_to_be_unreachable(
-    asking: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    asking: Callable[..., None], monkeypatch
+):
     monkeypatch.setattr(ray_cluster, "_ask", asking)
     monkeypatch.setattr(ray_cluster, "REACH_SECONDS", 0.5)
     before = set(psutil.Process().children())
@@ -165,7 +162,7 @@ def test_a_cluster_that_does_not_answer_is_said_to_be_unreachable(
     assert all("resource_tracker" in " ".join(each.cmdline()) for each in left)
 
 
-def test_a_person_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_does_not_wait_for_it(monkeypatch):
     monkeypatch.setattr(ray_cluster, "_ask", hangs)
     over = Event()
     over.set()
@@ -173,7 +170,7 @@ def test_a_person_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
         ray_cluster._require_answer("auto", over)
 
 
-def test_addresses() -> None:
+def test_addresses():
     assert Address.of("local:4") == Address(workers=4)
     assert Address.of("auto") == Address(url="auto")
     assert Address.of("ray://head.example:10001").url == "ray://head.example:10001"
@@ -184,6 +181,6 @@ def test_addresses() -> None:
     ["", "local", "local:", "local:0", "local:-1", "local:99999", "4", "ray://", "ray://host",
      "http://host:1", "ray://host:1/../x", "local:2\n", "ray://a b:1"],
 )  # fmt: skip
-def test_what_is_none(text: str) -> None:
+def test_what_is_none(text: str):
     with pytest.raises(ClusterError, match="is not a cluster; give"):
         Address.of(text)

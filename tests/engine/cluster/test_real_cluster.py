@@ -28,7 +28,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def found(tmp_path_factory) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.helpers.cluster_faults"]
     folder = tmp_path_factory.mktemp("faults")
     done = subprocess.run([*command, str(folder)], capture_output=True, text=True, check=False)
@@ -40,30 +40,30 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     "fault",
     ["well", "stopped", "two without memory", "killed, resumed", "all without memory, resumed"],
 )
-def test_the_same_bits(found: dict[str, Any], fault: str) -> None:
+def test_the_same_bits(found: dict[str, Any], fault: str):
     assert found[fault] == found["alone"]
 
 
-def test_a_tensor_over_which_every_worker_is_killed(found: dict[str, Any]) -> None:
+def test_a_tensor_over_which_every_worker_is_killed(found: dict[str, Any]):
     assert found["killed"].startswith(f"3 workers were lost while they worked on `{DOOMED}`")
     assert found["killed"].endswith("then resume.")
 
 
-def test_workers_without_memory(found: dict[str, Any]) -> None:
+def test_workers_without_memory(found: dict[str, Any]):
     assert found["lost for want of memory"] >= 1
     sentence = found["all without memory"]
     assert "workers were lost" in sentence or "cannot be started" in sentence
 
 
-def test_cancelling_while_ray_starts_is_immediate(found: dict[str, Any]) -> None:
+def test_cancelling_while_ray_starts_is_immediate(found: dict[str, Any]):
     assert found["cancelled"] < 1.0
 
 
-def test_no_process_is_left(found: dict[str, Any]) -> None:
+def test_no_process_is_left(found: dict[str, Any]):
     assert not found["left"]
 
 
-def test_the_head_is_killed(tmp_path: Path) -> None:
+def test_the_head_is_killed(tmp_path):
     """Its worker, which was stopped before, would never end by itself."""
     recipe = file_of(tmp_path / "recipe", gpt2_family(tmp_path / "family"))
     assert ace_gui("merge", recipe, "--out", tmp_path / "one", "--threads", "1").returncode == 0
@@ -98,7 +98,7 @@ def test_the_head_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_signal_ends_all_of_it_within_seconds(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_ends_all_of_it_within_seconds(number: signal.Signals, tmp_path):
     """Workers, servers and agents, and the folder, which only its owner may enter; the token is in
     no file of theirs."""
     recipe = file_of(tmp_path / "recipe", gpt2_family(tmp_path / "family"))
@@ -134,14 +134,13 @@ def ray_folder() -> str:
     return index if len(index) <= LONGEST_FOLDER else "/tmp"
 
 
-def test_a_cluster_of_someone_else_answers_quickly(tmp_path: Path) -> None:
+def test_a_cluster_of_someone_else_answers_quickly(tmp_path):
     """``auto`` finds its server, but has not its token."""
     settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
     foreign = subprocess.Popen(
         [sys.executable, "-c", FOREIGN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={**os.environ, **settings},
     )  # fmt: skip
-    assert foreign.stdout is not None
     assert "ready" in foreign.stdout.readline()
     recipe = file_of(tmp_path / "recipe", gpt2_family(tmp_path / "family"))
     started = time.monotonic()
@@ -190,7 +189,7 @@ def is_loopback(address: str) -> bool:
     return (mapped or parsed).is_loopback
 
 
-def test_merge_on_a_cluster_of_this_machine(tmp_path: Path) -> None:
+def test_merge_on_a_cluster_of_this_machine(tmp_path):
     recipe = file_of(tmp_path / "recipe", gpt2_family(tmp_path / "family"))
     alone = ace_gui("merge", recipe, "--out", tmp_path / "alone", "--threads", "1")
     assert alone.returncode == 0, alone.stderr
@@ -208,7 +207,6 @@ def test_merge_on_a_cluster_of_this_machine(tmp_path: Path) -> None:
             except subprocess.TimeoutExpired:
                 received |= heard_addresses(watched)
                 children = watched.children(recursive=True) or children
-        assert merging.stdout is not None
         assert merging.returncode == 0, merging.stdout.read()
     files = [tmp_path / name / "model.safetensors" for name in ("alone", "many")]
     assert files[0].read_bytes() == files[1].read_bytes()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -43,7 +42,7 @@ def unit(seconds: float) -> PlannedUnit:
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=40), st.integers(1, 9))
-def test_bounds_of_every_schedule(lengths: list[float], workers: int) -> None:
+def test_bounds_of_every_schedule(lengths: list[float], workers: int):
     planned = sorted(map(unit, lengths), key=lambda each: -each.seconds)
     found = schedule(planned, workers, 0, FAST_DISK)
     work = sum(lengths) + UNIT_SECONDS * len(lengths)
@@ -55,7 +54,7 @@ def test_bounds_of_every_schedule(lengths: list[float], workers: int) -> None:
     assert 0 < found.busy <= 1 + 1e-9
 
 
-def test_what_limits_a_merge() -> None:
+def test_what_limits_a_merge():
     many, one = [unit(1.0)] * 64, [unit(64.0), *[unit(0.01)] * 10]
     assert schedule(many, 8, 0, FAST_DISK).bottleneck == "work"
     assert schedule(one, 8, 0, FAST_DISK).bottleneck == "largest unit"
@@ -70,7 +69,7 @@ def test_what_limits_a_merge() -> None:
     assert found.seconds == pytest.approx(schedule(many, 8, 0, slow).seconds + 1)
 
 
-def test_start_and_looks_count() -> None:
+def test_start_and_looks_count():
     speed = replace(FAST_DISK, start=3.0, scan=8.0)
     more = schedule([unit(1.0)] * 8, 4, 0, speed).seconds
     assert more - schedule([unit(1.0)] * 8, 4, 0, FAST_DISK).seconds == pytest.approx(3 + 8 / 4)
@@ -78,8 +77,8 @@ def test_start_and_looks_count() -> None:
 
 @pytest.mark.parametrize("method", ["ace", "ties", "pcb"])
 def test_a_speed_is_measured_on_real_matrices_and_leaves_nothing(
-    gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
+    gpt2: Family, tmp_path, monkeypatch, method: str
+):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     prepared = prepare(recipe_of(gpt2, merge_method=method))
     speed = measured(prepared)
@@ -91,7 +90,7 @@ def test_a_speed_is_measured_on_real_matrices_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_speed_is_measured_on_the_workers(gpt2: Family) -> None:
+def test_a_speed_is_measured_on_the_workers(gpt2: Family):
     ray = RayStandIn()
     workers = ray.workers()
     prepared = prepare(recipe_of(gpt2, merge_method="ties"))
@@ -103,7 +102,7 @@ def test_a_speed_is_measured_on_the_workers(gpt2: Family) -> None:
 
 
 @pytest.mark.parametrize("method", ["ace", "ties", "wudi", "tsv_m", "knots_ties", "linear"])
-def test_units_have_all_rows_and_their_cost(gpt2: Family, method: str) -> None:
+def test_units_have_all_rows_and_their_cost(gpt2: Family, method: str):
     prepared = prepare(recipe_of(gpt2, merge_method=method))
     planned = planned_units(prepared, FAST_DISK)
     rows = [row for row in prepared.plan.rows if row.in_base]
@@ -117,9 +116,7 @@ def test_units_have_all_rows_and_their_cost(gpt2: Family, method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["ace", "ties"])
-def test_what_was_not_tried_is_told_from_what_is_like_it(
-    gpt2: Family, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
+def test_what_was_not_tried_is_told_from_what_is_like_it(gpt2: Family, monkeypatch, method: str):
     monkeypatch.setattr(trials, "TELLING", 0)
     prepared = prepare(recipe_of(gpt2, merge_method=method))
     speed = measured(prepared)
@@ -139,7 +136,7 @@ def test_what_was_not_tried_is_told_from_what_is_like_it(
     assert less < seconds
 
 
-def test_no_time_no_trial(gpt2: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_time_no_trial(gpt2: Family, monkeypatch):
     monkeypatch.setattr(trials, "TRIAL_SECONDS", 0.0)
     prepared = prepare(recipe_of(gpt2))
     speed = measured(prepared)
@@ -148,7 +145,7 @@ def test_no_time_no_trial(gpt2: Family, monkeypatch: pytest.MonkeyPatch) -> None
     assert all(unit.seconds > 0 for unit in planned_units(prepared, speed))
 
 
-def test_command_reads_headers_alone(tmp_path: Path) -> None:
+def test_command_reads_headers_alone(tmp_path):
     config = LlamaConfig(
         hidden_size=8192, intermediate_size=28672, num_hidden_layers=2, vocab_size=128256
     )
@@ -177,7 +174,7 @@ def test_command_reads_headers_alone(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_arguments(
-    gpt2: Family, tmp_path: Path, arguments: tuple[str, ...], status: int, says: str
-) -> None:
+    gpt2: Family, tmp_path, arguments: tuple[str, ...], status: int, says: str
+):
     done = ace_gui("estimate", file_of(tmp_path, gpt2), *arguments)
     assert (done.returncode, says in done.stderr) == (status, True), done.stderr

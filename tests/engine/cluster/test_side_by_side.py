@@ -15,9 +15,9 @@ from ace_gui.engine.calibrating import calibrate
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.cluster import ray_cluster
 from ace_gui.engine.cluster.ray_workers import RayWorkers
-from ace_gui.engine.contract.events import Evaluated, MethodCompared, PassProgress, Variant
+from ace_gui.engine.contract.events import MethodCompared, PassProgress, Variant
 from ace_gui.engine.contract.jobs import CompareJob
-from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned
+from ace_gui.engine.contract.scored.tuned import ParameterRange
 from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.subjects import models_of
 from ace_gui.engine.inspecting.compare_recipes import by_method, compare_all
@@ -35,12 +35,12 @@ from tests.helpers.scored_models import save_scored_family
 
 
 @pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+def recipe(tmp_path_factory) -> Recipe:
     return load_recipe(save_scored_family(tmp_path_factory.mktemp("scored"), 31))
 
 
 @pytest.fixture
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def fresh(tmp_path, monkeypatch) -> Callable[[], None]:
     """Forgets all scores that are known."""
     indices = itertools.count()
     return lambda: monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache-{next(indices)}"))
@@ -58,14 +58,13 @@ class Counted(RayStandIn):
         return call == "run" and self.ran == 1
 
 
-def test_evaluate(recipe: Recipe, fresh) -> None:
+def test_evaluate(recipe: Recipe, fresh):
     models, tasks = models_of(prepare(recipe), [recipe.base_model]), recipe.tasks
     fresh()
     *_, expected = evaluate(models, tasks, device="cpu")
     fresh()
     ray = Counted()
     events = [each for each in evaluate(models, tasks, device="cpu", workers=ray.workers()) if each]
-    assert isinstance(expected, Evaluated)
     assert reported(events[-1].scores) == reported(expected.scores)
     assert ray.ran == 5  # base, two experts, a folder, and one once more
     again = Counted()
@@ -78,7 +77,7 @@ def reported(scores: tuple) -> list:
     return [replace(score, each_N=None).record() | {"each": list(score.each_N)} for score in scores]
 
 
-def test_compare(recipe: Recipe, fresh) -> None:
+def test_compare(recipe: Recipe, fresh):
     recipes = by_method(recipe, ["linear", "ties", "regmean", "task_arithmetic"])
 
     def rows(found: Iterator[object]) -> list[dict[str, object]]:
@@ -99,9 +98,7 @@ def test_compare(recipe: Recipe, fresh) -> None:
     assert expected[0]["scores"]
 
 
-def test_the_window_compares_by_workers(
-    recipe: Recipe, fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_window_compares_by_workers(recipe: Recipe, fresh, tmp_path, monkeypatch):
     """Each merge by all of them, one after another: its store is kept, as the window wants it."""
     ray = RayStandIn()
     monkeypatch.setattr(
@@ -129,7 +126,7 @@ def test_the_window_compares_by_workers(
 
 
 @pytest.mark.parametrize("names", [("scaling",), ("scaling", "density")])
-def test_tune(recipe: Recipe, fresh, names: tuple[str, ...]) -> None:
+def test_tune(recipe: Recipe, fresh, names: tuple[str, ...]):
     if "density" in names:
         pytest.importorskip("optuna")
     recipe = replace(recipe, merge_method="ties")
@@ -137,7 +134,6 @@ def test_tune(recipe: Recipe, fresh, names: tuple[str, ...]) -> None:
 
     def found(**how: object) -> tuple:
         *_, last = tune(recipe, ranges, merges=3 if len(names) == 1 else 12, device="cpu", **how)
-        assert isinstance(last, Tuned)
         points = [replace(point, seconds=0.0) for point in last.points]
         return points, replace(last.best, seconds=0.0), reported(last.scores), reported(last.before)
 
@@ -150,7 +146,7 @@ def test_tune(recipe: Recipe, fresh, names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_calibration(tmp_path, monkeypatch, count: int):
     """What is measured of the experts, each by one worker: the very same files."""
     file = bert_family(tmp_path / "family")
 
@@ -174,7 +170,7 @@ def test_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
     assert again.started == 0  # all is known
 
 
-def test_statistics_must_be_seen_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_must_be_seen_from_here(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     prepared = prepare(load_recipe(bert_family(tmp_path / "family")))
     monkeypatch.setattr(calibrate, "_measured_alone", nothing)
@@ -186,7 +182,7 @@ def nothing(*_: object) -> None:
     """As if it had been written on another machine."""
 
 
-def test_what_is_wrong_with_data_is_said_as_it_is(recipe: Recipe, fresh, tmp_path: Path) -> None:
+def test_what_is_wrong_with_data_is_said_as_it_is(recipe: Recipe, fresh, tmp_path):
     (tmp_path / "one.csv").write_text("text,label\nhere,7\n")
     tasks = (replace(recipe.tasks[0], data=tmp_path / "one.csv", name="one"),)
     fresh()

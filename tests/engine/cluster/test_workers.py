@@ -62,7 +62,7 @@ def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> boo
 
 @pytest.mark.parametrize("method", ["ace", "ties", "dare_ties", "wudi", "linear"])
 @pytest.mark.parametrize("count", [1, 3])
-def test_same_bits_as_one_process(gpt2: Family, tmp_path: Path, method: str, count: int) -> None:
+def test_same_bits_as_one_process(gpt2: Family, tmp_path, method: str, count: int):
     recipe = recipe_of(gpt2, merge_method=method)
     expected = alone(recipe, tmp_path / "alone")
     found = merged_tensors(prepare(recipe), tmp_path / "many", workers=RayStandIn().workers(count))
@@ -70,7 +70,7 @@ def test_same_bits_as_one_process(gpt2: Family, tmp_path: Path, method: str, cou
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_lost_workers_change_nothing(gpt2: Family, tmp_path: Path, seed: int) -> None:
+def test_lost_workers_change_nothing(gpt2: Family, tmp_path, seed: int):
     recipe = recipe_of(gpt2)
     generator = torch.Generator().manual_seed(seed)
     lost = torch.rand(10_000, generator=generator) < 0.15
@@ -83,7 +83,7 @@ def test_lost_workers_change_nothing(gpt2: Family, tmp_path: Path, seed: int) ->
     assert ray.killed == ray.started  # nobody is left
 
 
-def test_a_worker_that_hangs_is_replaced(gpt2: Family, tmp_path: Path) -> None:
+def test_a_worker_that_hangs_is_replaced(gpt2: Family, tmp_path):
     recipe = recipe_of(gpt2)
     ray = RayStandIn()
     ray.hangs = lambda call, number: number == 2
@@ -94,7 +94,7 @@ def test_a_worker_that_hangs_is_replaced(gpt2: Family, tmp_path: Path) -> None:
     assert members.lost >= 1
 
 
-def test_a_unit_that_costs_too_many_workers_stops_the_merge(gpt2: Family, tmp_path: Path) -> None:
+def test_a_unit_that_costs_too_many_workers_stops_the_merge(gpt2: Family, tmp_path):
     prepared, store = prepare(recipe_of(gpt2)), tmp_path / "store"
     after = 8
     ray = RayStandIn(lambda call, number: call == "merge" and number > after)
@@ -117,7 +117,7 @@ def in_base(prepared: Prepared) -> list:
     return [row for row in prepared.plan.rows if row.in_base]
 
 
-def test_every_row_is_in_one_unit(gpt2: Family) -> None:
+def test_every_row_is_in_one_unit(gpt2: Family):
     for method in ("ace", "ties", "linear"):
         prepared = prepare(recipe_of(gpt2, merge_method=method))
         rows = in_base(prepared)
@@ -131,14 +131,14 @@ def test_every_row_is_in_one_unit(gpt2: Family) -> None:
                 assert len(unit) == 1 or entries <= PACKED
 
 
-def test_an_interrupted_merge_leaves_no_workers(gpt2: Family, tmp_path: Path) -> None:
+def test_an_interrupted_merge_leaves_no_workers(gpt2: Family, tmp_path):
     ray = RayStandIn()
     stopped_merge(prepare(recipe_of(gpt2)), tmp_path / "store", workers=ray.workers())
     assert ray.started == ray.killed == 2
     assert not (tmp_path / "store" / TOKEN).exists()
 
 
-def test_errors_arrive_as_they_are(gpt2: Family, tmp_path: Path) -> None:
+def test_errors_arrive_as_they_are(gpt2: Family, tmp_path):
     from safetensors.torch import load_file, save_file
 
     file = next(iter(gpt2.experts.values())) / "model.safetensors"
@@ -158,7 +158,7 @@ def test_errors_arrive_as_they_are(gpt2: Family, tmp_path: Path) -> None:
         file.write_bytes(original)
 
 
-def test_a_store_of_one_process_is_not_continued_by_others(gpt2: Family, tmp_path: Path) -> None:
+def test_a_store_of_one_process_is_not_continued_by_others(gpt2: Family, tmp_path):
     prepared, store = prepare(recipe_of(gpt2)), tmp_path / "store"
     torch.set_num_threads(2)
     stopped_merge(prepared, store, 3, device="cpu")
@@ -167,7 +167,7 @@ def test_a_store_of_one_process_is_not_continued_by_others(gpt2: Family, tmp_pat
         merged_tensors(prepared, store, workers=RayStandIn().workers(), resume=True)
 
 
-def test_what_machines_read_must_agree(tmp_path: Path) -> None:
+def test_what_machines_read_must_agree(tmp_path):
     from ace_gui.checkpoints import ReadChecksums
 
     checksums = ReadChecksums()
@@ -183,7 +183,7 @@ def test_what_machines_read_must_agree(tmp_path: Path) -> None:
 )
 def test_looks_at_the_whole_model_are_put_together(
     gpt2: Family, method: str, parameters: dict[str, str]
-) -> None:
+):
     """Looked at by three, one of whom is lost meanwhile: the same findings to the last bit."""
     recipe = recipe_of(gpt2, merge_method=method, parameters=parameters)
     here, there = prepare(recipe), prepare(recipe)
@@ -201,7 +201,7 @@ def test_looks_at_the_whole_model_are_put_together(
     assert members.scan_seconds > 0
 
 
-def test_counts_are_sent_as_one_sum(gpt2: Family) -> None:
+def test_counts_are_sent_as_one_sum(gpt2: Family):
     """Those of each tensor together would fill the memory that workers share."""
     prepared = prepare(recipe_of(gpt2, merge_method="ties"))
     (group,) = groups(prepared)
@@ -217,8 +217,8 @@ def test_counts_are_sent_as_one_sum(gpt2: Family) -> None:
 @pytest.mark.parametrize("anew", [True, False], ids=["begun anew", ""])
 @pytest.mark.parametrize("reached", [True, False])
 def test_workers_write_what_they_reach(
-    gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reached: bool, anew: bool
-) -> None:
+    gpt2: Family, tmp_path, monkeypatch, reached: bool, anew: bool
+):
     if anew:
         once = TensorMerge.pieces
         monkeypatch.setattr(streaming, "PART_ELEMENTS", 64)
@@ -245,7 +245,7 @@ def test_workers_write_what_they_reach(
     assert checksums(tmp_path / "store") == checksums(tmp_path / "alone")
 
 
-def test_matrices_between_others_are_sent(tmp_path: Path) -> None:
+def test_matrices_between_others_are_sent(tmp_path):
     """Of a tensor that several rows share, one process puts the rows together."""
     family = gpt_oss_family(tmp_path / "family")
     recipe = recipe_of(family)
@@ -255,7 +255,7 @@ def test_matrices_between_others_are_sent(tmp_path: Path) -> None:
     assert same(found, alone(recipe, tmp_path / "alone"))
 
 
-def test_another_machine_with_a_folder_of_that_name_writes_nothing(tmp_path: Path) -> None:
+def test_another_machine_with_a_folder_of_that_name_writes_nothing(tmp_path):
     shared = SharedOutput(store=tmp_path, model=tmp_path, shards=(), token="a")
     assert not shared.is_here()
     (tmp_path / TOKEN).write_text("b")
@@ -264,7 +264,7 @@ def test_another_machine_with_a_folder_of_that_name_writes_nothing(tmp_path: Pat
     assert shared.is_here()
 
 
-def test_one_worker_a_gpu() -> None:
+def test_one_worker_a_gpu():
     """Ray then shows each its own GPU alone, which is the first that it sees."""
     ray = RayStandIn()
     members = ray.workers(device="cuda:0")
@@ -276,32 +276,28 @@ def test_one_worker_a_gpu() -> None:
     assert members.device == "cuda:0"
 
 
-def test_a_cluster_of_several_kinds_says_so(
-    gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_of_several_kinds_says_so(gpt2: Family, tmp_path, monkeypatch):
     kinds = iter([replace(Kind.here("cpu"), processor=f"kind {n}") for n in range(2)])
     monkeypatch.setattr(Worker, "kind", lambda _: next(kinds))
     *_, finished = merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=RayStandIn().workers())
     assert any("not all of one kind" in note for note in finished.notes)
 
 
-def test_workers_of_another_version_are_refused(
-    gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_of_another_version_are_refused(gpt2: Family, tmp_path, monkeypatch):
     other = replace(Kind.here("cpu"), code="other")
     monkeypatch.setattr(Worker, "kind", lambda _: other)
     with pytest.raises(ClusterError, match="another version"):
         list(merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=RayStandIn().workers()))
 
 
-def test_workers_that_do_not_start(gpt2: Family, tmp_path: Path) -> None:
+def test_workers_that_do_not_start(gpt2: Family, tmp_path):
     ray = RayStandIn(lambda call, number: call == "kind")
     with pytest.raises(ClusterError, match="cannot be started"):
         list(merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=ray.workers()))
     assert ray.started <= 2 * ATTEMPTS
 
 
-def test_a_merge_can_be_stopped_while_the_cluster_starts(gpt2: Family, tmp_path: Path) -> None:
+def test_a_merge_can_be_stopped_while_the_cluster_starts(gpt2: Family, tmp_path):
     ray = RayStandIn()
     ray.starting = 1 << 30
     events = merge(prepare(recipe_of(gpt2)), tmp_path / "store", workers=ray.workers())
@@ -312,7 +308,7 @@ def test_a_merge_can_be_stopped_while_the_cluster_starts(gpt2: Family, tmp_path:
     assert ray.started == 0
 
 
-def test_the_head_ends(gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_head_ends(gpt2: Family, tmp_path, monkeypatch):
     """Ray would say nothing for a minute, and then end the process."""
     monkeypatch.setattr(ray_workers, "WATCH_SECONDS", 0.0)
     ray = RayStandIn()
@@ -327,7 +323,7 @@ def test_the_head_ends(gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert same(found, alone(prepared.plan.recipe, tmp_path / "alone"))
 
 
-def test_a_connection_that_breaks(gpt2: Family, tmp_path: Path) -> None:
+def test_a_connection_that_breaks(gpt2: Family, tmp_path):
     def fails(call: str, number: int) -> bool:
         if call == "merge" and number > 4:
             raise ConnectionError("gone")
@@ -337,9 +333,7 @@ def test_a_connection_that_breaks(gpt2: Family, tmp_path: Path) -> None:
         list(merge(prepare(recipe_of(gpt2)), tmp_path / "s", workers=RayStandIn(fails).workers()))
 
 
-def test_workers_without_memory_for_the_models(
-    gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_without_memory_for_the_models(gpt2: Family, tmp_path, monkeypatch):
     """What they are told is not asked for: what they are asked next says it."""
     whole, fails = Worker.prepare, [True, True]
 
@@ -358,7 +352,7 @@ def test_workers_without_memory_for_the_models(
         merged_tensors(prepare(recipe), tmp_path / "none", workers=RayStandIn().workers())
 
 
-def test_waiting_can_be_stopped(gpt2: Family, tmp_path: Path) -> None:
+def test_waiting_can_be_stopped(gpt2: Family, tmp_path):
     """A worker that works for hours lets a person cancel at once."""
     ray = RayStandIn()
     ray.hangs = lambda call, number: call == "merge"
@@ -374,9 +368,7 @@ def test_waiting_can_be_stopped(gpt2: Family, tmp_path: Path) -> None:
     assert ray.started == ray.killed == 2
 
 
-def test_a_worker_without_memory_hands_its_unit_on(
-    gpt2: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_without_memory_hands_its_unit_on(gpt2: Family, tmp_path, monkeypatch):
     whole, fails = Worker.merge, iter([MemoryError(), RuntimeError("not enough memory: 8 GB")])
 
     def merge_or_fail(self: Worker, names: list[str]) -> object:

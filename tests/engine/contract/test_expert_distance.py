@@ -1,5 +1,4 @@
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -29,7 +28,7 @@ def ones(*names: str) -> dict[str, float]:
     return dict.fromkeys(names, 1.0)
 
 
-def test_changes_from_real_tensors_with_the_weights_taken_out(tmp_path: Path) -> None:
+def test_changes_from_real_tensors_with_the_weights_taken_out(tmp_path):
     generator = torch.Generator().manual_seed(0)
     base = {"layers.0.fc.weight": torch.randn(6, 4, generator=generator), "b": torch.ones(3)}
     tuned = {name: tensor + 0.1 * tensor.roll(1, 0) for name, tensor in base.items()}
@@ -43,13 +42,13 @@ def test_changes_from_real_tensors_with_the_weights_taken_out(tmp_path: Path) ->
     assert found["one"] == pytest.approx(delta / norm, rel=1e-6)
 
 
-def test_fine_tunes_of_the_base_are_one_line() -> None:
+def test_fine_tunes_of_the_base_are_one_line():
     (found,) = fit_checks({"a": 0.01, "b": 0.03})
     assert (found.verdict, found.subject) == (Verdict.OK, EVERYTHING)
     assert "1 % to 3 %" in found.sentence
 
 
-def test_another_base_a_far_one_and_a_copy_are_named() -> None:
+def test_another_base_a_far_one_and_a_copy_are_named():
     found = fit_checks({"a": 0.01, "b": 0.02, "other": 1.4, "far": 0.2, "copy": 0.0})
     assert {check.subject for check in found} == {"other", "far", "copy"}
     assert {check.verdict for check in found} == {Verdict.WARNING}
@@ -60,12 +59,12 @@ def test_another_base_a_far_one_and_a_copy_are_named() -> None:
     assert "Equal to the base" in said["copy"]
 
 
-def test_a_base_of_zeros() -> None:
+def test_a_base_of_zeros():
     zero = LayerStatistics(name="q", energies={"a": 1.0}, base_energy=0.0)
     assert relative_changes([zero], ones("a")) == {"a": math.inf}
 
 
-def test_what_is_not_known_is_not_judged() -> None:
+def test_what_is_not_known_is_not_judged():
     unknown = LayerStatistics(name="q", energies={"a": 1.0})
     assert relative_changes([unknown], ones("a")) == {}
     assert relative_changes(layers(a=0.0), {"a": 0.0}) == {}

@@ -62,13 +62,13 @@ def titles(found: LayerStatistics | None, reported: LayerReport | None = None, *
     return {finding.title: finding.verdict for finding in health.findings}
 
 
-def test_an_ordinary_layer_is_fine_before_and_after() -> None:
+def test_an_ordinary_layer_is_fine_before_and_after():
     ordinary = statistics(20.0, 30.0, 25.0)
     assert titles(ordinary) == {}
     assert layer_health(ordinary, report(), PARAMETERS).verdict is Verdict.OK
 
 
-def test_a_gamma_that_only_the_pole_lifts_is_marked() -> None:
+def test_a_gamma_that_only_the_pole_lifts_is_marked():
     near = statistics(0.9, 1.1, 1.3)
     assert near.gamma is not None
     assert near.gamma > 0.3
@@ -80,13 +80,13 @@ def test_a_gamma_that_only_the_pole_lifts_is_marked() -> None:
 
 
 @pytest.mark.parametrize("energies", [(0.9, 1.1, 1.3), (2.0, 2.2), (0.01, 5.0), (9.0, 0.2, 1.0)])
-def test_the_pole_is_where_the_merge_sees_it(energies: tuple[float, ...]) -> None:
+def test_the_pole_is_where_the_merge_sees_it(energies: tuple[float, ...]):
     found = heterogeneity(energies)
     warned = regime(found, 0.3, ridge_mass=0.0) if (found.gamma or 0) > 0.3 else []
     assert near_pole(statistics(*energies), 0.3) == bool(warned)
 
 
-def test_experts_without_change_are_named() -> None:
+def test_experts_without_change_are_named():
     health = layer_health(statistics(1.0, 0.0, 2.0), None, PARAMETERS)
     (finding,) = [each for each in health.findings if each.title == "Expert left out"]
     assert finding.verdict is Verdict.NOTE
@@ -96,13 +96,13 @@ def test_experts_without_change_are_named() -> None:
     assert "one expert left" in alone
 
 
-def test_the_prior_is_noted_where_energies_are_small_and_unequal() -> None:
+def test_the_prior_is_noted_where_energies_are_small_and_unequal():
     assert titles(statistics(1e-1, 1e-4, 1e-7))["Strong prior"] is Verdict.NOTE
     assert "Strong prior" not in titles(statistics(1e-3, 1.1e-3, 1.2e-3)), "homogeneous"
     assert "Strong prior" not in titles(statistics(100.0, 1e-2, 1e4)), "large"
 
 
-def test_the_ridge_mass_is_foreseen_and_then_reported() -> None:
+def test_the_ridge_mass_is_foreseen_and_then_reported():
     unequal = statistics(1e-1, 1e-4, 1e-7)
     assert titles(unequal)["Ridge mass"] is Verdict.WARNING, "ε / E of the third is 100"
     assert "Ridge mass" not in titles(unequal, epsilon=1e-9)
@@ -112,7 +112,7 @@ def test_the_ridge_mass_is_foreseen_and_then_reported() -> None:
     assert titles(unequal, reported) == {"Method": Verdict.WARNING, "Strong prior": Verdict.NOTE}
 
 
-def test_what_the_merge_says_is_passed_on_worst_first() -> None:
+def test_what_the_merge_says_is_passed_on_worst_first():
     reported = report(notes=("One expert was left out.",), warnings=("Look out.",))
     health = layer_health(None, reported, PARAMETERS)
     assert [each.sentence for each in health.findings] == ["Look out.", "One expert was left out."]
@@ -120,7 +120,7 @@ def test_what_the_merge_says_is_passed_on_worst_first() -> None:
     assert health.tooltip.splitlines() == ["Look out.", "One expert was left out."]
 
 
-def test_norms_out_of_the_ordinary_are_named() -> None:
+def test_norms_out_of_the_ordinary_are_named():
     assert norm_ratio(report(delta_norm=3.0, energies={"a": 1.0, "b": 4.0})) == pytest.approx(2.0)
     assert norm_ratio(report(delta_norm=None)) is None
     assert norm_ratio(report(energies={"a": 0.0})) is None
@@ -131,17 +131,17 @@ def test_norms_out_of_the_ordinary_are_named() -> None:
     assert titles(None, report(refinement_ratio=11.0))["Refinement"] is Verdict.WARNING
 
 
-def test_a_method_without_gamma_has_no_threshold_to_exceed() -> None:
+def test_a_method_without_gamma_has_no_threshold_to_exceed():
     plain = LayerStatistics(name="layer", energies={"a": 1e-9, "b": 1.0})
     assert layer_health(plain, None, {}).findings == ()
 
 
-def test_something_must_be_known() -> None:
+def test_something_must_be_known():
     with pytest.raises(ValueError, match="Neither"):
         layer_health(None, None, PARAMETERS)
 
 
-def test_the_model_is_as_healthy_as_its_worst_layer() -> None:
+def test_the_model_is_as_healthy_as_its_worst_layer():
     fine = layer_health(None, report(), PARAMETERS)
     noted = layer_health(None, report(notes=("A departure.",)), PARAMETERS)
     bad = layer_health(
@@ -155,7 +155,6 @@ def test_the_model_is_as_healthy_as_its_worst_layer() -> None:
     assert whole.worst[0].name == "bad"
     assert len(whole.worst) == WORST_SHOWN
     table = extreme_table([fine, noted, bad])
-    assert table is not None
     assert ("Largest ridge mass Σ εₜ", "bad", "3.000") in table.rows
     assert extreme_table([]) is None
     assert "1 tensor with a warning" in whole.sentence
@@ -164,7 +163,7 @@ def test_the_model_is_as_healthy_as_its_worst_layer() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.5, 1.0, 7.0])
-def test_the_log_variance_knows_no_scale_and_says_where_gamma_is_unreliable(scale: float) -> None:
+def test_the_log_variance_knows_no_scale_and_says_where_gamma_is_unreliable(scale: float):
     """Under the automatic variant, which has no τ, the published one is the measure."""
     found = statistics(*(scale * value for value in (0.9, 1.1, 1.3)))
     assert found.log_variance == pytest.approx(heterogeneity([0.9, 1.1, 1.3]).log_variance)
@@ -173,9 +172,7 @@ def test_the_log_variance_knows_no_scale_and_says_where_gamma_is_unreliable(scal
 
 
 @pytest.mark.parametrize("scale", [1.0, 7.0])
-def test_the_regime_says_where_it_is_one_of_scale_alone(
-    scale: float, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_regime_says_where_it_is_one_of_scale_alone(scale: float, capsys):
     """In what inspect prints, in the cell of the layer and in the sum."""
     found = statistics(*(scale * value for value in (0.9, 1.1, 1.3)))
     row = SimpleNamespace(
@@ -196,7 +193,7 @@ def test_the_regime_says_where_it_is_one_of_scale_alone(
     assert ("1 of them by scale alone" in printed) == (scale == 1.0)
 
 
-def test_where_the_published_variant_misbehaves() -> None:
+def test_where_the_published_variant_misbehaves():
     """Far above the cap, against the experts, or under a ridge that drowns them."""
     found = dataclasses.replace(statistics(4.0, 4.0, 4.0, 4.0), base_energy=1e4)
     assert cap_ratio(found, report(delta_norm=4.0)) == pytest.approx(1.0)  # √4 · 2

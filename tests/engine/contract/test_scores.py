@@ -22,7 +22,7 @@ NOT_FINITE = (math.nan, math.inf, -math.inf)
 
 def score(model: str, task: str, value: float, **more: object) -> TaskScore:
     reported = {"metric": "pearson", "n": 9, "standard_error": 0.01, **more}
-    return TaskScore(model=model, task=task, score=value, **reported)  # type: ignore[arg-type]
+    return TaskScore(model=model, task=task, score=value, **reported)
 
 
 def shared(model: str, task: str, value: float, expert: float, metric: str) -> TaskScore:
@@ -33,9 +33,7 @@ def shared(model: str, task: str, value: float, expert: float, metric: str) -> T
 @pytest.mark.parametrize("metric", Metric)
 @pytest.mark.parametrize("bad", NOT_FINITE)
 @pytest.mark.parametrize("with_experts", [True, False])
-def test_a_score_that_is_not_finite_leaves_no_mean(
-    metric: Metric, bad: float, with_experts: bool
-) -> None:
+def test_a_score_that_is_not_finite_leaves_no_mean(metric: Metric, bad: float, with_experts: bool):
     made = [
         shared("merged", task, value, 0.8 if with_experts else math.nan, metric.value)
         for task, value in (("one", bad), ("two", 0.6))
@@ -51,7 +49,7 @@ def test_a_score_that_is_not_finite_leaves_no_mean(
 
 @pytest.mark.parametrize("metric", Metric)
 @pytest.mark.parametrize("expert", [-0.5, 0.0, math.nan, math.inf, 0.007])
-def test_a_task_whose_expert_is_no_measure_is_named(metric: Metric, expert: float) -> None:
+def test_a_task_whose_expert_is_no_measure_is_named(metric: Metric, expert: float):
     value = -0.08 if metric.value in CENTRED else 0.4
     made = [
         shared("merged", "one", value, expert, metric.value),
@@ -67,7 +65,7 @@ def test_a_task_whose_expert_is_no_measure_is_named(metric: Metric, expert: floa
     assert any("one" in said for said in mean.remarks) != is_measure
 
 
-def test_a_task_without_an_expert_is_named() -> None:
+def test_a_task_without_an_expert_is_named():
     made = [shared("merged", "one", 0.5, 1.0, "accuracy"), score("merged", "two", 0.5)]
     (mean,) = means(made)
     assert (mean.normalised, mean.unmeasured) == (None, ("two",))
@@ -76,7 +74,7 @@ def test_a_task_without_an_expert_is_named() -> None:
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_the_way_from_the_base_to_the_expert(metric: Metric) -> None:
+def test_the_way_from_the_base_to_the_expert(metric: Metric):
     base, expert = (9.0, 3.0) if metric.value in LESS_IS_BETTER else (-0.1, 0.7)
     for share in (-0.5, 0.0, 0.25, 1.0, 1.5):
         value = base + share * (expert - base)
@@ -87,7 +85,7 @@ def test_the_way_from_the_base_to_the_expert(metric: Metric) -> None:
         assert (found is None) == (not all(map(math.isfinite, three)))
 
 
-def test_the_mean_way_is_of_all_tasks() -> None:
+def test_the_mean_way_is_of_all_tasks():
     made = [
         score("base", "one", 0.2),
         score("base", "two", 0.4),

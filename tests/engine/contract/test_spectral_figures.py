@@ -27,8 +27,8 @@ def matrix(m: int, n: int, seed: int) -> Array:
 
 
 @given(shapes)
-@settings(deadline=None, max_examples=40, derandomize=True)
-def test_every_figure_is_that_of_the_matrix(shape: tuple[int, int, int]) -> None:
+@settings(max_examples=40)
+def test_every_figure_is_that_of_the_matrix(shape: tuple[int, int, int]):
     given_MN = matrix(*shape)
     sigma = np.linalg.svd(given_MN, compute_uv=False)
     found = spectral_figures(sigma)
@@ -48,8 +48,8 @@ def test_every_figure_is_that_of_the_matrix(shape: tuple[int, int, int]) -> None
 
 
 @given(shapes)
-@settings(deadline=None, max_examples=40, derandomize=True)
-def test_the_effective_rank_is_the_exponential_of_the_entropy(shape: tuple[int, int, int]) -> None:
+@settings(max_examples=40)
+def test_the_effective_rank_is_the_exponential_of_the_entropy(shape: tuple[int, int, int]):
     sigma = np.linalg.svd(matrix(*shape), compute_uv=False)
     shares = [value / math.fsum(sigma) for value in sigma]
     entropy = -math.fsum(share * math.log(share) for share in shares if share > 0)
@@ -57,13 +57,13 @@ def test_the_effective_rank_is_the_exponential_of_the_entropy(shape: tuple[int, 
     assert 1 - 1e-9 <= effective_rank(sigma) <= len(sigma) + 1e-9
 
 
-def test_directions_below_the_rounding_of_float32_do_not_count() -> None:
+def test_directions_below_the_rounding_of_float32_do_not_count():
     sigma = np.array([2.0, 1.0, 2e-6, 1e-9, 0.0])
     assert numerical_rank(sigma) == 3
     assert condition_number(sigma) == pytest.approx(1e6)
 
 
-def test_the_zero_matrix_has_figures_too() -> None:
+def test_the_zero_matrix_has_figures_too():
     found = spectral_figures(np.zeros(7))
     assert (found.frobenius, found.nuclear, found.rank, found.directions) == (0, 0, 0, (0, 0, 0))
     assert (found.effective_rank, found.stable_rank) == (0, 0)
@@ -73,5 +73,5 @@ def test_the_zero_matrix_has_figures_too() -> None:
 
 
 @pytest.mark.parametrize("directions", range(1, 1000, 7))
-def test_the_leading_directions_are_counted_without_rounding(directions: int) -> None:
+def test_the_leading_directions_are_counted_without_rounding(directions: int):
     assert leading(directions) == -(-directions * 5 // 100)

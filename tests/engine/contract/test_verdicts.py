@@ -27,7 +27,7 @@ def score(values: list[float], metric: str = "accuracy", task: str = "digits") -
     )
 
 
-def test_each_example_is_lost_gained_or_neither() -> None:
+def test_each_example_is_lost_gained_or_neither():
     model, other = np.array([1, 0, 1, 0.0]), np.array([1, 1, 0, 0.5])
     kinds = [Verdict.BOTH_RIGHT, Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG]
     assert verdicts("accuracy", model, other).tolist() == kinds
@@ -36,31 +36,28 @@ def test_each_example_is_lost_gained_or_neither() -> None:
 
 
 @given(better=st.integers(0, 400), worse=st.integers(0, 400), same=st.integers(0, 9))
-def test_right_or_wrong_is_mcnemars_exact_test(better: int, worse: int, same: int) -> None:
+def test_right_or_wrong_is_mcnemars_exact_test(better: int, worse: int, same: int):
     first = score([1.0] * better + [0.0] * worse + [1.0] * (same + 1))
     second = score([0.0] * better + [1.0] * worse + [1.0] * (same + 1))
     found = paired([(first, second)])
-    assert found is not None
     assert (found.first, found.second, found.n) == (better, worse, better + worse + same + 1)
     count = better + worse
     expected = stats.binomtest(better, count, 0.5).pvalue if count else 1.0
     assert found.p == pytest.approx(expected, rel=1e-8, abs=1e-12)
 
 
-def test_losses_are_compared_by_their_mean_difference() -> None:
+def test_losses_are_compared_by_their_mean_difference():
     generator = np.random.default_rng(0)
     a, b = generator.normal(size=400), generator.normal(size=400) + 0.15
     found = paired([(score(a.tolist(), "perplexity"), score(b.tolist(), "perplexity"))])
-    assert found is not None
     statistic = stats.ttest_rel(a, b).statistic
     assert found.p == pytest.approx(2 * stats.norm.sf(abs(statistic)), rel=1e-9)
     assert found.first == int((a < b).sum())
 
 
-def test_examples_of_several_tasks_count_together_and_kinds_do_not_mix() -> None:
+def test_examples_of_several_tasks_count_together_and_kinds_do_not_mix():
     right, wrong = score([1.0] * 6), score([0.0] * 6)
     both = paired([(right, wrong), (replace(right, task="b"), replace(wrong, task="b"))])
-    assert both is not None
     assert both.first == 12
     assert (
         paired([(right, wrong), (score([1.0], "perplexity"), score([2.0], "perplexity"))]) is None
@@ -68,7 +65,7 @@ def test_examples_of_several_tasks_count_together_and_kinds_do_not_mix() -> None
     assert paired([(right, score([1.0]))]) is None  # not the same examples
 
 
-def test_the_sentence_says_whether_the_difference_is_significant() -> None:
+def test_the_sentence_says_whether_the_difference_is_significant():
     clear = in_words(paired([(score([1.0] * 20), score([0.0] * 20))]), "ACE", "TIES", ["accuracy"])
     assert clear.startswith("Of 20 examples, ACE alone is right on 20 and TIES on 0.")
     assert clear.endswith(": significant.")

@@ -68,7 +68,7 @@ def _no_grad() -> Iterator[None]:
         yield
 
 
-def test_pictures(tmp_path: Path) -> None:
+def test_pictures(tmp_path):
     save_vit(tmp_path / "model", LABELS)
     files = save_pictures(tmp_path / "data", LABELS, 12)
     model, processor = loaded("AutoModelForImageClassification", tmp_path / "model")
@@ -100,7 +100,7 @@ def bert_rows(count: int = 40) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "f1", "matthews"])
-def test_texts(tmp_path: Path, metric: str) -> None:
+def test_texts(tmp_path, metric: str):
     names = dict(enumerate(LABELS))
     save_bert(tmp_path / "model", "SequenceClassification", id2label=names)
     rows = bert_rows()
@@ -122,7 +122,7 @@ def test_texts(tmp_path: Path, metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", ["pearson", "spearman"])
-def test_regression(tmp_path: Path, metric: str) -> None:
+def test_regression(tmp_path, metric: str):
     save_bert(tmp_path / "model", "SequenceClassification", num_labels=1)
     generator = np.random.default_rng(1)
     rows = [
@@ -138,7 +138,7 @@ def test_regression(tmp_path: Path, metric: str) -> None:
     assert found.score == pytest.approx(expected, abs=1e-5)
 
 
-def test_perplexity(tmp_path: Path) -> None:
+def test_perplexity(tmp_path):
     save_gpt2(tmp_path / "model")
     generator = np.random.default_rng(2)
     lines = [sentence(generator, 1, 11) for _ in range(30)]
@@ -175,7 +175,7 @@ def choice_rows(count: int = 25) -> list[dict[str, Any]]:
     ]
 
 
-def test_choices_by_a_head(tmp_path: Path) -> None:
+def test_choices_by_a_head(tmp_path):
     save_bert(tmp_path / "model", "MultipleChoice")
     rows = choice_rows()
     model, tokenizer = loaded("AutoModelForMultipleChoice", tmp_path / "model")
@@ -190,7 +190,7 @@ def test_choices_by_a_head(tmp_path: Path) -> None:
     assert found.score == right / len(rows)
 
 
-def test_choices_by_a_language_model(tmp_path: Path) -> None:
+def test_choices_by_a_language_model(tmp_path):
     save_gpt2(tmp_path / "model")
     rows = choice_rows()
     model, tokenizer = loaded("AutoModelForCausalLM", tmp_path / "model")
@@ -211,7 +211,7 @@ def test_choices_by_a_language_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "f1"])
-def test_words(tmp_path: Path, metric: str) -> None:
+def test_words(tmp_path, metric: str):
     names = {0: "O", 1: "X", 2: "Y"}
     save_bert(tmp_path / "model", "TokenClassification", id2label=names)
     generator = np.random.default_rng(5)
@@ -234,7 +234,7 @@ def test_words(tmp_path: Path, metric: str) -> None:
     assert found.score == pytest.approx(expected, abs=1e-12)
 
 
-def test_written_texts(tmp_path: Path) -> None:
+def test_written_texts(tmp_path):
     torch.manual_seed(0)
     config = transformers.T5Config(
         vocab_size=17, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2,
@@ -263,7 +263,7 @@ def test_written_texts(tmp_path: Path) -> None:
     assert found.score == right / 12
 
 
-def test_pictures_and_their_names(tmp_path: Path) -> None:
+def test_pictures_and_their_names(tmp_path):
     torch.manual_seed(0)
     text = {
         "vocab_size": 17, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1,

@@ -37,7 +37,7 @@ def sample() -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def merged(sample: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def merged(sample: Recipe, tmp_path_factory) -> Iterator[Path]:
     """A finished merge of it, scores kept in a folder of its own."""
     folder = tmp_path_factory.mktemp("merges")
     with pytest.MonkeyPatch.context() as patch:
@@ -50,8 +50,8 @@ def merged(sample: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def test_known_scores_are_looked_up_and_none_is_computed(
-    sample: Recipe, merged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    sample: Recipe, merged: Path, tmp_path, monkeypatch
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def scores(runner: Runner, job: EvaluateJob | KnownScoresJob) -> list[TaskScore]:
@@ -71,8 +71,8 @@ def test_known_scores_are_looked_up_and_none_is_computed(
 
 @pytest.mark.parametrize("with_base", [False, True])
 def test_what_a_merge_lost_and_gained_is_what_the_scores_say(
-    sample: Recipe, merged: Path, with_base: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    sample: Recipe, merged: Path, with_base: bool, monkeypatch
+):
     runner = Runner()
     job = EvaluateJob(recipe=sample, stores=(merged,), device="cpu")
     scores = {
@@ -98,9 +98,7 @@ def test_what_a_merge_lost_and_gained_is_what_the_scores_say(
     assert sum(event.counts[Verdict.LOST] + event.counts[Verdict.GAINED] for event in events)
 
 
-def test_an_entry_that_is_not_what_it_should_be_is_computed_again(
-    sample: Recipe, merged: Path
-) -> None:
+def test_an_entry_that_is_not_what_it_should_be_is_computed_again(sample: Recipe, merged: Path):
     runner = Runner()
     looking = CompareExamplesJob(recipe=sample, store=merged, device="cpu")
     before = [event for event in looking.steps(runner) if isinstance(event, ExamplesCompared)]
@@ -121,7 +119,7 @@ def described(recipe: Recipe, *tasks: Task) -> list[TaskDescribed]:
     return [event for event in job.steps(Runner()) if isinstance(event, TaskDescribed)]
 
 
-def test_a_task_is_described_with_all_that_is_guessed(sample: Recipe, tmp_path: Path) -> None:
+def test_a_task_is_described_with_all_that_is_guessed(sample: Recipe, tmp_path):
     (found,) = described(sample, sample.tasks[0])
     assert found.fault == ""
     assert (found.expert, found.kind, found.metric) == (
@@ -135,9 +133,7 @@ def test_a_task_is_described_with_all_that_is_guessed(sample: Recipe, tmp_path: 
     assert all(each.label.isdigit() for each in found.examples)
 
 
-def test_what_is_wrong_with_a_task_is_one_sentence_and_the_rest_is_known(
-    sample: Recipe, tmp_path: Path
-) -> None:
+def test_what_is_wrong_with_a_task_is_one_sentence_and_the_rest_is_known(sample: Recipe, tmp_path):
     digits, shapes = sample.tasks
     wrong_labels = replace(digits, name="a", labels=("digits/0", "digits/1"))
     no_column = replace(digits, name="b", columns={"image": "pictures"})

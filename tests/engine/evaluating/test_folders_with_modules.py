@@ -24,7 +24,7 @@ from tests.helpers.pages import Page
 
 
 @pytest.fixture
-def gpt2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def gpt2(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return gpt2_family(tmp_path / "models")
 
@@ -41,7 +41,7 @@ def merged(file: Path, out: Path, method: str) -> Path:
     return ace_gui.merge(recipe_by(file, method), out, device="cpu").folder
 
 
-def test_routes_convert_a_pickle_only_by_consent(gpt2: Path, tmp_path: Path) -> None:
+def test_routes_convert_a_pickle_only_by_consent(gpt2: Path, tmp_path):
     folder = merged(gpt2, tmp_path / "smile", "smile")
     expected = ace_gui.routes(gpt2, [folder], limit=3)
     expert = gpt2.parent / "one"
@@ -57,7 +57,7 @@ def test_routes_convert_a_pickle_only_by_consent(gpt2: Path, tmp_path: Path) -> 
     assert [each.share_LT for each in found] == [each.share_LT for each in expected]
 
 
-def test_a_converted_expert_is_scored_as_before(gpt2: Path) -> None:
+def test_a_converted_expert_is_scored_as_before(gpt2: Path):
     expected = ace_gui.evaluate(gpt2, limit=3, device="cpu").scores
     expert = gpt2.parent / "one"
     torch.save(load_file(expert / "model.safetensors"), expert / "pytorch_model.bin")
@@ -66,9 +66,7 @@ def test_a_converted_expert_is_scored_as_before(gpt2: Path) -> None:
     assert [each.score for each in found] == [each.score for each in expected]
 
 
-def test_routes_load_each_model_once_for_all_tasks(
-    gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_routes_load_each_model_once_for_all_tasks(gpt2: Path, tmp_path, monkeypatch):
     folder = merged(gpt2, tmp_path / "smile", "smile")
     apart = [ace_gui.routes(gpt2, [folder], [task], limit=4)[0] for task in load_recipe(gpt2).tasks]
     loads, load = Counter[bool](), loaded_models.load
@@ -89,9 +87,7 @@ def test_routes_load_each_model_once_for_all_tasks(
 
 
 @pytest.mark.parametrize("reported", [True, False], ids=["recipe's base", "own recipe's base"])
-def test_another_base_is_not_mistaken_for_the_one_before(
-    gpt2: Path, tmp_path: Path, reported: bool
-) -> None:
+def test_another_base_is_not_mistaken_for_the_one_before(gpt2: Path, tmp_path, reported: bool):
     """What EMR leaves stands beside the base; scores that are remembered do, too."""
     folder = merged(gpt2, tmp_path / "emr", "emr")
     tasks = load_recipe(gpt2).tasks
@@ -113,9 +109,7 @@ def test_another_base_is_not_mistaken_for_the_one_before(
 
 
 @pytest.mark.parametrize("method", ["byom", "smile"])
-def test_the_report_has_the_scores_of_a_merge_with_its_modules(
-    gpt2: Path, tmp_path: Path, method: str
-) -> None:
+def test_the_report_has_the_scores_of_a_merge_with_its_modules(gpt2: Path, tmp_path, method: str):
     recipe = recipe_by(gpt2, method)
     runner, store = Runner(), tmp_path / "store"
     job = MergeJob(recipe=load_recipe(recipe), store=store, device="cpu")

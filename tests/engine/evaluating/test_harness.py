@@ -53,7 +53,7 @@ class Library(ModuleType):
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+def library(monkeypatch) -> Library:
     found = Library()
     monkeypatch.setitem(sys.modules, "lm_eval", found)
     monkeypatch.setitem(sys.modules, "lm_eval.tasks", found.tasks)
@@ -64,7 +64,7 @@ def asked(*arguments: str | Path) -> Any:
     return CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
 
 
-def test_its_table_and_its_figures(library: Library, tmp_path: Path) -> None:
+def test_its_table_and_its_figures(library: Library, tmp_path):
     save_gpt2(tmp_path / "model")
     (tmp_path / "lines.txt").write_text("the cat sat\n" * 3)
     (tmp_path / "tasks.yaml").write_text("- data: lines.txt\n")
@@ -91,9 +91,7 @@ def test_its_table_and_its_figures(library: Library, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("template", [None, "{{ messages }}"])
-def test_a_chat_model_is_asked_in_its_template(
-    library: Library, tmp_path: Path, template: str | None
-) -> None:
+def test_a_chat_model_is_asked_in_its_template(library: Library, tmp_path, template: str | None):
     save_chat_model(tmp_path / "model", template=template)
     out = tmp_path / "scores.json"
     done = asked(tmp_path / "model", "--harness", "toy", "--json", out)
@@ -103,9 +101,7 @@ def test_a_chat_model_is_asked_in_its_template(
     assert ("its chat template" if template else "plain prompts") in done.stdout
 
 
-def test_what_it_prints_is_no_figure_and_a_model_is_named_once(
-    library: Library, tmp_path: Path
-) -> None:
+def test_what_it_prints_is_no_figure_and_a_model_is_named_once(library: Library, tmp_path):
     save_chat_model(tmp_path / "a")
     save_chat_model(tmp_path / "b", template=None)
     done = asked(tmp_path / "a", tmp_path / "b", "--harness", "toy", "--json", "-")
@@ -117,7 +113,7 @@ def test_what_it_prints_is_no_figure_and_a_model_is_named_once(
     assert quiet.stderr == ""
 
 
-def test_the_harness_alone_needs_no_tasks_of_ours(library: Library, tmp_path: Path) -> None:
+def test_the_harness_alone_needs_no_tasks_of_ours(library: Library, tmp_path):
     save_gpt2(tmp_path)
     done = asked(tmp_path, "--harness", "toy,hellaswag")
     assert done.exit_code == 0, done.output
@@ -125,7 +121,7 @@ def test_the_harness_alone_needs_no_tasks_of_ours(library: Library, tmp_path: Pa
     assert "include_path" not in library.asked
 
 
-def test_what_cannot_be_done_is_said_in_one_sentence(library: Library, tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_said_in_one_sentence(library: Library, tmp_path):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("base_model: base\nmodels: [{model: a}]\nschema: 1\n")
     assert "--harness runs on folders" in asked(recipe, "--harness", "toy").stderr
@@ -139,7 +135,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(library: Library, tmp_path:
     assert "must be on this machine" in line
 
 
-def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     done = asked(tmp_path, "--harness", "toy")
     assert done.exit_code == 1

@@ -107,7 +107,7 @@ def header(shape: str) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
 
 
-def test_an_archive_that_unpacks_to_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_unpacks_to_more(tmp_path, monkeypatch):
     monkeypatch.setattr(columnar, "FILE_BYTES", 10_000_000)
     label = npy(np.zeros(4, np.int64))
     path = npz(tmp_path / "a.npz", image=npy(np.zeros((4, 2000, 2000), np.uint8)), label=label)
@@ -118,7 +118,7 @@ def test_an_archive_that_unpacks_to_more(tmp_path: Path, monkeypatch: pytest.Mon
 # Parquet
 
 
-def test_a_text_repeated_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_repeated_often(tmp_path, monkeypatch):
     """A megabyte written once and meant a hundred thousand times."""
     path = tmp_path / "bomb.parquet"
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), ["a" * 1_000_000])
@@ -130,7 +130,7 @@ def test_a_text_repeated_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "set a limit" in refusal(path)
 
 
-def test_parquet_that_unpacks_to_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_that_unpacks_to_more(tmp_path, monkeypatch):
     path = tmp_path / "bomb.parquet"
     table = pa.table({"text": ["a" * 3_000_000 + str(n) for n in range(10)], "label": [1] * 10})
     pq.write_table(table, path, compression="zstd", use_dictionary=False)
@@ -170,7 +170,7 @@ def png(width: int, height: int) -> bytes:
     ],
     ids=["bomb", "cut off", "header alone", "empty", "a program for printers"],
 )
-def test_bad_pictures(tmp_path: Path, content: bytes, expected: str) -> None:
+def test_bad_pictures(tmp_path, content: bytes, expected: str):
     save_pictures(tmp_path / "data", ("cat", "dog"), 2)
     (tmp_path / "data" / "dog" / "bad.png").write_bytes(content)
     sentence = refusal(tmp_path / "data", PICTURES)
@@ -178,7 +178,7 @@ def test_bad_pictures(tmp_path: Path, content: bytes, expected: str) -> None:
     assert expected in sentence
 
 
-def test_folders_of_pictures(tmp_path: Path) -> None:
+def test_folders_of_pictures(tmp_path):
     save_pictures(tmp_path / "data", ("cat", "dog"), 1)
     (tmp_path / "data" / "tree").mkdir()
     assert "no pictures" in refusal(tmp_path / "data", PICTURES)
@@ -188,7 +188,7 @@ def test_folders_of_pictures(tmp_path: Path) -> None:
     assert "dog" in refusal(tmp_path / "data", config)
 
 
-def test_pictures_named_in_a_table_lie_beside_it(tmp_path: Path) -> None:
+def test_pictures_named_in_a_table_lie_beside_it(tmp_path):
     (file,) = save_pictures(tmp_path / "secret", ("cat",), 1)
     (tmp_path / "data").mkdir()
     path = tmp_path / "data" / "a.csv"
@@ -202,9 +202,7 @@ def test_pictures_named_in_a_table_lie_beside_it(tmp_path: Path) -> None:
     assert len(read(path, PICTURES).examples) == 1
 
 
-def test_pixels_are_counted_before_they_are_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pixels_are_counted_before_they_are_decoded(tmp_path, monkeypatch):
     save_pictures(tmp_path / "data", ("cat",), 1)
     monkeypatch.setattr(images, "MOST_PIXELS", 10)
     assert "pixels" in refusal(tmp_path / "data", PICTURES)
@@ -219,7 +217,7 @@ def hub_pictures(path: Path, pixels: list[bytes], **more: pa.Array) -> Path:
     return path
 
 
-def test_pictures_of_the_hub_in_parquet(tmp_path: Path) -> None:
+def test_pictures_of_the_hub_in_parquet(tmp_path):
     files = save_pictures(tmp_path / "data", ("cat", "dog"), 2)
     pixels = [file.read_bytes() for file in files]
     data = read(hub_pictures(tmp_path / "a.parquet", pixels), PICTURES)
@@ -248,7 +246,7 @@ NESTED = {
 
 @pytest.mark.parametrize("what", NESTED)
 @pytest.mark.parametrize("name", ["inputs", "in.puts"])
-def test_columns_of_any_type(tmp_path: Path, what: str, name: str) -> None:
+def test_columns_of_any_type(tmp_path, what: str, name: str):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({name: NESTED[what], "text": ["x", "y"], "in": [1, 2]}), path)
     found = [values for _, values in open_table(path).rows([name, "text"])]
@@ -257,9 +255,7 @@ def test_columns_of_any_type(tmp_path: Path, what: str, name: str) -> None:
     assert refusal(path, columns={"text": name, "label": "text"})
 
 
-def test_nested_columns_are_counted_before_they_are_unpacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nested_columns_are_counted_before_they_are_unpacked(tmp_path, monkeypatch):
     path = hub_pictures(tmp_path / "a.parquet", [b"\0" * 100_000] * 3)
     monkeypatch.setattr(columnar, "FILE_BYTES", 50_000)
     with pytest.raises(TaskError, match="unpacks"):
@@ -390,7 +386,7 @@ MODELS = {"a.csv": NUMBERS, "a.jsonl": WORDS, "a.npz": PICTURES}
 
 
 @pytest.mark.parametrize("case", [*BAD_TEXT, *HOSTILE, *OF_OTHER_MODELS])
-def test_bad_files(tmp_path: Path, case: str) -> None:
+def test_bad_files(tmp_path, case: str):
     name, content, expected = (BAD_TEXT | HOSTILE | OF_OTHER_MODELS)[case]
     path = tmp_path / name
     path.write_bytes(content) if isinstance(content, bytes) else content(path)
@@ -400,14 +396,14 @@ def test_bad_files(tmp_path: Path, case: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0b.png", "a" * 5000, "\ud800.png", "/".join("a" * 3000), "."])
-def test_names_that_no_picture_can_have(tmp_path: Path, name: str) -> None:
+def test_names_that_no_picture_can_have(tmp_path, name: str):
     (tmp_path / "a.json").write_text(json.dumps([{"image": name, "label": "cat"}]))
     assert "row 1" in refusal(tmp_path / "a.json", PICTURES)
 
 
 @pytest.mark.parametrize("suffix", ["png", "tiff", "pgm"])
 @pytest.mark.parametrize("order", ["<u2", ">u2"])
-def test_grey_of_16_bits_is_scaled(tmp_path: Path, order: str, suffix: str) -> None:
+def test_grey_of_16_bits_is_scaled(tmp_path, order: str, suffix: str):
     grey_HW = np.linspace(0, 65535, 64).reshape(8, 8).round()
     image = Image.fromarray(grey_HW.astype(order if suffix == "tiff" else "<u2"))
     path = tmp_path / f"a.{suffix}"
@@ -417,7 +413,7 @@ def test_grey_of_16_bits_is_scaled(tmp_path: Path, order: str, suffix: str) -> N
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32])
-def test_grey_of_32_bits_has_no_white(tmp_path: Path, dtype: type) -> None:
+def test_grey_of_32_bits_has_no_white(tmp_path, dtype: type):
     path = tmp_path / "a.tiff"
     Image.fromarray(np.arange(64).reshape(8, 8).astype(dtype)).save(path)
     with pytest.raises(TaskError, match="32 bits"):
@@ -428,7 +424,7 @@ def test_grey_of_32_bits_has_no_white(tmp_path: Path, dtype: type) -> None:
 
 
 @pytest.mark.parametrize("how", ["../other/data-00000-of-00001.arrow", "absolute", "a link"])
-def test_a_saved_dataset_names_no_file_outside(tmp_path: Path, how: str) -> None:
+def test_a_saved_dataset_names_no_file_outside(tmp_path, how: str):
     import datasets
 
     for name in ("saved", "other"):
@@ -446,7 +442,7 @@ def test_a_saved_dataset_names_no_file_outside(tmp_path: Path, how: str) -> None
 
 
 @pytest.mark.parametrize("cut", ["short", "offsets"])
-def test_arrow_files_that_are_damaged(tmp_path: Path, cut: str) -> None:
+def test_arrow_files_that_are_damaged(tmp_path, cut: str):
     import datasets
 
     rows = {"text": [f"text {number}" for number in range(200)], "label": [0] * 200}
@@ -465,7 +461,7 @@ def test_arrow_files_that_are_damaged(tmp_path: Path, cut: str) -> None:
 # Tasks that do not suit
 
 
-def test_tasks_that_do_not_suit(tmp_path: Path) -> None:
+def test_tasks_that_do_not_suit(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("one,two,three\na,b,c\n")
     assert "columns: {label: NAME}" in refusal(path)
@@ -477,7 +473,7 @@ def test_tasks_that_do_not_suit(tmp_path: Path) -> None:
     assert "head's" in refusal(path, columns=columns, labels=("maybe",))
 
 
-def test_a_table_of_another_kind_says_what_it_is(tmp_path: Path) -> None:
+def test_a_table_of_another_kind_says_what_it_is(tmp_path):
     (tmp_path / "a.txt").write_text("one\n\ntwo\n")
     table = open_table(tmp_path / "a.txt")
     assert [row for row, _ in table.rows(["text"])] == ["row 1", "row 3"]

@@ -35,7 +35,7 @@ ENDS = [7, 12]
 
 
 @pytest.fixture(scope="module")
-def chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def chat(tmp_path_factory) -> Path:
     """An instruct model, and questions of different lengths."""
     folder = tmp_path_factory.mktemp("chat")
     save_chat_model(folder / "model", ends=ENDS)
@@ -71,8 +71,8 @@ def written(folder: Path, messages: list[dict[str, str]], most: int) -> list[int
 @pytest.mark.parametrize("together", [1, 8])
 @pytest.mark.parametrize("system", [None, "the good dog"])
 def test_answers_are_those_of_transformers(
-    chat: Path, together: int, system: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    chat: Path, together: int, system: str | None, monkeypatch
+):
     monkeypatch.setattr(loaded_models, "MOST", together)
     task = Task(
         data=chat / "questions.jsonl", metric=Metric.CONTAINS, system=system, max_new_tokens=9
@@ -91,9 +91,7 @@ def test_answers_are_those_of_transformers(
     assert 0 < sum(was_cut for _, was_cut in found) < len(found)
 
 
-def test_answers_of_a_recurrent_model_do_not_depend_on_the_batch(
-    chat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_of_a_recurrent_model_do_not_depend_on_the_batch(chat: Path, tmp_path, monkeypatch):
     config = transformers.MambaConfig(
         vocab_size=21, hidden_size=16, state_size=4, num_hidden_layers=2, initializer_range=0.5
     )
@@ -105,7 +103,7 @@ def test_answers_of_a_recurrent_model_do_not_depend_on_the_batch(
 
 
 @pytest.mark.parametrize("ends", [[7, 12], 12])
-def test_ends_are_a_number_or_a_list(tmp_path: Path, ends: int | list[int]) -> None:
+def test_ends_are_a_number_or_a_list(tmp_path, ends: int | list[int]):
     save_chat_model(tmp_path / "model", ends=ends)
     data = write(tmp_path / "a.jsonl", [{"text": "the cat", "label": "cat"}] * 2)
     ((text, was_cut), _) = answers_of(tmp_path / "model", Task(data=data, metric=Metric.CONTAINS))
@@ -116,14 +114,14 @@ def test_ends_are_a_number_or_a_list(tmp_path: Path, ends: int | list[int]) -> N
     assert text == tokenizer.decode(tokens, skip_special_tokens=True).split()[: len(text)]
 
 
-def test_ends_are_known_where_tensors_come_from_elsewhere(tmp_path: Path) -> None:
+def test_ends_are_known_where_tensors_come_from_elsewhere(tmp_path):
     model = save_chat_model(tmp_path / "model", ends=ENDS)
     loaded, report = load_pretrained(tmp_path / "model", None, dict(model.state_dict()))
     assert report == LoadReport()
     assert loaded.generation_config.eos_token_id == ENDS
 
 
-def test_a_long_answer_is_cut_and_counted(chat: Path) -> None:
+def test_a_long_answer_is_cut_and_counted(chat: Path):
     data = chat / "questions.jsonl"
     how: dict[str, Any] = {"data": data, "metric": "contains", "name": "q"}
     scores = {
@@ -147,7 +145,7 @@ def asked_in(data: Path) -> list[list[dict[str, str]]]:
     return [[{"role": "user", "content": json.loads(line)["text"]}] for line in lines]
 
 
-def test_stop_ends_an_answer_and_is_not_in_it(chat: Path) -> None:
+def test_stop_ends_an_answer_and_is_not_in_it(chat: Path):
     task = Task(data=chat / "questions.jsonl", metric=Metric.CONTAINS, max_new_tokens=12)
     plain = answers_of(chat / "model", task)
     stop = next(word for text, _ in plain for word in text.split()[1:])
@@ -161,9 +159,7 @@ def test_stop_ends_an_answer_and_is_not_in_it(chat: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "on", "off"])
 @pytest.mark.parametrize("has_template", [True, False])
-def test_the_template_is_used_where_there_is_one(
-    tmp_path: Path, mode: str, has_template: bool
-) -> None:
+def test_the_template_is_used_where_there_is_one(tmp_path, mode: str, has_template: bool):
     model = save_chat_model(tmp_path / "model", **({} if has_template else {"template": None}))
     data = write(tmp_path / "a.jsonl", [{"text": "the cat", "label": "on"}])
     task = {"data": data, "metric": "exact-match", "system": "good", "chat": mode}
@@ -184,7 +180,7 @@ def test_the_template_is_used_where_there_is_one(
 
 
 @pytest.mark.parametrize("text", ["on", "off", "auto", "'on'", "'off'"])
-def test_chat_in_a_recipe(tmp_path: Path, text: str) -> None:
+def test_chat_in_a_recipe(tmp_path, text: str):
     """YAML reads on and off as true and false."""
     (tmp_path / "tasks.yaml").write_text(f"tasks:\n- data: a.jsonl\n  chat: {text}\n")
     (task,) = load_tasks(tmp_path / "tasks.yaml")
@@ -195,7 +191,7 @@ def test_chat_in_a_recipe(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "no group"])
-def test_a_pattern_has_a_group(tmp_path: Path, pattern: str) -> None:
+def test_a_pattern_has_a_group(tmp_path, pattern: str):
     (tmp_path / "a.yaml").write_text(json.dumps([{"data": "a", "pattern": pattern}]))
     with pytest.raises(RecipeError, match="pattern"):
         load_tasks(tmp_path / "a.yaml")
@@ -213,7 +209,7 @@ def test_a_pattern_has_a_group(tmp_path: Path, pattern: str) -> None:
         ({"metric": "choice"}, "not a letter"),
     ],
 )
-def test_settings_that_do_not_fit(chat: Path, setting: dict[str, Any], words: str) -> None:
+def test_settings_that_do_not_fit(chat: Path, setting: dict[str, Any], words: str):
     task = {"data": chat / "questions.jsonl", "columns": {"label": "label"}, **setting}
     if "kind" in setting:
         del task["columns"]
@@ -249,13 +245,13 @@ def test_settings_that_do_not_fit(chat: Path, setting: dict[str, Any], words: st
         ("choice", "E", "B", False),
     ],
 )
-def test_whether_an_answer_is_right(metric: str, answer: str, target: str, right: bool) -> None:
+def test_whether_an_answer_is_right(metric: str, answer: str, target: str, right: bool):
     how = {"letters": "ABCD", "pattern": r"Answer: (\w)"}
     assert is_right(Metric(metric), answer, target, **how) == right
 
 
 @pytest.mark.parametrize("metric", ["rouge-l", "chrf"])
-def test_overlap_needs_a_library(chat: Path, metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlap_needs_a_library(chat: Path, metric: str, monkeypatch):
     monkeypatch.setattr(metrics, "find_spec", lambda _: None)
     task = {"data": chat / "questions.jsonl", "metric": metric}
     with pytest.raises(ResourceError, match="text-metrics"):
@@ -263,7 +259,7 @@ def test_overlap_needs_a_library(chat: Path, metric: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("metric", ["rouge-l", "chrf"])
-def test_overlap_of_answers(chat: Path, metric: str) -> None:
+def test_overlap_of_answers(chat: Path, metric: str):
     task = {"data": chat / "questions.jsonl", "metric": metric, "max_new_tokens": 6}
     (score,) = ace_gui.evaluate(None, [chat / "model"], [task], device="cpu").scores
     found = answers_of(chat / "model", Task(**{**task, "metric": Metric(metric)}))
@@ -291,15 +287,13 @@ def test_overlap_of_answers(chat: Path, metric: str) -> None:
         ("chrf", "", "cat", 0.0),
     ],
 )
-def test_overlap_has_the_published_values(
-    metric: str, answer: str, target: str, expected: float
-) -> None:
+def test_overlap_has_the_published_values(metric: str, answer: str, target: str, expected: float):
     found = overlap(Metric(metric), [answer, target], [target, target])
     assert found.each_N.tolist() == pytest.approx([1 - expected, 0.0], abs=1e-6)
     assert found.score == pytest.approx((expected + 1) / 2, abs=1e-6)
 
 
-def test_choices_are_listed_and_answered_by_letter(tmp_path: Path) -> None:
+def test_choices_are_listed_and_answered_by_letter(tmp_path):
     save_chat_model(tmp_path / "model", ends=ENDS)
     rows = [
         {"q": "the cat", "options": ["on", "under"], "answer": answer}
@@ -325,7 +319,7 @@ def test_choices_are_listed_and_answered_by_letter(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_choices_follow_the_template(tmp_path: Path) -> None:
+def test_choices_follow_the_template(tmp_path):
     save_chat_model(tmp_path / "model")
     generator = np.random.default_rng(4)
     rows = [
@@ -355,7 +349,7 @@ def test_choices_follow_the_template(tmp_path: Path) -> None:
     assert score.chat is True
 
 
-def test_a_prompt_longer_than_the_model_is_cut_at_its_beginning(tmp_path: Path) -> None:
+def test_a_prompt_longer_than_the_model_is_cut_at_its_beginning(tmp_path):
     """GPT-2 with 12 positions: half for the answer, half for the end of the prompt."""
     save_gpt2(tmp_path / "model")
     rows = [{"text": "the cat sat on the mat and ran under a tree of good", "label": "dog"}]
@@ -369,7 +363,7 @@ def test_a_prompt_longer_than_the_model_is_cut_at_its_beginning(tmp_path: Path) 
     assert text == tokenizer.decode(out[0, 6:], skip_special_tokens=True)
 
 
-def test_scores_with_and_without_a_template_are_named(tmp_path: Path) -> None:
+def test_scores_with_and_without_a_template_are_named(tmp_path):
     save_chat_model(tmp_path / "base", template=None)
     save_chat_model(tmp_path / "expert", seed=1)
     data = write(tmp_path / "a.jsonl", [{"text": "the cat", "label": "on"}] * 3)
@@ -387,7 +381,7 @@ def test_scores_with_and_without_a_template_are_named(tmp_path: Path) -> None:
     assert [each.record() for each in again] == [each.record() for each in scores]
 
 
-def test_progress_has_tokens_a_second(chat: Path) -> None:
+def test_progress_has_tokens_a_second(chat: Path):
     events: list[Any] = []
     task = {"data": chat / "questions.jsonl", "metric": "contains", "max_new_tokens": 4}
     ace_gui.evaluate(None, [chat / "model"], [task], limit=7, device="cpu", progress=events.append)
@@ -395,7 +389,7 @@ def test_progress_has_tokens_a_second(chat: Path) -> None:
     assert max(speeds) > 0
 
 
-def test_a_conversation_continues_with_each_models_own_answers(tmp_path: Path) -> None:
+def test_a_conversation_continues_with_each_models_own_answers(tmp_path):
     for seed, name in enumerate(("base", "expert")):
         save_chat_model(tmp_path / name, seed=seed, ends=ENDS)
     recipe = Recipe(base_model=tmp_path / "base", models=(ModelEntry(model=tmp_path / "expert"),))
@@ -427,7 +421,7 @@ def conversation(job: TryJob) -> dict[str, str]:
     return found
 
 
-def test_what_is_cut_of_words_is_counted(tmp_path: Path) -> None:
+def test_what_is_cut_of_words_is_counted(tmp_path):
     from tests.helpers.scored_models import save_bert
 
     save_bert(tmp_path / "model", "TokenClassification", id2label={0: "O", 1: "X"})

@@ -2,10 +2,8 @@
 
 import gc
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
 import ace_gui
@@ -23,7 +21,7 @@ def live_bytes() -> int:
     return sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}.values())
 
 
-def test_one_model_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_model_at_a_time(monkeypatch):
     """Six models are loaded one after the other, and are gone before the next one comes."""
     monkeypatch.setattr(gc, "freeze", lambda: None)  # the collector lists nothing that is frozen
     before_load, while_asked, sizes = [], [], []
@@ -49,7 +47,7 @@ def test_one_model_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert size <= max(while_asked) < 1.1 * size
 
 
-def test_one_batch_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_batch_at_a_time(tmp_path, monkeypatch):
     """Five times the examples take no more memory while a model is asked."""
     answered, peaks = evaluate.answered, {}
 

@@ -50,9 +50,9 @@ def resamples(count: int) -> list[np.ndarray]:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.data(), LABELS, st.integers(1, 30), st.sampled_from([Metric.F1, Metric.MATTHEWS]))
-def test_of_labels(data: st.DataObject, labels: int, count: int, metric: Metric) -> None:
+def test_of_labels(data: st.DataObject, labels: int, count: int, metric: Metric):
     drawn = arrays(np.int64, (2, count), elements=st.integers(0, labels - 1))
     answer_N, target_N = data.draw(drawn)
     average = "binary" if labels == 2 else "macro"
@@ -71,9 +71,9 @@ def test_of_labels(data: st.DataObject, labels: int, count: int, metric: Metric)
     assert found.each_N.tolist() == (answer_N == target_N).tolist()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.data(), st.integers(1, 12), st.sampled_from([Metric.F1, Metric.ACCURACY]))
-def test_of_words(data: st.DataObject, count: int, metric: Metric) -> None:
+def test_of_words(data: st.DataObject, count: int, metric: Metric):
     """Sentences are resampled, and their words put together."""
     lengths = data.draw(st.lists(st.integers(1, 6), min_size=count, max_size=count))
     pairs = [data.draw(arrays(np.int64, (2, n), elements=st.integers(0, 3))) for n in lengths]
@@ -95,7 +95,7 @@ def test_of_words(data: st.DataObject, count: int, metric: Metric) -> None:
 @pytest.mark.parametrize("names", [0, 1, 2, 3, 7])
 @pytest.mark.parametrize("metric", [Metric.F1, Metric.MATTHEWS, Metric.ACCURACY])
 @pytest.mark.parametrize("classes", [1, 2, 3, 5])
-def test_labels_need_not_be_as_many_as_names(classes: int, names: int, metric: Metric) -> None:
+def test_labels_need_not_be_as_many_as_names(classes: int, names: int, metric: Metric):
     targets = [n % classes for n in range(20)]
     answers = [(n * n) % classes for n in range(20)]
     kind = TaskKind.TEXT_CLASSIFICATION
@@ -126,7 +126,7 @@ def test_labels_need_not_be_as_many_as_names(classes: int, names: int, metric: M
 )
 def test_no_score_of_few_examples_is_certain(
     metric: Metric, kind: TaskKind, right: float, count: int
-) -> None:
+):
     """All right, or all wrong: the error is above 0 or not known, and never 0."""
     wrong = round((1 - right) * count)
     targets = [n % 2 for n in range(count)]
@@ -165,12 +165,12 @@ def wilson(count: int, right: int) -> float:
         ("O B-A-B I-A-B", ["A-B 1 3"]),
     ],
 )
-def test_entities_as_seqeval_finds_them(labels: str, expected: list[str]) -> None:
+def test_entities_as_seqeval_finds_them(labels: str, expected: list[str]):
     found = sorted(entities(labels.split()))
     assert [f"{kind} {start} {end}" for kind, start, end in found] == expected
 
 
-def test_f1_of_tagged_words_is_that_of_whole_entities() -> None:
+def test_f1_of_tagged_words_is_that_of_whole_entities():
     """Half an entity is none: 1 of 2 found ones is right, and 1 of 3 meant ones is found."""
     names = ["O", "B-A", "I-A"]
     target, answer = [[1, 2, 0, 1], [1, 2]], [[1, 0, 0, 1], [0, -1]]

@@ -20,7 +20,7 @@ SIZES = {"two": ("no", "yes"), "three": ("low", "middle", "high")}
 
 
 @pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def family(tmp_path_factory) -> Path:
     """A masked language model, and classifiers of two and three labels; merged, heads kept."""
     folder = tmp_path_factory.mktemp("family")
     save_bert(folder / "base", "MaskedLM")
@@ -68,7 +68,7 @@ def with_head_of(folder: Path, body: str, name: str) -> Any:
     return model
 
 
-def test_every_model_is_scored_with_the_head_of_the_task(family: Path) -> None:
+def test_every_model_is_scored_with_the_head_of_the_task(family: Path):
     found = ace_gui.evaluate(family / "recipe.yaml", [family / "merged"], device="cpu")
     scores = {(each.model, each.task): each for each in found.scores}
     merged = str(family / "merged")
@@ -92,7 +92,7 @@ def test_every_model_is_scored_with_the_head_of_the_task(family: Path) -> None:
     assert last.score == pytest.approx(sum(of_merged) / 2)
 
 
-def test_what_is_known_is_not_computed_again(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_known_is_not_computed_again(family: Path, monkeypatch):
     first = ace_gui.evaluate(family / "recipe.yaml", limit=20, device="cpu")
     loads = []
     load = loaded_models.load
@@ -116,7 +116,7 @@ def test_what_is_known_is_not_computed_again(family: Path, monkeypatch: pytest.M
     assert sorted(loads) == ["base", "two"]
 
 
-def test_progress_counts_examples_and_closing_cancels(family: Path) -> None:
+def test_progress_counts_examples_and_closing_cancels(family: Path):
     events: list[Any] = []
     ace_gui.evaluate(family / "recipe.yaml", limit=30, device="cpu", progress=events.append)
     reported = [each for each in events if isinstance(each, EvaluationProgress)]
@@ -126,9 +126,7 @@ def test_progress_counts_examples_and_closing_cancels(family: Path) -> None:
     assert isinstance(events[-1], Evaluated)
 
 
-def test_data_are_checked_before_any_model_is_loaded(
-    family: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_are_checked_before_any_model_is_loaded(family: Path, monkeypatch):
     monkeypatch.setattr(loaded_models, "load", lambda *_: pytest.fail("a model was loaded"))
     bad = family / "bad.csv"
     bad.write_text("text,label\ncat,yes\ndog,maybe\n")
@@ -139,7 +137,7 @@ def test_data_are_checked_before_any_model_is_loaded(
     assert caught.value.key == "row 3"
 
 
-def test_tasks_that_belong_to_nobody(family: Path, tmp_path: Path) -> None:
+def test_tasks_that_belong_to_nobody(family: Path, tmp_path):
     task = {"data": family / "two.csv", "name": "other"}
     with pytest.raises(TaskError, match="to which expert it belongs"):
         ace_gui.evaluate(family / "recipe.yaml", tasks=[task], device="cpu")
@@ -151,9 +149,7 @@ def test_tasks_that_belong_to_nobody(family: Path, tmp_path: Path) -> None:
         ace_gui.evaluate(family / "recipe.yaml", tasks=[], device="cpu")
 
 
-def test_a_merge_whose_heads_have_other_names_says_which_it_has(
-    family: Path, tmp_path: Path
-) -> None:
+def test_a_merge_whose_heads_have_other_names_says_which_it_has(family: Path, tmp_path):
     out = tmp_path / "out"
     ace_gui.merge(family / "recipe.yaml", out, device="cpu")
     heads = out / "heads"
@@ -162,7 +158,7 @@ def test_a_merge_whose_heads_have_other_names_says_which_it_has(
         ace_gui.evaluate(family / "recipe.yaml", [out], device="cpu")
 
 
-def test_a_model_that_lacks_a_tensor_is_not_filled_with_chance(family: Path) -> None:
+def test_a_model_that_lacks_a_tensor_is_not_filled_with_chance(family: Path):
     from safetensors.torch import load_file, save_file
 
     folder = family / "lacking"
@@ -174,7 +170,7 @@ def test_a_model_that_lacks_a_tensor_is_not_filled_with_chance(family: Path) -> 
         ace_gui.evaluate(None, [folder], [{"data": family / "two.csv"}], device="cpu")
 
 
-def test_answers_among_the_labels_of_the_task(tmp_path: Path) -> None:
+def test_answers_among_the_labels_of_the_task(tmp_path):
     """One head for two tasks; without a task's labels, those of the other are answers too."""
     names = ("a/cat", "a/dog", "b/mat", "b/tree")
     save_vit(tmp_path / "model", names)
@@ -186,7 +182,7 @@ def test_answers_among_the_labels_of_the_task(tmp_path: Path) -> None:
     assert own.score > whole.score
 
 
-def test_scores_stand_in_comparison_report_and_model_card(family: Path, tmp_path: Path) -> None:
+def test_scores_stand_in_comparison_report_and_model_card(family: Path, tmp_path):
     recipe = family / "recipe.yaml"
     (row,) = ace_gui.compare(recipe, methods=["task_arithmetic"], device="cpu").rows
     assert row.error == ""
@@ -204,7 +200,7 @@ def test_scores_stand_in_comparison_report_and_model_card(family: Path, tmp_path
     assert f"{merged[0].score:.4g} ± {merged[0].standard_error:.2g}" in html
 
 
-def test_a_limit_holds_wherever_scores_are_made(family: Path, tmp_path: Path) -> None:
+def test_a_limit_holds_wherever_scores_are_made(family: Path, tmp_path):
     recipe, out = family / "recipe.yaml", tmp_path / "out"
     assert run("merge", recipe, "--out", out, "--limit", "7").returncode == 2
     done = run("merge", recipe, "--out", out, "--limit", "7", "--evaluate", "--device", "cpu")
@@ -216,9 +212,7 @@ def test_a_limit_holds_wherever_scores_are_made(family: Path, tmp_path: Path) ->
     assert {each.n for each in row.scores} == {7}
 
 
-def test_a_comparison_with_bad_data_merges_nothing(
-    family: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_comparison_with_bad_data_merges_nothing(family: Path, monkeypatch):
     from ace_gui.engine.inspecting import compare_recipes
 
     monkeypatch.setattr(compare_recipes, "merge", lambda *_, **__: pytest.fail("it was merged"))
@@ -229,7 +223,7 @@ def test_a_comparison_with_bad_data_merges_nothing(
     assert "none.csv" in row.error
 
 
-def test_an_adapter_is_scored_as_the_base_with_its_change(family: Path, tmp_path: Path) -> None:
+def test_an_adapter_is_scored_as_the_base_with_its_change(family: Path, tmp_path):
     from tests.helpers.adapters import factors, save_adapter
 
     names = dict(enumerate(SIZES["two"]))
@@ -260,7 +254,7 @@ def test_an_adapter_is_scored_as_the_base_with_its_change(family: Path, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["pandas", "datasets"])
-def test_models_and_tables_in_memory_score_as_those_on_disk(family: Path, kind: str) -> None:
+def test_models_and_tables_in_memory_score_as_those_on_disk(family: Path, kind: str):
     import datasets
     import pandas as pd
 
@@ -290,7 +284,7 @@ def test_models_and_tables_in_memory_score_as_those_on_disk(family: Path, kind: 
     assert changed.score == (frame["label"] == "no").mean()
 
 
-def test_several_models_in_memory_have_names_of_their_own(family: Path) -> None:
+def test_several_models_in_memory_have_names_of_their_own(family: Path):
     kind = transformers.BertForSequenceClassification
     models = [kind.from_pretrained(family / "two") for _ in range(2)]
     with torch.no_grad():
@@ -305,7 +299,7 @@ def test_several_models_in_memory_have_names_of_their_own(family: Path) -> None:
     assert scores[first] + scores[second] == pytest.approx(1)
 
 
-def test_a_model_in_memory_needs_a_tokenizer(family: Path) -> None:
+def test_a_model_in_memory_needs_a_tokenizer(family: Path):
     model = transformers.BertForSequenceClassification.from_pretrained(family / "two")
     model.name_or_path = ""
     task = {"data": family / "two.csv", "expert": "two"}

@@ -83,7 +83,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_the_same_from_every_kind_of_file(tmp_path: Path, writer: str) -> None:
+def test_the_same_from_every_kind_of_file(tmp_path, writer: str):
     data = result_of(read_task(Task(data=WRITERS[writer](tmp_path)), CONFIG, seed=0))
     assert data.kind is TaskKind.TEXT_CLASSIFICATION
     assert data.columns == {"label": ("label",), "text": ("sentence",)}
@@ -93,14 +93,14 @@ def test_the_same_from_every_kind_of_file(tmp_path: Path, writer: str) -> None:
 
 @pytest.mark.parametrize("suffix", ["jsonl", "ndjson", "JSONL"])
 @pytest.mark.parametrize("rows", [1, 2])
-def test_lists_in_a_line_are_the_values_of_its_row(tmp_path: Path, suffix: str, rows: int) -> None:
+def test_lists_in_a_line_are_the_values_of_its_row(tmp_path, suffix: str, rows: int):
     row = {"tokens": ["the", "cat"], "tags": [0, 1]}
     (tmp_path / f"a.{suffix}").write_text(f"{json.dumps(row)}\n" * rows)
     table = open_table(tmp_path / f"a.{suffix}")
     assert [values for _, values in table.rows(["tokens", "tags"])] == [tuple(row.values())] * rows
 
 
-def test_numbers_that_the_data_call_otherwise_than_the_head(tmp_path: Path) -> None:
+def test_numbers_that_the_data_call_otherwise_than_the_head(tmp_path):
     """The head has the labels in another order: their names count, not their numbers."""
     data = result_of(read_task(Task(data=_saved(tmp_path / "a")), CONFIG, seed=0))
     turned = {**CONFIG, "id2label": {"0": "YES", "1": "NO"}}
@@ -109,14 +109,14 @@ def test_numbers_that_the_data_call_otherwise_than_the_head(tmp_path: Path) -> N
     assert KINDS[data.kind].targets(data, unnamed) == [1, 0, 1, 0]
 
 
-def test_labels_in_the_words_of_the_data(tmp_path: Path) -> None:
+def test_labels_in_the_words_of_the_data(tmp_path):
     task = Task(data=_csv(tmp_path / "a.csv"), labels=("yes", "no"))
     unnamed = {**CONFIG, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
     data = result_of(read_task(task, unnamed, seed=0))
     assert KINDS[data.kind].targets(data, unnamed) == [0, 1, 0, 1]
 
 
-def test_a_split_is_named_where_there_are_several(tmp_path: Path) -> None:
+def test_a_split_is_named_where_there_are_several(tmp_path):
     import datasets
 
     part = datasets.Dataset.from_dict(_columns())
@@ -135,7 +135,7 @@ def numbered(folder: Path, count: int) -> Path:
 MODEL = {"architectures": ["GPT2LMHeadModel"]}
 
 
-def test_a_sample_is_drawn_by_chance_and_always_the_same(tmp_path: Path) -> None:
+def test_a_sample_is_drawn_by_chance_and_always_the_same(tmp_path):
     path = numbered(tmp_path, 1000)
 
     def drawn(seed: int, limit: int | None = None, own: int | None = 100) -> list[int]:
@@ -151,7 +151,7 @@ def test_a_sample_is_drawn_by_chance_and_always_the_same(tmp_path: Path) -> None
     assert drawn(0, own=5000) == list(range(1000))
 
 
-def test_every_row_has_the_same_chance(tmp_path: Path) -> None:
+def test_every_row_has_the_same_chance(tmp_path):
     """Of 40 rows 10 are drawn 400 times: 100 ± 5 σ each."""
     path, counts = numbered(tmp_path, 40), np.zeros(40)
     for seed in range(400):
@@ -173,9 +173,7 @@ def test_every_row_has_the_same_chance(tmp_path: Path) -> None:
         ("CLIPModel", {}, "image,label", "clip-zero-shot"),
     ],
 )
-def test_kinds_are_guessed(
-    tmp_path: Path, model: str, more: dict[str, Any], columns: str, kind: str
-) -> None:
+def test_kinds_are_guessed(tmp_path, model: str, more: dict[str, Any], columns: str, kind: str):
     path = tmp_path / "a.csv"
     path.write_text(f"{columns}\n")
     config = {"architectures": [model], **more}

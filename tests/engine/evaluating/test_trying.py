@@ -25,7 +25,7 @@ from tests.helpers.scored_models import save_bert, save_gpt2
 
 
 @pytest.fixture(scope="module")
-def writers(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+def writers(tmp_path_factory) -> Recipe:
     """Two small language models, base and expert, of one family."""
     folder = tmp_path_factory.mktemp("writers")
     save_gpt2(folder / "base", seed=0)
@@ -49,7 +49,7 @@ def said(job: TryJob) -> dict[str, str]:
     return found
 
 
-def test_text_is_written_as_generate_writes_it(writers: Recipe) -> None:
+def test_text_is_written_as_generate_writes_it(writers: Recipe):
     job = TryJob(recipe=writers, task=WRITING, text="the cat", most_tokens=8, device="cpu")
     found = said(job)
     assert set(found) == {"base", "expert"}
@@ -62,7 +62,7 @@ def test_text_is_written_as_generate_writes_it(writers: Recipe) -> None:
         assert found[name] == expected
 
 
-def test_the_same_seed_draws_the_same_words(writers: Recipe) -> None:
+def test_the_same_seed_draws_the_same_words(writers: Recipe):
     job = TryJob(
         recipe=writers, task=WRITING, text="the cat", temperature=1.5, seed=3, device="cpu"
     )
@@ -71,26 +71,25 @@ def test_the_same_seed_draws_the_same_words(writers: Recipe) -> None:
     assert any(said(replace(job, seed=seed)) != first for seed in (4, 5, 6))
 
 
-def test_it_streams_and_stops_where_nobody_reads_on(writers: Recipe) -> None:
+def test_it_streams_and_stops_where_nobody_reads_on(writers: Recipe):
     job = TryJob(recipe=writers, task=WRITING, text="the", most_tokens=5000, device="cpu")
     events = job.steps(Runner())
     first = next(event for event in events if isinstance(event, TriedText))
     assert first.model == "base"
     started = time.monotonic()
-    events.close()  # type: ignore[attr-defined]
+    events.close()
     assert time.monotonic() - started < 30
     import threading
 
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("writing")]
 
 
-def test_an_example_has_the_shares_that_the_models_give(tmp_path: Path) -> None:
+def test_an_example_has_the_shares_that_the_models_give(tmp_path):
     (recipe,) = by_method(load_recipe(Sample.IMAGES.recipe), ["linear"])
     task = recipe.tasks[0]
     store = tmp_path / "store"
     runner = Runner()
-    for _ in MergeJob(recipe=recipe, store=store).steps(runner):
-        pass
+    list(MergeJob(recipe=recipe, store=store).steps(runner))
     row = "row 1"
     events = list(TryJob(recipe=recipe, task=task, row=row, stores=(store,)).steps(runner))
     names = ["base", "digits", str(store)]
@@ -114,7 +113,7 @@ def test_an_example_has_the_shares_that_the_models_give(tmp_path: Path) -> None:
     assert sum(share for _, share in found["base"].shares) == pytest.approx(1)
 
 
-def test_a_text_and_a_picture_can_be_given(tmp_path: Path) -> None:
+def test_a_text_and_a_picture_can_be_given(tmp_path):
     recipe = load_recipe(Sample.IMAGES.recipe)
     picture = tmp_path / "a.png"
     Image.fromarray(np.full((40, 30, 3), 200, np.uint8)).save(picture)
@@ -141,7 +140,7 @@ def test_a_text_and_a_picture_can_be_given(tmp_path: Path) -> None:
     assert [sorted(label for label, _ in each.shares) for each in found] == [["no", "yes"]] * 2
 
 
-def test_what_one_model_cannot_do_is_said_of_it_alone(tmp_path: Path) -> None:
+def test_what_one_model_cannot_do_is_said_of_it_alone(tmp_path):
     save_bert(tmp_path / "base", "MaskedLM")
     save_bert(tmp_path / "mood", "SequenceClassification", id2label={0: "no", 1: "yes"})
     models = (ModelEntry(model=tmp_path / "mood"),)

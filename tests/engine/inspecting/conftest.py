@@ -1,7 +1,5 @@
 """What the tests of inspections share."""
 
-from pathlib import Path
-
 import pytest
 
 from ace_gui.engine.inspecting.layer_context import InspectionCache
@@ -14,5 +12,5 @@ def family(roberta: Family) -> Family:
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> InspectionCache:
+def cache(tmp_path) -> InspectionCache:
     return InspectionCache(tmp_path / "cache")

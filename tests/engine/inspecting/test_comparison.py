@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,9 +43,7 @@ def recipe(family: Family) -> Recipe:
     return recipe_of(family, parameters={"tau": 0.4})
 
 
-def test_figures_are_those_of_the_merged_weights(
-    recipe: Recipe, family: Family, tmp_path: Path
-) -> None:
+def test_figures_are_those_of_the_merged_weights(recipe: Recipe, family: Family, tmp_path):
     wanted = replace(recipe, merge_method="task_arithmetic", parameters={"scaling": 0.5})
     variants = [Variant(recipe=wanted, store=tmp_path / "store")]
     (row,) = [event for event in compare(variants, "cpu") if isinstance(event, MethodCompared)]
@@ -71,7 +68,7 @@ def test_figures_are_those_of_the_merged_weights(
     assert row.peak_bytes > 0
 
 
-def test_one_expert_is_where_its_merge_is(recipe: Recipe) -> None:
+def test_one_expert_is_where_its_merge_is(recipe: Recipe):
     alone = replace(recipe, models=recipe.models[:1], merge_method="linear", parameters={})
     (row,) = run([alone], "cpu")
     assert row.distances["task0"] == pytest.approx(0, abs=1e-5)
@@ -79,9 +76,7 @@ def test_one_expert_is_where_its_merge_is(recipe: Recipe) -> None:
     assert row.relative_norm == pytest.approx(1, abs=1e-5)
 
 
-def test_one_that_cannot_be_merged_says_why_and_the_next_goes_on(
-    recipe: Recipe, tmp_path: Path
-) -> None:
+def test_one_that_cannot_be_merged_says_why_and_the_next_goes_on(recipe: Recipe, tmp_path):
     made = by_method(recipe, ["slerp", "linear"])
     jobs = tuple(Variant(recipe=r, store=tmp_path / r.merge_method) for r in made)
     events = list(compare(jobs, "cpu"))
@@ -93,17 +88,16 @@ def test_one_that_cannot_be_merged_says_why_and_the_next_goes_on(
     assert indices == {0, 1}
 
 
-def test_what_the_checks_refuse_is_not_begun(recipe: Recipe, tmp_path: Path) -> None:
+def test_what_the_checks_refuse_is_not_begun(recipe: Recipe, tmp_path):
     store = tmp_path / "store"
     small = [Variant(recipe=recipe, store=store)]
     row = list(compare(small, "auto", memory_bytes=1000))[-1]
-    assert isinstance(row, MethodCompared)
     assert row.error.startswith("Memory: ")
     assert "allowed" in row.error
     assert not store.exists()
 
 
-def test_a_method_of_ones_own_keeps_its_values_and_overrides(recipe: Recipe) -> None:
+def test_a_method_of_ones_own_keeps_its_values_and_overrides(recipe: Recipe):
     ruled = replace(recipe, overrides=(Override(role="query", disposition="base"),))
     own, other = by_method(ruled, ["ace", "ties", "ace"])
     assert own == ruled
@@ -111,9 +105,7 @@ def test_a_method_of_ones_own_keeps_its_values_and_overrides(recipe: Recipe) -> 
 
 
 @pytest.mark.parametrize("now", [{}, {"variant": "automatic"}])
-def test_both_variants_are_listed_whichever_the_recipe_has(
-    recipe: Recipe, now: dict[str, str]
-) -> None:
+def test_both_variants_are_listed_whichever_the_recipe_has(recipe: Recipe, now: dict[str, str]):
     ours = replace(recipe, parameters={"epsilon": 1e-3, **now})
     published, automatic = by_method(ours, ["ace", "ace:automatic"])
     assert published.parameters == {"epsilon": 1e-3}
@@ -125,7 +117,7 @@ def test_both_variants_are_listed_whichever_the_recipe_has(
 @pytest.mark.parametrize("tensor", [(), (Override(role="query", disposition="base"),)])
 def test_the_recommended_merge_is_named_and_others_have_their_defaults(
     recipe: Recipe, start: str, tensor: tuple[Override, ...]
-) -> None:
+):
     plain = replace(recipe, merge_method="linear" if start == "linear" else "ace", parameters={})
     plain = replace(plain, overrides=tensor)
     ours = with_recommended(plain) if start == NAME else plain
@@ -141,13 +133,13 @@ def test_the_recommended_merge_is_named_and_others_have_their_defaults(
     assert title_of(first) == TITLE
 
 
-def test_titles_tell_values_apart(recipe: Recipe) -> None:
+def test_titles_tell_values_apart(recipe: Recipe):
     first, second = by_value(recipe, "tau", [0.1, 0.3])
     assert title_of(first) == "ACE-Merging, τ 0.1"
     assert title_of(second) == "ACE-Merging"
 
 
-def test_what_the_command_line_says(recipe: Recipe) -> None:
+def test_what_the_command_line_says(recipe: Recipe):
     assert [r.merge_method for r in variants(recipe, "ties, linear", "")] == ["ties", "linear"]
     found = variants(recipe, "ties", "density=0.1,5e-1")
     assert [r.parameters for r in found] == [{"density": 0.1}, {"density": 0.5}]
@@ -165,14 +157,12 @@ def test_what_the_command_line_says(recipe: Recipe) -> None:
         ("ties", "colour=2", "no parameter"),
     ],
 )
-def test_nonsense_is_refused(recipe: Recipe, methods: str, parameter: str, words: str) -> None:
+def test_nonsense_is_refused(recipe: Recipe, methods: str, parameter: str, words: str):
     with pytest.raises(RecipeError, match=words):
         variants(recipe, methods, parameter)
 
 
-def test_models_are_opened_once_for_all_settings(
-    recipe: Recipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_are_opened_once_for_all_settings(recipe: Recipe, monkeypatch):
     opened: list[Recipe] = []
 
     def counted(given: Recipe) -> Steps[Any]:
@@ -199,13 +189,8 @@ def test_models_are_opened_once_for_all_settings(
     ],
 )
 def test_settings_share_the_survey_of_the_model(
-    method: str,
-    name: str,
-    values: list[float],
-    surveys: int,
-    recipe: Recipe,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    method: str, name: str, values: list[float], surveys: int, recipe: Recipe, monkeypatch
+):
     read: list[str] = []
 
     def counted(row: PlanRow, *given: Any, **named: Any) -> Any:
@@ -240,10 +225,10 @@ def cosine(first: np.ndarray, second: np.ndarray) -> float:
 
 
 @given(st.integers(2, 5), st.integers(0, 1000), st.floats(0.1, 3))
-@settings(deadline=None, max_examples=30, derandomize=True)
+@settings(max_examples=30)
 def test_over_the_model_they_are_those_of_the_whole_task_vectors(
     experts: int, seed: int, weight: float
-) -> None:
+):
     rng = np.random.default_rng(seed)
     sizes = (5, 1, 40)
     names = [f"e{t}" for t in range(experts)]
@@ -259,7 +244,7 @@ def test_over_the_model_they_are_those_of_the_whole_task_vectors(
             assert found[a, b] == pytest.approx(whole)
 
 
-def test_two_experts_are_compared_where_both_are() -> None:
+def test_two_experts_are_compared_where_both_are():
     here, there = np.array([1.0, 2.0]), np.array([3.0, 1.0])
     layers = [
         layer("both", {"a": here, "b": there}),
@@ -273,9 +258,8 @@ def test_two_experts_are_compared_where_both_are() -> None:
     assert math.isnan(found[0, 2])
 
 
-def test_no_change_has_no_cosine() -> None:
+def test_no_change_has_no_cosine():
     still = layer("x", {"a": np.zeros(3), "b": np.ones(3)})
-    assert still.cosines is not None
     assert np.isnan(still.cosines[0]).all()
     found = model_cosines([still, layer("y", {"a": np.ones(2), "b": np.ones(2)})], ["a", "b"])
     assert found[0, 1] == pytest.approx(math.sqrt(2 / 5))

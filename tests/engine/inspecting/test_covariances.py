@@ -24,7 +24,7 @@ from tests.helpers.calibrated_models import bert_family, measured
 from tests.helpers.command import ace_gui as run
 
 
-def test_figures_of_known_matrices() -> None:
+def test_figures_of_known_matrices():
     one, other = torch.diag(torch.tensor([3.0, 1.0, 0.0])), torch.diag(torch.tensor([1.0, 3, 0]))
     one, other = one.double(), other.double()
     assert cosine(one, 5 * one) == pytest.approx(1)
@@ -38,9 +38,7 @@ def test_figures_of_known_matrices() -> None:
     assert overlap(*(basis[:, -2:] for basis in bases)) == pytest.approx(1)
 
 
-def test_the_command_and_python_give_each_matrix_of_each_expert(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_and_python_give_each_matrix_of_each_expert(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = bert_family(tmp_path)
     found = ace_gui.inspect(file, covariances=True, device="cpu").covariances
@@ -54,7 +52,7 @@ def test_the_command_and_python_give_each_matrix_of_each_expert(
     assert "other experts" in done.stdout
 
 
-def test_spectra_and_whose_inputs_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spectra_and_whose_inputs_they_are(tmp_path, monkeypatch):
     """As the window asks: nothing is measured by a look at one layer, and all is remembered."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file, runner = bert_family(tmp_path), Runner()
@@ -66,7 +64,6 @@ def test_spectra_and_whose_inputs_they_are(tmp_path: Path, monkeypatch: pytest.M
     events = [e for e in whole.steps(runner) if isinstance(e, CovariancesCompared)]
     assert [event.done for event in events] == list(range(1, events[-1].total + 1))
     found = events[0].layer
-    assert found is not None
     assert found.name == name
     assert len({e.layer.name for e in events if e.layer is not None}) == len(events)
     _check_against_numpy(found, tmp_path, measured(file, Need.INPUTS)[1])
@@ -118,7 +115,7 @@ def _check_against_numpy(
             assert found.centred_TT[t, other] == pytest.approx(float(product), rel=1e-4)
 
 
-def test_bad_data_are_not_told_of_by_a_look_at_one_layer(tmp_path: Path) -> None:
+def test_bad_data_are_not_told_of_by_a_look_at_one_layer(tmp_path):
     file, runner = bert_family(tmp_path), Runner()
     recipe = load_recipe(file)
     (plan,) = [each.plan for each in PlanJob(recipe=recipe).steps(runner) if each is not None]

@@ -36,7 +36,7 @@ def recipe(family: Family) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def store(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store(recipe: Recipe, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("stores") / "ace"
     merged_tensors(prepare(recipe), folder, device="cpu")
     return folder
@@ -72,8 +72,8 @@ def assert_plotted_alike(shown: Array, exact: Array) -> None:
 
 @pytest.mark.parametrize("shape", [(40, 24), (24, 40), (32, 32)])
 def test_an_unrefined_merge_is_taken_from_its_store(
-    cache: InspectionCache, tmp_path: Path, shape: tuple[int, int]
-) -> None:
+    cache: InspectionCache, tmp_path, shape: tuple[int, int]
+):
     prepared = prepare(one_matrix(tmp_path, shape))
     merged_tensors(prepared, tmp_path / "store", device="cpu")
     found = look(prepared, MATRIX, cache, tmp_path / "store")
@@ -91,8 +91,8 @@ def test_an_unrefined_merge_is_taken_from_its_store(
 
 
 def test_what_the_store_said_is_remembered(
-    recipe: Recipe, store: Path, cache: InspectionCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    recipe: Recipe, store: Path, cache: InspectionCache, monkeypatch
+):
     found = look(prepare(recipe), UP, cache, store)
     monkeypatch.setattr("ace_gui.engine.inspecting.layer_spectrum.finished_spectrum", None)
     again = look(prepare(recipe), UP, cache, store)
@@ -103,8 +103,8 @@ def test_what_the_store_said_is_remembered(
 
 @pytest.mark.parametrize("transposed", [False, True])
 def test_methods_without_a_preliminary_solution_have_none_here_either(
-    family: Family, cache: InspectionCache, tmp_path: Path, transposed: bool
-) -> None:
+    family: Family, cache: InspectionCache, tmp_path, transposed: bool
+):
     models = gpt2_family(tmp_path / "gpt2", experts=3) if transposed else family
     prepared = prepare(recipe_of(models, merge_method="linear"))
     merged_tensors(prepared, tmp_path / "store", device="cpu")
@@ -116,9 +116,7 @@ def test_methods_without_a_preliminary_solution_have_none_here_either(
     assert_plotted_alike(found.merged, singular_values(mean))
 
 
-def test_a_refined_merge_is_merged_again(
-    recipe: Recipe, cache: InspectionCache, tmp_path: Path
-) -> None:
+def test_a_refined_merge_is_merged_again(recipe: Recipe, cache: InspectionCache, tmp_path):
     prepared = prepare(dataclasses.replace(recipe, parameters={**HOMOGENEOUS, "tau": 0.0}))
     merged_tensors(prepared, tmp_path / "store", device="cpu")
     found = look(prepared, UP, cache, tmp_path / "store")
@@ -139,14 +137,12 @@ def test_a_refined_merge_is_merged_again(
 )
 def test_the_store_of_another_recipe_says_nothing(
     recipe: Recipe, store: Path, cache: InspectionCache, changes: dict[str, object]
-) -> None:
-    look(prepare(dataclasses.replace(recipe, **changes)), UP, cache, store)  # type: ignore[arg-type]
+):
+    look(prepare(dataclasses.replace(recipe, **changes)), UP, cache, store)
     assert cache.latest is not None
 
 
-def test_a_store_from_before_a_model_changed_says_nothing(
-    cache: InspectionCache, tmp_path: Path
-) -> None:
+def test_a_store_from_before_a_model_changed_says_nothing(cache: InspectionCache, tmp_path):
     family = roberta_family(tmp_path / "models", experts=2)
     merged_tensors(prepare(recipe_of(family)), tmp_path / "store", device="cpu")
     os.utime(family.experts["task1"] / "model.safetensors", ns=(1, 1))
@@ -154,9 +150,7 @@ def test_a_store_from_before_a_model_changed_says_nothing(
     assert cache.latest is not None
 
 
-def test_where_rounding_would_show_the_tensor_is_merged_again(
-    cache: InspectionCache, tmp_path: Path
-) -> None:
+def test_where_rounding_would_show_the_tensor_is_merged_again(cache: InspectionCache, tmp_path):
     recipe = one_matrix(tmp_path, (24, 40), change=0.001)
     rounded = prepare(dataclasses.replace(recipe, out_dtype="bfloat16"))
     merged_tensors(rounded, tmp_path / "store", device="cpu", as_output=True)
@@ -167,8 +161,8 @@ def test_where_rounding_would_show_the_tensor_is_merged_again(
 
 
 def test_a_store_that_is_gone_or_unfinished_is_not_missed(
-    recipe: Recipe, store: Path, cache: InspectionCache, tmp_path: Path
-) -> None:
+    recipe: Recipe, store: Path, cache: InspectionCache, tmp_path
+):
     for folder in (tmp_path / "gone", tmp_path / "unfinished"):
         if folder.name == "unfinished":
             folder.mkdir()

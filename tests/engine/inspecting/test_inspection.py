@@ -4,7 +4,6 @@ import dataclasses
 import os
 import pickle
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,7 +70,7 @@ def look(prepared: Prepared, ending: str, cache: InspectionCache) -> LayerSpectr
 
 def test_spectra_are_those_of_the_experts_and_of_the_oracle(
     prepared: Prepared, cache: InspectionCache
-) -> None:
+):
     row = row_named(prepared, UP)
     found = look(prepared, UP, cache)
     deltas = deltas_of(prepared, row)
@@ -89,7 +88,7 @@ def test_spectra_are_those_of_the_experts_and_of_the_oracle(
 
 def test_the_experts_come_first_where_the_merge_is_not_remembered(
     prepared: Prepared, cache: InspectionCache
-) -> None:
+):
     first, whole = said(prepared, UP, cache)
     assert isinstance(first, ExpertSpectra)
     assert isinstance(whole, LayerSpectrum)
@@ -104,9 +103,7 @@ def test_the_experts_come_first_where_the_merge_is_not_remembered(
         assert np.array_equal(before.experts[name], values)
 
 
-def test_a_transposed_matrix_is_looked_at_as_it_is_merged(
-    tmp_path: Path, cache: InspectionCache
-) -> None:
+def test_a_transposed_matrix_is_looked_at_as_it_is_merged(tmp_path, cache: InspectionCache):
     prepared = prepare(recipe_of(gpt2_family(tmp_path / "gpt2", experts=2), parameters=ACE))
     row = row_named(prepared, "h.0.mlp.c_fc.weight")
     oracle = ace_oracle(np.stack(list(deltas_of(prepared, row).values())), **ACE)
@@ -117,8 +114,8 @@ def test_a_transposed_matrix_is_looked_at_as_it_is_merged(
 
 
 def test_another_recipe_computes_only_the_merge_again(
-    prepared: Prepared, cache: InspectionCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    prepared: Prepared, cache: InspectionCache, monkeypatch
+):
     before = look(prepared, UP, cache)
     computed = []
     real = torch.linalg.eigvalsh
@@ -133,26 +130,21 @@ def test_another_recipe_computes_only_the_merge_again(
 
 
 def test_two_looks_at_one_tensor_share_its_merge(
-    prepared: Prepared, cache: InspectionCache, tmp_path: Path
-) -> None:
+    prepared: Prepared, cache: InspectionCache, tmp_path
+):
     look(prepared, UP, cache)
-    assert cache.latest is not None
     kept = cache.latest[1]
     row = row_named(prepared, UP)
     answer(subspaces(prepared, row, CPU, cache))
     assert cache.latest[1] is kept
     fresh = answer(subspaces(prepared, row, CPU, InspectionCache(tmp_path / "other")))
     shared = answer(subspaces(prepared, row, CPU, cache))
-    assert isinstance(fresh, LayerSubspaces)
-    assert isinstance(shared, LayerSubspaces)
     assert np.array_equal(shared.alignment, fresh.alignment)
     look(prepared, "layer.0.intermediate.dense.weight", cache)
     assert cache.latest[1] is not kept
 
 
-def test_an_expert_that_changes_on_disk_is_looked_at_again(
-    tmp_path: Path, cache: InspectionCache
-) -> None:
+def test_an_expert_that_changes_on_disk_is_looked_at_again(tmp_path, cache: InspectionCache):
     family = roberta_family(tmp_path / "models", experts=2)
     before = look(prepare(recipe_of(family)), UP, cache)
     file = family.experts["task0"] / "model.safetensors"
@@ -166,19 +158,19 @@ def test_an_expert_that_changes_on_disk_is_looked_at_again(
 
 def test_a_look_pauses_after_every_expert_and_can_be_left(
     prepared: Prepared, cache: InspectionCache
-) -> None:
+):
     row = row_named(prepared, UP)
     for steps in (spectrum(prepared, row, CPU, cache), subspaces(prepared, row, CPU, cache)):
         assert next(steps) is None
-        steps.close()  # type: ignore[attr-defined]
+        steps.close()
     steps = spectrum(prepared, row, CPU, cache)
     assert any(isinstance(step, ExpertSpectra) for step in steps)
-    steps.close()  # type: ignore[attr-defined]
+    steps.close()
     assert cache.latest is None, "nothing was merged after the experts"
     assert sum(each is None for each in subspaces(prepared, row, CPU, cache)) >= len(row.experts)
 
 
-def test_a_vector_has_no_spectrum(prepared: Prepared, cache: InspectionCache) -> None:
+def test_a_vector_has_no_spectrum(prepared: Prepared, cache: InspectionCache):
     row = row_named(prepared, "layer.1.intermediate.dense.bias")
     with pytest.raises(MethodError, match="choose a matrix"):
         answer(spectrum(prepared, row, CPU, cache))
@@ -186,12 +178,9 @@ def test_a_vector_has_no_spectrum(prepared: Prepared, cache: InspectionCache) ->
         answer(distribution(prepared, dataclasses.replace(row, experts=()), cache))
 
 
-def test_subspaces_align_and_overlap_as_numpy_says(
-    prepared: Prepared, cache: InspectionCache
-) -> None:
+def test_subspaces_align_and_overlap_as_numpy_says(prepared: Prepared, cache: InspectionCache):
     row = row_named(prepared, UP)
     found = answer(subspaces(prepared, row, CPU, cache))
-    assert isinstance(found, LayerSubspaces)
     deltas = deltas_of(prepared, row)
     assert found.rank == 2, "5 % of 32, rounded up"
     for a, first in enumerate(deltas.values()):
@@ -208,23 +197,21 @@ def test_subspaces_align_and_overlap_as_numpy_says(
         expected = np.abs((before[side] * after[side]).sum(axis=0))
         np.testing.assert_allclose(shown[:3], expected, atol=1e-4)
     again = answer(subspaces(prepared, row, CPU, cache))
-    assert isinstance(again, LayerSubspaces)
     assert np.array_equal(again.overlap, found.overlap)
     assert np.array_equal(again.alignment, found.alignment)
 
 
 def test_a_method_without_a_preliminary_solution_has_no_alignment(
     family: Family, cache: InspectionCache
-) -> None:
+):
     prepared = prepare(recipe_of(family, merge_method="linear"))
     found = answer(subspaces(prepared, row_named(prepared, UP), CPU, cache))
-    assert isinstance(found, LayerSubspaces)
     assert found.alignment is None
     assert found.overlap.shape == (3, 3)
     assert look(prepared, UP, cache).preliminary is None
 
 
-def test_overlap_counts_the_directions_that_all_have() -> None:
+def test_overlap_counts_the_directions_that_all_have():
     eye = torch.eye(6, dtype=torch.float64)
     found, rank = overlap([eye[:, :3], eye[:, 1:3], eye[:, :0]])
     assert rank == 2
@@ -233,10 +220,9 @@ def test_overlap_counts_the_directions_that_all_have() -> None:
     assert np.isnan(found[:, 2]).all()
 
 
-def test_distributions_are_numpys_histograms(prepared: Prepared, cache: InspectionCache) -> None:
+def test_distributions_are_numpys_histograms(prepared: Prepared, cache: InspectionCache):
     row = row_named(prepared, UP)
     found = answer(distribution(prepared, row, cache))
-    assert isinstance(found, LayerDistribution)
     np.testing.assert_array_equal(found.edges, -found.edges[::-1])
     assert len(found.edges) == BINS + 1
     for name, delta in deltas_of(prepared, row).items():
@@ -250,12 +236,11 @@ def test_distributions_are_numpys_histograms(prepared: Prepared, cache: Inspecti
     largest = max(np.abs(delta).max() for delta in deltas_of(prepared, row).values())
     assert found.edges[-1] == pytest.approx(largest), "less than five deviations"
     again = answer(distribution(prepared, row, cache))
-    assert isinstance(again, LayerDistribution)
     assert all(np.array_equal(again.counts[name], found.counts[name]) for name in found.counts)
     assert again.outside == found.outside
 
 
-def test_large_tensors_are_counted_in_parts(tmp_path: Path, cache: InspectionCache) -> None:
+def test_large_tensors_are_counted_in_parts(tmp_path, cache: InspectionCache):
     rows = PART_ELEMENTS // 1024 + 3
     generator = torch.Generator().manual_seed(0)
     base = {"layer.0.dense.weight": torch.randn(rows, 1024, generator=generator)}
@@ -269,7 +254,6 @@ def test_large_tensors_are_counted_in_parts(tmp_path: Path, cache: InspectionCac
     steps = list(distribution(prepared, row, cache))
     assert steps.count(None) == 4, "two passes over two parts"
     found = steps[-1]
-    assert isinstance(found, LayerDistribution)
     delta = deltas_of(prepared, row)["a"]
     assert found.deviations["a"] == pytest.approx(delta.std())
     assert found.outside["a"] == (np.abs(delta) > found.edges[-1]).sum()
@@ -277,20 +261,19 @@ def test_large_tensors_are_counted_in_parts(tmp_path: Path, cache: InspectionCac
     assert statistics.energies["a"] == pytest.approx((delta**2).sum())
 
 
-def test_a_tensor_that_no_expert_changes_has_bins(tmp_path: Path, cache: InspectionCache) -> None:
+def test_a_tensor_that_no_expert_changes_has_bins(tmp_path, cache: InspectionCache):
     family = Family(base=tmp_path / "base", experts={"a": tmp_path / "a"})
     for folder in (family.base, family.experts["a"]):
         folder.mkdir()
         save_file({"layer.0.dense.weight": torch.ones(3, 4)}, folder / "model.safetensors")
     prepared = prepare(recipe_of(family))
     found = answer(distribution(prepared, prepared.plan.rows[0], cache))
-    assert isinstance(found, LayerDistribution)
     assert found.edges[-1] > 0
     assert found.counts["a"].sum() == 12
     assert np.isnan(found.excess["a"])
 
 
-def test_the_analysis_has_cosines_of_the_task_vectors(prepared: Prepared) -> None:
+def test_the_analysis_has_cosines_of_the_task_vectors(prepared: Prepared):
     merged = [row for row in prepared.plan.rows if row.disposition == Disposition.MERGED]
     found = {item.statistics.name: item.statistics for item in analyse(prepared)}
     for row in merged:
@@ -302,8 +285,8 @@ def test_the_analysis_has_cosines_of_the_task_vectors(prepared: Prepared) -> Non
 
 
 def test_the_engine_answers_every_kind_of_look_with_plain_values(
-    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    prepared: Prepared, tmp_path, monkeypatch
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     recipe, row = prepared.plan.recipe, row_named(prepared, UP)
     runner = Runner()
@@ -320,9 +303,7 @@ def test_the_engine_answers_every_kind_of_look_with_plain_values(
     assert list(tmp_path.rglob("*.npz"))
 
 
-def test_an_expert_with_nan_is_left_out_of_a_look_as_of_a_merge(
-    tmp_path: Path, cache: InspectionCache
-) -> None:
+def test_an_expert_with_nan_is_left_out_of_a_look_as_of_a_merge(tmp_path, cache: InspectionCache):
     family = roberta_family(tmp_path / "models", experts=3)
     file = family.experts["task1"] / "model.safetensors"
     tensors = load_file(file)

@@ -27,17 +27,16 @@ ROW = PlanRow(
 STAMP = FileStamp(path=Path("/models/a"), size=10, mtime_ns=5, inode=1, device=1)
 
 
-def test_what_was_put_is_found_again(tmp_path: Path) -> None:
+def test_what_was_put_is_found_again(tmp_path):
     sigma = np.linspace(3, 0, 7)
     InspectionCache(tmp_path).put("key", {"sigma": sigma, "told": text_array("ΔW “ok”")})
     found = InspectionCache(tmp_path).get("key")
-    assert found is not None
     assert np.array_equal(found["sigma"], sigma)
     assert text_of(found["told"]) == "ΔW “ok”"
     assert InspectionCache(tmp_path).get("another") is None
 
 
-def test_every_cut_of_an_entry_is_noticed(tmp_path: Path) -> None:
+def test_every_cut_of_an_entry_is_noticed(tmp_path):
     cache = InspectionCache(tmp_path)
     cache.put("key", {"sigma": np.arange(5.0)})
     file = tmp_path / "key.npz"
@@ -48,9 +47,7 @@ def test_every_cut_of_an_entry_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ANY_FILE)
-def test_a_damaged_entry_is_computed_anew(
-    damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_entry_is_computed_anew(damage: str, tmp_path, caplog):
     cache = InspectionCache(tmp_path)
     cache.put("key", {"sigma": np.arange(50.0)})
     ANY_FILE[damage](tmp_path / "key.npz")
@@ -80,8 +77,8 @@ BROKEN: list[bytes | dict[str, np.ndarray]] = [
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_broken_entry_counts_as_absent_and_is_replaced(
-    tmp_path: Path, broken: bytes | dict[str, np.ndarray]
-) -> None:
+    tmp_path, broken: bytes | dict[str, np.ndarray]
+):
     file, cache = tmp_path / "key.npz", InspectionCache(tmp_path)
     file.write_bytes(broken) if isinstance(broken, bytes) else np.savez(file, **broken)
     assert cache.get("key") is None
@@ -89,21 +86,21 @@ def test_a_broken_entry_counts_as_absent_and_is_replaced(
     assert cache.get("key") is not None
 
 
-def test_another_entry_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_another_entry_is_not_taken_for_it(tmp_path):
     cache = InspectionCache(tmp_path)
     cache.put("one", {"sigma": np.ones(3)})
     (tmp_path / "one.npz").rename(tmp_path / "other.npz")
     assert cache.get("other") is None
 
 
-def test_nothing_of_someone_else_is_removed(tmp_path: Path) -> None:
+def test_nothing_of_someone_else_is_removed(tmp_path):
     (tmp_path / "folder.npz").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
     InspectionCache(tmp_path, limit_bytes=0).put("key", {"sigma": np.zeros(1000)})
     assert {path.name for path in tmp_path.iterdir()} == {"folder.npz", "notes.txt"}
 
 
-def test_the_oldest_entries_go_first(tmp_path: Path) -> None:
+def test_the_oldest_entries_go_first(tmp_path):
     array = {"sigma": np.zeros(1000)}
     for number in range(6):
         InspectionCache(tmp_path).put(f"{number}", array)
@@ -114,9 +111,7 @@ def test_the_oldest_entries_go_first(tmp_path: Path) -> None:
     assert {path.stem for path in tmp_path.iterdir()} == {"0", "4", "5", "new"}
 
 
-def test_a_folder_that_cannot_be_written_costs_no_result(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_folder_that_cannot_be_written_costs_no_result(tmp_path, caplog):
     (tmp_path / "file").write_text("not a folder")
     cache = InspectionCache(tmp_path / "file")
     with caplog.at_level(logging.INFO):
@@ -125,9 +120,7 @@ def test_a_folder_that_cannot_be_written_costs_no_result(
     assert cache.get("key") is None
 
 
-def test_nothing_half_written_is_left_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_half_written_is_left_behind(tmp_path, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -136,7 +129,7 @@ def test_nothing_half_written_is_left_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_key_says_everything_that_matters() -> None:
+def test_the_key_says_everything_that_matters():
     key = cache_key("spectrum", ROW, (STAMP,))
     assert key == cache_key("spectrum", ROW, (STAMP,))
     others = {

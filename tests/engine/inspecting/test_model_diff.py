@@ -41,7 +41,7 @@ def oracle(first: torch.Tensor, second: torch.Tensor) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_every_tensor_block_and_role(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_every_tensor_block_and_role(tmp_path, dtype: torch.dtype):
     family = roberta_family(tmp_path, experts=1)
     [expert] = family.experts.values()
     second = load_file(expert / "model.safetensors")
@@ -66,7 +66,7 @@ def test_every_tensor_block_and_role(tmp_path: Path, dtype: torch.dtype) -> None
             assert group.tensors == len(own)
 
 
-def test_parts_add_up(tmp_path: Path) -> None:
+def test_parts_add_up(tmp_path):
     torch.manual_seed(0)
     first, second = torch.randn(1100, 1000), torch.randn(1100, 1000)  # more than one part
     for name, value in (("a", first), ("b", second)):
@@ -75,7 +75,7 @@ def test_parts_add_up(tmp_path: Path) -> None:
     assert (each.norm, each.change) == pytest.approx(oracle(first, second), rel=1e-12)
 
 
-def test_what_only_one_has_is_named(tmp_path: Path) -> None:
+def test_what_only_one_has_is_named(tmp_path):
     names = ("same", "reshaped", "gone", "zero", "broken")
     first = {f"{name}.weight": torch.ones(2, 3) for name in names}
     second = dict(first)
@@ -93,7 +93,7 @@ def test_what_only_one_has_is_named(tmp_path: Path) -> None:
     assert found.other_shape == (("reshaped.weight", (2, 3), (3, 2)),)
 
 
-def test_a_tied_head_is_compared_with_the_embedding(tmp_path: Path) -> None:
+def test_a_tied_head_is_compared_with_the_embedding(tmp_path):
     torch.manual_seed(0)
     sizes = {"n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11, "n_positions": 5}
     for name, tied in (("tied", True), ("untied", False)):
@@ -109,9 +109,7 @@ def test_a_tied_head_is_compared_with_the_embedding(tmp_path: Path) -> None:
         assert own.change == pytest.approx(oracle(embedding, head)[1], rel=1e-12)
 
 
-def test_pickles_need_consent_and_models_must_be_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pickles_need_consent_and_models_must_be_there(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     tensors = small_tensors(2)
     save_model(tmp_path / "a", tensors)
@@ -128,7 +126,7 @@ def test_pickles_need_consent_and_models_must_be_there(
         ace_gui.diff(tmp_path / "a", tmp_path / "b")
 
 
-def test_a_frame_has_one_line_per_tensor(tmp_path: Path) -> None:
+def test_a_frame_has_one_line_per_tensor(tmp_path):
     pytest.importorskip("pandas")
     save_model(tmp_path / "a", small_tensors(3))
     found = ace_gui.diff(tmp_path / "a", tmp_path / "a")
@@ -140,7 +138,7 @@ UP = "layer.1.intermediate.dense.weight"
 
 
 @pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+def family(tmp_path_factory) -> Family:
     return roberta_family(tmp_path_factory.mktemp("roberta"), experts=2)
 
 
@@ -150,26 +148,23 @@ def prepared(family: Family) -> Prepared:
 
 
 @pytest.fixture(scope="module")
-def stores(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def stores(prepared: Prepared, tmp_path_factory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("stores")
     linear = prepare(dataclasses.replace(prepared.plan.recipe, merge_method="linear"))
     return merged(prepared, folder / "ace"), merged(linear, folder / "linear")
 
 
 def merged(prepared: Prepared, store: Path) -> Path:
-    for _ in merge(prepared, store, device="cpu"):
-        pass
+    list(merge(prepared, store, device="cpu"))
     return store
 
 
 def answers(first: Path, second: Path, row: object = None) -> list[LayerDifference]:
-    steps = difference(first, second, row)  # type: ignore[arg-type]
+    steps = difference(first, second, row)
     return [step for step in steps if step is not None]
 
 
-def test_one_matrix_with_its_spectra(
-    family: Family, prepared: Prepared, stores: tuple[Path, Path]
-) -> None:
+def test_one_matrix_with_its_spectra(family: Family, prepared: Prepared, stores: tuple[Path, Path]):
     row = row_named(prepared, UP)
     (found,) = answers(*stores, row)
     base, *ours = (
@@ -188,7 +183,7 @@ def test_one_matrix_with_its_spectra(
         np.testing.assert_allclose(shown, singular_values(change), rtol=1e-4, atol=1e-9)
 
 
-def test_every_tensor_that_is_combined(prepared: Prepared, stores: tuple[Path, Path]) -> None:
+def test_every_tensor_that_is_combined(prepared: Prepared, stores: tuple[Path, Path]):
     found = answers(*stores)
     combined = [row.name for row in prepared.plan.rows if row.disposition in COMBINED]
     assert [each.name for each in found] == combined
@@ -202,7 +197,7 @@ def test_every_tensor_that_is_combined(prepared: Prepared, stores: tuple[Path, P
             assert by_name[row.name].difference_norm > 0
 
 
-def test_a_part_of_a_fused_tensor_is_compared_alone(tmp_path: Path) -> None:
+def test_a_part_of_a_fused_tensor_is_compared_alone(tmp_path):
     family = gpt2_family(tmp_path / "models", experts=2)
     recipe = recipe_of(family, split_fused=True)
     split = prepare(recipe)
@@ -221,8 +216,8 @@ def test_a_part_of_a_fused_tensor_is_compared_alone(tmp_path: Path) -> None:
 
 
 def test_a_tensor_that_one_merge_left_alone_has_no_cosine(
-    prepared: Prepared, stores: tuple[Path, Path], tmp_path: Path
-) -> None:
+    prepared: Prepared, stores: tuple[Path, Path], tmp_path
+):
     recipe = dataclasses.replace(prepared.plan.recipe, scope="authors-roberta")
     kept = merged(prepare(recipe), tmp_path / "kept")
     vectors = [each for each in answers(stores[0], kept) if each.name.endswith("dense.bias")]
@@ -230,18 +225,14 @@ def test_a_tensor_that_one_merge_left_alone_has_no_cosine(
     assert all(each.second_norm == 0 and math.isnan(each.cosine) for each in vectors)
 
 
-def test_merges_of_different_bases_are_not_compared(
-    stores: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_merges_of_different_bases_are_not_compared(stores: tuple[Path, Path], tmp_path):
     other = roberta_family(tmp_path / "other", experts=2, seed=1)
     theirs = merged(prepare(recipe_of(other)), tmp_path / "theirs")
     with pytest.raises(MismatchError, match="compare merges of one base"):
         answers(stores[0], theirs)
 
 
-def test_what_is_not_there_is_said(
-    prepared: Prepared, stores: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_what_is_not_there_is_said(prepared: Prepared, stores: tuple[Path, Path], tmp_path):
     with pytest.raises(OutputError, match="not complete"):
         answers(stores[0], tmp_path)
     head = dataclasses.replace(row_named(prepared, UP), name="classifier.weight")

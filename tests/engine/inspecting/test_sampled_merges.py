@@ -29,12 +29,12 @@ ALL = After(rank=0.5, spectrum=0.5, depth=(0.5, 2.0), scale=-1.5, cap=Cap(delta=
 
 
 @pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+def recipe(tmp_path_factory) -> Recipe:
     return recipe_of(roberta_family(tmp_path_factory.mktemp("family")))
 
 
 @pytest.fixture(autouse=True)
-def enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def enough_time(monkeypatch) -> None:
     """However busy the machine is."""
     monkeypatch.setattr(sampled_merges, "TOTAL_SECONDS", 1e6)
     monkeypatch.setattr(sampled_merges, "ONE_SECONDS", 1e6)
@@ -51,8 +51,8 @@ def all_sampled(prepared: Prepared, folder: Path) -> dict[str, LayerReport]:
     + [{"merge_method": name, "parameters": {}} for name in ("task_arithmetic", "dare_linear")],
 )  # fmt: skip
 def test_where_time_suffices_they_are_all_there_and_just_as_the_merge_reports_them(
-    recipe: Recipe, changes: dict[str, Any], tmp_path: Path
-) -> None:
+    recipe: Recipe, changes: dict[str, Any], tmp_path
+):
     prepared = prepare(replace(recipe, **changes))
     cache = InspectionCache(tmp_path / "cache")
     events = list(sampled(prepared, CPU, cache))
@@ -73,15 +73,13 @@ def test_where_time_suffices_they_are_all_there_and_just_as_the_merge_reports_th
     statistics = {event.statistics.name: event.statistics for event in analyse(prepared)}
     before = forecast(prepared.plan, statistics, found)
     after = forecast(prepared.plan, statistics, reports)
-    assert before is not None
-    assert after is not None
     assert before.exact
     assert before.sentence == after.sentence
 
 
 def test_no_time_no_samples_but_what_is_remembered_costs_none(
-    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    recipe: Recipe, tmp_path, monkeypatch
+):
     prepared = prepare(recipe)
     every = all_sampled(prepared, tmp_path)
     monkeypatch.setattr(sampled_merges, "ONE_SECONDS", 0.0)
@@ -91,9 +89,7 @@ def test_no_time_no_samples_but_what_is_remembered_costs_none(
     assert len(list(sampled(prepared, CPU, InspectionCache(tmp_path)))) == 1  # then it stops
 
 
-def test_one_of_each_role_and_shape_comes_first_and_the_least_work_before_more(
-    recipe: Recipe,
-) -> None:
+def test_one_of_each_role_and_shape_comes_first_and_the_least_work_before_more(recipe: Recipe):
     rows = in_order(matrices(prepare(recipe).plan))
     kinds = {(row.role, row.shape) for row in rows}
     first = rows[: len(kinds)]
@@ -102,8 +98,6 @@ def test_one_of_each_role_and_shape_comes_first_and_the_least_work_before_more(
     assert len(rows) == len(set(rows)) == len(matrices(prepare(recipe).plan))
 
 
-def test_methods_that_look_at_the_whole_model_first_are_not_tried(
-    recipe: Recipe, tmp_path: Path
-) -> None:
+def test_methods_that_look_at_the_whole_model_first_are_not_tried(recipe: Recipe, tmp_path):
     prepared = prepare(replace(recipe, merge_method="ties", parameters={"trim": "model"}))
     assert all_sampled(prepared, tmp_path) == {}

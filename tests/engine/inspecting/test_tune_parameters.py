@@ -39,11 +39,11 @@ class _Usage(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recipe(tmp_path_factory) -> Path:
     return save_scored_family(tmp_path_factory.mktemp("tuned"), 61)
 
 
-def test_halves_share_nothing_and_leave_nothing_out(recipe: Path) -> None:
+def test_halves_share_nothing_and_leave_nothing_out(recipe: Path):
     config = json.loads((recipe.parent / "one" / "config.json").read_text())
 
     def rows(half: Half | None, limit: int | None = None) -> list[str]:
@@ -61,7 +61,7 @@ def test_halves_share_nothing_and_leave_nothing_out(recipe: Path) -> None:
         rows(Half.REPORTED, limit=1)
 
 
-def test_a_curve_its_best_value_and_what_it_is_worth(recipe: Path, tmp_path: Path) -> None:
+def test_a_curve_its_best_value_and_what_it_is_worth(recipe: Path, tmp_path):
     points: list[TunePoint] = []
     found = ace_gui.tune(recipe, {"scaling": (0.0, 1.2)}, merges=4, device="cpu",
                          progress=lambda each: points.append(each))  # fmt: skip
@@ -88,9 +88,7 @@ def test_a_curve_its_best_value_and_what_it_is_worth(recipe: Path, tmp_path: Pat
             assert found.result.best.score == pytest.approx(mean)
 
 
-def test_the_tuned_recipe_has_the_values_that_followed_from_the_base(
-    recipe: Path, tmp_path: Path
-) -> None:
+def test_the_tuned_recipe_has_the_values_that_followed_from_the_base(recipe: Path, tmp_path):
     content = {**json.loads(recipe.read_text()), "merge_method": "ace"}
     content["overrides"] = [{"tensors": ["*.0.*"], "merge_method": "ace"}]
     file = recipe.with_name("ace.yaml")
@@ -104,7 +102,7 @@ def test_the_tuned_recipe_has_the_values_that_followed_from_the_base(
     assert load_recipe(out).parameters == found.recipe.parameters
 
 
-def test_models_are_described_once(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_described_once(recipe: Path, monkeypatch):
     opened: list[Recipe] = []
 
     def counted(given: Recipe) -> Steps[Any]:
@@ -117,12 +115,12 @@ def test_models_are_described_once(recipe: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("value", [1.0, 0.3])
-def test_a_range_may_be_one_value(recipe: Path, value: float) -> None:
+def test_a_range_may_be_one_value(recipe: Path, value: float):
     found = ace_gui.tune(recipe, {"scaling": (value, value)}, merges=2, limit=20, device="cpu")
     assert found.recipe.parameters["scaling"] == value
 
 
-def test_several_parameters_are_proposed_and_always_the_same(recipe: Path) -> None:
+def test_several_parameters_are_proposed_and_always_the_same(recipe: Path):
     said = json.loads(recipe.read_text())
     (recipe.parent / "ties.yaml").write_text(json.dumps({**said, "merge_method": "ties"}))
     ranges = {"density": (0.1, 0.9), "scaling": (0.2, 2.0)}
@@ -136,7 +134,7 @@ def test_several_parameters_are_proposed_and_always_the_same(recipe: Path) -> No
     assert len({tuple(each.values()) for each in tried}) == 4
 
 
-def test_what_cannot_be_tuned(recipe: Path) -> None:
+def test_what_cannot_be_tuned(recipe: Path):
     with pytest.raises(RecipeError):
         ace_gui.tune(recipe, {"nothing": (0, 1)}, device="cpu")
     with pytest.raises(RecipeError):
@@ -151,7 +149,7 @@ def test_what_cannot_be_tuned(recipe: Path) -> None:
             parameter_range(text)
 
 
-def test_the_command_writes_a_recipe_that_says_how_it_was_made(recipe: Path) -> None:
+def test_the_command_writes_a_recipe_that_says_how_it_was_made(recipe: Path):
     out, figures = recipe.parent / "tuned.yaml", recipe.parent / "tuned.json"
     done = run(
         "tune", recipe, "--parameter", "scaling=0..1", "--merges", "2", "--limit", "20",
@@ -168,8 +166,8 @@ def test_the_command_writes_a_recipe_that_says_how_it_was_made(recipe: Path) -> 
 
 @pytest.mark.parametrize("command", ["tune", "compare", "report"])
 def test_the_disk_that_is_written_to_is_the_one_that_counts(
-    command: str, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    command: str, recipe: Path, tmp_path, monkeypatch
+):
     """Merges that are only looked at are put into the temporary folder, not into the cache."""
     temporary, full = tmp_path / "temporary", list[Path]()
     temporary.mkdir()
@@ -203,14 +201,14 @@ def test_the_disk_that_is_written_to_is_the_one_that_counts(
         done()
 
 
-def test_no_parameter_is_tuned_twice(recipe: Path) -> None:
+def test_no_parameter_is_tuned_twice(recipe: Path):
     twice = [parameter_range("scaling=0..1"), parameter_range("scaling=1..2")]
     with pytest.raises(RecipeError, match="twice") as caught:
         next(tune(load_recipe(recipe), twice, device="cpu"))
     assert caught.value.key == "scaling"
 
 
-def test_one_method_and_one_folder_may_be_named_alone(recipe: Path) -> None:
+def test_one_method_and_one_folder_may_be_named_alone(recipe: Path):
     found = ace_gui.compare(recipe, methods="linear", device="cpu")
     assert [row.variant.recipe.merge_method for row in found.rows] == ["linear"]
     for model in (str(recipe.parent / "one"), recipe.parent / "one"):
@@ -219,6 +217,6 @@ def test_one_method_and_one_folder_may_be_named_alone(recipe: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{"parameter": "scaling"}, {"values": [1.0]}, {"values": 1.0}])
-def test_a_parameter_and_its_values_go_together(recipe: Path, given: dict[str, Any]) -> None:
+def test_a_parameter_and_its_values_go_together(recipe: Path, given: dict[str, Any]):
     with pytest.raises(RecipeError, match="go together"):
         ace_gui.compare(recipe, device="cpu", **given)

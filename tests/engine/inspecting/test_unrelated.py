@@ -41,7 +41,7 @@ def tuned(seed: int, size: float = 0.02) -> dict[str, Tensor]:
     return {name: base + size * random(seed)[name] for name, base in random(0).items()}
 
 
-def test_fine_tunes_are_no_news(tmp_path: Path) -> None:
+def test_fine_tunes_are_no_news(tmp_path):
     assert unrelated_checks(prepare(recipe(tmp_path, a=tuned(1), b=tuned(2, 0.06)))) == ()
     same = {name: tensor.clone() for name, tensor in random(0).items()}
     one = {**same, "layers.20.fc.weight": tuned(3)["layers.20.fc.weight"]}
@@ -56,23 +56,21 @@ def test_fine_tunes_are_no_news(tmp_path: Path) -> None:
         (lambda: tuned(9, 0.2), "the median expert's"),
     ],
 )
-def test_a_stranger_is_named(
-    tmp_path: Path, other: Callable[[], dict[str, Tensor]], sentence: str
-) -> None:
+def test_a_stranger_is_named(tmp_path, other: Callable[[], dict[str, Tensor]], sentence: str):
     experts = {"a": tuned(1), "b": tuned(2), "other": other()}
     [found] = unrelated_checks(prepare(recipe(tmp_path, **experts)))
     assert found.subject == "other"
     assert sentence in found.sentence
 
 
-def test_a_nan_is_left_to_the_merge(tmp_path: Path) -> None:
+def test_a_nan_is_left_to_the_merge(tmp_path):
     other = random(9)
     other["layers.0.fc.weight"][:] = torch.nan
     [found] = unrelated_checks(prepare(recipe(tmp_path, a=tuned(1), other=other)))
     assert found.subject == "other"
 
 
-def test_every_command_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_says_it(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = tmp_path / "recipe.yaml"
     file.write_text(dump_recipe(recipe(tmp_path, a=tuned(1), other=random(9)), tmp_path))
@@ -88,16 +86,14 @@ def test_every_command_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "1.4 times the base's norm" in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_merge_says_which_epsilon_it_chose(tmp_path: Path) -> None:
+def test_merge_says_which_epsilon_it_chose(tmp_path):
     file = tmp_path / "recipe.yaml"
     file.write_text(dump_recipe(recipe(tmp_path, a=tuned(1), b=tuned(2)), tmp_path))
     done = CliRunner().invoke(app, ["merge", str(file), "--out", str(tmp_path / "out")])
     assert "Note: epsilon = 1e-5. The paper" in done.stderr
 
 
-def test_another_library_means_another_merge(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_library_means_another_merge(tmp_path, monkeypatch):
     prepared = prepare(recipe(tmp_path, a=tuned(1), b=tuned(2)))
     folder = staging_folder(tmp_path / "out")
     stopped_merge(prepared, folder, device="cpu")

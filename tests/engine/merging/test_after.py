@@ -41,7 +41,7 @@ TIGHT = Cap(delta=1e-3)
 
 
 @pytest.fixture(scope="module")
-def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Family:
+def gpt2(tmp_path_factory) -> Family:
     """Its matrices are stored inputs × outputs."""
     return gpt2_family(tmp_path_factory.mktemp("gpt2"), experts=4)
 
@@ -130,9 +130,7 @@ FREE_OF_DATA = [m for m in REGISTERED.values() if in_weights(m) and m.modules is
 
 
 @pytest.mark.parametrize("method", FREE_OF_DATA, ids=lambda method: method.name)
-def test_all_of_it_with_every_method(
-    gpt2: Family, tmp_path: Path, method: MergeMethod[Any]
-) -> None:
+def test_all_of_it_with_every_method(gpt2: Family, tmp_path, method: MergeMethod[Any]):
     count = min(method.most or 3, 3)
     family = Family(base=gpt2.base, experts=dict(list(gpt2.experts.items())[:count]))
     after = ALL if count > 1 else replace(ALL, cap=None)
@@ -154,15 +152,13 @@ def test_all_of_it_with_every_method(
     ],
     ids=lambda after: " ".join(describe_after(after)),
 )
-def test_each_part_of_it(gpt2: Family, tmp_path: Path, after: After) -> None:
+def test_each_part_of_it(gpt2: Family, tmp_path, after: After):
     check_after(gpt2, tmp_path, after, 1e-4, merge_method="ace", parameters={"epsilon": 1e-3})
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("method", ["ace", "linear", "tsv_m", "ties"])
-def test_experts_in_other_numbers(
-    gpt2: Family, tmp_path: Path, method: str, dtype: torch.dtype
-) -> None:
+def test_experts_in_other_numbers(gpt2: Family, tmp_path, method: str, dtype: torch.dtype):
     folders = {name: tmp_path / name for name in ("base", *gpt2.experts)}
     for name, folder in folders.items():
         shutil.copytree(gpt2.base if name == "base" else gpt2.experts[name], folder)
@@ -175,7 +171,7 @@ def test_experts_in_other_numbers(
 
 
 @pytest.mark.parametrize("method", ["ace", "ties"])
-def test_the_defaults_leave_every_bit(gpt2: Family, tmp_path: Path, method: str) -> None:
+def test_the_defaults_leave_every_bit(gpt2: Family, tmp_path, method: str):
     plain = recipe_of(gpt2, merge_method=method)
     usual = After(rank=1.0, spectrum=1.0, depth=(1.0, 1.0), scale=1.0, cap=False)
     free, said = found(prepare(plain), tmp_path / "free")
@@ -184,7 +180,7 @@ def test_the_defaults_leave_every_bit(gpt2: Family, tmp_path: Path, method: str)
     assert said == reported
 
 
-def test_every_stack_has_its_own_depth() -> None:
+def test_every_stack_has_its_own_depth():
     names = ["encoder.block.{}.q.weight", "decoder.block.{}.q.weight", "pooler.dense.weight"]
     rows = [
         PlanRow(
@@ -204,7 +200,7 @@ def test_every_stack_has_its_own_depth() -> None:
     assert scales == pytest.approx([1, 2, 3, 1, 1.5, 2, 2.5, 3, 1])
 
 
-def test_an_override_changes_what_it_names(gpt2: Family) -> None:
+def test_an_override_changes_what_it_names(gpt2: Family):
     rules = (
         Override(role="MLP up", after=After(spectrum=1.0)),
         Override(role="MLP down", merge_method="linear", after=After(scale=2.0, rank=0.5)),
@@ -227,7 +223,7 @@ def test_an_override_changes_what_it_names(gpt2: Family) -> None:
     assert any("overrides[4]" in warning for warning in plan.warnings)
 
 
-def test_the_automatic_variant_is_not_capped_twice(gpt2: Family, tmp_path: Path) -> None:
+def test_the_automatic_variant_is_not_capped_twice(gpt2: Family, tmp_path):
     plain = recipe_of(gpt2, parameters={"variant": "automatic", "alpha": 1e-4, "delta": 1e-3})
     once, first = found(prepare(plain), tmp_path / "once")
     twice, second = found(prepare(replace(plain, after=After(cap=TIGHT))), tmp_path / "twice")
@@ -238,7 +234,7 @@ def test_the_automatic_variant_is_not_capped_twice(gpt2: Family, tmp_path: Path)
     }
 
 
-def test_weights_do_not_move_the_cap(gpt2: Family, tmp_path: Path) -> None:
+def test_weights_do_not_move_the_cap(gpt2: Family, tmp_path):
     """Three experts of weight 2 under ACE and under a sum have the cap of the experts as they are.
 
     One of weight 0 does not count.
@@ -256,7 +252,7 @@ def test_weights_do_not_move_the_cap(gpt2: Family, tmp_path: Path) -> None:
                 assert np.linalg.norm(change) == pytest.approx(limit, rel=1e-5)
 
 
-def test_one_expert_is_not_capped(gpt2: Family, tmp_path: Path) -> None:
+def test_one_expert_is_not_capped(gpt2: Family, tmp_path):
     alone = Family(base=gpt2.base, experts=dict(list(gpt2.experts.items())[:1]))
     recipe = recipe_of(alone, merge_method="task_arithmetic", parameters={"scaling": 1.0})
     free, _ = found(prepare(recipe), tmp_path / "free")
@@ -266,7 +262,7 @@ def test_one_expert_is_not_capped(gpt2: Family, tmp_path: Path) -> None:
     assert any("fewer than two experts" in n for report in said.values() for n in report.notes)
 
 
-def test_a_store_with_another_after_is_not_continued(gpt2: Family, tmp_path: Path) -> None:
+def test_a_store_with_another_after_is_not_continued(gpt2: Family, tmp_path):
     recipe = recipe_of(gpt2, merge_method="task_arithmetic", after=After(cap=TIGHT))
     stopped_merge(prepare(recipe), tmp_path / "store", 3, device="cpu")
     for other in (After(), After(cap=Cap(delta=0.3)), After(cap=TIGHT, spectrum=0.5)):
@@ -275,7 +271,7 @@ def test_a_store_with_another_after_is_not_continued(gpt2: Family, tmp_path: Pat
             next(iter(merge(prepared, tmp_path / "store", resume=True)))
 
 
-def test_the_spectra_before_and_after_are_known(gpt2: Family, tmp_path: Path) -> None:
+def test_the_spectra_before_and_after_are_known(gpt2: Family, tmp_path):
     """In the layer's report, in its spectrum and on the card."""
     plain = recipe_of(gpt2, parameters={"variant": "automatic"})
     recipe = replace(plain, after=After(rank=0.9, spectrum=0.5, scale=2.0))
@@ -295,14 +291,13 @@ def test_the_spectra_before_and_after_are_known(gpt2: Family, tmp_path: Path) ->
     np.testing.assert_allclose(after.merged, made, rtol=1e-4, atol=1e-6)
     ranks = effective_rank(before.merged), effective_rank(after.merged)
     assert after.report.effective_ranks == pytest.approx(ranks, rel=1e-3)
-    for _ in merge_to_folder(recipe, tmp_path / "out", Options(device="cpu")):
-        pass
+    list(merge_to_folder(recipe, tmp_path / "out", Options(device="cpu")))
     card = (tmp_path / "out" / "README.md").read_text()
     assert re.search(r"8 merged changes .* effective rank went from \d+ to \d+", card)
     assert "after:\n  rank: 0.9\n  spectrum: 0.5\n  scale: 2.0\n" in card
 
 
-def test_another_cap_is_looked_at_anew(gpt2: Family, tmp_path: Path) -> None:
+def test_another_cap_is_looked_at_anew(gpt2: Family, tmp_path):
     norms = []
     for after in (After(), After(cap=TIGHT)):
         recipe = recipe_of(gpt2, merge_method="tsv_m", parameters={"scaling": 4.0}, after=after)
@@ -314,18 +309,17 @@ def test_another_cap_is_looked_at_anew(gpt2: Family, tmp_path: Path) -> None:
     assert norms[1] < norms[0] / 1.5
 
 
-def test_the_card_says_what_it_did(gpt2: Family, tmp_path: Path) -> None:
+def test_the_card_says_what_it_did(gpt2: Family, tmp_path):
     recipe = recipe_of(
         gpt2, merge_method="task_arithmetic", parameters={"scaling": 3.0}, after=After(cap=TIGHT)
     )
-    for _ in merge_to_folder(recipe, tmp_path / "out", Options(device="cpu")):
-        pass
+    list(merge_to_folder(recipe, tmp_path / "out", Options(device="cpu")))
     card = (tmp_path / "out" / "README.md").read_text()
     assert "capped changes were shortened by the cap, at most to 0." in card
     assert "after:\n  cap:\n    delta: 0.001\n" in card
 
 
-def test_it_travels_in_the_file(gpt2: Family, tmp_path: Path) -> None:
+def test_it_travels_in_the_file(gpt2: Family, tmp_path):
     rules = (
         Override(role="query", after=After(cap=False)),
         Override(role="key", after=After(cap=Cap(delta=0.0))),
@@ -339,7 +333,7 @@ def test_it_travels_in_the_file(gpt2: Family, tmp_path: Path) -> None:
     assert recipe_from({**ours, "schema": 1}).after.cap == Cap(delta=0.12)
 
 
-def test_both_spellings_of_the_cap() -> None:
+def test_both_spellings_of_the_cap():
     document = {"schema": 1, "base_model": "b", "models": [{"model": "a"}]}
     for after in ({"cap": 0.3}, {"cap": {"delta": 0.3}}):
         assert recipe_from({**document, "after": after}) == recipe_from(
@@ -370,7 +364,7 @@ def test_both_spellings_of_the_cap() -> None:
         (0.5, "after' is 0.5, but must be keys with values"),
     ],
 )
-def test_what_is_no_after_is_refused(after: object, said: str) -> None:
+def test_what_is_no_after_is_refused(after: object, said: str):
     document = {"schema": 1, "base_model": "b", "models": [{"model": "a"}]}
     with pytest.raises(RecipeError, match=said):
         recipe_from({**document, "after": after})
@@ -391,7 +385,7 @@ def test_what_is_no_after_is_refused(after: object, said: str) -> None:
         ("0.12", "cap' is '?0.12'?, but must be keys with values"),
     ],
 )
-def test_what_is_no_cap_is_refused(cap: object, said: str) -> None:
+def test_what_is_no_cap_is_refused(cap: object, said: str):
     document = {"schema": 1, "base_model": "b", "models": [{"model": "a"}]}
     with pytest.raises(RecipeError, match=said):
         recipe_from({**document, "cap": cap})
@@ -400,7 +394,7 @@ def test_what_is_no_cap_is_refused(cap: object, said: str) -> None:
         recipe_from({**document, "overrides": [rule]})
 
 
-def test_mergekit_has_none(gpt2: Family, tmp_path: Path) -> None:
+def test_mergekit_has_none(gpt2: Family, tmp_path):
     values = {"scaling": 1.0, "normalize": False}
     recipe = recipe_of(gpt2, merge_method="task_arithmetic", after=After(cap=Cap()))
     with pytest.raises(RecipeError, match="after"):

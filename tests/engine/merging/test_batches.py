@@ -18,7 +18,7 @@ SQUARE = 32 * 32
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+def prepared(tmp_path_factory) -> Prepared:
     return prepare(recipe_of(roberta_family(tmp_path_factory.mktemp("roberta"))))
 
 
@@ -39,9 +39,7 @@ def of_square_ones(found: list[Unit]) -> list[int]:
     return [len(batch) for batch in found if batch[0].shape == (32, 32)]
 
 
-def test_every_matrix_is_in_one_batch_and_nothing_else_is(
-    rows: list[PlanRow], prepared: Prepared
-) -> None:
+def test_every_matrix_is_in_one_batch_and_nothing_else_is(rows: list[PlanRow], prepared: Prepared):
     for found in (batches(rows, prepared), whole_units(rows, prepared, torch.device("cpu"))):
         assert sorted(row.name for batch in found for row in batch) == sorted(
             row.name for row in matrices(rows)
@@ -49,7 +47,7 @@ def test_every_matrix_is_in_one_batch_and_nothing_else_is(
     assert {len(batch) for batch in whole_units(rows, prepared, torch.device("cpu"))} == {1}
 
 
-def test_a_batch_has_one_shape_and_the_plans_order(rows: list[PlanRow], prepared: Prepared) -> None:
+def test_a_batch_has_one_shape_and_the_plans_order(rows: list[PlanRow], prepared: Prepared):
     indices = {row.name: index for index, row in enumerate(rows)}
     found = [[indices[row.name] for row in batch] for batch in batches(rows, prepared)]
     assert all(batch == sorted(batch) for batch in found)
@@ -63,20 +61,16 @@ def test_a_batch_has_one_shape_and_the_plans_order(rows: list[PlanRow], prepared
     ("full", "sizes"), [(3, [2, 3, 3]), (4, [4, 4]), (1, [1] * 8), (0, [1] * 8)]
 )
 def test_a_batch_is_no_larger_than_what_fills_a_gpu(
-    full: int,
-    sizes: list[int],
-    rows: list[PlanRow],
-    prepared: Prepared,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    full: int, sizes: list[int], rows: list[PlanRow], prepared: Prepared, monkeypatch
+):
     monkeypatch.setattr(module, "FULL", full * SQUARE)
     layers = [row for row in rows if row.block is not None]
     assert of_square_ones(batches(layers, prepared)) == sizes
 
 
 def test_what_waits_for_the_first_of_its_shape_is_bounded(
-    rows: list[PlanRow], prepared: Prepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    rows: list[PlanRow], prepared: Prepared, monkeypatch
+):
     """Two matrices of a feed-forward network are twice as large: a block is a window."""
     monkeypatch.setattr(module, "AHEAD", 8 * SQUARE)
     layers = [row for row in rows if row.block is not None]
@@ -87,7 +81,7 @@ def test_what_waits_for_the_first_of_its_shape_is_bounded(
     assert batches(rows, prepared) == whole_units(rows, prepared, torch.device("cpu"))
 
 
-def test_what_is_done_to_them_must_be_the_same(rows: list[PlanRow], prepared: Prepared) -> None:
+def test_what_is_done_to_them_must_be_the_same(rows: list[PlanRow], prepared: Prepared):
     layers = [row for row in rows if row.block is not None and row.shape == (32, 32)]
     layers[0] = replace(layers[0], experts=(0, 2))
     layers[1] = replace(layers[1], dtype="F64")
@@ -96,7 +90,7 @@ def test_what_is_done_to_them_must_be_the_same(rows: list[PlanRow], prepared: Pr
     assert names == [[row.name] for row in layers[:3]] + [[row.name for row in layers[3:]]]
 
 
-def test_overridden_matrices_go_with_those_of_the_same_method_and_parameters(tmp_path) -> None:
+def test_overridden_matrices_go_with_those_of_the_same_method_and_parameters(tmp_path):
     overrides = (
         Override(pattern="*.key.weight", parameters={"tau": 0.1}),
         Override(pattern="*.value.weight", merge_method="tsv_m"),
@@ -112,7 +106,7 @@ def test_overridden_matrices_go_with_those_of_the_same_method_and_parameters(tmp
     assert found == [{"query", "dense"}, {"key"}, {"value"}, {"value"}]
 
 
-def test_methods_without_a_batch_are_merged_one_by_one(tmp_path) -> None:
+def test_methods_without_a_batch_are_merged_one_by_one(tmp_path):
     prepared = prepare(recipe_of(gpt2_family(tmp_path), merge_method="tsv_m"))
     rows = [row for row in prepared.plan.rows if row.in_base]
     assert batches(rows, prepared) == whole_units(rows, prepared, torch.device("cpu"))

@@ -25,7 +25,7 @@ NAMES = [f"layers.{n}.{kind}" for n in range(3) for kind in ("mlp.weight", "mlp.
 
 
 @pytest.fixture
-def recipe(tmp_path: Path) -> Recipe:
+def recipe(tmp_path) -> Recipe:
     generator = torch.Generator().manual_seed(0)
     shapes = {name: (8, 8) if name.endswith("weight") else (8,) for name in NAMES}
     base = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
@@ -91,8 +91,8 @@ WEIGHTS = ("base/model.safetensors", "two/model.safetensors", "lora/adapter_mode
 @pytest.mark.parametrize("file", WEIGHTS)
 @pytest.mark.parametrize("change", [retuned, flipped], ids=lambda change: change.__name__)
 def test_a_merge_is_not_resumed_over_another_content(
-    change: Callable[[Path], None], file: str, method: str, recipe: Recipe, tmp_path: Path
-) -> None:
+    change: Callable[[Path], None], file: str, method: str, recipe: Recipe, tmp_path
+):
     recipe = recipe_over(recipe.base_model, [e.model for e in recipe.models], merge_method=method)
     store = tmp_path / "store"
     stopped_merge(prepare(recipe), store, 5)
@@ -104,9 +104,7 @@ def test_a_merge_is_not_resumed_over_another_content(
 
 
 @pytest.mark.parametrize("done", range(8))
-def test_wherever_it_was_stopped_it_is_one_content_or_refused(
-    done: int, recipe: Recipe, tmp_path: Path
-) -> None:
+def test_wherever_it_was_stopped_it_is_one_content_or_refused(done: int, recipe: Recipe, tmp_path):
     store, file = tmp_path / "store", tmp_path / "two" / "model.safetensors"
     stopped_merge(prepare(recipe), store, done)
     unseen(file, flipped)
@@ -118,9 +116,7 @@ def test_wherever_it_was_stopped_it_is_one_content_or_refused(
     assert content(store) == expected
 
 
-def test_a_header_that_names_tensors_otherwise_is_another_content(
-    recipe: Recipe, tmp_path: Path
-) -> None:
+def test_a_header_that_names_tensors_otherwise_is_another_content(recipe: Recipe, tmp_path):
     store = tmp_path / "store"
     stopped_merge(prepare(recipe), store, 3)
     unseen(tmp_path / "two" / "model.safetensors", renamed)
@@ -128,7 +124,7 @@ def test_a_header_that_names_tensors_otherwise_is_another_content(
         list(merge(prepare(recipe), store, resume=True))
 
 
-def test_an_adapters_scale_is_bound(recipe: Recipe, tmp_path: Path) -> None:
+def test_an_adapters_scale_is_bound(recipe: Recipe, tmp_path):
     store, config = tmp_path / "store", tmp_path / "lora" / "adapter_config.json"
     stopped_merge(prepare(recipe), store, 3)
     text = config.read_text()
@@ -138,7 +134,7 @@ def test_an_adapters_scale_is_bound(recipe: Recipe, tmp_path: Path) -> None:
         list(merge(prepare(recipe), store, resume=True))
 
 
-def test_the_same_content_in_another_file_is_resumed(recipe: Recipe, tmp_path: Path) -> None:
+def test_the_same_content_in_another_file_is_resumed(recipe: Recipe, tmp_path):
     """As after ``rsync -t`` to a new disk, or ``cp -p`` back from a backup."""
     expected = whole(recipe, tmp_path / "whole")
     store = tmp_path / "store"
@@ -155,8 +151,8 @@ def test_the_same_content_in_another_file_is_resumed(recipe: Recipe, tmp_path: P
 
 @pytest.mark.parametrize("change", [retuned, flipped], ids=lambda change: change.__name__)
 def test_a_change_during_the_merge_is_found_at_its_end(
-    change: Callable[[Path], None], recipe: Recipe, tmp_path: Path
-) -> None:
+    change: Callable[[Path], None], recipe: Recipe, tmp_path
+):
     events = merge(prepare(recipe), tmp_path / "store")
     for event in events:
         if isinstance(event, TensorFinished) and event.done == 4:
@@ -166,7 +162,7 @@ def test_a_change_during_the_merge_is_found_at_its_end(
         list(events)
 
 
-def test_a_new_link_during_the_merge_is_no_change(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_new_link_during_the_merge_is_no_change(recipe: Recipe, tmp_path):
     expected = whole(recipe, tmp_path / "whole")
     events = merge(prepare(recipe), tmp_path / "store")
     next(events)
@@ -176,7 +172,7 @@ def test_a_new_link_during_the_merge_is_no_change(recipe: Recipe, tmp_path: Path
     assert content(tmp_path / "store") == expected
 
 
-def test_a_survey_of_unknown_inputs_is_made_again(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_survey_of_unknown_inputs_is_made_again(recipe: Recipe, tmp_path):
     recipe = recipe_over(
         recipe.base_model, [e.model for e in recipe.models], merge_method="tall_masks"
     )

@@ -39,7 +39,7 @@ from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+def prepared(tmp_path_factory) -> Prepared:
     """With more matrices than are under way at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(models.ROBERTA, "num_hidden_layers", 6)
@@ -47,12 +47,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 
 @pytest.mark.parametrize("name", ["cuda:99", "tpu", "", "meta"])
-def test_a_device_that_is_not_there_is_refused_by_name(name: str) -> None:
+def test_a_device_that_is_not_there_is_refused_by_name(name: str):
     with pytest.raises(ResourceError, match="available: cpu"):
         resolve_device(name)
 
 
-def test_matrices_side_by_side_come_in_order_and_are_the_same(prepared: Prepared) -> None:
+def test_matrices_side_by_side_come_in_order_and_are_the_same(prepared: Prepared):
     rows = [row for row in prepared.plan.rows if row.in_base and prepared.is_whole(row)]
     readers = Readers(prepared)
 
@@ -131,9 +131,7 @@ def assert_alike(one: Path, other: Path) -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6, msg=name)
 
 
-def test_a_gpu_merges_matrices_of_a_shape_together(
-    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_merges_matrices_of_a_shape_together(prepared: Prepared, tmp_path, monkeypatch):
     gpu = Gpu(monkeypatch)
     events = list(merge(prepared, tmp_path / "gpu", device="meta"))
     finished = [event.report.name for event in events if isinstance(event, TensorFinished)]
@@ -154,12 +152,8 @@ def test_a_gpu_merges_matrices_of_a_shape_together(
 @pytest.mark.parametrize("together", [1, 4])
 @pytest.mark.parametrize("room", [0, 1, 2, 4])
 def test_a_gpu_without_room_merges_fewer_at_a_time_then_none_and_says_so(
-    room: int,
-    together: int,
-    prepared: Prepared,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    room: int, together: int, prepared: Prepared, tmp_path, monkeypatch
+):
     gpu = Gpu(monkeypatch, room, together)
     merge_to(tmp_path / "gpu", prepared)
     assert 1 < gpu.most <= GPU_AHEAD
@@ -183,8 +177,8 @@ def test_a_gpu_without_room_merges_fewer_at_a_time_then_none_and_says_so(
 
 @pytest.mark.parametrize("cancelled_after", [1, 3, 8, 20])
 def test_a_resumed_merge_merges_the_same_matrices_together(
-    cancelled_after: int, prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    cancelled_after: int, prepared: Prepared, tmp_path, monkeypatch
+):
     gpu = Gpu(monkeypatch)
     merge_to(tmp_path / "whole", prepared)
     undisturbed = set(gpu.batches)
@@ -207,8 +201,8 @@ def test_a_resumed_merge_merges_the_same_matrices_together(
 
 @pytest.mark.parametrize("choice", ["stop", "keep_base", "skip_expert"])
 def test_of_a_batch_only_the_matrix_with_nan_is_treated_differently(
-    choice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    choice: str, tmp_path, monkeypatch
+):
     family = models.roberta_family(tmp_path / "models")
     entries = tuple(ModelEntry(model=path) for path in family.experts.values())
     file = next(family.experts["task1"].glob("*.safetensors"))
@@ -234,7 +228,7 @@ def test_of_a_batch_only_the_matrix_with_nan_is_treated_differently(
     assert any(len(batch) > 1 for batch in gpu.batches)
 
 
-def test_room_is_halved_once_however_many_ask() -> None:
+def test_room_is_halved_once_however_many_ask():
     room = MemoryBudget(math.inf)
     with room.reserve(3) as first, room.reserve(3) as second:
         assert first.contended
@@ -251,7 +245,7 @@ def test_room_is_halved_once_however_many_ask() -> None:
     assert room.largest == 1
 
 
-def test_a_matrix_that_found_no_room_is_not_tried_again_nor_one_as_large() -> None:
+def test_a_matrix_that_found_no_room_is_not_tried_again_nor_one_as_large():
     room = MemoryBudget(math.inf)
     with room.reserve(8) as stay:
         room.shrink(stay, 1)
@@ -261,7 +255,7 @@ def test_a_matrix_that_found_no_room_is_not_tried_again_nor_one_as_large() -> No
     assert room.admits(9, 2)  # two smaller ones may still go together
 
 
-def test_who_finds_no_room_waits_for_it() -> None:
+def test_who_finds_no_room_waits_for_it():
     room, order = MemoryBudget(5), []
 
     def enter() -> None:
@@ -277,7 +271,7 @@ def test_who_finds_no_room_waits_for_it() -> None:
     assert order == ["first", "second"]
 
 
-def test_more_than_all_the_room_has_it_to_itself() -> None:
+def test_more_than_all_the_room_has_it_to_itself():
     room = MemoryBudget(5)
     with room.reserve(7) as stay:
         assert not stay.contended

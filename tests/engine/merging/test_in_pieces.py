@@ -105,12 +105,8 @@ def experts_of(method: str) -> int:
 @pytest.mark.parametrize("transposed", [False, True], ids=["", "transposed"])
 @pytest.mark.parametrize(("method", "parameters"), CASES, ids=str)
 def test_pieces_are_what_the_method_makes_of_the_whole_tensor(
-    method: str,
-    parameters: dict[str, Any],
-    transposed: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    method: str, parameters: dict[str, Any], transposed: bool, tmp_path, monkeypatch
+):
     """As the window looks at one, and a cap merges it: random masks are the same there."""
     monkeypatch.setattr(streaming, "PART_ELEMENTS", PIECE)
     monkeypatch.setattr(surveying, "PASS_ELEMENTS", PIECE)
@@ -132,7 +128,7 @@ def test_pieces_are_what_the_method_makes_of_the_whole_tensor(
     assert changed
 
 
-def test_a_row_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_is_never_cut(monkeypatch):
     monkeypatch.setattr(streaming, "PART_ELEMENTS", PIECE)
     for width in (1, 7, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE):
         for outputs in (0, 1, 2, 9, 64):
@@ -144,7 +140,7 @@ def test_a_row_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
             assert joined[-1] == width * outputs
 
 
-def test_of_what_begins_anew_only_the_last_is_held() -> None:
+def test_of_what_begins_anew_only_the_last_is_held():
     """Two results of a tensor at once would take twice the memory."""
     held: list[weakref.ref[torch.Tensor]] = []
 

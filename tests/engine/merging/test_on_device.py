@@ -39,14 +39,12 @@ from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+def prepared(tmp_path_factory) -> Prepared:
     return prepare(recipe_of(models.roberta_family(tmp_path_factory.mktemp("roberta"))))
 
 
 @pytest.fixture(scope="module")
-def expected(
-    prepared: Prepared, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, torch.Tensor]:
+def expected(prepared: Prepared, tmp_path_factory) -> dict[str, torch.Tensor]:
     return merged_tensors(prepared, tmp_path_factory.mktemp("cpu") / "store", device="cpu")
 
 
@@ -72,8 +70,8 @@ def failing(who: str, when: Callable[[str], bool]) -> Callable[[str], None]:
 
 
 def test_a_whole_merge_on_a_gpu_is_that_on_the_processor(
-    prepared: Prepared, expected: dict[str, torch.Tensor], tmp_path: Path
-) -> None:
+    prepared: Prepared, expected: dict[str, torch.Tensor], tmp_path
+):
     with DeviceStandIn().installed() as stand_in:
         found = merged_tensors(prepared, tmp_path / "gpu", device="auto")
     assert_alike(found, expected)
@@ -82,16 +80,14 @@ def test_a_whole_merge_on_a_gpu_is_that_on_the_processor(
     assert not stand_in.allocated, "a merge leaves nothing on the GPU"
 
 
-def test_every_thread_keeps_one_stream(prepared: Prepared, tmp_path: Path) -> None:
+def test_every_thread_keeps_one_stream(prepared: Prepared, tmp_path):
     """Torch keeps the freed memory of every stream apart."""
     with DeviceStandIn().installed() as stand_in:
         merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
     assert 1 <= len(stand_in.streams) <= GPU_AHEAD
 
 
-def test_the_first_decomposition_comes_before_the_threads(
-    prepared: Prepared, tmp_path: Path
-) -> None:
+def test_the_first_decomposition_comes_before_the_threads(prepared: Prepared, tmp_path):
     main, first = threading.get_ident(), []
     with DeviceStandIn().installed() as stand_in:
 
@@ -114,8 +110,8 @@ def test_the_first_decomposition_comes_before_the_threads(
     ],
 )
 def test_a_gpu_without_room_hands_every_matrix_to_the_processor(
-    who: str, where: str, prepared: Prepared, expected: dict[str, torch.Tensor], tmp_path: Path
-) -> None:
+    who: str, where: str, prepared: Prepared, expected: dict[str, torch.Tensor], tmp_path
+):
     main = threading.get_ident()
     with DeviceStandIn().installed() as stand_in:
         here = threading.get_ident
@@ -128,7 +124,7 @@ def test_a_gpu_without_room_hands_every_matrix_to_the_processor(
     assert not stand_in.allocated
 
 
-def test_what_cannot_fit_is_not_tried_again(prepared: Prepared) -> None:
+def test_what_cannot_fit_is_not_tried_again(prepared: Prepared):
     rows = [row for row in prepared.plan.rows if row.disposition == "merged"]
     alike = [row for row in rows if row.shape == (32, 32)]
     readers, tried = Readers(prepared), []
@@ -151,8 +147,8 @@ def test_what_cannot_fit_is_not_tried_again(prepared: Prepared) -> None:
 
 @pytest.mark.parametrize("capacity", [40_000, 100_000, 400_000])
 def test_a_small_gpu_merges_what_it_has_room_for(
-    capacity: int, prepared: Prepared, expected: dict[str, torch.Tensor], tmp_path: Path
-) -> None:
+    capacity: int, prepared: Prepared, expected: dict[str, torch.Tensor], tmp_path
+):
     with DeviceStandIn(capacity).installed() as stand_in:
         found = merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
     assert_alike(found, expected)
@@ -162,8 +158,8 @@ def test_a_small_gpu_merges_what_it_has_room_for(
 
 
 def test_the_processor_merges_no_more_at_a_time_than_it_has_room_for(
-    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    prepared: Prepared, tmp_path, monkeypatch
+):
     """What a GPU has no room for waits for room in the processor's memory."""
     there, most, lock = [0], [0], threading.Lock()
     honest = gpu_memory.TensorMerge.pieces
@@ -191,7 +187,7 @@ def test_the_processor_merges_no_more_at_a_time_than_it_has_room_for(
     assert 0 < most[0] <= room
 
 
-def test_other_errors_are_not_taken_for_lack_of_room(prepared: Prepared, tmp_path: Path) -> None:
+def test_other_errors_are_not_taken_for_lack_of_room(prepared: Prepared, tmp_path):
     def fails(operation: str) -> None:
         if operation in {"addmm_", "baddbmm_"}:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
@@ -205,8 +201,8 @@ def test_other_errors_are_not_taken_for_lack_of_room(prepared: Prepared, tmp_pat
 
 @pytest.mark.parametrize("who", ERRORS)
 def test_spectra_subspaces_and_reports_do_without_a_gpu_that_has_no_room(
-    who: str, prepared: Prepared, tmp_path: Path
-) -> None:
+    who: str, prepared: Prepared, tmp_path
+):
     row = next(row for row in prepared.plan.rows if row.disposition == "merged")
     cpu = torch.device("cpu")
 
@@ -227,7 +223,7 @@ def test_spectra_subspaces_and_reports_do_without_a_gpu_that_has_no_room(
     assert FELL_BACK in said.notes
 
 
-def test_every_thread_says_for_which_gpu_it_works(prepared: Prepared, tmp_path: Path) -> None:
+def test_every_thread_says_for_which_gpu_it_works(prepared: Prepared, tmp_path):
     """Otherwise memory is pinned through the first one, which then holds some for nothing."""
     row = next(row for row in prepared.plan.rows if row.disposition == "merged")
     with DeviceStandIn().installed() as stand_in:
@@ -243,12 +239,12 @@ def test_every_thread_says_for_which_gpu_it_works(prepared: Prepared, tmp_path: 
     assert stand_in.astray == tried
 
 
-def test_room_is_unlimited_on_the_processor() -> None:
+def test_room_is_unlimited_on_the_processor():
     assert gpu_memory.bytes_free(torch.device("cpu")) == math.inf
     assert MemoryBudget(math.inf).admits(10**12, 2)
 
 
-def test_every_expert_is_uploaded_once_where_it_fits(prepared: Prepared, tmp_path: Path) -> None:
+def test_every_expert_is_uploaded_once_where_it_fits(prepared: Prepared, tmp_path):
     merged = [row for row in prepared.plan.rows if row.disposition == "merged"]
     with DeviceStandIn().installed() as stand_in:
         merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
@@ -265,8 +261,8 @@ def test_every_expert_is_uploaded_once_where_it_fits(prepared: Prepared, tmp_pat
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("tau", [0.0, 100.0])
 def test_a_merge_waits_six_times_a_matrix_at_most(
-    tau: float, dtype: str, prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tau: float, dtype: str, prepared: Prepared, tmp_path, monkeypatch
+):
     monkeypatch.setattr(units, "FULL", 1)  # one matrix at a time
     parameters = {"epsilon": 0.1, "tau": tau}
     recipe = replace(prepared.plan.recipe, parameters=parameters, out_dtype=dtype)
@@ -280,7 +276,7 @@ def test_a_merge_waits_six_times_a_matrix_at_most(
     assert dtype == "float32" or any(each.startswith("Computed in float32, ") for each in said)
 
 
-def test_without_room_for_them_experts_are_uploaded_when_they_are_read(prepared: Prepared) -> None:
+def test_without_room_for_them_experts_are_uploaded_when_they_are_read(prepared: Prepared):
     row = next(row for row in prepared.plan.rows if row.shape == (32, 32) and row.experts)
     stored = []
     with DeviceStandIn().installed() as stand_in, ThreadPoolExecutor(1) as pool:
@@ -295,7 +291,7 @@ def test_without_room_for_them_experts_are_uploaded_when_they_are_read(prepared:
     assert torch.equal(*stored)
 
 
-def test_results_are_downloaded_once_into_pinned_memory(prepared: Prepared, tmp_path: Path) -> None:
+def test_results_are_downloaded_once_into_pinned_memory(prepared: Prepared, tmp_path):
     merged = [row for row in prepared.plan.rows if row.disposition == "merged"]
     with DeviceStandIn().installed() as stand_in:
         merged_tensors(prepared, tmp_path / "gpu", device="cuda:0")
@@ -304,7 +300,7 @@ def test_results_are_downloaded_once_into_pinned_memory(prepared: Prepared, tmp_
     assert max(stand_in.unpinned) < 32 * 64 * 4, "only figures make the processor wait"
 
 
-def test_batches_are_uploaded_while_others_are_computed(prepared: Prepared, tmp_path: Path) -> None:
+def test_batches_are_uploaded_while_others_are_computed(prepared: Prepared, tmp_path):
     """One waits in the middle of its products till another has brought its tensors."""
     waiting, brought, met = threading.Event(), threading.Event(), []
     first: list[int] = []
@@ -325,7 +321,7 @@ def test_batches_are_uploaded_while_others_are_computed(prepared: Prepared, tmp_
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_nan_is_found_on_the_gpu_and_named(transposed: bool, tmp_path: Path) -> None:
+def test_nan_is_found_on_the_gpu_and_named(transposed: bool, tmp_path):
     make = models.gpt2_family if transposed else models.roberta_family
     family = make(tmp_path / "models")
     folder = next(iter(family.experts.values()))

@@ -33,7 +33,7 @@ def models(folder: Path, base: torch.dtype, expert: torch.dtype) -> Prepared:
 
 @pytest.mark.parametrize("expert", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("base", [torch.bfloat16, torch.float32])
-def test_sixteen_bit_experts(tmp_path: Path, base: torch.dtype, expert: torch.dtype) -> None:
+def test_sixteen_bit_experts(tmp_path, base: torch.dtype, expert: torch.dtype):
     prepared = models(tmp_path, base, expert)
     merged_tensors(prepared, tmp_path / "store", device="cpu")
     said = reports(tmp_path / "store")[QUERY].precision
@@ -41,7 +41,7 @@ def test_sixteen_bit_experts(tmp_path: Path, base: torch.dtype, expert: torch.dt
     assert str(expert).removeprefix("torch.") in said
 
 
-def test_float32_and_its_output(tmp_path: Path) -> None:
+def test_float32_and_its_output(tmp_path):
     prepared = models(tmp_path, torch.float32, torch.float32)
     (row,) = (row for row in prepared.plan.rows if row.name == QUERY)
     deltas = TaskVectors(row, Readers(prepared), torch.device("cpu"))
@@ -52,7 +52,7 @@ def test_float32_and_its_output(tmp_path: Path) -> None:
     assert rounded.rounding > 0
 
 
-def test_float64_is_never_narrowed(tmp_path: Path) -> None:
+def test_float64_is_never_narrowed(tmp_path):
     prepared = models(tmp_path, torch.float64, torch.bfloat16)
     (row,) = (row for row in prepared.plan.rows if row.name == QUERY)
     deltas = TaskVectors(row, Readers(prepared), torch.device("cpu"))

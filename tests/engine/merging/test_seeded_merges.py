@@ -59,7 +59,7 @@ def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) ->
 
 
 @pytest.mark.parametrize("method", SEEDED)
-def test_sharding_changes_no_bit(method: str, tmp_path: Path) -> None:
+def test_sharding_changes_no_bit(method: str, tmp_path):
     one = merged(recipe_of(tmp_path / "one", method), tmp_path / "first")
     several = merged(recipe_of(tmp_path / "several", method, files=3), tmp_path / "second")
     assert_same(one, several)
@@ -69,7 +69,7 @@ def test_sharding_changes_no_bit(method: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", SEEDED)
-def test_resuming_changes_no_bit(method: str, tmp_path: Path) -> None:
+def test_resuming_changes_no_bit(method: str, tmp_path):
     recipe = recipe_of(tmp_path / "models", method)
     whole = merged(recipe, tmp_path / "whole")
     stopped_merge(prepare(recipe), tmp_path / "stopped", device="cpu")

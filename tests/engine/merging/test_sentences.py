@@ -45,7 +45,7 @@ def tensors(seed: int, size: float = 1.0) -> dict[str, Tensor]:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
+def write(tmp_path) -> Callable[..., Path]:
     """Models base, a, b and c, and a recipe with these keys."""
     for seed, name in enumerate(("base", "a", "b", "c")):
         (tmp_path / name).mkdir()
@@ -67,7 +67,7 @@ def sentence(action: Callable[[], object]) -> WorkbenchError:
 
 
 @pytest.mark.parametrize("method", ["ace", "wudi", "ties", "linear"])
-def test_the_base_as_its_own_expert(write: Callable[..., Path], method: str) -> None:
+def test_the_base_as_its_own_expert(write: Callable[..., Path], method: str):
     """Without a schema, a file that names the base among its models is mergekit's if it can be."""
     file = write(merge_method=method, models=[{"model": "base"}, {"model": "a"}])
     if method in {"ties", "linear"}:
@@ -80,7 +80,7 @@ def test_the_base_as_its_own_expert(write: Callable[..., Path], method: str) -> 
 
 @pytest.mark.parametrize("weight", [1e300, -1e300, 1e30])
 @pytest.mark.parametrize("method", ["ace", "linear", "ties", "task_arithmetic"])
-def test_weights_beyond_reason(write: Callable[..., Path], method: str, weight: float) -> None:
+def test_weights_beyond_reason(write: Callable[..., Path], method: str, weight: float):
     heavy = {"model": "a", "parameters": {"weight": weight}}
     file = write(merge_method=method, models=[heavy, {"model": "b"}], schema=1)
     found = sentence(lambda: prepare(load_recipe(file)))
@@ -88,13 +88,13 @@ def test_weights_beyond_reason(write: Callable[..., Path], method: str, weight: 
     assert found.sentence == f"The weight of a is {weight:g}; give one from -1e+09 to 1e+09."
 
 
-def test_weights_of_an_override_too(write: Callable[..., Path]) -> None:
+def test_weights_of_an_override_too(write: Callable[..., Path]):
     rule = {"role": "other", "weights": {"b": 1e300}}
     file = write(overrides=[rule], schema=1)
     assert "weight of b is 1e+300" in sentence(lambda: prepare(load_recipe(file))).sentence
 
 
-def test_numbers_of_thousands_of_digits(write: Callable[..., Path]) -> None:
+def test_numbers_of_thousands_of_digits(write: Callable[..., Path]):
     for value in ("9" * 6000, "0x" + "f" * 6000, "-" + "9" * 400, "1e300"):
         for key in ("seed: {}", "parameters: {{tau: {}}}", "scope: {}", "out_dtype: {}"):
             file = write(schema=1)
@@ -107,8 +107,8 @@ def test_numbers_of_thousands_of_digits(write: Callable[..., Path]) -> None:
     "method", [n for n, m in METHODS.items() if (m.most or 9) > 1 and not needs_data(m)]
 )
 def test_a_tensor_that_a_method_cannot_merge_is_named(
-    write: Callable[..., Path], tmp_path: Path, method: str
-) -> None:
+    write: Callable[..., Path], tmp_path, method: str
+):
     """Values near the end of float32: some methods cope, the others say where they do not."""
     for name, sign in (("a", 1.0), ("b", -1.0)):
         save_file(tensors(1, sign * 3e37), tmp_path / name / "model.safetensors")
@@ -124,9 +124,7 @@ def test_a_tensor_that_a_method_cannot_merge_is_named(
         assert "files" not in found.sentence
 
 
-def test_an_error_of_the_statistics_names_its_tensor(
-    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_statistics_names_its_tensor(write: Callable[..., Path], monkeypatch):
     def refuse(energies: object) -> None:
         raise MethodError("Cannot be.")
 
@@ -137,8 +135,8 @@ def test_an_error_of_the_statistics_names_its_tensor(
 
 
 def test_what_overflows_on_its_way_to_the_disk_is_no_fault_of_the_disk(
-    write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    write: Callable[..., Path], tmp_path, monkeypatch
+):
     from ace_gui.engine.merging.store import MODEL, checksums, planned_shards, read_finished
 
     monkeypatch.setattr(
@@ -157,7 +155,7 @@ def test_what_overflows_on_its_way_to_the_disk_is_no_fault_of_the_disk(
 
 
 @given(st.lists(st.sampled_from(["x", "X", "x-1", "x-2", "X-1", "y"]), min_size=1, max_size=8))
-def test_names_of_experts_are_distinct_whatever_was_given(names: list[str]) -> None:
+def test_names_of_experts_are_distinct_whatever_was_given(names: list[str]):
     entries = tuple(ModelEntry(model=Path("m"), name=name) for name in names)
     found = Recipe(base_model=Path("b"), models=entries).expert_names
     assert len({name.casefold() for name in found}) == len(names)
@@ -172,7 +170,7 @@ BROKEN = (MATRIX, EMBEDDING)
 
 
 @pytest.fixture(scope="module")
-def broken(roberta: Family, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def broken(roberta: Family, tmp_path_factory) -> Path:
     """The first expert, with Inf in a matrix and NaN at the end of an embedding."""
     return damaged(roberta.experts["task0"], tmp_path_factory.mktemp("broken") / "task0")
 
@@ -195,12 +193,12 @@ def merged(of: Recipe, store: Path) -> dict[str, Tensor]:
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_parts(monkeypatch) -> None:
     """So that some parts are written before the one with NaN is met."""
     monkeypatch.setattr(parts, "PART_ELEMENTS", 100)
 
 
-def test_a_merge_stops_unless_told_otherwise(roberta: Family, broken: Path, tmp_path: Path) -> None:
+def test_a_merge_stops_unless_told_otherwise(roberta: Family, broken: Path, tmp_path):
     others = (roberta.experts["task1"], roberta.experts["task2"])
     with pytest.raises(NonFiniteError) as caught:
         merged(recipe(roberta.base, broken, *others), tmp_path / "store")
@@ -212,8 +210,8 @@ def test_a_merge_stops_unless_told_otherwise(roberta: Family, broken: Path, tmp_
 
 
 def test_leaving_the_expert_out_is_a_merge_of_the_others_there(
-    roberta: Family, broken: Path, tmp_path: Path
-) -> None:
+    roberta: Family, broken: Path, tmp_path
+):
     whole, others = roberta.experts["task0"], (roberta.experts["task1"], roberta.experts["task2"])
     skipping = recipe(roberta.base, broken, *others, choice=NonFinite.SKIP_EXPERT)
     found = merged(skipping, tmp_path / "found")
@@ -229,7 +227,7 @@ def test_leaving_the_expert_out_is_a_merge_of_the_others_there(
     assert note == "`task0` has 1 infinite value (first at [3, 5]) here: left out of this tensor."
 
 
-def test_keeping_the_bases_tensor(roberta: Family, broken: Path, tmp_path: Path) -> None:
+def test_keeping_the_bases_tensor(roberta: Family, broken: Path, tmp_path):
     experts = (broken, roberta.experts["task1"])
     found = merged(recipe(roberta.base, *experts, choice=NonFinite.KEEP_BASE), tmp_path / "store")
     base = load_file(roberta.base / "model.safetensors")
@@ -240,16 +238,16 @@ def test_keeping_the_bases_tensor(roberta: Family, broken: Path, tmp_path: Path)
 
 
 def test_without_any_finite_expert_the_bases_tensor_is_kept(
-    roberta: Family, broken: Path, tmp_path: Path
-) -> None:
+    roberta: Family, broken: Path, tmp_path
+):
     found = merged(recipe(roberta.base, broken, choice=NonFinite.SKIP_EXPERT), tmp_path / "store")
     assert torch.equal(found[MATRIX], load_file(roberta.base / "model.safetensors")[MATRIX])
 
 
 @pytest.mark.parametrize("choice", NonFinite)
 def test_nothing_can_stand_in_for_the_base_or_for_a_head(
-    choice: NonFinite, roberta: Family, broken: Path, tmp_path: Path
-) -> None:
+    choice: NonFinite, roberta: Family, broken: Path, tmp_path
+):
     with pytest.raises(NonFiniteError, match=r"of `task0` has .*Download it again\.$") as caught:
         merged(recipe(broken, roberta.experts["task1"], choice=choice), tmp_path / "base")
     assert caught.value.path == broken
@@ -260,7 +258,7 @@ def test_nothing_can_stand_in_for_the_base_or_for_a_head(
     assert not (tmp_path / "head").exists()
 
 
-def test_factors_of_an_adapter(roberta: Family, tmp_path: Path) -> None:
+def test_factors_of_an_adapter(roberta: Family, tmp_path):
     module = "roberta.encoder.layer.0.attention.self.query"
     prefix = f"base_model.model.{module}.lora_"
     pair = {f"{prefix}A.weight": torch.ones(2, 32), f"{prefix}B.weight": torch.ones(32, 2)}
@@ -273,7 +271,7 @@ def test_factors_of_an_adapter(roberta: Family, tmp_path: Path) -> None:
     assert "lora_A" in report.notes[0]
 
 
-def test_the_comparison_of_the_experts_follows_the_choice(roberta: Family, broken: Path) -> None:
+def test_the_comparison_of_the_experts_follows_the_choice(roberta: Family, broken: Path):
     experts = (broken, roberta.experts["task1"], roberta.experts["task2"])
     stopping = recipe(roberta.base, *experts)
     with pytest.raises(NonFiniteError):
@@ -288,7 +286,7 @@ def test_the_comparison_of_the_experts_follows_the_choice(roberta: Family, broke
         assert set(found[MATRIX.replace("1", "0")].energies) == {"task0", "task1", "task2"}
 
 
-def test_the_card_names_every_such_tensor(roberta: Family, broken: Path, tmp_path: Path) -> None:
+def test_the_card_names_every_such_tensor(roberta: Family, broken: Path, tmp_path):
     experts = (broken, roberta.experts["task1"])
     skipping = recipe(roberta.base, *experts, choice=NonFinite.SKIP_EXPERT)
     merged(skipping, tmp_path / "store")

@@ -28,7 +28,7 @@ SHAPES = {"a.weight": (37, 29), "b.weight": (64, 48), "b.bias": (64,), "number":
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_parts(monkeypatch) -> None:
     monkeypatch.setattr(streaming, "PART_ELEMENTS", 160)
     monkeypatch.setattr(surveying, "PASS_ELEMENTS", 160)
 
@@ -87,13 +87,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize("opposed", [False, True], ids=["noise", "balanced signs"])
 @pytest.mark.parametrize(("method", "parameters"), CASES, ids=str)
 def test_parts_give_the_bits_of_the_whole(
-    method: str,
-    parameters: dict[str, Any],
-    opposed: bool,
-    kept: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    method: str, parameters: dict[str, Any], opposed: bool, kept: bool, tmp_path, monkeypatch
+):
     if not kept:
         monkeypatch.setattr(memory, "KEPT_BYTES", 0)
     base, *experts = models(tmp_path, torch.bfloat16, opposed=opposed)
@@ -108,7 +103,7 @@ def test_parts_give_the_bits_of_the_whole(
         assert torch.equal(found[name], start + whole), name
 
 
-def test_the_cases_hold_balanced_signs(tmp_path: Path) -> None:
+def test_the_cases_hold_balanced_signs(tmp_path):
     base, *experts = models(tmp_path, torch.bfloat16, opposed=True)
     outcomes = {}
     for balanced in ("majority", "positive"):
@@ -120,7 +115,7 @@ def test_the_cases_hold_balanced_signs(tmp_path: Path) -> None:
     assert not torch.equal(outcomes["majority"][name], outcomes["positive"][name])
 
 
-def test_what_was_taken_for_granted_is_merged_again(tmp_path: Path) -> None:
+def test_what_was_taken_for_granted_is_merged_again(tmp_path):
     """Pieces come once more where their votes come out against it, and their norms count once."""
     base, *experts = models(tmp_path, torch.bfloat16, opposed=True)
     for balanced, times in (("positive", 1), ("majority", 2)):
@@ -150,8 +145,8 @@ def test_what_was_taken_for_granted_is_merged_again(tmp_path: Path) -> None:
     ids=["linear", "task arithmetic", "ties"],
 )
 def test_the_output_is_the_rounding_of_the_formula_in_float64(
-    method: str, parameters: dict[str, Any], formula: Any, dtype: torch.dtype, tmp_path: Path
-) -> None:
+    method: str, parameters: dict[str, Any], formula: Any, dtype: torch.dtype, tmp_path
+):
     """float32 may decide a tie of two neighbours otherwise: in one of a thousand entries."""
     base, *experts = models(tmp_path, dtype)
     recipe = recipe_over(base, experts, merge_method=method, parameters=parameters)

@@ -31,7 +31,7 @@ SCALES = (0.3, 2.0, 0.01, 1.0)
 
 
 @pytest.fixture
-def models(tmp_path: Path) -> list[Path]:
+def models(tmp_path) -> list[Path]:
     """A base and three experts that changed the tensors to very different degrees."""
     generator = torch.Generator().manual_seed(0)
     base = {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
@@ -62,8 +62,7 @@ def changes(models: list[Path]) -> np.ndarray:
 
 
 def merged(recipe: Recipe, store: Path, **options: object) -> np.ndarray:
-    for _ in merge(prepare(recipe), store, device="cpu", **options):
-        pass
+    list(merge(prepare(recipe), store, device="cpu", **options))
     return found_in(store, recipe)
 
 
@@ -74,7 +73,7 @@ def found_in(store: Path, recipe: Recipe) -> np.ndarray:
 
 
 @pytest.mark.parametrize("method", ["ties", "localize_stitch", "pcb"])
-def test_methods_see_the_whole_model(method: str, models: list[Path], tmp_path: Path) -> None:
+def test_methods_see_the_whole_model(method: str, models: list[Path], tmp_path):
     expected = {
         "ties": lambda d: oracle.ties(d, 0.2),
         "localize_stitch": lambda d: oracle.localize_stitch(d, 0.05),
@@ -84,7 +83,7 @@ def test_methods_see_the_whole_model(method: str, models: list[Path], tmp_path: 
     assert oracle.relative_error(found, expected) < 1e-5
 
 
-def test_a_merge_reports_how_far_the_survey_is(models: list[Path], tmp_path: Path) -> None:
+def test_a_merge_reports_how_far_the_survey_is(models: list[Path], tmp_path):
     events = list(merge(prepare(recipe_of(models)), tmp_path / "store", device="cpu"))
     passes = [event for event in events if isinstance(event, PassProgress)]
     assert [event.done for event in passes] == [1, 2, 3, 4] * 2  # two passes over four tensors
@@ -95,9 +94,7 @@ def test_a_merge_reports_how_far_the_survey_is(models: list[Path], tmp_path: Pat
 
 
 @pytest.mark.parametrize("damage", ["none", "gone", "half", "foreign", "other"])
-def test_resuming_merges_with_the_same_survey(
-    damage: str, models: list[Path], tmp_path: Path
-) -> None:
+def test_resuming_merges_with_the_same_survey(damage: str, models: list[Path], tmp_path):
     recipe, store = recipe_of(models), tmp_path / "store"
     whole = merged(recipe, tmp_path / "whole")
     stopped_merge(prepare(recipe), store, device="cpu")
@@ -112,20 +109,19 @@ def test_resuming_merges_with_the_same_survey(
     elif damage == "other":
         content = kept.read_text()
         digits = re.search(r"0\.\d(\d)", content)
-        assert digits is not None
         index = digits.start(1)
         kept.write_text(f"{content[:index]}{9 - int(content[index])}{content[index + 1 :]}")
     np.testing.assert_array_equal(merged(recipe, store, resume=True), whole)
 
 
-def test_resuming_does_not_look_again(models: list[Path], tmp_path: Path) -> None:
+def test_resuming_does_not_look_again(models: list[Path], tmp_path):
     recipe, store = recipe_of(models), tmp_path / "store"
     stopped_merge(prepare(recipe), store, device="cpu")
     events = merge(prepare(recipe), store, device="cpu", resume=True)
     assert not any(isinstance(event, PassProgress) for event in events)
 
 
-def test_what_is_merged_otherwise_does_not_count(models: list[Path], tmp_path: Path) -> None:
+def test_what_is_merged_otherwise_does_not_count(models: list[Path], tmp_path):
     rule = Override(pattern="*.0.*", merge_method="linear")
     recipe = recipe_of(models, overrides=(rule,))
     found, deltas = merged(recipe, tmp_path / "store"), changes(models)
@@ -134,7 +130,7 @@ def test_what_is_merged_otherwise_does_not_count(models: list[Path], tmp_path: P
     assert oracle.relative_error(found[first:], oracle.ties(deltas[:, first:], 0.2)) < 1e-5
 
 
-def test_other_parameters_are_another_survey(models: list[Path]) -> None:
+def test_other_parameters_are_another_survey(models: list[Path]):
     rule = Override(pattern="*.0.*", parameters={"density": 0.5})
     prepared = prepare(recipe_of(models, overrides=(rule,)))
     assert [len(group.rows) for group in groups(prepared)] == [2, 2]
@@ -142,7 +138,7 @@ def test_other_parameters_are_another_survey(models: list[Path]) -> None:
     assert groups(prepare(recipe_of(models, parameters={"trim": "tensor"}))) == []
 
 
-def test_one_row_asks_for_its_own_survey_only(models: list[Path]) -> None:
+def test_one_row_asks_for_its_own_survey_only(models: list[Path]):
     rule = Override(pattern="*.0.*", parameters={"density": 0.5})
     prepared = prepare(recipe_of(models, overrides=(rule,)))
     row = prepared.plan.rows[0]
@@ -158,9 +154,7 @@ def with_nan(models: list[Path]) -> None:
     save_file(tensors, models[2])
 
 
-def test_an_expert_with_nan_is_left_out_of_that_tensor_alone(
-    models: list[Path], tmp_path: Path
-) -> None:
+def test_an_expert_with_nan_is_left_out_of_that_tensor_alone(models: list[Path], tmp_path):
     with_nan(models)
     recipe = recipe_of(models, non_finite=NonFinite.SKIP_EXPERT)
     found, deltas = merged(recipe, tmp_path / "store"), changes(models)
@@ -171,7 +165,7 @@ def test_an_expert_with_nan_is_left_out_of_that_tensor_alone(
     assert oracle.relative_error(found, expected) < 1e-5
 
 
-def test_a_survey_stops_at_nan_where_the_recipe_says_so(models: list[Path], tmp_path: Path) -> None:
+def test_a_survey_stops_at_nan_where_the_recipe_says_so(models: list[Path], tmp_path):
     with_nan(models)
     with pytest.raises(NonFiniteError) as caught:
         merged(recipe_of(models), tmp_path / "store")

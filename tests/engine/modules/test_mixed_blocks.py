@@ -11,9 +11,7 @@ H, OUT, T = 6, 4, 3
 
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("shape", [(1, H), (1, 7, H), (5, 7, H), (5, 2, 3, H)], ids=str)
-def test_examples_of_a_batch_have_the_mean_of_their_weights(
-    shape: tuple[int, ...], biased: bool
-) -> None:
+def test_examples_of_a_batch_have_the_mean_of_their_weights(shape: tuple[int, ...], biased: bool):
     torch.manual_seed(0)
     sizes = {"hidden": (H, H), "hidden_bias": (H,), "out": (T, H), "out_bias": (T,)}
     tensors = {name: torch.randn(*size).double() for name, size in sizes.items()}

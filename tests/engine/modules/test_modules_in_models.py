@@ -55,7 +55,7 @@ def deltas_of(family: Family, name: str) -> np.ndarray:
     return torch.stack([tensor - base for tensor in experts]).numpy()
 
 
-def test_byom_keeps_the_largest_entries_of_the_whole_model(gpt2: Family, tmp_path: Path) -> None:
+def test_byom_keeps_the_largest_entries_of_the_whole_model(gpt2: Family, tmp_path):
     out = merged(gpt2, "byom", tmp_path / "out", parameters={"density": 0.05, "scaling": 0.4})
     base = load_file(gpt2.base / "model.safetensors")
     names = [name for name in base if name in task_state(gpt2, "task1")]
@@ -69,9 +69,7 @@ def test_byom_keeps_the_largest_entries_of_the_whole_model(gpt2: Family, tmp_pat
 @pytest.mark.parametrize(
     "parameters", [{"density": 1.0}, {"keep": "low rank", "rank": 64}], ids=["entries", "rank"]
 )
-def test_byom_with_all_of_it_is_the_expert(
-    gpt2: Family, tmp_path: Path, parameters: dict[str, Any]
-) -> None:
+def test_byom_with_all_of_it_is_the_expert(gpt2: Family, tmp_path, parameters: dict[str, Any]):
     out = merged(gpt2, "byom", tmp_path / "out", parameters=parameters)
     model = ace_gui.load_model(out, task="task1")
     own = transformers.AutoModelForSequenceClassification.from_pretrained(gpt2.experts["task1"])
@@ -82,14 +80,14 @@ def test_byom_with_all_of_it_is_the_expert(
     )
 
 
-def test_byom_of_next_to_nothing_is_the_merge(gpt2: Family, tmp_path: Path) -> None:
+def test_byom_of_next_to_nothing_is_the_merge(gpt2: Family, tmp_path):
     out = merged(gpt2, "byom", tmp_path / "out", parameters={"density": 1e-9})
     kept, plain = dict(open_task(out, "task0").tensors()), load_file(out / "model.safetensors")
     changed = sum(int((kept[name] != plain[name]).sum()) for name in plain if name in kept)
     assert changed <= 1  # the one entry that is always kept
 
 
-def test_byom_needs_no_base_for_its_tasks(gpt2: Family, tmp_path: Path) -> None:
+def test_byom_needs_no_base_for_its_tasks(gpt2: Family, tmp_path):
     out = merged(gpt2, "byom", tmp_path / "out")
     text = (out / "merge_recipe.yaml").read_text()
     (out / "merge_recipe.yaml").write_text(text.replace("base_model: ", "base_model: gone/"))
@@ -100,7 +98,7 @@ def test_byom_needs_no_base_for_its_tasks(gpt2: Family, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("rank", "gate", "top"), [(3, 1, 1), (3, 2, 2), (40, 5, 4), (2, 9, 99)])
-def test_smile_layer_by_its_formula(rank: int, gate: int, top: int) -> None:
+def test_smile_layer_by_its_formula(rank: int, gate: int, top: int):
     generator = torch.Generator().manual_seed(1)
     deltas = torch.randn(4, 12, 18, generator=generator, dtype=torch.float64)
     biases = torch.randn(4, 12, generator=generator, dtype=torch.float64)
@@ -121,11 +119,11 @@ def test_smile_layer_by_its_formula(rank: int, gate: int, top: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def smile(gpt2: Family, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def smile(gpt2: Family, tmp_path_factory) -> Path:
     return merged(gpt2, "smile", tmp_path_factory.mktemp("smile") / "out")
 
 
-def test_smile_in_a_model_by_its_formula(gpt2: Family, smile: Path) -> None:
+def test_smile_in_a_model_by_its_formula(gpt2: Family, smile: Path):
     """The first layer, whose inputs are known, of a model with Conv1D."""
     model = ace_gui.load_model(smile).double()
     layer = model.transformer.h[0].attn.c_attn
@@ -141,7 +139,7 @@ def test_smile_in_a_model_by_its_formula(gpt2: Family, smile: Path) -> None:
     np.testing.assert_allclose(output, expected, atol=1e-6)
 
 
-def test_smile_of_full_rank_whose_gate_is_known_is_the_expert(tmp_path: Path) -> None:
+def test_smile_of_full_rank_whose_gate_is_known_is_the_expert(tmp_path):
     base = save_bert(tmp_path / "base", "SequenceClassification", num_labels=3)
     for name, scale in (("one", 0.3), ("none", 0.0)):
         torch.manual_seed(3)
@@ -160,7 +158,7 @@ def test_smile_of_full_rank_whose_gate_is_known_is_the_expert(tmp_path: Path) ->
     assert (found - logits(base.double(), **given)).abs().max() > 0.01
 
 
-def test_smile_in_a_fused_projection_that_was_split(tmp_path: Path) -> None:
+def test_smile_in_a_fused_projection_that_was_split(tmp_path):
     family = neox_family(tmp_path / "family")
     out = merged(family, "smile", tmp_path / "out", split_fused=True)
     model = ace_gui.load_model(out).double()
@@ -186,19 +184,19 @@ def test_smile_in_a_fused_projection_that_was_split(tmp_path: Path) -> None:
 # Any model
 
 
-def test_who_ignores_the_modules_has_a_plain_model(smile: Path, gpt2: Family) -> None:
+def test_who_ignores_the_modules_has_a_plain_model(smile: Path, gpt2: Family):
     model = transformers.GPT2LMHeadModel.from_pretrained(smile)
     base = load_file(gpt2.base / "model.safetensors")
     assert torch.equal(model.state_dict()[MATRIX], base[MATRIX])
 
 
-def test_what_is_saved_from_a_loaded_model_is_the_plain_one(smile: Path, tmp_path: Path) -> None:
+def test_what_is_saved_from_a_loaded_model_is_the_plain_one(smile: Path, tmp_path):
     ace_gui.load_model(smile).save_pretrained(tmp_path)
     saved, plain = load_file(tmp_path / "model.safetensors"), load_file(smile / "model.safetensors")
     assert all(torch.equal(saved[name], plain[name]) for name in saved)
 
 
-def test_the_other_examples_of_a_batch_change_nothing_to_the_last_bit(smile: Path) -> None:
+def test_the_other_examples_of_a_batch_change_nothing_to_the_last_bit(smile: Path):
     model, given = ace_gui.load_model(smile), tokens(6)
     alone = torch.cat([logits(model, input_ids=row[None]) for row in given])
     for order in (range(6), [3, 1, 5], [2, 2, 2, 0], [4]):
@@ -208,7 +206,7 @@ def test_the_other_examples_of_a_batch_change_nothing_to_the_last_bit(smile: Pat
     assert not torch.equal(logits(plain, input_ids=given), alone)
 
 
-def test_a_model_with_modules_writes_each_text_as_if_alone(tmp_path: Path) -> None:
+def test_a_model_with_modules_writes_each_text_as_if_alone(tmp_path):
     base = save_gpt2(tmp_path / "base")
     family = Family(base=tmp_path / "base", experts={})
     experts = {}
@@ -231,13 +229,13 @@ def test_a_model_with_modules_writes_each_text_as_if_alone(tmp_path: Path) -> No
     assert beams.shape[0] == 1
 
 
-def test_a_task_gets_its_head_and_another_is_refused(smile: Path) -> None:
+def test_a_task_gets_its_head_and_another_is_refused(smile: Path):
     assert ace_gui.load_model(smile, task="task1").config.num_labels == 3
     with pytest.raises(OutputError, match="no task 'other'"):
         ace_gui.load_model(smile, task="other")
 
 
-def test_a_task_of_a_routed_merge_as_a_plain_folder(smile: Path, tmp_path: Path) -> None:
+def test_a_task_of_a_routed_merge_as_a_plain_folder(smile: Path, tmp_path):
     out = write_task_model(smile, "task2", tmp_path / "task")
     assert not {MODULES, MANIFEST} & {path.name for path in out.iterdir()}
     own = transformers.AutoModelForSequenceClassification.from_pretrained(out)
@@ -245,8 +243,8 @@ def test_a_task_of_a_routed_merge_as_a_plain_folder(smile: Path, tmp_path: Path)
 
 
 def test_a_merge_of_a_folder_with_modules_does_not_inherit_them(
-    smile: Path, gpt2: Family, tmp_path: Path
-) -> None:
+    smile: Path, gpt2: Family, tmp_path
+):
     second = Family(base=smile, experts={"task0": gpt2.experts["task0"]})
     out = merged(second, "linear", tmp_path / "out")
     assert not {MODULES, MANIFEST} & {path.name for path in out.iterdir()}
@@ -258,8 +256,6 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("how", REFUSED)
-def test_what_cannot_have_modules_is_refused_in_a_sentence(
-    gpt2: Family, tmp_path: Path, how: str
-) -> None:
+def test_what_cannot_have_modules_is_refused_in_a_sentence(gpt2: Family, tmp_path, how: str):
     with pytest.raises(ResourceError, match=how):
         ace_gui.merge(recipe_of(gpt2, **REFUSED[how]), tmp_path / "out", device="cpu")

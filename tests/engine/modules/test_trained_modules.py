@@ -40,7 +40,7 @@ def merged(file: Path, out: Path, method: str, **parameters: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gpt2(tmp_path_factory) -> Path:
     return gpt2_family(tmp_path_factory.mktemp("gpt2"))
 
 
@@ -76,8 +76,8 @@ def plain(folder: Path) -> Any:
 
 @pytest.mark.parametrize("t", [0, 1])
 def test_twin_of_full_rank_with_a_one_hot_router_is_the_expert(
-    gpt2: Path, twin: Path, tmp_path: Path, t: int
-) -> None:
+    gpt2: Path, twin: Path, tmp_path, t: int
+):
     bias = torch.tensor([90.0, 0.0] if t == 0 else [0.0, 90.0])
     copy = retrained(twin, tmp_path / "copy", weight=torch.zeros(2, 16), bias=bias)
     own = plain(gpt2.parent / ("one", "other")[t])
@@ -85,9 +85,7 @@ def test_twin_of_full_rank_with_a_one_hot_router_is_the_expert(
     torch.testing.assert_close(found, logits(own, GIVEN), rtol=0, atol=2e-5)
 
 
-def test_twin_of_full_rank_with_an_even_router_is_the_mean(
-    gpt2: Path, twin: Path, tmp_path: Path
-) -> None:
+def test_twin_of_full_rank_with_an_even_router_is_the_mean(gpt2: Path, twin: Path, tmp_path):
     even = retrained(twin, tmp_path / "c", weight=torch.zeros(2, 16), bias=torch.zeros(2))
     mean = merged(gpt2, tmp_path / "mean", "linear")
     found = logits(ace_gui.load_model(even), GIVEN)
@@ -102,7 +100,7 @@ def change_in(stored: dict[str, torch.Tensor], start: str) -> torch.Tensor:
     return stored[f"{start}/left"].double() @ stored[f"{start}/right"].double()
 
 
-def test_twin_by_its_formula(gpt2: Path, tmp_path: Path) -> None:
+def test_twin_by_its_formula(gpt2: Path, tmp_path):
     """θ_s + Σ softmax(A h + b)_t v_t for each example, v_t of rank 3, in float64."""
     folder = merged(gpt2, tmp_path / "out", "twin_merging", rank=3)
     shared = plain(folder).double()
@@ -132,7 +130,7 @@ def test_twin_by_its_formula(gpt2: Path, tmp_path: Path) -> None:
         torch.testing.assert_close(row, logits(shared, own[None])[0], rtol=0, atol=1e-6)
 
 
-def test_free_experts_by_their_formula(gpt2: Path, tmp_path: Path) -> None:
+def test_free_experts_by_their_formula(gpt2: Path, tmp_path):
     folder = merged(gpt2, tmp_path / "out", "free_merging", density=0.2, cutoff=0.1)
     base = load_file(gpt2.parent / "base" / "model.safetensors")
     own = load_file(gpt2.parent / "one" / "model.safetensors")
@@ -146,7 +144,7 @@ def test_free_experts_by_their_formula(gpt2: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose((found[name] - shared[name]).numpy(), expected, atol=1e-6)
 
 
-def test_free_takes_one_expert_for_each_example(gpt2: Path, tmp_path: Path) -> None:
+def test_free_takes_one_expert_for_each_example(gpt2: Path, tmp_path):
     folder = merged(gpt2, tmp_path / "out", "free_merging", density=0.3)
     found = logits(ace_gui.load_model(folder), GIVEN)
     models = []
@@ -166,9 +164,7 @@ ROUTED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("method", ROUTED)
-def test_the_other_examples_of_a_batch_change_nothing(
-    gpt2: Path, tmp_path: Path, method: str
-) -> None:
+def test_the_other_examples_of_a_batch_change_nothing(gpt2: Path, tmp_path, method: str):
     model = ace_gui.load_model(merged(gpt2, tmp_path / "out", method, **ROUTED[method]))
     alone = torch.cat([logits(model, row[None]) for row in GIVEN])
     assert torch.equal(logits(model, GIVEN), alone)
@@ -183,7 +179,7 @@ def test_the_other_examples_of_a_batch_change_nothing(
     assert all(torch.equal(kept[name], again[name]) for name in again)
 
 
-def test_padding_does_not_take_part_in_what_the_router_sees(twin: Path) -> None:
+def test_padding_does_not_take_part_in_what_the_router_sees(twin: Path):
     model = ace_gui.load_model(twin)
     router = next(module for name, module in model.named_modules() if name == "ace_modules.0")
     seen: list[torch.Tensor] = []
@@ -196,7 +192,7 @@ def test_padding_does_not_take_part_in_what_the_router_sees(twin: Path) -> None:
     torch.testing.assert_close(seen[0], seen[1])
 
 
-def test_a_router_finds_whose_inputs_they_are_and_falls_where_they_are_shuffled() -> None:
+def test_a_router_finds_whose_inputs_they_are_and_falls_where_they_are_shuffled():
     generator = torch.Generator().manual_seed(0)
     owners = torch.randint(4, (400,), generator=generator)
     seen = torch.randn(400, 12, generator=generator, dtype=torch.float64)
@@ -216,7 +212,7 @@ def test_a_router_finds_whose_inputs_they_are_and_falls_where_they_are_shuffled(
 
 
 @pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bert(tmp_path_factory) -> Path:
     return bert_family(tmp_path_factory.mktemp("bert"))
 
 
@@ -240,8 +236,8 @@ def blocks(folder: Path, **tensors: torch.Tensor) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("t", [0, 1])
 def test_wemoe_with_a_one_hot_router_has_the_experts_blocks(
-    gpt2: Path, wemoe: Path, tmp_path: Path, t: int
-) -> None:
+    gpt2: Path, wemoe: Path, tmp_path, t: int
+):
     one = torch.eye(2)[t]
     trained = blocks(wemoe, out=torch.zeros(2, 16), out_bias=one)
     copy = retrained(wemoe, tmp_path / "copy", **trained)
@@ -258,7 +254,7 @@ def test_wemoe_with_a_one_hot_router_has_the_experts_blocks(
         torch.testing.assert_close(task[name], each, rtol=0, atol=1e-6)
 
 
-def test_wemoe_begins_as_task_arithmetic(gpt2: Path, wemoe: Path, tmp_path: Path) -> None:
+def test_wemoe_begins_as_task_arithmetic(gpt2: Path, wemoe: Path, tmp_path):
     copy = retrained(wemoe, tmp_path / "copy", **blocks(wemoe, out=torch.zeros(2, 16)))
     found = logits(ace_gui.load_model(copy), GIVEN)
     torch.testing.assert_close(found, logits(plain(wemoe), GIVEN), rtol=0, atol=1e-6)
@@ -266,7 +262,7 @@ def test_wemoe_begins_as_task_arithmetic(gpt2: Path, wemoe: Path, tmp_path: Path
     assert 0 < float((near - found).abs().max()) < 0.05
 
 
-def test_a_block_by_its_formula(wemoe: Path, tmp_path: Path) -> None:
+def test_a_block_by_its_formula(wemoe: Path, tmp_path):
     generator = torch.Generator().manual_seed(3)
     drawn = {
         name: torch.randn(*shape, generator=generator)
@@ -295,7 +291,7 @@ def test_a_block_by_its_formula(wemoe: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(output, given @ weight + bias, atol=1e-6)
 
 
-def test_wemoe_learns_to_make_answers_sure(bert: Path, tmp_path: Path) -> None:
+def test_wemoe_learns_to_make_answers_sure(bert: Path, tmp_path):
     def entropy(folder: Path) -> float:
         found = answers(ace_gui.load_model(folder, task="three")).double()
         log = torch.log_softmax(found, dim=1)
@@ -308,7 +304,7 @@ def test_wemoe_learns_to_make_answers_sure(bert: Path, tmp_path: Path) -> None:
     assert (again / MODULES).read_bytes() == (learnt / MODULES).read_bytes()
 
 
-def test_wemoe_without_probabilities_is_refused(tmp_path: Path) -> None:
+def test_wemoe_without_probabilities_is_refused(tmp_path):
     file = bert_family(tmp_path)
     document = json.loads(file.read_text())
     for task in document["tasks"]:
@@ -322,8 +318,8 @@ def test_wemoe_without_probabilities_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["wemoe", "surgery"])
 def test_a_training_that_was_stopped_goes_on_to_the_same_bits(
-    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
+    bert: Path, tmp_path, monkeypatch, method: str
+):
     monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._SECONDS", 0.0)
     monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._REPORT_SECONDS", 0.0)
     document = json.loads(bert.read_text())
@@ -347,7 +343,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(
 # Representation Surgery
 
 
-def test_a_correction_by_its_formula() -> None:
+def test_a_correction_by_its_formula():
     generator = torch.Generator().manual_seed(0)
     down, up, hidden = (
         torch.randn(*shape, generator=generator, dtype=torch.float64)
@@ -358,7 +354,7 @@ def test_a_correction_by_its_formula() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_surgery_of_no_steps_is_the_merge(bert: Path, tmp_path: Path) -> None:
+def test_surgery_of_no_steps_is_the_merge(bert: Path, tmp_path):
     cut = merged(bert, tmp_path / "cut", "surgery", steps=0)
     whole = merged(bert, tmp_path / "whole", "task_arithmetic")
     plain = shutil.copytree(cut, tmp_path / "plain", ignore=shutil.ignore_patterns("modules.*"))
@@ -379,7 +375,7 @@ def test_surgery_of_no_steps_is_the_merge(bert: Path, tmp_path: Path) -> None:
         )
 
 
-def test_surgery_brings_answers_nearer_to_the_experts(bert: Path, tmp_path: Path) -> None:
+def test_surgery_brings_answers_nearer_to_the_experts(bert: Path, tmp_path):
     folder = merged(bert, tmp_path / "cut", "surgery", steps=300, learning_rate=1e-2)
     plain_merge = merged(bert, tmp_path / "whole", "task_arithmetic")
     own = transformers.BertForSequenceClassification.from_pretrained(bert.parent / "three").eval()
@@ -388,7 +384,7 @@ def test_surgery_brings_answers_nearer_to_the_experts(bert: Path, tmp_path: Path
     assert near.abs().mean() < 0.8 * far.abs().mean()
 
 
-def test_surgery_has_no_plain_model_of_a_task(bert: Path, tmp_path: Path) -> None:
+def test_surgery_has_no_plain_model_of_a_task(bert: Path, tmp_path):
     folder = merged(bert, tmp_path / "cut", "surgery", steps=1)
     with pytest.raises(OutputError, match="no change of weights"):
         dict(open_task(folder, "two").tensors())
@@ -398,7 +394,7 @@ def test_surgery_has_no_plain_model_of_a_task(bert: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("method", ["twin_merging", "free_merging", "surgery", "wemoe"])
-def test_without_data_it_is_refused_in_a_sentence(gpt2: Path, tmp_path: Path, method: str) -> None:
+def test_without_data_it_is_refused_in_a_sentence(gpt2: Path, tmp_path, method: str):
     recipe = {**json.loads(gpt2.read_text()), "merge_method": method}
     del recipe["tasks"]
     folder = gpt2.parent
@@ -417,14 +413,14 @@ ROUTERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("name", ROUTERS)
-def test_a_router_of_another_model_is_refused(twin: Path, tmp_path: Path, name: str) -> None:
+def test_a_router_of_another_model_is_refused(twin: Path, tmp_path, name: str):
     changed = ROUTERS[name](load_file(twin / MODULES)[TRAINED + name])
     copy = retrained(twin, tmp_path / "copy", **{name: changed})
     with pytest.raises(CheckpointError):
         ace_gui.load_model(copy)
 
 
-def test_a_router_with_nan_or_too_much_is_refused(twin: Path, tmp_path: Path) -> None:
+def test_a_router_with_nan_or_too_much_is_refused(twin: Path, tmp_path):
     for number, tensors in enumerate(
         ({"bias": torch.tensor([float("nan"), 0.0])}, {"more": torch.zeros(1)})
     ):
@@ -436,9 +432,7 @@ def test_a_router_with_nan_or_too_much_is_refused(twin: Path, tmp_path: Path) ->
 # Who takes what
 
 
-def test_routes_say_which_expert_takes_which_examples(
-    gpt2: Path, twin: Path, tmp_path: Path
-) -> None:
+def test_routes_say_which_expert_takes_which_examples(gpt2: Path, twin: Path, tmp_path):
     bias = torch.tensor([0.0, 90.0])
     copy = retrained(twin, tmp_path / "copy", weight=torch.zeros(2, 16), bias=bias)
     for each in ace_gui.routes(gpt2, [copy], limit=4):
@@ -449,7 +443,7 @@ def test_routes_say_which_expert_takes_which_examples(
         assert each.seconds > 0 < each.plain_seconds
 
 
-def test_routes_of_every_layer(gpt2: Path, tmp_path: Path) -> None:
+def test_routes_of_every_layer(gpt2: Path, tmp_path):
     folder = merged(gpt2, tmp_path / "smile", "smile", top=1)
     found = ace_gui.routes(gpt2, [folder, gpt2.parent / "base"], limit=3)
     assert {each.model for each in found} == {str(folder)}
@@ -460,7 +454,7 @@ def test_routes_of_every_layer(gpt2: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(sum(each.mean_T), 1, rtol=1e-5)
 
 
-def test_the_command_line_shows_routes(gpt2: Path, twin: Path, tmp_path: Path) -> None:
+def test_the_command_line_shows_routes(gpt2: Path, twin: Path, tmp_path):
     done = run("evaluate", gpt2, twin, "--routing", "--limit", "3", "--json", tmp_path / "x.json")
     assert done.returncode == 0, done.stderr
     assert "ms an example" in done.stdout

@@ -36,7 +36,7 @@ WEIGHTS = "adapter_model.safetensors"
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
+def base(tmp_path) -> Path:
     torch.manual_seed(0)
     transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES)).save_pretrained(
         tmp_path / "base"
@@ -45,7 +45,7 @@ def base(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def experts(tmp_path: Path) -> list[Path]:
+def experts(tmp_path) -> list[Path]:
     norm = {"base_model.model.model.norm.weight": torch.full((16,), 3.0)}
     one = {**factors(Q, 16, 16, rank=2), **factors(V, 16, 16, rank=2, seed=1), **norm}
     two = factors(Q, 16, 16, rank=2, seed=2)
@@ -53,8 +53,7 @@ def experts(tmp_path: Path) -> list[Path]:
 
 
 def written(recipe: Any, out: Path, **options: Any) -> dict[str, Tensor]:
-    for _ in merge_to_folder(recipe, out, Options(device="cpu", **options)):
-        pass
+    list(merge_to_folder(recipe, out, Options(device="cpu", **options)))
     return load_file(out / WEIGHTS)
 
 
@@ -74,7 +73,7 @@ def fine_tune(base: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize("shape", [(7, 12), (12, 7), (5, 5)])
 @pytest.mark.parametrize("balanced", [False, True])
-def test_a_cut_is_the_nearest_matrix(shape: tuple[int, int], balanced: bool) -> None:
+def test_a_cut_is_the_nearest_matrix(shape: tuple[int, int], balanced: bool):
     torch.manual_seed(1)
     matrix = torch.randn(shape, dtype=torch.float64)
     u, s, vh = torch.linalg.svd(matrix, full_matrices=False)
@@ -91,7 +90,7 @@ def test_a_cut_is_the_nearest_matrix(shape: tuple[int, int], balanced: bool) -> 
     assert cut(matrix * 0, 2).b_OR.count_nonzero() == 0
 
 
-def test_a_product_is_cut_without_the_matrix() -> None:
+def test_a_product_is_cut_without_the_matrix():
     torch.manual_seed(1)
     terms = [
         (0.5, torch.randn(9, 3), torch.randn(3, 8)),
@@ -108,8 +107,8 @@ def test_a_product_is_cut_without_the_matrix() -> None:
 
 @pytest.mark.parametrize("method", ["linear", "task_arithmetic"])
 def test_without_a_rank_a_linear_merge_is_exact(
-    method: str, base: Path, experts: list[Path], tmp_path: Path
-) -> None:
+    method: str, base: Path, experts: list[Path], tmp_path
+):
     whole = recipe_over(base, experts, merge_method=method)
     expected = merged_tensors(prepare(whole), tmp_path / "m", device="cpu", as_output=True)
     recipe = recipe_over(base, experts, merge_method=method, output="adapter")
@@ -130,9 +129,7 @@ def test_without_a_rank_a_linear_merge_is_exact(
 
 
 @pytest.mark.parametrize("method", ["task_arithmetic", "ties"])
-def test_a_rank_cuts_the_merged_change(
-    method: str, base: Path, experts: list[Path], tmp_path: Path
-) -> None:
+def test_a_rank_cuts_the_merged_change(method: str, base: Path, experts: list[Path], tmp_path):
     whole = recipe_over(base, experts, merge_method=method)
     merged = merged_tensors(prepare(whole), tmp_path / "m", device="cpu", as_output=True)
     recipe = recipe_over(base, experts, merge_method=method, output="adapter", rank=1)
@@ -145,9 +142,7 @@ def test_a_rank_cuts_the_merged_change(
     assert (found[f"{Q}.weight"] - exact).norm() <= 1e-5 * change.norm()
 
 
-def test_a_stopped_merge_resumes_to_the_same_bytes(
-    base: Path, experts: list[Path], tmp_path: Path
-) -> None:
+def test_a_stopped_merge_resumes_to_the_same_bytes(base: Path, experts: list[Path], tmp_path):
     recipe = recipe_over(base, experts, merge_method="ties", output="adapter", energy=0.7)
     whole, out = tmp_path / "whole", tmp_path / "out"
     written(recipe, whole)
@@ -171,9 +166,7 @@ def test_a_stopped_merge_resumes_to_the_same_bytes(
     assert not partial.exists()
 
 
-def test_an_extracted_adapter_keeps_its_energy_and_its_whole_tensors(
-    base: Path, tmp_path: Path
-) -> None:
+def test_an_extracted_adapter_keeps_its_energy_and_its_whole_tensors(base: Path, tmp_path):
     model = fine_tune(base, tmp_path / "model")
     result = ace_gui.extract(base, model, tmp_path / "x", energy=0.8, device="cpu")
     assert result.folder == tmp_path / "x"
@@ -195,7 +188,7 @@ def test_an_extracted_adapter_keeps_its_energy_and_its_whole_tensors(
         assert error.norm() <= 1e-6 * tensor.norm(), name
 
 
-def test_patterns_choose_tensors_and_the_command_line_extracts(base: Path, tmp_path: Path) -> None:
+def test_patterns_choose_tensors_and_the_command_line_extracts(base: Path, tmp_path):
     model = fine_tune(base, tmp_path / "model")
     out = tmp_path / "x"
     found = command("extract", base, model, "--out", out, "--rank", 2, "--include", "*_proj*",
@@ -226,8 +219,8 @@ def test_patterns_choose_tensors_and_the_command_line_extracts(base: Path, tmp_p
     ],
 )
 def test_the_plan_refuses_what_the_merge_would_refuse(
-    keys: dict[str, Any], words: str, base: Path, experts: list[Path], tmp_path: Path
-) -> None:
+    keys: dict[str, Any], words: str, base: Path, experts: list[Path], tmp_path
+):
     """A merge in a store holds whole tensors and is not refused."""
     model = fine_tune(base, tmp_path / "model")
     recipe = recipe_over(base, [experts[0], model], output="adapter", **keys)
@@ -245,8 +238,8 @@ def test_the_plan_refuses_what_the_merge_would_refuse(
 
 
 def test_the_estimate_and_the_dry_run_say_that_the_rank_is_missing(
-    base: Path, experts: list[Path], tmp_path: Path
-) -> None:
+    base: Path, experts: list[Path], tmp_path
+):
     lora = prepare(recipe_over(base, experts, merge_method="linear", output="adapter"))
     assert Verdict.ERROR not in {check.verdict for check in lora.plan.checks}
     file = file_over(tmp_path, base, [fine_tune(base, tmp_path / "model")], output="adapter")
@@ -255,7 +248,7 @@ def test_the_estimate_and_the_dry_run_say_that_the_rank_is_missing(
         assert "`rank` or `energy`" in " ".join(found.stderr.split()), words
 
 
-def test_experts_in_files_of_their_own_are_named(tmp_path: Path) -> None:
+def test_experts_in_files_of_their_own_are_named(tmp_path):
     config = transformers.MixtralConfig(**SIZES, num_local_experts=2)
     transformers.MixtralForCausalLM(config).save_pretrained(tmp_path / "base")
     tensors = load_file(tmp_path / "base" / "model.safetensors")
@@ -282,7 +275,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("method", PLAIN)
-def test_at_full_rank_an_adapter_is_the_merge(method: str, base: Path, tmp_path: Path) -> None:
+def test_at_full_rank_an_adapter_is_the_merge(method: str, base: Path, tmp_path):
     experts = [fine_tune(base, tmp_path / name) for name in "ab"]
     whole = recipe_over(base, experts, merge_method=method)
     merged = merged_tensors(prepare(whole), tmp_path / "m", device="cpu", as_output=True)
@@ -295,8 +288,8 @@ def test_at_full_rank_an_adapter_is_the_merge(method: str, base: Path, tmp_path:
 
 
 def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
-    base: Path, experts: list[Path], tmp_path: Path
-) -> None:
+    base: Path, experts: list[Path], tmp_path
+):
     recipe = recipe_over(base, experts, merge_method="ties")
     store = tmp_path / "store"
     merged = merged_tensors(prepare(recipe), store, device="cpu")
@@ -322,9 +315,7 @@ def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
         assert "output: adapter" in text
 
 
-def test_a_cancelled_adapter_leaves_nothing(
-    base: Path, experts: list[Path], tmp_path: Path
-) -> None:
+def test_a_cancelled_adapter_leaves_nothing(base: Path, experts: list[Path], tmp_path):
     store, out = tmp_path / "store", tmp_path / "new" / "out"
     merged_tensors(prepare(recipe_over(base, experts)), store, device="cpu")
     steps = ExportJob(store=store, folder=out, rank=1).steps(None)

@@ -47,7 +47,7 @@ def cached(tmp_path: Path, name: str) -> Path:
     return tmp_path / f"hub/models--{name.replace('/', '--')}/snapshots/0123abc"
 
 
-def test_the_front_matter_of_models_of_the_hub(tmp_path: Path):
+def test_the_front_matter_of_models_of_the_hub(tmp_path):
     front = {"license": "apache-2.0", "language": ["en"], "pipeline_tag": "fill-mask"}
     base = model(cached(tmp_path, "org/base"), front)
     expert = model(cached(tmp_path, "me/tuned"), {**front, "language": "de"})
@@ -64,7 +64,7 @@ def test_the_front_matter_of_models_of_the_hub(tmp_path: Path):
     assert "base_model: org/base" in card.split("```yaml")[1]
 
 
-def test_a_licence_that_not_all_share_is_not_given_but_told(tmp_path: Path):
+def test_a_licence_that_not_all_share_is_not_given_but_told(tmp_path):
     base = model(tmp_path / "base", {"license": "mit"})
     experts = [
         model(tmp_path / "a", {"license": "cc-by-nc-4.0"}),
@@ -76,7 +76,7 @@ def test_a_licence_that_not_all_share_is_not_given_but_told(tmp_path: Path):
     assert "The others' cards name none." in card
 
 
-def test_a_licence_of_another_name_comes_with_it(tmp_path: Path):
+def test_a_licence_of_another_name_comes_with_it(tmp_path):
     front = {"license": "other", "license_name": "llama3", "license_link": "LICENSE"}
     card = card_of(tmp_path, model(tmp_path / "0", front), model(tmp_path / "1", front))
     assert {**front}.items() <= yaml.safe_load(card.split("---")[1]).items()
@@ -95,7 +95,7 @@ def test_a_licence_of_another_name_comes_with_it(tmp_path: Path):
     ],
 )
 def test_the_base_s_name_is_believed_where_files_agree(
-    base: Front, experts: list[Front], name: str | None, tmp_path: Path
+    base: Front, experts: list[Front], name: str | None, tmp_path
 ):
     folders = [model(tmp_path / "roberta", **base)]
     folders += [model(tmp_path / str(n), **config) for n, config in enumerate(experts)]
@@ -103,12 +103,12 @@ def test_the_base_s_name_is_believed_where_files_agree(
     assert found == (() if name is None else (name,))
 
 
-def test_cards_of_experts_name_the_base(tmp_path: Path):
+def test_cards_of_experts_name_the_base(tmp_path):
     expert = model(tmp_path / "a", {"base_model": "org/base"})
     assert lineage_of(recipe_over(model(tmp_path / "x"), [expert])).models == ("org/base",)
 
 
-def test_a_path_that_looks_like_a_name_of_the_hub_is_none(tmp_path: Path):
+def test_a_path_that_looks_like_a_name_of_the_hub_is_none(tmp_path):
     base = model(tmp_path / "models/llama")
     expert = model(tmp_path / "a", {"base_model": "models/llama"})
     assert lineage_of(recipe_over(base, [expert])).models == ()
@@ -126,7 +126,7 @@ def test_a_path_that_looks_like_a_name_of_the_hub_is_none(tmp_path: Path):
         "language: no",
     ],
 )
-def test_what_a_card_says_is_not_believed_blindly(front: str, tmp_path: Path):
+def test_what_a_card_says_is_not_believed_blindly(front: str, tmp_path):
     base = model(tmp_path / "base", front)
     data = ModelCard(card_of(tmp_path, base, model(tmp_path / "a"))).data.to_dict()
     assert "license" not in data
@@ -149,7 +149,7 @@ def test_what_a_card_says_is_not_believed_blindly(front: str, tmp_path: Path):
     ],
 )
 def test_an_adapter_of_another_base_is_warned_of_and_not_believed(
-    tmp_path: Path, opened: str, claim: str, warned: bool, named: list[str] | None
+    tmp_path, opened: str, claim: str, warned: bool, named: list[str] | None
 ):
     said = {"_name_or_path": "org/base"} if opened == "config" else {}
     base = model(cached(tmp_path, "org/base") if opened == "cache" else tmp_path / "base", **said)
@@ -168,7 +168,7 @@ def test_an_adapter_of_another_base_is_warned_of_and_not_believed(
     assert data.get("base_model") == named
 
 
-def test_what_a_single_file_says_of_itself_goes_into_the_merged_one(tmp_path: Path):
+def test_what_a_single_file_says_of_itself_goes_into_the_merged_one(tmp_path):
     said = {"modelspec.title": "Mine", "modelspec.hash_sha256": "0xab", "sshs_model_hash": "1"}
     base, expert = model(tmp_path / "base"), model(tmp_path / "a")
     tensors = load_file(base / "model.safetensors")
@@ -177,16 +177,14 @@ def test_what_a_single_file_says_of_itself_goes_into_the_merged_one(tmp_path: Pa
     with safe_open(tmp_path / "out/model.safetensors", "pt") as file:
         assert file.metadata() == {"modelspec.title": "Mine", "format": "pt"}
     store = tmp_path / "again"
-    for _ in merge(prepare(recipe_over(base, [expert], merge_method="linear")), store):
-        pass
-    for _ in export(store, tmp_path / "exported", dtype="float16", shard_bytes=10**9):
-        pass
+    list(merge(prepare(recipe_over(base, [expert], merge_method="linear")), store))
+    list(export(store, tmp_path / "exported", dtype="float16", shard_bytes=10**9))
     with safe_open(tmp_path / "exported/model.safetensors", "pt") as file:
         assert file.metadata() == {"modelspec.title": "Mine", "format": "pt"}
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_config_that_calls_plain_weights_quantised_is_not_written(tmp_path: Path, nested: bool):
+def test_a_config_that_calls_plain_weights_quantised_is_not_written(tmp_path, nested: bool):
     said = {"quantization_config": {"quant_method": "fp8"}}
     config = {"text_config": {"a": 1, **said}} if nested else said
     card_of(tmp_path, model(tmp_path / "base", **config), model(tmp_path / "a", **config))
@@ -202,7 +200,7 @@ texts = st.text(st.characters(exclude_characters="/\x00", exclude_categories=["C
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(licence=texts, language=texts, name=texts)
 def test_front_matter_is_yaml_whatever_the_models_say(
-    licence: str, language: str, name: str, tmp_path: Path
+    licence: str, language: str, name: str, tmp_path
 ):
     from ace_gui.engine.output.model_card import front_matter
     from ace_gui.recipe import ModelEntry, Recipe
@@ -249,7 +247,7 @@ LIBRARIES = [
 
 @pytest.mark.parametrize(("files", "name", "task", "load"), LIBRARIES)
 def test_each_library_is_known_by_its_files(
-    files: Mapping[str, object], name: str | None, task: str, load: str, tmp_path: Path
+    files: Mapping[str, object], name: str | None, task: str, load: str, tmp_path
 ):
     for file, content in files.items():
         (tmp_path / file).write_text(json.dumps(content))

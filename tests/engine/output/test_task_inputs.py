@@ -25,20 +25,18 @@ from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+def family(tmp_path_factory) -> Family:
     return gpt2_family(tmp_path_factory.mktemp("gpt2"), experts=2)
 
 
 @pytest.fixture(scope="module", params=["emr", "tsv_c", "byom", "smile"])
-def whole(
-    request: pytest.FixtureRequest, family: Family, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def whole(request, family: Family, tmp_path_factory) -> Path:
     recipe = recipe_of(family, merge_method=request.param)
     return merged_folder(recipe, tmp_path_factory.mktemp("merged") / request.param)
 
 
 @pytest.fixture
-def folder(whole: Path, family: Family, tmp_path: Path) -> Path:
+def folder(whole: Path, family: Family, tmp_path) -> Path:
     """A copy of a merged folder whose recipe has whole paths."""
     copy = Path(shutil.copytree(whole, tmp_path / "merged"))
     models = [{"model": str(path)} for path in family.experts.values()]
@@ -84,7 +82,7 @@ def refusal(folder: Path, how: Callable[[Tensors, Layout], object]) -> str:
     return sentence
 
 
-def test_every_tensor_is_needed(folder: Path) -> None:
+def test_every_tensor_is_needed(folder: Path):
     names = list(load_file(folder / MODULES))
     for name in names[:: max(1, len(names) // 12)]:
         assert "lacks `" in refusal(folder, lambda tensors, _, name=name: tensors.pop(name))
@@ -109,7 +107,7 @@ CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("how", CHANGES)
-def test_shapes_and_number_formats(folder: Path, how: str) -> None:
+def test_shapes_and_number_formats(folder: Path, how: str):
     tensors = load_file(folder / MODULES)
     row = next(iter(tensors)).rsplit("/", 1)[0]
     for name in [name for name in tensors if name.startswith(f"{row}/")]:
@@ -119,7 +117,7 @@ def test_shapes_and_number_formats(folder: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_values(folder: Path, bad: float) -> None:
+def test_values(folder: Path, bad: float):
     def spoil(tensors: Tensors, _: Layout) -> None:
         for name, tensor in tensors.items():
             if name.endswith(("/scale", "/s", "/values", "/right")):
@@ -140,12 +138,12 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_places(folder: Path, field: str) -> None:
+def test_places(folder: Path, field: str):
     for value in FIELDS[field]:
         refusal(folder, lambda _, at, value=value: next(iter(at.values())).update({field: value}))
 
 
-def test_metadata(folder: Path) -> None:
+def test_metadata(folder: Path):
     tensors = load_file(folder / MODULES)
     for metadata in ({}, {LAYOUT: "[" * 100_000}, {LAYOUT: "{}"}, {LAYOUT: "{}", EXPERTS: "{}"}):
         save_file(tensors, folder / MODULES, metadata)
@@ -154,7 +152,7 @@ def test_metadata(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("whole", ["byom"], indirect=True)
-def test_entries_that_are_not_in_the_tensor(folder: Path) -> None:
+def test_entries_that_are_not_in_the_tensor(folder: Path):
     index = {n: t for n, t in load_file(folder / MODULES).items() if n.endswith("/index")}
     name, index = next(iter(index.items()))
     falling, negative, beyond = index.flip(0), index - index[0] - 1, index + 2**30
@@ -184,9 +182,7 @@ MANIFESTS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("how", ["one more", "one less", "first less", "renamed", "other order"])
-def test_experts_of_modules_json_are_those_of_the_modules(
-    folder: Path, how: str, kept: bool
-) -> None:
+def test_experts_of_modules_json_are_those_of_the_modules(folder: Path, how: str, kept: bool):
     """``kept``: with the names in the modules' own metadata, which are not in older files."""
     names = json.loads((folder / MANIFEST).read_text())["experts"]
     if not kept:
@@ -219,7 +215,7 @@ SETTINGS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("how", [*MANIFESTS, *SETTINGS])
-def test_what_modules_json_says(folder: Path, how: str) -> None:
+def test_what_modules_json_says(folder: Path, how: str):
     say(folder, **(MANIFESTS | SETTINGS)[how])
     if how in MANIFESTS:
         complaint(folder)
@@ -228,12 +224,12 @@ def test_what_modules_json_says(folder: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, "{}", '{"schema": 1}', "\x00"])
-def test_a_modules_json_that_is_none(folder: Path, text: str) -> None:
+def test_a_modules_json_that_is_none(folder: Path, text: str):
     (folder / MANIFEST).write_text(text)
     complaint(folder)
 
 
-def test_weights_that_the_modules_do_not_belong_to(folder: Path) -> None:
+def test_weights_that_the_modules_do_not_belong_to(folder: Path):
     tensors = load_file(folder / "model.safetensors")
     save_file({name: tensor + 1 for name, tensor in tensors.items()}, folder / "model.safetensors")
     assert "is not the file" in complaint(folder)
@@ -246,7 +242,7 @@ KINDS = ["config of something else", "link", "head folder", "model of another ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_side_files_of_the_model_are_copied(folder: Path, tmp_path: Path, kind: str) -> None:
+def test_only_side_files_of_the_model_are_copied(folder: Path, tmp_path, kind: str):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "config.json").write_text(json.dumps(SECRET))

@@ -32,9 +32,7 @@ def merged(family: Family, method: str, out: Path, **options: object) -> Path:
 
 
 @pytest.fixture(scope="module", params=METHODS)
-def folder(
-    request: pytest.FixtureRequest, gpt2: Family, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def folder(request, gpt2: Family, tmp_path_factory) -> Path:
     return merged(gpt2, request.param, tmp_path_factory.mktemp("merged") / request.param)
 
 
@@ -45,14 +43,14 @@ def deltas_of(family: Family, name: str) -> torch.Tensor:
     return torch.stack([tensors[name].double() - base for tensors in experts])
 
 
-def test_every_expert_is_there_and_the_card_says_how(folder: Path, gpt2: Family) -> None:
+def test_every_expert_is_there_and_the_card_says_how(folder: Path, gpt2: Family):
     assert read_layout(folder).names == tuple(gpt2.experts)
     card = (folder / "README.md").read_text()
     assert f"| {MODULES} |" in card
     assert "ace-gui task MERGED_FOLDER task0 --out TASK_FOLDER" in card
 
 
-def test_a_matrix_is_remade_by_the_formula(folder: Path, gpt2: Family) -> None:
+def test_a_matrix_is_remade_by_the_formula(folder: Path, gpt2: Family):
     base = load_file(gpt2.base / "model.safetensors")
     deltas = deltas_of(gpt2, MATRIX).numpy()
     names = {name for name in base if "score" not in name}
@@ -71,8 +69,8 @@ def test_a_matrix_is_remade_by_the_formula(folder: Path, gpt2: Family) -> None:
 
 
 def test_a_task_model_is_a_folder_with_the_experts_head_and_config(
-    folder: Path, gpt2: Family, tmp_path: Path
-) -> None:
+    folder: Path, gpt2: Family, tmp_path
+):
     out = write_task_model(folder, "task1", tmp_path / "task")
     tensors = load_file(out / "model.safetensors")
     own = load_file(gpt2.experts["task1"] / "model.safetensors")
@@ -88,14 +86,11 @@ def test_a_task_model_is_a_folder_with_the_experts_head_and_config(
     assert {path.name for path in out.iterdir()}.isdisjoint({"merge_recipe.yaml", MODULES})
 
 
-def test_an_export_in_another_dtype_has_the_modules_too(gpt2: Family, tmp_path: Path) -> None:
+def test_an_export_in_another_dtype_has_the_modules_too(gpt2: Family, tmp_path):
     store = tmp_path / "store"
-    for _ in merge(prepare(recipe_of(gpt2, merge_method="emr")), store, device="cpu"):
-        pass
-    for _ in export(store, tmp_path / "half", dtype="bfloat16", shard_bytes=10**9):
-        pass
-    for _ in export(store, tmp_path / "full", dtype=None, shard_bytes=10**9):
-        pass
+    list(merge(prepare(recipe_of(gpt2, merge_method="emr")), store, device="cpu"))
+    list(export(store, tmp_path / "half", dtype="bfloat16", shard_bytes=10**9))
+    list(export(store, tmp_path / "full", dtype=None, shard_bytes=10**9))
     half, full = (
         dict(open_task(tmp_path / name, "task0").tensors())[MATRIX] for name in ("half", "full")
     )
@@ -106,7 +101,7 @@ def test_an_export_in_another_dtype_has_the_modules_too(gpt2: Family, tmp_path: 
     )
 
 
-def test_matrices_of_a_fused_projection_are_put_back_in_their_places(tmp_path: Path) -> None:
+def test_matrices_of_a_fused_projection_are_put_back_in_their_places(tmp_path):
     family = neox_family(tmp_path / "family")
     name = "gpt_neox.layers.0.attention.query_key_value.weight"
     out = merged(family, "tsv_c", tmp_path / "out", split_fused=True)
@@ -120,7 +115,7 @@ def test_matrices_of_a_fused_projection_are_put_back_in_their_places(tmp_path: P
         assert oracle.relative_error(found, oracle.truncate(own, 16)) < 1e-4
 
 
-def test_methods_that_leave_nothing_write_nothing(gpt2: Family, tmp_path: Path) -> None:
+def test_methods_that_leave_nothing_write_nothing(gpt2: Family, tmp_path):
     out = merged(gpt2, "tsv_m", tmp_path / "plain")
     assert not (out / MODULES).exists()
     assert "ace-gui task" not in (out / "README.md").read_text()
@@ -128,9 +123,7 @@ def test_methods_that_leave_nothing_write_nothing(gpt2: Family, tmp_path: Path) 
         next(open_task(out, "task0").tensors())
 
 
-def test_an_unknown_expert_and_another_base_are_refused(
-    folder: Path, gpt2: Family, tmp_path: Path
-) -> None:
+def test_an_unknown_expert_and_another_base_are_refused(folder: Path, gpt2: Family, tmp_path):
     with pytest.raises(OutputError, match=r"no expert 'cola'; there are .*task0.*task1"):
         next(open_task(folder, "cola").tensors())
     other = neox_family(tmp_path / "other")
@@ -140,9 +133,7 @@ def test_an_unknown_expert_and_another_base_are_refused(
         next(open_task(folder, "task0", base=tmp_path / "nowhere").tensors())
 
 
-def test_a_base_of_the_same_shapes_is_told_by_its_values(
-    folder: Path, gpt2: Family, tmp_path: Path
-) -> None:
+def test_a_base_of_the_same_shapes_is_told_by_its_values(folder: Path, gpt2: Family, tmp_path):
     same = shutil.copytree(gpt2.base, tmp_path / "same")
     expected = dict(open_task(folder, "task0").tensors())
     found = dict(open_task(folder, "task0", base=same).tensors())
@@ -158,7 +149,7 @@ def test_a_base_of_the_same_shapes_is_told_by_its_values(
         next(open_task(folder, "task0", base=same).tensors())
 
 
-def test_the_command_line_makes_a_task_model(folder: Path, gpt2: Family, tmp_path: Path) -> None:
+def test_the_command_line_makes_a_task_model(folder: Path, gpt2: Family, tmp_path):
     runner, out = CliRunner(), tmp_path / "task"
     arguments = ["task", str(folder), "task0", "--out", str(out), "--base", str(gpt2.base)]
     result = runner.invoke(app, arguments)
@@ -169,7 +160,7 @@ def test_the_command_line_makes_a_task_model(folder: Path, gpt2: Family, tmp_pat
     assert "not empty" in again.output
 
 
-def test_a_resumed_merge_has_the_same_modules(gpt2: Family, tmp_path: Path) -> None:
+def test_a_resumed_merge_has_the_same_modules(gpt2: Family, tmp_path):
     whole = merged(gpt2, "emr", tmp_path / "whole")
     store = tmp_path / "store"
     prepared = prepare(recipe_of(gpt2, merge_method="emr"))
@@ -180,13 +171,12 @@ def test_a_resumed_merge_has_the_same_modules(gpt2: Family, tmp_path: Path) -> N
     events.close()
     assert (store / "model" / MODULES).exists()
     again = prepare(recipe_of(gpt2, merge_method="emr"))
-    for _ in merge(again, store, device="cpu", resume=True, as_output=True):
-        pass
+    list(merge(again, store, device="cpu", resume=True, as_output=True))
     publish(store, tmp_path / "resumed")
     assert (tmp_path / "resumed" / MODULES).read_bytes() == (whole / MODULES).read_bytes()
 
 
-def test_an_expert_with_nan_takes_nothing_from_that_tensor(tmp_path: Path) -> None:
+def test_an_expert_with_nan_takes_nothing_from_that_tensor(tmp_path):
     family = neox_family(tmp_path / "family")
     name = "gpt_neox.layers.0.mlp.dense_h_to_4h.weight"
     path = family.experts["task1"] / "model.safetensors"

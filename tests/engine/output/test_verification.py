@@ -28,13 +28,13 @@ def written(folder: Path, tensors: dict[str, torch.Tensor] = TENSORS) -> tuple[S
     return shards
 
 
-def test_a_sound_file_gives_its_hash(tmp_path: Path) -> None:
+def test_a_sound_file_gives_its_hash(tmp_path):
     shards = written(tmp_path)
     hashes = verify_shards(tmp_path, shards, CHECKSUMS)
     assert hashes == {"model.safetensors": sha256(tmp_path / "model.safetensors")}
 
 
-def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
+def test_every_flipped_bit_is_found(tmp_path):
     shards = written(tmp_path)
     path = tmp_path / "model.safetensors"
     sound = path.read_bytes()
@@ -47,7 +47,7 @@ def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 50, 10_000])
-def test_a_cut_file_is_found(tmp_path: Path, cut: int) -> None:
+def test_a_cut_file_is_found(tmp_path, cut: int):
     shards = written(tmp_path)
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-cut])
@@ -55,7 +55,7 @@ def test_a_cut_file_is_found(tmp_path: Path, cut: int) -> None:
         verify_shards(tmp_path, shards, CHECKSUMS)
 
 
-def test_values_that_are_not_finite_are_found(tmp_path: Path) -> None:
+def test_values_that_are_not_finite_are_found(tmp_path):
     tensors = {"a": torch.tensor([1.0, torch.inf])}
     shards = written(tmp_path, tensors)
     with pytest.raises(OutputError, match="NaN or Inf"):

@@ -72,7 +72,7 @@ def merged(base: Path, adapter: Path, store: Path) -> Mapping[str, Tensor]:
 
 @pytest.mark.parametrize("every", [1, 2])
 @pytest.mark.parametrize("name", MODELS)
-def test_an_adapter_changes_the_modules_it_names(name: str, every: int, tmp_path: Path) -> None:
+def test_an_adapter_changes_the_modules_it_names(name: str, every: int, tmp_path):
     """As if it were added to the loaded model, which transformers then saves."""
     model, linear = make(name, tmp_path / "base")
     pairs: dict[str, Tensor] = {}
@@ -95,7 +95,7 @@ def test_an_adapter_changes_the_modules_it_names(name: str, every: int, tmp_path
         torch.testing.assert_close(found[tensor], expected[tensor])
 
 
-def test_names_of_the_files_are_understood_too(tmp_path: Path) -> None:
+def test_names_of_the_files_are_understood_too(tmp_path):
     """As adapters have them that were trained when the modules were called so."""
     make("renamed", tmp_path / "base")
     name = "vit.encoder.layer.0.attention.attention.query"
@@ -106,7 +106,7 @@ def test_names_of_the_files_are_understood_too(tmp_path: Path) -> None:
     assert changed == [f"{name}.weight"]
 
 
-def test_a_bias_that_lies_within_another_tensor_is_refused(tmp_path: Path) -> None:
+def test_a_bias_that_lies_within_another_tensor_is_refused(tmp_path):
     _, linear = make("split", tmp_path / "base")
     module = next(name for name in linear if name.endswith("up_proj"))
     outputs, inputs = linear[module].weight.shape
@@ -123,7 +123,7 @@ def tied_llama(folder: Path) -> dict[str, Tensor]:
     return tensors(folder)
 
 
-def test_a_tied_embedding_and_head_are_changed_together(tmp_path: Path) -> None:
+def test_a_tied_embedding_and_head_are_changed_together(tmp_path):
     """PEFT adds both changes to the one tensor; it saves what an embedding's was added to."""
     before = tied_llama(tmp_path / "base")
     name, prefix = "model.embed_tokens", PREFIX
@@ -145,7 +145,7 @@ def test_a_tied_embedding_and_head_are_changed_together(tmp_path: Path) -> None:
     assert found.keys() == before.keys()
 
 
-def test_an_embedding_on_another_table_than_the_bases(tmp_path: Path) -> None:
+def test_an_embedding_on_another_table_than_the_bases(tmp_path):
     """What the adapter brings to be changed counts, not what the base has."""
     before = tied_llama(tmp_path / "base")
     name = "model.embed_tokens"
@@ -163,7 +163,7 @@ def test_an_embedding_on_another_table_than_the_bases(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keeps_ties", [True, False])
-def test_a_head_that_stays_tied_is_not_added(keeps_ties: bool, tmp_path: Path) -> None:
+def test_a_head_that_stays_tied_is_not_added(keeps_ties: bool, tmp_path):
     """PEFT saves both names of a table that was trained as one (``ensure_weight_tying``)."""
     before = tied_llama(tmp_path / "base")
     name = "model.embed_tokens.weight"
@@ -179,7 +179,7 @@ def test_a_head_that_stays_tied_is_not_added(keeps_ties: bool, tmp_path: Path) -
     assert ("lm_head.weight" in found) != keeps_ties
 
 
-def test_a_table_that_was_trained_apart_from_its_head_is_refused(tmp_path: Path) -> None:
+def test_a_table_that_was_trained_apart_from_its_head_is_refused(tmp_path):
     """PEFT unties the head, which keeps the old table; a merged model that stays tied would not."""
     before = tied_llama(tmp_path / "base")
     name = "model.embed_tokens.weight"

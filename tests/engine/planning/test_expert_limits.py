@@ -18,7 +18,7 @@ LIMITED = ["slerp", "nuslerp"]
 
 
 @pytest.fixture
-def models(tmp_path: Path) -> list[Path]:
+def models(tmp_path) -> list[Path]:
     paths = []
     for index in range(4):
         paths.append(tmp_path / f"model{index}.safetensors")
@@ -36,7 +36,7 @@ def recipe_of(models: list[Path], method: str, **options: object) -> Recipe:
 LEARNED = ("adamerging", "adarank", "concrete", "localize_stitch_few_shot")
 
 
-def test_the_limits_are_declared() -> None:
+def test_the_limits_are_declared():
     found = {
         name: (m.least, m.most) for name, m in METHODS.items() if (m.least, m.most) != (1, None)
     }
@@ -47,16 +47,14 @@ def test_the_limits_are_declared() -> None:
 
 
 @pytest.mark.parametrize("method", LIMITED)
-def test_too_many_are_refused_in_the_plan(method: str, models: list[Path]) -> None:
+def test_too_many_are_refused_in_the_plan(method: str, models: list[Path]):
     with pytest.raises(RecipeError, match="merges 2 experts, but there are 3") as caught:
         prepare(recipe_of(models, method))
     assert caught.value.key == "models"
 
 
 @pytest.mark.parametrize("method", LIMITED)
-def test_too_few_are_told_in_the_plan_and_not_merged(
-    method: str, models: list[Path], tmp_path: Path
-) -> None:
+def test_too_few_are_told_in_the_plan_and_not_merged(method: str, models: list[Path], tmp_path):
     prepared = prepare(recipe_of(models[:2], method))
     assert any(
         "merges 2 experts, but there is only 1" in reported for reported in prepared.plan.warnings
@@ -68,14 +66,14 @@ def test_too_few_are_told_in_the_plan_and_not_merged(
     assert not any("merges 2 experts" in reported for reported in alone)
 
 
-def test_a_tensor_that_only_one_of_two_has_is_averaged(models: list[Path]) -> None:
+def test_a_tensor_that_only_one_of_two_has_is_averaged(models: list[Path]):
     rows = {row.name: row for row in prepare(recipe_of(models[1:], "slerp")).plan.rows}
     assert rows["a.weight"].disposition is Disposition.MERGED
     assert rows["a.bias"].disposition is Disposition.AVERAGED
     assert "cannot merge 1 of 2 experts" in rows["a.bias"].reason
 
 
-def test_an_override_by_a_method_for_two_averages_three(models: list[Path]) -> None:
+def test_an_override_by_a_method_for_two_averages_three(models: list[Path]):
     rule = Override(pattern="a.weight", merge_method="slerp")
     rows = {
         row.name: row for row in prepare(recipe_of(models, "linear", overrides=(rule,))).plan.rows

@@ -87,9 +87,7 @@ def mean(recipe: Recipe, name: str) -> Tensor:
         ("RobertaModel", 2),
     ],
 )
-def test_a_soup_of_one_task_has_the_mean_of_the_heads(
-    base: tuple[str, Any], method: str, tmp_path: Path
-) -> None:
+def test_a_soup_of_one_task_has_the_mean_of_the_heads(base: tuple[str, Any], method: str, tmp_path):
     """Whether the base has such a head, has it in another shape, has another one, or none."""
     recipe = soup(tmp_path, base, merge_method=method)
     out = output(recipe, tmp_path)
@@ -120,8 +118,8 @@ def test_a_soup_of_one_task_has_the_mean_of_the_heads(
     ],
 )
 def test_when_the_experts_have_one_task(
-    base: tuple[str, Any], labels: tuple[Any, ...], merged: bool, why: str, tmp_path: Path
-) -> None:
+    base: tuple[str, Any], labels: tuple[Any, ...], merged: bool, why: str, tmp_path
+):
     rows = heads_of(soup(tmp_path, base, labels))
     assert rows
     for row in rows.values():
@@ -131,9 +129,7 @@ def test_when_the_experts_have_one_task(
 
 @pytest.mark.parametrize("base", ["RobertaForSequenceClassification", "RobertaForMaskedLM"])
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_no_information_on_labels_is_not_the_same_labels(
-    base: str, count: int, tmp_path: Path
-) -> None:
+def test_no_information_on_labels_is_not_the_same_labels(base: str, count: int, tmp_path):
     """No labels in the config, nor a number of them, but where there is one output."""
     recipe = soup(tmp_path, (base, count), (count, count))
     for entry in recipe.models:
@@ -155,9 +151,7 @@ def test_no_information_on_labels_is_not_the_same_labels(
         ((None, None), False),
     ],
 )
-def test_timms_label_names_are_labels(
-    labels: tuple[Any, ...], merged: bool, inner: bool, tmp_path: Path
-) -> None:
+def test_timms_label_names_are_labels(labels: tuple[Any, ...], merged: bool, inner: bool, tmp_path):
     def save(name: str, names: tuple[str, ...] | None, seed: int) -> Path:
         folder, generator = tmp_path / name, torch.Generator().manual_seed(seed)
         folder.mkdir()
@@ -181,8 +175,8 @@ def test_timms_label_names_are_labels(
 @pytest.mark.parametrize("base", ["RobertaForSequenceClassification", "RobertaForMaskedLM"])
 @pytest.mark.parametrize("rule", [{"disposition": "average"}, {"merge_method": "ties"}])
 def test_a_rule_for_which_alone_heads_are_merged_has_an_effect(
-    rule: dict[str, str], base: str, labels: tuple[Any, ...], tmp_path: Path
-) -> None:
+    rule: dict[str, str], base: str, labels: tuple[Any, ...], tmp_path
+):
     overrides = (Override(role="head", **rule),)
     recipe = soup(tmp_path, (base, 3), labels, overrides=overrides)
     assert not any("overrides[0]" in warning for warning in prepare(recipe).plan.warnings)
@@ -192,7 +186,7 @@ def test_a_rule_for_which_alone_heads_are_merged_has_an_effect(
     assert all(row.reason.startswith("overridden") for row in rows.values())
 
 
-def test_heads_whose_class_says_what_they_mean(tmp_path: Path) -> None:
+def test_heads_whose_class_says_what_they_mean(tmp_path):
     recipe = soup(tmp_path, labels=(2, 2), kind="RobertaForQuestionAnswering")
     assert "all experts are RobertaForQuestionAnswering" in str(heads_of(recipe))
     model, report = load_pretrained(output(recipe, tmp_path))
@@ -200,7 +194,7 @@ def test_heads_whose_class_says_what_they_mean(tmp_path: Path) -> None:
     assert not report.missing
 
 
-def test_the_recipe_decides(tmp_path: Path) -> None:
+def test_the_recipe_decides(tmp_path):
     recipe = soup(tmp_path, labels=(3, 3), heads=Heads.MERGE)
     assert {row.disposition for row in heads_of(recipe).values()} == {Disposition.AVERAGED}
     recipe = soup(tmp_path / "kept", heads=Heads.KEEP)
@@ -212,13 +206,13 @@ def test_the_recipe_decides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", [(NAMES, NAMES[:2]), (NAMES, NAMES[::-1])])
-def test_heads_that_cannot_be_merged_are_refused(labels: tuple[Any, ...], tmp_path: Path) -> None:
+def test_heads_that_cannot_be_merged_are_refused(labels: tuple[Any, ...], tmp_path):
     with pytest.raises(RecipeError, match=r"heads: keep") as caught:
         prepare(soup(tmp_path, labels=labels, heads=Heads.MERGE))
     assert caught.value.key == "heads"
 
 
-def test_an_override_merges_heads_by_its_own_weights(tmp_path: Path) -> None:
+def test_an_override_merges_heads_by_its_own_weights(tmp_path):
     rule = Override(role="head", disposition="average", weights={"e0": 3.0})
     recipe = soup(tmp_path, labels=(3, 3), overrides=(rule,))
     assert not prepare(recipe).plan.warnings
@@ -228,13 +222,13 @@ def test_an_override_merges_heads_by_its_own_weights(tmp_path: Path) -> None:
     torch.testing.assert_close(found, 0.75 * tensors[0] + 0.25 * tensors[1])
 
 
-def test_a_rule_for_everything_leaves_heads_of_other_tasks_alone(tmp_path: Path) -> None:
+def test_a_rule_for_everything_leaves_heads_of_other_tasks_alone(tmp_path):
     rule = Override(pattern="*", disposition="average")
     recipe = soup(tmp_path, labels=(3, 3), overrides=(rule,))
     assert {row.disposition for row in heads_of(recipe).values()} == {Disposition.PER_EXPERT}
 
 
-def test_elementwise_methods_treat_heads_of_the_base_as_anything_else(tmp_path: Path) -> None:
+def test_elementwise_methods_treat_heads_of_the_base_as_anything_else(tmp_path):
     recipe = soup(
         tmp_path,
         ("RobertaForSequenceClassification", NAMES),
@@ -247,7 +241,7 @@ def test_elementwise_methods_treat_heads_of_the_base_as_anything_else(tmp_path: 
     torch.testing.assert_close(found, base + 0.5 * 3 * (mean(recipe, name) - base))
 
 
-def test_what_stands_between_body_and_head_comes_along(tmp_path: Path) -> None:
+def test_what_stands_between_body_and_head_comes_along(tmp_path):
     """BERT classifiers have a pooler, which a masked language model lacks."""
     for index, kind in enumerate(("MaskedLM", "SequenceClassification", "SequenceClassification")):
         config = transformers.BertConfig(**TINY, id2label=dict(enumerate(NAMES)))
@@ -265,7 +259,7 @@ def test_what_stands_between_body_and_head_comes_along(tmp_path: Path) -> None:
     torch.testing.assert_close(model.state_dict()[name], mean(recipe, name))
 
 
-def test_nan_in_a_head_that_only_experts_have_names_the_expert(tmp_path: Path) -> None:
+def test_nan_in_a_head_that_only_experts_have_names_the_expert(tmp_path):
     recipe = soup(tmp_path, non_finite=NonFinite.SKIP_EXPERT)
     model = transformers.RobertaForSequenceClassification.from_pretrained(tmp_path / "e1")
     with torch.no_grad():
@@ -314,9 +308,7 @@ def poolers_in(model: Any) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("base", ["Model", "ForPreTraining", "ForSequenceClassification"])
 @pytest.mark.parametrize("family", ["Bert", "Albert", "RemBert"])
-def test_a_pooler_is_kept_with_the_head_that_it_feeds(
-    family: str, base: str, tmp_path: Path
-) -> None:
+def test_a_pooler_is_kept_with_the_head_that_it_feeds(family: str, base: str, tmp_path):
     if (family, base) == ("RemBert", "ForPreTraining"):
         base = "ForMultipleChoice"
     recipe = own_poolers(tmp_path, base, family=family)
@@ -337,10 +329,9 @@ def test_a_pooler_is_kept_with_the_head_that_it_feeds(
         torch.testing.assert_close(poolers_in(load_model(out, task=f"e{n}")), own)
 
 
-def test_complete_models_have_their_own_pooler(tmp_path: Path) -> None:
+def test_complete_models_have_their_own_pooler(tmp_path):
     recipe = own_poolers(tmp_path, "Model")
-    for _ in merge(prepare(recipe), tmp_path / "store", device="cpu", as_output=True):
-        pass
+    list(merge(prepare(recipe), tmp_path / "store", device="cpu", as_output=True))
     publish(tmp_path / "store", tmp_path / "out", complete_heads=True)
     for n in range(2):
         model, report = load_pretrained(tmp_path / "out" / "heads" / f"e{n}")
@@ -350,9 +341,7 @@ def test_complete_models_have_their_own_pooler(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("base", ["Model", "ForSequenceClassification"])
-def test_a_task_made_again_has_its_own_pooler_and_each_tensor_once(
-    base: str, tmp_path: Path
-) -> None:
+def test_a_task_made_again_has_its_own_pooler_and_each_tensor_once(base: str, tmp_path):
     out = output(own_poolers(tmp_path, base, merge_method="emr"), tmp_path)
     write_task_model(out, "e1", tmp_path / "task")
     model, report = load_pretrained(tmp_path / "task")
@@ -376,8 +365,8 @@ def test_a_task_made_again_has_its_own_pooler_and_each_tensor_once(
     ids=["not asked for", "a preset", "no heads", "merged heads"],
 )
 def test_a_pooler_is_merged_where_no_head_is_kept_with_it(
-    choices: dict[str, Any], kinds: tuple[str, ...], tmp_path: Path
-) -> None:
+    choices: dict[str, Any], kinds: tuple[str, ...], tmp_path
+):
     recipe = own_poolers(tmp_path, kinds=kinds, **choices)
     usual = pooler_rows(replace(recipe, poolers=Poolers.MERGE))
     assert usual
@@ -385,12 +374,12 @@ def test_a_pooler_is_merged_where_no_head_is_kept_with_it(
     assert {row.disposition for row in usual.values()} <= COMBINED | {Disposition.BASE}
 
 
-def test_an_expert_without_a_head_keeps_its_pooler_too(tmp_path: Path) -> None:
+def test_an_expert_without_a_head_keeps_its_pooler_too(tmp_path):
     recipe = own_poolers(tmp_path, kinds=("ForSequenceClassification", "Model"))
     assert {row.experts for row in pooler_rows(recipe).values()} == {(0, 1)}
 
 
-def test_own_tensors_are_found_under_the_names_of_a_wrapped_model(tmp_path: Path) -> None:
+def test_own_tensors_are_found_under_the_names_of_a_wrapped_model(tmp_path):
     """DataParallel puts ``module.`` before every name of an expert."""
     recipe = own_poolers(tmp_path, "Model")
     file = tmp_path / "e1" / "model.safetensors"

@@ -1,7 +1,6 @@
 """Tensors that hold several matrices: each is merged for itself and put back in its place."""
 
 from math import prod
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,10 +58,10 @@ def layouts(draw: st.DrawFn) -> tuple[tuple[int, ...], TensorTraits]:
 
 
 @given(layouts(), st.data())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_parts_hold_every_element_once_and_come_back_in_place(
     layout: tuple[tuple[int, ...], TensorTraits], data: st.DataObject
-) -> None:
+):
     shape, traits = layout
     tensor = torch.arange(prod(shape), dtype=torch.float32).reshape(shape)
     flat = tensor.reshape(-1)
@@ -93,7 +92,7 @@ def test_parts_hold_every_element_once_and_come_back_in_place(
     assert len({row.name for row in rows}) == len(rows)
 
 
-def test_without_the_choice_a_fused_matrix_stays_whole() -> None:
+def test_without_the_choice_a_fused_matrix_stays_whole():
     fusion = Fusion(shares=((Role.QUERY, 2), (Role.KEY, 2)))
     traits = TensorTraits(role=Role.QKV, matrix=True, fusion=fusion)
     row = row_of((4, 3))
@@ -108,7 +107,7 @@ def prepared_of(family: Family, **keys: object) -> Prepared:
 
 
 @pytest.fixture(scope="module")
-def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Family]:
+def families(tmp_path_factory) -> dict[str, Family]:
     folder = tmp_path_factory.mktemp("families")
     return {
         "gpt2": gpt2_family(folder / "gpt2"),
@@ -146,9 +145,7 @@ def require_close_to_oracle(
 
 
 @pytest.mark.parametrize("name", FUSED)
-def test_each_part_equals_the_oracle(
-    families: dict[str, Family], name: str, tmp_path: Path
-) -> None:
+def test_each_part_equals_the_oracle(families: dict[str, Family], name: str, tmp_path):
     family = families[name]
     prepared = prepared_of(family, split_fused=True, parameters={"epsilon": 1e-3})
     result = merged_tensors(prepared, tmp_path / "store")
@@ -168,8 +165,8 @@ def test_each_part_equals_the_oracle(
 
 
 def test_stacked_experts_are_merged_one_by_one_without_being_asked(
-    families: dict[str, Family], tmp_path: Path
-) -> None:
+    families: dict[str, Family], tmp_path
+):
     family = families["gpt_oss"]
     prepared = prepared_of(family, parameters={"epsilon": 1e-3})
     names = [row.name for row in prepared.plan.rows]
@@ -189,8 +186,8 @@ def test_stacked_experts_are_merged_one_by_one_without_being_asked(
 
 @pytest.mark.parametrize("method", ["linear", "task_arithmetic"])
 def test_entrywise_methods_do_not_mind_the_split(
-    families: dict[str, Family], method: str, tmp_path: Path
-) -> None:
+    families: dict[str, Family], method: str, tmp_path
+):
     family = families["neox"]
     whole = merged_tensors(prepared_of(family, merge_method=method), tmp_path / "whole")
     prepared = prepared_of(family, merge_method=method, split_fused=True)
@@ -201,8 +198,8 @@ def test_entrywise_methods_do_not_mind_the_split(
 
 @pytest.mark.parametrize("stop_in", ["query", "key", "value"])
 def test_a_merge_stopped_between_parts_resumes_to_the_same_bits(
-    families: dict[str, Family], stop_in: str, tmp_path: Path
-) -> None:
+    families: dict[str, Family], stop_in: str, tmp_path
+):
     prepared = prepared_of(families["gpt2"], split_fused=True)
     whole = merged_tensors(prepared, tmp_path / "whole")
     events = merge(prepared, tmp_path / "store")
@@ -210,7 +207,7 @@ def test_a_merge_stopped_between_parts_resumes_to_the_same_bits(
         name = f"{FUSED['gpt2']}[{stop_in}]"
         if isinstance(event, TensorFinished) and event.report.name == name:
             break
-    events.close()  # type: ignore[attr-defined]
+    events.close()
     resumed = list(merge(prepared, tmp_path / "store", resume=True))
     assert isinstance(resumed[0], MergeStarted)
     index = [row.name for row in prepared.plan.rows].index(f"{FUSED['gpt2']}[query]")
@@ -221,7 +218,7 @@ def test_a_merge_stopped_between_parts_resumes_to_the_same_bits(
     assert all(torch.equal(tensor, again[name]) for name, tensor in whole.items())
 
 
-def test_an_adapter_changes_each_part(families: dict[str, Family], tmp_path: Path) -> None:
+def test_an_adapter_changes_each_part(families: dict[str, Family], tmp_path):
     base = families["gpt2"].base
     low_rank = factors("transformer.h.0.attn.c_attn", 96, 32)
     adapter = save_adapter(tmp_path / "a", low_rank, fan_in_fan_out=True)
@@ -233,7 +230,7 @@ def test_an_adapter_changes_each_part(families: dict[str, Family], tmp_path: Pat
     assert torch.allclose(result[FUSED["gpt2"]], expected, atol=1e-5)
 
 
-def test_the_authors_scopes_split_too_but_average_stacks(families: dict[str, Family]) -> None:
+def test_the_authors_scopes_split_too_but_average_stacks(families: dict[str, Family]):
     plan = prepared_of(families["gpt2"], split_fused=True, scope="authors-gpt2").plan
     parts = [row for row in plan.rows if row.tensor == FUSED["gpt2"]]
     assert [(row.role, row.transposed) for row in parts] == [
@@ -246,7 +243,7 @@ def test_the_authors_scopes_split_too_but_average_stacks(families: dict[str, Fam
     assert (stack.part, stack.disposition) == (None, Disposition.AVERAGED)
 
 
-def test_sizes_of_the_parts_add_up(families: dict[str, Family]) -> None:
+def test_sizes_of_the_parts_add_up(families: dict[str, Family]):
     for family in families.values():
         whole, split = prepared_of(family).plan, prepared_of(family, split_fused=True).plan
         assert split.bytes_to_write == whole.bytes_to_write

@@ -38,7 +38,7 @@ NARROW = {
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def models(tmp_path_factory) -> list[Path]:
     """A base, and two experts that moved mostly in the same direction."""
     folder, generator = tmp_path_factory.mktemp("narrow"), torch.Generator().manual_seed(0)
     base = {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
@@ -62,7 +62,7 @@ def rows_of(prepared: Prepared) -> Mapping[str, PlanRow]:
     return {row.name: row for row in prepared.plan.rows}
 
 
-def test_ace_averages_them_and_says_so(models: list[Path], tmp_path: Path) -> None:
+def test_ace_averages_them_and_says_so(models: list[Path], tmp_path):
     prepared = prepared_of(models, split_fused=True)
     rows = rows_of(prepared)
     for name, side in NARROW.items():
@@ -76,14 +76,14 @@ def test_ace_averages_them_and_says_so(models: list[Path], tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("scope", ["authors-gpt2", "authors-llama", "authors-vit"])
-def test_as_the_authors_store_them(models: list[Path], scope: str) -> None:
+def test_as_the_authors_store_them(models: list[Path], scope: str):
     rows = rows_of(prepared_of(models, scope=scope))
     assert "1 input" in rows["h.0.attn.c_proj.weight"].reason  # here its rows are the outputs
     for name in ("h.0.attn.c_proj.weight", "model.layers.0.mlp.shared_expert_gate.weight"):
         assert rows[name].disposition is Disposition.AVERAGED
 
 
-def test_no_rule_makes_ace_merge_them(models: list[Path]) -> None:
+def test_no_rule_makes_ace_merge_them(models: list[Path]):
     everything = Override(pattern="*", disposition="merge")
     rows = rows_of(prepared_of(models, overrides=(everything,)))
     assert {rows[name].disposition for name in NARROW if name in rows} == {Disposition.AVERAGED}
@@ -96,9 +96,7 @@ def test_no_rule_makes_ace_merge_them(models: list[Path]) -> None:
 @pytest.mark.parametrize(
     "method", [m.name for m in METHODS.values() if m.kind is Kind.MATRIX and in_weights(m)]
 )
-def test_no_method_loses_what_the_experts_share(
-    models: list[Path], method: str, tmp_path: Path
-) -> None:
+def test_no_method_loses_what_the_experts_share(models: list[Path], method: str, tmp_path):
     """The experts moved nearly alike; every method of matrices keeps some of it in each."""
     found = merged_tensors(prepared_of(models, merge_method=method), tmp_path / "store")
     base, experts = load_file(models[0]), [load_file(path) for path in models[1:]]

@@ -45,7 +45,7 @@ def bare(file: Path, name: str, tag: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, str], Path]:
+def files(tmp_path_factory) -> Callable[[str, str, str], Path]:
     folder = tmp_path_factory.mktemp("formats")
 
     def file(who: str, name: str, tag: str) -> Path:
@@ -87,7 +87,7 @@ def expected(kind: str, base: str, expert: str) -> str:
 
 
 @pytest.mark.parametrize("kind", [*WEIGHTS, "buffer"])
-def test_every_pair_of_formats(kind: str, files: Callable[[str, str, str], Path]) -> None:
+def test_every_pair_of_formats(kind: str, files: Callable[[str, str, str], Path]):
     name = WEIGHTS.get(kind, BUFFER)
     wrong = [
         (base, expert, found)
@@ -102,7 +102,7 @@ FLOATS = [tag for tag in FORMATS if is_float(tag)]
 
 @pytest.mark.parametrize("base", FLOATS)
 @pytest.mark.parametrize("expert", FLOATS)
-def test_floats_merge_to_the_mean_in_float64(base: str, expert: str, tmp_path: Path) -> None:
+def test_floats_merge_to_the_mean_in_float64(base: str, expert: str, tmp_path):
     generator = torch.Generator().manual_seed(1)
     first = tiny_bert(generator)
     models = [{n: t.to(torch_dtype(base)) for n, t in first.items()}]
@@ -124,7 +124,7 @@ OTHERS = {"integer": torch.int8, "mask": torch.bool, "complex": torch.complex64}
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base(tmp_path_factory) -> Path:
     return save_model(
         tmp_path_factory.mktemp("base") / "base", tiny_bert(torch.Generator().manual_seed(0))
     )
@@ -146,17 +146,15 @@ def assert_named(base: Path, expert: Path, dtype: torch.dtype, **changes: object
 @pytest.mark.parametrize("dtype", OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("shards", [1, 2])
 def test_the_sentence_names_tensor_format_and_expert(
-    dtype: torch.dtype, shards: int, base: Path, tmp_path: Path
-) -> None:
+    dtype: torch.dtype, shards: int, base: Path, tmp_path
+):
     expert = save_model(tmp_path / "tuned", with_other_format(base, dtype), shards=shards)
     for method in ("ace", "linear", "ties", "slerp"):
         assert_named(base, expert, dtype, merge_method=method)
 
 
 @pytest.mark.parametrize("dtype", OTHERS.values(), ids=OTHERS)
-def test_converted_pickles_are_no_way_around(
-    dtype: torch.dtype, base: Path, tmp_path: Path
-) -> None:
+def test_converted_pickles_are_no_way_around(dtype: torch.dtype, base: Path, tmp_path):
     folder = tmp_path / "pickled"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
@@ -168,9 +166,7 @@ def test_converted_pickles_are_no_way_around(
 
 
 @pytest.mark.parametrize("dtype", OTHERS.values(), ids=OTHERS)
-def test_what_an_adapter_replaces_is_no_way_around(
-    dtype: torch.dtype, base: Path, tmp_path: Path
-) -> None:
+def test_what_an_adapter_replaces_is_no_way_around(dtype: torch.dtype, base: Path, tmp_path):
     whole = f"{PREFIX}{QUERY}.modules_to_save.default.weight"
     low_rank = factors("bert.encoder.layer.0.attention.self.key", 8, 8)
     tensors = load_file(base / "model.safetensors")
@@ -184,8 +180,8 @@ def test_what_an_adapter_replaces_is_no_way_around(
 
 @pytest.mark.parametrize("dtype", OTHERS.values(), ids=OTHERS)
 def test_integer_factors_of_an_adapter_are_refused_by_name(
-    dtype: torch.dtype, base: Path, tmp_path: Path
-) -> None:
+    dtype: torch.dtype, base: Path, tmp_path
+):
     pair = {name: tensor.to(dtype) for name, tensor in factors(QUERY, 8, 8).items()}
     adapter = save_adapter(tmp_path / "tuned", pair)
     error = complaint(lambda: prepare(recipe_over(base, [adapter])))
@@ -196,7 +192,7 @@ def test_integer_factors_of_an_adapter_are_refused_by_name(
     assert "not floating point" in error.sentence
 
 
-def test_a_person_may_keep_the_bases_tensor_instead(base: Path, tmp_path: Path) -> None:
+def test_a_person_may_keep_the_bases_tensor_instead(base: Path, tmp_path):
     expert = save_model(tmp_path / "tuned", with_other_format(base, torch.int8))
     rule = Override(tensors=(WEIGHTS["matrix"],), disposition="base")
     prepared = prepare(recipe_over(base, [expert], overrides=(rule,)))
@@ -205,7 +201,7 @@ def test_a_person_may_keep_the_bases_tensor_instead(base: Path, tmp_path: Path) 
     assert torch.equal(merged[WEIGHTS["matrix"]], kept)
 
 
-def test_a_tied_tensor_is_looked_at_under_the_name_that_is_read(tmp_path: Path) -> None:
+def test_a_tied_tensor_is_looked_at_under_the_name_that_is_read(tmp_path):
     tensors = {"transformer.wte.weight": torch.randn(12, 8), "lm_head.weight": torch.randn(12, 8)}
     tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone()
     for name in tensors:
@@ -218,7 +214,7 @@ def test_a_tied_tensor_is_looked_at_under_the_name_that_is_read(tmp_path: Path) 
         assert error.tensor == name
 
 
-def test_an_integer_head_stays_its_experts_own(base: Path, tmp_path: Path) -> None:
+def test_an_integer_head_stays_its_experts_own(base: Path, tmp_path):
     tensors = load_file(base / "model.safetensors")
     head = torch.arange(16, dtype=torch.int8).reshape(2, 8)
     expert = save_model(tmp_path / "tuned", {**tensors, "classifier.weight": head})

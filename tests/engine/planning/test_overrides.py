@@ -37,19 +37,18 @@ def merged(folder: Path, wanted: Recipe) -> dict[str, Tensor]:
     return merged_tensors(prepare(wanted), folder, device="cpu", as_output=True)
 
 
-def test_a_role_in_some_blocks_is_merged_by_another_method(roberta: Family) -> None:
+def test_a_role_in_some_blocks_is_merged_by_another_method(roberta: Family):
     found = rows(
         roberta,
         Override(role="value", blocks="1-", merge_method="ties", parameters={"density": 0.1}),
     )
     override = found[VALUE.format(1)].override
-    assert override is not None
     assert (override.method, override.parameters["density"]) == ("ties", 0.1)
     assert found[VALUE.format(1)].reason.startswith("overridden: TIES")
     assert [name for name, row in found.items() if row.override] == [VALUE.format(1)]
 
 
-def test_a_pattern_and_a_list_of_names(roberta: Family) -> None:
+def test_a_pattern_and_a_list_of_names(roberta: Family):
     found = rows(
         roberta,
         Override(pattern="*.layer.?.attention.self.q*.weight", disposition="average"),
@@ -60,7 +59,7 @@ def test_a_pattern_and_a_list_of_names(roberta: Family) -> None:
     assert found[VALUE.format(1)].override is None
 
 
-def test_later_rules_win_and_naming_a_method_starts_anew(roberta: Family) -> None:
+def test_later_rules_win_and_naming_a_method_starts_anew(roberta: Family):
     found = rows(
         roberta,
         Override(role="query", disposition="base"),
@@ -69,7 +68,6 @@ def test_later_rules_win_and_naming_a_method_starts_anew(roberta: Family) -> Non
         parameters={"k_frac": 0.2},
     )
     first, second = found[QUERY.format(0)], found[QUERY.format(1)]
-    assert first.override is not None
     assert first.disposition is Disposition.MERGED
     assert first.override.rules == (0, 1, 2)
     assert first.override.method == "ace"
@@ -77,42 +75,41 @@ def test_later_rules_win_and_naming_a_method_starts_anew(roberta: Family) -> Non
     assert second.disposition is Disposition.BASE
 
 
-def test_parameters_alone_are_of_the_recipes_method(roberta: Family) -> None:
+def test_parameters_alone_are_of_the_recipes_method(roberta: Family):
     found = rows(
         roberta,
         Override(role="query", merge_method="ties"),
         Override(blocks="0-1", parameters={"tau": 0.9}),
     )
-    assert found[QUERY.format(0)].override.method == "ties"  # type: ignore[union-attr]
+    assert found[QUERY.format(0)].override.method == "ties"
     value = found[VALUE.format(0)].override
-    assert value is not None
     assert (value.method, value.parameters["tau"]) == ("ace", 0.9)
     assert found[NORM].override is None  # averaged either way
 
 
-def test_a_method_treats_each_tensor_as_it_always_does(roberta: Family) -> None:
+def test_a_method_treats_each_tensor_as_it_always_does(roberta: Family):
     found = rows(roberta, Override(blocks="0", merge_method="task_arithmetic"))
     assert found[NORM].disposition is Disposition.MERGED
     found = rows(roberta, Override(blocks="0", merge_method="ace"), merge_method="ties")
     assert found[NORM].disposition is Disposition.AVERAGED
-    assert found[QUERY.format(0)].override.method == "ace"  # type: ignore[union-attr]
+    assert found[QUERY.format(0)].override.method == "ace"
 
 
-def test_merging_what_is_averaged_by_default_needs_two_dimensions(roberta: Family) -> None:
+def test_merging_what_is_averaged_by_default_needs_two_dimensions(roberta: Family):
     table = "roberta.embeddings.word_embeddings.weight"
     found = rows(roberta, Override(tensors=(table, NORM), disposition="merge"))
     assert found[table].disposition is Disposition.MERGED
     assert found[NORM].disposition is Disposition.AVERAGED
 
 
-def test_tied_tensors_follow_their_source(gpt2: Family, tmp_path: Path) -> None:
+def test_tied_tensors_follow_their_source(gpt2: Family, tmp_path):
     changed = Override(role="embedding", disposition="base")
     tensors = merged(tmp_path / "store", recipe(gpt2, changed))
     base = load_file(gpt2.base / "model.safetensors")
     assert torch.equal(tensors["transformer.wte.weight"], base["transformer.wte.weight"])
 
 
-def test_heads_and_buffers_are_no_rules_business(roberta: Family) -> None:
+def test_heads_and_buffers_are_no_rules_business(roberta: Family):
     found = rows(roberta, Override(pattern="*", disposition="average"))
     plain = rows(roberta)
     for name, row in plain.items():
@@ -120,9 +117,7 @@ def test_heads_and_buffers_are_no_rules_business(roberta: Family) -> None:
             assert found[name] == row
 
 
-def test_the_merge_of_an_overridden_tensor_is_that_of_its_method(
-    roberta: Family, tmp_path: Path
-) -> None:
+def test_the_merge_of_an_overridden_tensor_is_that_of_its_method(roberta: Family, tmp_path):
     rule = Override(
         role="value", merge_method="ties", parameters={"density": 0.3, "trim": "tensor"}
     )
@@ -137,7 +132,7 @@ def test_the_merge_of_an_overridden_tensor_is_that_of_its_method(
         assert torch.equal(tensor, source[name]), name
 
 
-def test_weights_of_some_tensors(roberta: Family, tmp_path: Path) -> None:
+def test_weights_of_some_tensors(roberta: Family, tmp_path):
     only_first = Override(role="query", weights={"task1": 0.0, "task2": 0.0})
     wanted = recipe(roberta, only_first, merge_method="linear")
     tensors = merged(tmp_path / "store", wanted)
@@ -146,7 +141,7 @@ def test_weights_of_some_tensors(roberta: Family, tmp_path: Path) -> None:
     assert not torch.allclose(tensors[VALUE.format(0)], expert[VALUE.format(0)], atol=1e-4)
 
 
-def test_gamma_is_one_of_the_experts_and_not_of_the_method(roberta: Family) -> None:
+def test_gamma_is_one_of_the_experts_and_not_of_the_method(roberta: Family):
     mixed = recipe(roberta, Override(role="query", merge_method="ace"), merge_method="ties")
     by_method = [
         {
@@ -174,16 +169,14 @@ def test_gamma_is_one_of_the_experts_and_not_of_the_method(roberta: Family) -> N
         (Override(blocks="0", weights={"nobody": 1.0}), "overrides[0].weights", "task0, task1"),
     ],
 )
-def test_what_no_model_can_have_is_refused(
-    roberta: Family, rule: Override, key: str, words: str
-) -> None:
+def test_what_no_model_can_have_is_refused(roberta: Family, rule: Override, key: str, words: str):
     with pytest.raises(RecipeError) as caught:
         prepare(recipe(roberta, rule))
     assert caught.value.key == key
     assert words in caught.value.sentence
 
 
-def test_a_rule_without_effect_is_a_warning(roberta: Family) -> None:
+def test_a_rule_without_effect_is_a_warning(roberta: Family):
     plan = prepare(
         recipe(
             roberta,
@@ -212,14 +205,14 @@ QUERY_DENSITY = {"role": "query", "parameters": {"density": 0.5}}
 )
 def test_a_rule_counts_where_the_row_without_it_is_another(
     roberta: Family, rules: tuple[dict[str, Any], ...], useless: set[int]
-) -> None:
+):
     whole = recipe(roberta, *(Override(**rule) for rule in rules), merge_method="ties")
     plan = prepare(replace(whole, parameters={"density": 0.2})).plan
     reported = {index for index in range(len(rules)) if f"overrides[{index}]" in str(plan.warnings)}
     assert reported == useless
 
 
-def test_one_part_of_a_fused_matrix_can_be_overridden(gpt2: Family, tmp_path: Path) -> None:
+def test_one_part_of_a_fused_matrix_can_be_overridden(gpt2: Family, tmp_path):
     rule = Override(role="query", disposition="base")
     tensors = merged(tmp_path / "store", recipe(gpt2, rule, split_fused=True))
     plain = merged(tmp_path / "plain", recipe(gpt2, split_fused=True))
@@ -231,7 +224,7 @@ def test_one_part_of_a_fused_matrix_can_be_overridden(gpt2: Family, tmp_path: Pa
     assert not torch.equal(plain[name][:, :third], base[name][:, :third])
 
 
-def test_an_expert_may_have_a_density_of_its_own(roberta: Family, tmp_path: Path) -> None:
+def test_an_expert_may_have_a_density_of_its_own(roberta: Family, tmp_path):
     own = {"task0": {"density": 0.9}, "task1": {"density": 0.1}}
     rule = Override(pattern="*", experts=own)
     given = {"density": 0.5, "trim": "tensor"}
@@ -257,6 +250,6 @@ def test_an_expert_may_have_a_density_of_its_own(roberta: Family, tmp_path: Path
         (Override(pattern="*", experts={"task0": {"density": 0.1}}), "set trim to tensor"),
     ],
 )
-def test_what_no_expert_can_have_is_refused(roberta: Family, rule: Override, words: str) -> None:
+def test_what_no_expert_can_have_is_refused(roberta: Family, rule: Override, words: str):
     with pytest.raises(RecipeError, match=words):
         prepare(recipe(roberta, rule, merge_method="ties"))

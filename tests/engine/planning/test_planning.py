@@ -29,7 +29,7 @@ def bare(folder: Path, **tensors: torch.Tensor) -> Path:
     return path
 
 
-def test_every_tensor_has_a_reason(gpt2: Family, roberta: Family) -> None:
+def test_every_tensor_has_a_reason(gpt2: Family, roberta: Family):
     for family in (gpt2, roberta):
         plan = prepare(recipe_of(family)).plan
         assert all(row.reason for row in plan.rows)
@@ -37,7 +37,7 @@ def test_every_tensor_has_a_reason(gpt2: Family, roberta: Family) -> None:
         assert in_base == load_file(family.base / "model.safetensors").keys()
 
 
-def test_gpt2_is_turned_by_class_and_its_embeddings_are_averaged(gpt2: Family) -> None:
+def test_gpt2_is_turned_by_class_and_its_embeddings_are_averaged(gpt2: Family):
     found = rows(gpt2)
     for part in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"):
         row = found[f"transformer.h.0.{part}.weight"]
@@ -48,14 +48,14 @@ def test_gpt2_is_turned_by_class_and_its_embeddings_are_averaged(gpt2: Family) -
     assert (head.disposition, head.in_base) == (Disposition.PER_EXPERT, False)
 
 
-def test_the_base_keeps_what_no_expert_has(roberta: Family) -> None:
+def test_the_base_keeps_what_no_expert_has(roberta: Family):
     found = rows(roberta)
     assert found["lm_head.dense.weight"].disposition == Disposition.BASE
     assert found["classifier.dense.weight"].disposition == Disposition.PER_EXPERT
     assert found["classifier.out_proj.weight"].experts == (0, 1, 2)
 
 
-def test_authors_scopes(gpt2: Family, roberta: Family) -> None:
+def test_authors_scopes(gpt2: Family, roberta: Family):
     found = rows(gpt2, scope="authors-gpt2")
     for name in ("transformer.wte.weight", "transformer.h.1.mlp.c_fc.weight"):
         row = found[name]
@@ -69,7 +69,7 @@ def test_authors_scopes(gpt2: Family, roberta: Family) -> None:
     assert found["roberta.embeddings.word_embeddings.weight"].disposition == Disposition.BASE
 
 
-def test_epsilon_by_family_unless_the_recipe_says_otherwise(gpt2: Family, roberta: Family) -> None:
+def test_epsilon_by_family_unless_the_recipe_says_otherwise(gpt2: Family, roberta: Family):
     plan = prepare(recipe_of(gpt2)).plan
     assert plan.parameters["epsilon"] == 4e-2
     assert plan.parameter_notes["epsilon"]
@@ -80,7 +80,7 @@ def test_epsilon_by_family_unless_the_recipe_says_otherwise(gpt2: Family, robert
     assert (chosen.parameters["epsilon"], chosen.parameter_notes) == (1e-3, {})
 
 
-def test_a_recipe_is_spelled_out_where_it_leaves_something_to_the_base(gpt2: Family) -> None:
+def test_a_recipe_is_spelled_out_where_it_leaves_something_to_the_base(gpt2: Family):
     others = {"tensors": ("transformer.h.0.mlp.c_fc.weight",), "merge_method": "ace"}
     for changes, rule, expected in (
         ({}, None, {"epsilon": 4e-2}),
@@ -98,7 +98,7 @@ def test_a_recipe_is_spelled_out_where_it_leaves_something_to_the_base(gpt2: Fam
         assert (again.parameters, again.rows) == (plan.parameters, plan.rows) or rule == {}
 
 
-def test_other_shapes_are_refused_with_both(tmp_path: Path) -> None:
+def test_other_shapes_are_refused_with_both(tmp_path):
     base = bare(tmp_path, **{"layers.0.fc.weight": torch.ones(4, 6)})
     expert = bare(tmp_path, **{"layers.0.fc.weight": torch.ones(4, 8)})
     entry = ModelEntry(model=expert, name="wide")
@@ -109,7 +109,7 @@ def test_other_shapes_are_refused_with_both(tmp_path: Path) -> None:
     assert caught.value.shapes == {"base": (4, 6), "wide": (4, 8)}
 
 
-def test_missing_blocks_name_the_first_eight(tmp_path: Path) -> None:
+def test_missing_blocks_name_the_first_eight(tmp_path):
     names = [f"layers.{index}.fc.weight" for index in range(12)]
     base = bare(tmp_path, **{name: torch.ones(2, 2) for name in names})
     expert = bare(tmp_path, **{name: torch.ones(2, 2) for name in names[:2]})
@@ -121,7 +121,7 @@ def test_missing_blocks_name_the_first_eight(tmp_path: Path) -> None:
         prepare(Recipe(base_model=expert, models=(ModelEntry(model=base),)))
 
 
-def test_a_part_that_only_an_expert_has_is_saved_with_it(tmp_path: Path) -> None:
+def test_a_part_that_only_an_expert_has_is_saved_with_it(tmp_path):
     body = {f"encoder.layers.{index}.fc.weight": torch.ones(2, 2) for index in range(2)}
     decoder = {"decoder.layers.0.fc.weight": torch.ones(2, 2)}
     base = bare(tmp_path, **body)
@@ -131,14 +131,14 @@ def test_a_part_that_only_an_expert_has_is_saved_with_it(tmp_path: Path) -> None
     assert (row.disposition, row.in_base) == (Disposition.PER_EXPERT, False)
 
 
-def test_nothing_in_common(tmp_path: Path) -> None:
+def test_nothing_in_common(tmp_path):
     base = bare(tmp_path, **{"layers.0.fc.weight": torch.ones(2, 2)})
     expert = bare(tmp_path, **{"something": torch.ones(2, 2)})
     with pytest.raises(MismatchError, match="no tensor in common"):
         prepare(Recipe(base_model=base, models=(ModelEntry(model=expert),)))
 
 
-def test_one_model_twice_is_refused(roberta: Family, tmp_path: Path) -> None:
+def test_one_model_twice_is_refused(roberta: Family, tmp_path):
     first = next(iter(roberta.experts.values()))
     link = tmp_path / "link"
     link.symlink_to(first)
@@ -149,24 +149,24 @@ def test_one_model_twice_is_refused(roberta: Family, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "", " ", "a\nb", "x" * 200, "c:d"])
-def test_names_that_are_no_file_names_are_refused(roberta: Family, name: str) -> None:
+def test_names_that_are_no_file_names_are_refused(roberta: Family, name: str):
     first = next(iter(roberta.experts.values()))
     entries = (ModelEntry(model=first, name=name or "."),)
     with pytest.raises(RecipeError, match="cannot name a file"):
         prepare(Recipe(base_model=roberta.base, models=entries))
 
 
-def test_a_plan_without_experts_keeps_everything(roberta: Family) -> None:
+def test_a_plan_without_experts_keeps_everything(roberta: Family):
     plan = prepare(Recipe(base_model=roberta.base, models=())).plan
     assert {row.disposition for row in plan.rows} <= {Disposition.BASE, Disposition.COPIED}
 
 
-def test_a_folder_that_is_not_there(roberta: Family, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there(roberta: Family, tmp_path):
     with pytest.raises(CheckpointError, match="nowhere"):
         prepare(Recipe(base_model=roberta.base, models=(ModelEntry(model=tmp_path / "nowhere"),)))
 
 
-def test_the_automatic_variant_has_no_threshold(roberta: Family) -> None:
+def test_the_automatic_variant_has_no_threshold(roberta: Family):
     """Nor has a layer whose override says so; the statistics keep γ."""
     automatic = {"variant": "automatic"}
     plan = prepare(recipe_of(roberta, parameters=automatic)).plan
@@ -186,8 +186,8 @@ def test_the_automatic_variant_has_no_threshold(roberta: Family) -> None:
 
 
 def test_no_output_may_lie_in_the_folder_of_a_model_that_was_named_by_its_file(
-    roberta: Family, tmp_path: Path
-) -> None:
+    roberta: Family, tmp_path
+):
     alone = tmp_path / "alone.safetensors"
     shutil.copy(roberta.base / "model.safetensors", alone)
     recipe = recipe_of(roberta)

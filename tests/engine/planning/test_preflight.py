@@ -54,7 +54,7 @@ def tensors(seed: int) -> Tensors:
 
 
 @pytest.fixture
-def build(tmp_path: Path) -> Builder:
+def build(tmp_path) -> Builder:
     """Writes a model folder: tensors, config and tokenizer, each as told."""
 
     def make(
@@ -92,7 +92,7 @@ def only_worry(base: Path, *experts: Path) -> Check:
     return found
 
 
-def test_all_fine_has_a_verdict_a_row_and_no_worry(build: Builder) -> None:
+def test_all_fine_has_a_verdict_a_row_and_no_worry(build: Builder):
     found = checks(build("base"), build("one", 1), build("two", 2))
     assert {check.verdict for check in found} == {Verdict.OK}
     titles = [check.title for check in found]
@@ -101,7 +101,7 @@ def test_all_fine_has_a_verdict_a_row_and_no_worry(build: Builder) -> None:
     assert all(check.sentence for check in found)
 
 
-def test_families_with_heads_are_noted_not_warned_of(tmp_path: Path) -> None:
+def test_families_with_heads_are_noted_not_warned_of(tmp_path):
     for family in (gpt2_family(tmp_path / "g"), roberta_family(tmp_path / "r")):
         found = checks(family.base, *family.experts.values())
         (heads,) = [check for check in found if check.title == "Heads"]
@@ -110,7 +110,7 @@ def test_families_with_heads_are_noted_not_warned_of(tmp_path: Path) -> None:
         assert not [check for check in found if check.is_worry]
 
 
-def test_another_prefix_is_named_as_the_cause(build: Builder) -> None:
+def test_another_prefix_is_named_as_the_cause(build: Builder):
     def bare(held: Tensors) -> Tensors:
         return {name.removeprefix("transformer."): tensor for name, tensor in held.items()}
 
@@ -121,7 +121,7 @@ def test_another_prefix_is_named_as_the_cause(build: Builder) -> None:
     assert len(names.details.splitlines()) == len(tensors(0))
 
 
-def test_an_expert_without_its_embedding(build: Builder) -> None:
+def test_an_expert_without_its_embedding(build: Builder):
     def cut(held: Tensors) -> Tensors:
         return {name: tensor for name, tensor in held.items() if "wte" not in name}
 
@@ -135,7 +135,7 @@ def test_an_expert_without_its_embedding(build: Builder) -> None:
 )
 def test_formats_that_differ_are_judged_by_their_rounding(
     build: Builder, dtype: torch.dtype, verdict: Verdict
-) -> None:
+):
     def narrow(held: Tensors) -> Tensors:
         return {name: tensor.to(dtype) for name, tensor in held.items()}
 
@@ -146,7 +146,7 @@ def test_formats_that_differ_are_judged_by_their_rounding(
     assert not [check for check in both if check.title == "Number format" and check.details]
 
 
-def test_an_expert_that_untied_its_head(build: Builder) -> None:
+def test_an_expert_that_untied_its_head(build: Builder):
     def untie(held: Tensors) -> Tensors:
         return {**held, "lm_head.weight": torch.ones(6, 8)}
 
@@ -156,7 +156,7 @@ def test_an_expert_that_untied_its_head(build: Builder) -> None:
     assert "`lm_head.weight`" in found.sentence
 
 
-def test_an_expert_that_ties_what_the_base_does_not(build: Builder) -> None:
+def test_an_expert_that_ties_what_the_base_does_not(build: Builder):
     def untie(held: Tensors) -> Tensors:
         return {**held, "lm_head.weight": torch.ones(6, 8)}
 
@@ -168,21 +168,21 @@ def test_an_expert_that_ties_what_the_base_does_not(build: Builder) -> None:
     assert not any("prefix" in check.sentence for check in found)
 
 
-def test_equal_sizes_are_no_equal_vocabularies(build: Builder) -> None:
+def test_equal_sizes_are_no_equal_vocabularies(build: Builder):
     found = only_worry(build("base"), build("one", 1, tokens={"a": 1, "b": 0, "c": 2}))
     assert found.title == "Vocabulary"
     assert found.sentence.startswith("2 of 3 token ids")
     assert "id 0 is 'a' in the base and 'b' in the expert" in found.sentence
 
 
-def test_an_unreadable_tokenizer_is_a_warning(build: Builder) -> None:
+def test_an_unreadable_tokenizer_is_a_warning(build: Builder):
     one = build("one", 1)
     (one / "vocab.json").write_text("[")
     found = only_worry(build("base"), one)
     assert "not valid JSON" in found.sentence
 
 
-def test_a_tokenizer_that_only_an_expert_has(build: Builder) -> None:
+def test_a_tokenizer_that_only_an_expert_has(build: Builder):
     base = build("base")
     (base / "vocab.json").unlink()
     found = only_worry(base, build("one", 1))
@@ -198,9 +198,7 @@ def test_a_tokenizer_that_only_an_expert_has(build: Builder) -> None:
         ("scale_attn_by_inverse_layer_idx", True, "attention"),
     ],
 )
-def test_a_config_that_means_something_else(
-    build: Builder, key: str, value: object, kind: str
-) -> None:
+def test_a_config_that_means_something_else(build: Builder, key: str, value: object, kind: str):
     full = {
         "layer_norm_epsilon": 1e-5,
         "activation_function": "gelu_new",
@@ -212,7 +210,7 @@ def test_a_config_that_means_something_else(
     assert f"`{key}` is {value!r}" in found.sentence
 
 
-def test_rope_is_compared_wherever_the_config_keeps_it() -> None:
+def test_rope_is_compared_wherever_the_config_keeps_it():
     old = {"rope_theta": 1e4}
     new = {"rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}}
     far = {"rope_parameters": {"rope_theta": 5e5, "rope_type": "llama3", "factor": 8.0}}
@@ -225,13 +223,13 @@ def test_rope_is_compared_wherever_the_config_keeps_it() -> None:
     assert nested[0][1].startswith("`text_config.rope_theta`")
 
 
-def test_what_only_one_config_says_is_no_difference() -> None:
+def test_what_only_one_config_says_is_no_difference():
     assert not list(config_differences({}, {"hidden_act": "gelu"}))
     assert list(config_differences({}, {"rope_scaling": {"factor": 2.0}}))
     assert not list(config_differences({}, {"rope_scaling": None}))
 
 
-def test_copies_are_found_by_their_blocks(build: Builder) -> None:
+def test_copies_are_found_by_their_blocks(build: Builder):
     found = only_worry(build("base"), build("one", 1), build("two", 2), build("again", 1))
     assert (found.title, found.subject) == ("Duplicates", "again")
     assert "Probably the same weights as one" in found.sentence
@@ -241,7 +239,7 @@ def test_copies_are_found_by_their_blocks(build: Builder) -> None:
 @pytest.mark.parametrize(
     ("free", "verdict"), [(99, Verdict.ERROR), (110, Verdict.WARNING), (200, Verdict.OK)]
 )
-def test_room(build: Builder, free: int, verdict: Verdict) -> None:
+def test_room(build: Builder, free: int, verdict: Verdict):
     ready = prepared(build("base"), build("one", 1))
     for title, disk, memory in (("Disk", free, 10**9), ("Memory", 10**9, free)):
         found = preflight.preflight(
@@ -257,7 +255,7 @@ def test_room(build: Builder, free: int, verdict: Verdict) -> None:
         assert found == worst_first(found)
 
 
-def test_a_bare_base_without_experts(tmp_path: Path) -> None:
+def test_a_bare_base_without_experts(tmp_path):
     file = tmp_path / "bare.safetensors"
     save_file(tensors(0), file)
     base, *rest = checks(file)
@@ -266,7 +264,7 @@ def test_a_bare_base_without_experts(tmp_path: Path) -> None:
     assert {check.title for check in rest} == {"Disk", "Memory"}
 
 
-def test_other_vocabulary_rows_are_refused_with_the_first_new_token(build: Builder) -> None:
+def test_other_vocabulary_rows_are_refused_with_the_first_new_token(build: Builder):
     def longer(held: Tensors) -> Tensors:
         return {**held, "transformer.wte.weight": torch.ones(8, 8)}
 
@@ -285,7 +283,7 @@ def test_other_vocabulary_rows_are_refused_with_the_first_new_token(build: Build
         prepared(expert, base)
 
 
-def test_every_kind_of_tokenizer_file_is_read(tmp_path: Path) -> None:
+def test_every_kind_of_tokenizer_file_is_read(tmp_path):
     added = [{"id": 2, "content": "<x>"}]
     fast = {"model": {"vocab": {"a": 0, "b": 1}}, "added_tokens": added}
     unigram = {"model": {"vocab": [["a", -1.0], ["b", -2.0]]}, "added_tokens": added}
@@ -310,7 +308,7 @@ def test_every_kind_of_tokenizer_file_is_read(tmp_path: Path) -> None:
         compare(kinds[0], stamps(tmp_path / "nowhere.json"))
 
 
-def test_the_worst_come_first() -> None:
+def test_the_worst_come_first():
     def check(verdict: Verdict) -> Check:
         return Check(subject=EVERYTHING, title="t", verdict=verdict, sentence="s")
 

@@ -17,7 +17,7 @@ from tests.helpers.models import Family, gpt2_family, roberta_family
 
 
 @pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+def family(tmp_path_factory) -> Family:
     return roberta_family(tmp_path_factory.mktemp("models"), experts=2)
 
 
@@ -27,7 +27,7 @@ def found(*paths: Path, base: Path | None = None) -> ModelsFound:
     return last
 
 
-def test_the_base_is_found_among_its_experts(family: Family) -> None:
+def test_the_base_is_found_among_its_experts(family: Family):
     models = found(family.base.parent)
     assert {model.path for model in models.models} == {family.base, *family.experts.values()}
     assert models.base is not None
@@ -37,7 +37,7 @@ def test_the_base_is_found_among_its_experts(family: Family) -> None:
     assert all(model.bytes > 0 and not model.problem for model in models.models)
 
 
-def test_the_open_model_is_the_base_wherever_it_lies(family: Family, tmp_path: Path) -> None:
+def test_the_open_model_is_the_base_wherever_it_lies(family: Family, tmp_path):
     copy = tmp_path / "elsewhere" / "mine"
     shutil.copytree(family.base, copy)
     models = found(*family.experts.values(), base=copy)
@@ -46,9 +46,7 @@ def test_the_open_model_is_the_base_wherever_it_lies(family: Family, tmp_path: P
     assert len(models.models) == 3
 
 
-def test_what_cannot_be_opened_says_why_and_what_differs_does_not_fit(
-    family: Family, tmp_path: Path
-) -> None:
+def test_what_cannot_be_opened_says_why_and_what_differs_does_not_fit(family: Family, tmp_path):
     other = gpt2_family(tmp_path / "gpt2", experts=1)
     broken = tmp_path / "gpt2" / "broken"
     broken.mkdir()
@@ -58,7 +56,7 @@ def test_what_cannot_be_opened_says_why_and_what_differs_does_not_fit(
     assert [sorted(alike) for alike in models.alike] == [[0], [1], []]
 
 
-def test_the_base_is_whom_the_others_name(family: Family, tmp_path: Path) -> None:
+def test_the_base_is_whom_the_others_name(family: Family, tmp_path):
     for name, source in (("one", family.base), ("two", family.base)):
         shutil.copytree(source, tmp_path / name)
     assert found(tmp_path).base is None, "nothing says which it is"
@@ -70,7 +68,7 @@ def test_the_base_is_whom_the_others_name(family: Family, tmp_path: Path) -> Non
     assert models.models[models.base].path == tmp_path / "two"
 
 
-def test_a_folder_without_models_has_none(tmp_path: Path) -> None:
+def test_a_folder_without_models_has_none(tmp_path):
     (tmp_path / "notes").mkdir()
     assert found(tmp_path).models == ()
 
@@ -91,9 +89,7 @@ def cache_model(cache: Path, repository: str, commit: str, weights: bool = True)
     return snapshot
 
 
-def test_the_hugging_face_cache_is_a_folder_of_models(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hugging_face_cache_is_a_folder_of_models(tmp_path, monkeypatch):
     monkeypatch.setattr(socket, "socket", None)
     cache = tmp_path / "hub"
     assert found(cache).models == ()

@@ -69,9 +69,7 @@ def merge_of(folder: Path, base: str, *kinds: str) -> Recipe:
         ("LlavaForConditionalGeneration", "CLIPVisionModel", "vision_tower."),
     ],
 )
-def test_experts_that_are_a_part_of_the_base(
-    base: str, kind: str, prefix: str, tmp_path: Path
-) -> None:
+def test_experts_that_are_a_part_of_the_base(base: str, kind: str, prefix: str, tmp_path):
     recipe = merge_of(tmp_path, base, kind, kind)
     prepared = prepare(recipe)
     found = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
@@ -94,9 +92,7 @@ def test_experts_that_are_a_part_of_the_base(
         ("LlamaForCausalLM", "LlavaForConditionalGeneration", "language_model."),
     ],
 )
-def test_experts_of_which_the_base_is_a_part(
-    base: str, kind: str, prefix: str, tmp_path: Path
-) -> None:
+def test_experts_of_which_the_base_is_a_part(base: str, kind: str, prefix: str, tmp_path):
     recipe = merge_of(tmp_path, base, kind, kind)
     prepared = prepare(recipe)
     left = {r.name for r in prepared.plan.rows if r.disposition is Disposition.PER_EXPERT}
@@ -110,14 +106,14 @@ def test_experts_of_which_the_base_is_a_part(
     assert all(sentence.startswith(f"Has more than the base: {len(left)}") for sentence in said)
 
 
-def test_towers_of_two_kinds_meet_in_one_model(tmp_path: Path) -> None:
+def test_towers_of_two_kinds_meet_in_one_model(tmp_path):
     recipe = merge_of(tmp_path, "CLIPModel", "CLIPVisionModel", "CLIPTextModel")
     rows = {row.name: row.experts for row in prepare(recipe).plan.rows}
     assert {experts for name, experts in rows.items() if name.startswith("vision_")} == {(0,)}
     assert {experts for name, experts in rows.items() if name.startswith("text_model")} == {(1,)}
 
 
-def test_a_model_with_fewer_blocks_is_no_part(tmp_path: Path) -> None:
+def test_a_model_with_fewer_blocks_is_no_part(tmp_path):
     recipe = merge_of(tmp_path, "LlamaForCausalLM", "LlamaForCausalLM")
     config = transformers.LlamaConfig(**{**LLAMA.to_dict(), "num_hidden_layers": 1})
     transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "e0")

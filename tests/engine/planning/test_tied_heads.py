@@ -65,8 +65,8 @@ def ties_check(checks: Sequence[Check], name: str) -> Check:
 @pytest.mark.parametrize("method", ["linear", "task_arithmetic"])
 @pytest.mark.parametrize("ties", MIXTURES)
 def test_the_head_is_merged_of_what_each_model_has_as_head(
-    tmp_path: Path, ties: tuple[bool, ...], method: str
-) -> None:
+    tmp_path, ties: tuple[bool, ...], method: str
+):
     base, *experts = models(tmp_path, ties)
     parameters = {} if method == "linear" else {"scaling": 0.7}
     recipe = recipe_over(base, experts, merge_method=method, parameters=parameters)
@@ -91,7 +91,7 @@ def test_the_head_is_merged_of_what_each_model_has_as_head(
 
 
 @pytest.mark.parametrize("ties", [(False, True, False), (False, True, True), (True, False, True)])
-def test_models_of_every_mixture_load(tmp_path: Path, ties: tuple[bool, ...]) -> None:
+def test_models_of_every_mixture_load(tmp_path, ties: tuple[bool, ...]):
     base, *experts = models(tmp_path, ties)
     model, report = load_pretrained(merged_folder(recipe_over(base, experts), tmp_path / "out"))
     assert report == LoadReport()
@@ -99,7 +99,7 @@ def test_models_of_every_mixture_load(tmp_path: Path, ties: tuple[bool, ...]) ->
     assert torch.equal(head, table) is ties[0]
 
 
-def test_an_expert_without_any_head_is_said_to_take_no_part(tmp_path: Path) -> None:
+def test_an_expert_without_any_head_is_said_to_take_no_part(tmp_path):
     base, other = models(tmp_path, [False, False])
     config = transformers.AutoConfig.from_pretrained(base)
     config.tie_word_embeddings = True

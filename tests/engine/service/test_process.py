@@ -81,11 +81,8 @@ def plan_of(engine: EngineProcess, recipe: Recipe) -> Plan:
     return next(event.plan for _, event in answers if isinstance(event, PlanReady))
 
 
-def test_it_introduces_itself_then_plans_and_analyses(
-    engine: EngineProcess, recipe: Recipe
-) -> None:
+def test_it_introduces_itself_then_plans_and_analyses(engine: EngineProcess, recipe: Recipe):
     received = engine.receive(60)
-    assert received is not None
     number, ready = received
     assert number == 0
     assert isinstance(ready, EngineReady)
@@ -101,16 +98,14 @@ def test_it_introduces_itself_then_plans_and_analyses(
 
 
 @pytest.mark.skipif(not hasattr(os, "nice"), reason="the system knows no niceness")
-def test_it_stands_back_for_its_owner(engine: EngineProcess, recipe: Recipe) -> None:
+def test_it_stands_back_for_its_owner(engine: EngineProcess, recipe: Recipe):
     plan_of(engine, recipe)  # it is up
     assert engine.pid is not None
     here, there = (os.getpriority(os.PRIO_PROCESS, pid) for pid in (0, engine.pid))
     assert there == min(here + NICENESS, 19)
 
 
-def test_a_look_goes_before_the_rest_of_a_merge(
-    engine: EngineProcess, recipe: Recipe, tmp_path: Path
-) -> None:
+def test_a_look_goes_before_the_rest_of_a_merge(engine: EngineProcess, recipe: Recipe, tmp_path):
     plan = plan_of(engine, recipe)
     row = next(row for row in plan.rows if row.disposition == Disposition.MERGED)
     merge = ask(engine, MergeJob(recipe=recipe, store=tmp_path / "store"))
@@ -125,13 +120,12 @@ def test_a_look_goes_before_the_rest_of_a_merge(
 
 
 def test_a_merge_is_cancelled_at_its_next_tensor_and_resumed(
-    engine: EngineProcess, recipe: Recipe, tmp_path: Path
-) -> None:
+    engine: EngineProcess, recipe: Recipe, tmp_path
+):
     job = MergeJob(recipe=recipe, store=tmp_path / "store")
     number = ask(engine, job)
     while True:
         received = engine.receive(60)
-        assert received is not None
         if isinstance(received[1], TensorFinished):
             break
     engine.cancel(number)
@@ -144,7 +138,7 @@ def test_a_merge_is_cancelled_at_its_next_tensor_and_resumed(
     assert isinstance(events[-1], JobDone)
 
 
-def test_errors_keep_their_type_and_place(engine: EngineProcess, recipe: Recipe) -> None:
+def test_errors_keep_their_type_and_place(engine: EngineProcess, recipe: Recipe):
     missing = Recipe(base_model=recipe.base_model, models=(ModelEntry(model=Path("nowhere")),))
     _, event = until(engine, ask(engine, PlanJob(recipe=missing)))[-1]
     assert isinstance(event, JobFailed)
@@ -153,14 +147,14 @@ def test_errors_keep_their_type_and_place(engine: EngineProcess, recipe: Recipe)
     assert "Traceback" in event.error.details
 
 
-def test_folders_on_the_command_line_are_a_recipe(engine: EngineProcess, roberta: Family) -> None:
+def test_folders_on_the_command_line_are_a_recipe(engine: EngineProcess, roberta: Family):
     job = LoadRecipeJob(paths=(roberta.base, *roberta.experts.values()))
     events = [event for _, event in until(engine, ask(engine, job))]
     plan = next(event.plan for event in events if isinstance(event, PlanReady))
     assert [expert.name for expert in plan.experts] == list(roberta.experts)
 
 
-def test_a_killed_engine_is_reported_in_a_sentence() -> None:
+def test_a_killed_engine_is_reported_in_a_sentence():
     process = EngineProcess()
     assert process.receive(60) is not None
     process.kill()
@@ -169,9 +163,7 @@ def test_a_killed_engine_is_reported_in_a_sentence() -> None:
     process.close()
 
 
-def test_nothing_stays_of_one_that_is_killed_in_the_middle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_stays_of_one_that_is_killed_in_the_middle(tmp_path, monkeypatch):
     """What it merges to try parameters is in a folder that its owner takes away."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (recipe,) = by_method(load_recipe(Sample.TEXT.recipe), ["task_arithmetic"])
@@ -202,7 +194,7 @@ def run(seconds: float, look: float, merge: float) -> tuple[float, float]:
     return spent[True], spent[False]
 
 
-def test_a_first_look_goes_before_the_merge() -> None:
+def test_a_first_look_goes_before_the_merge():
     scheduler = JobScheduler()
     scheduler.took(MERGE, 60.0, {MERGE})
     assert scheduler.next({MERGE, 7}) == 7
@@ -210,14 +202,14 @@ def test_a_first_look_goes_before_the_merge() -> None:
     assert scheduler.next({MERGE, 7}) == 7
 
 
-def test_endless_looks_leave_the_merge_half_of_the_time_or_more() -> None:
+def test_endless_looks_leave_the_merge_half_of_the_time_or_more():
     for look, merge in ((0.2, 0.05), (1.0, 3.0), (5.0, 0.1)):
         merging, looking = run(200.0, look, merge)
         assert merging >= looking - HEAD_START - 2 * look
         assert looking >= 200.0 * HEAD_START / (2 * (HEAD_START + look + merge))
 
 
-def test_a_job_alone_always_has_its_turn() -> None:
+def test_a_job_alone_always_has_its_turn():
     scheduler = JobScheduler()
     for number in (3, 4, 5):
         assert scheduler.next({number}) == number

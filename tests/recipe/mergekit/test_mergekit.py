@@ -392,7 +392,7 @@ def written_and_read(folder: Path, recipe: Recipe) -> Recipe:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_file_is_this_recipe_and_comes_back(tmp_path: Path, name: str) -> None:
+def test_a_file_is_this_recipe_and_comes_back(tmp_path, name: str):
     case = CASES[name]
     recipe = read(tmp_path, case["theirs"])
     assert recipe.notes == ()
@@ -413,7 +413,7 @@ def test_a_file_is_this_recipe_and_comes_back(tmp_path: Path, name: str) -> None
     assert text["merge_method"] == case["theirs"]["merge_method"]
 
 
-def test_a_gradient_is_written_as_short_as_it_was(tmp_path: Path) -> None:
+def test_a_gradient_is_written_as_short_as_it_was(tmp_path):
     recipe = read(tmp_path, CASES["a gradient"]["theirs"])
     text = yaml.safe_load(written(tmp_path, recipe))
     assert text["models"][0]["parameters"]["weight"] == [0, 1]
@@ -433,9 +433,7 @@ def test_a_gradient_is_written_as_short_as_it_was(tmp_path: Path) -> None:
         ({"model": "a", "override_architecture": "LlamaForCausalLM"}, "a", None, 1),
     ],
 )
-def test_references_to_models(
-    tmp_path: Path, reference: Any, model: str, on: str | None, notes: int
-) -> None:
+def test_references_to_models(tmp_path, reference: Any, model: str, on: str | None, notes: int):
     (tmp_path / "x").mkdir()
     models = [{"model": reference}]
     recipe = read(
@@ -480,8 +478,8 @@ SLICE = {"sources": [{"model": "a"}]}
     ],
 )
 def test_what_cannot_be_translated_is_named(
-    tmp_path: Path, document: dict[str, Any], key: str, words: str
-) -> None:
+    tmp_path, document: dict[str, Any], key: str, words: str
+):
     usual = {"merge_method": "task_arithmetic", "base_model": "base", "models": ["a", "b"]}
     with pytest.raises(RecipeError) as caught:
         read(tmp_path, {n: value for n, value in (usual | document).items() if value is not None})
@@ -510,7 +508,7 @@ def test_what_cannot_be_translated_is_named(
         ),
     ],
 )
-def test_errors_about_a_file_are_true_of_it(tmp_path: Path, text: str, words: list[str]) -> None:
+def test_errors_about_a_file_are_true_of_it(tmp_path, text: str, words: list[str]):
     path = tmp_path / "file.yaml"
     path.write_text(text)
     with pytest.raises(RecipeError) as caught:
@@ -524,13 +522,13 @@ def test_errors_about_a_file_are_true_of_it(tmp_path: Path, text: str, words: li
     ("text", "vocabulary"),
     [("base", Vocabulary.BASE_TOKENS), ("union", Vocabulary.UNION), ("a", Vocabulary.POSITION)],
 )
-def test_the_tokenizer_of_an_own_recipe(tmp_path: Path, text: str, vocabulary: Vocabulary) -> None:
+def test_the_tokenizer_of_an_own_recipe(tmp_path, text: str, vocabulary: Vocabulary):
     assert ours(tmp_path, tokenizer=text).vocabulary is vocabulary
     with pytest.raises(RecipeError, match="contradict"):
         ours(tmp_path, tokenizer=text, vocabulary="tokens")
 
 
-def test_model_stock_speaks_of_tensors_after_the_merge(tmp_path: Path) -> None:
+def test_model_stock_speaks_of_tensors_after_the_merge(tmp_path):
     """Its notes are those of the tensors of which they are true."""
     document = {"merge_method": "model_stock", "base_model": "base", "models": ["a", "b"]}
     recipe = read(tmp_path, document)
@@ -538,12 +536,11 @@ def test_model_stock_speaks_of_tensors_after_the_merge(tmp_path: Path) -> None:
     change = torch.eye(2)[0]
     deltas = [change, -change, torch.zeros(2)]
     said = model_stock(deltas, [1.0] * 3, ModelStockParameters()).diagnostics
-    assert said is not None
     assert "left out" in " ".join(said.notes)
     assert "stays as in the base" in " ".join(said.notes)
 
 
-def test_what_is_lost_is_noted(tmp_path: Path) -> None:
+def test_what_is_lost_is_noted(tmp_path):
     models = [{"model": "a", "parameters": {"density": 0.5}}]
     recipe = read(
         tmp_path, {"merge_method": "task_arithmetic", "base_model": "base", "models": models}
@@ -554,7 +551,7 @@ def test_what_is_lost_is_noted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["ties", "breadcrumbs", "dare_linear", "della"])
 @pytest.mark.parametrize("rescale", [None, True, False])
-def test_rescaling_is_by_norm_or_none(tmp_path: Path, method: str, rescale: bool | None) -> None:
+def test_rescaling_is_by_norm_or_none(tmp_path, method: str, rescale: bool | None):
     document = {"merge_method": method, "base_model": "base", **weighted(-0.5)}
     document["parameters"] = {} if rescale is None else {"rescale": rescale}
     recipe = read(tmp_path, document)
@@ -569,7 +566,7 @@ def test_rescaling_is_by_norm_or_none(tmp_path: Path, method: str, rescale: bool
 TIES = {"density": 0.2, "trim": "tensor", "combine": "mean", "balanced": "positive"}
 
 
-def test_a_difference_that_stays_is_said_in_the_head_of_the_file(tmp_path: Path) -> None:
+def test_a_difference_that_stays_is_said_in_the_head_of_the_file(tmp_path):
     text = written(
         tmp_path, ours(tmp_path, merge_method="ties", parameters={**TIES, "trim": "model"})
     )
@@ -599,9 +596,7 @@ def test_a_difference_that_stays_is_said_in_the_head_of_the_file(tmp_path: Path)
         ({"slices": [{"sources": [{"model": "nowhere"}]}]}, "slices"),
     ],
 )
-def test_what_mergekit_cannot_express_is_named(
-    tmp_path: Path, keys: dict[str, Any], key: str
-) -> None:
+def test_what_mergekit_cannot_express_is_named(tmp_path, keys: dict[str, Any], key: str):
     read(tmp_path, CASES["a gradient"]["theirs"])
     recipe = ours(tmp_path, **{"merge_method": "ties", **keys})
     with pytest.raises(RecipeError) as caught:
@@ -610,7 +605,7 @@ def test_what_mergekit_cannot_express_is_named(
     assert "Source(" not in caught.value.sentence
 
 
-def test_an_adapter_in_a_slice_is_written_with_the_base_it_is_on(tmp_path: Path) -> None:
+def test_an_adapter_in_a_slice_is_written_with_the_base_it_is_on(tmp_path):
     (tmp_path / "tuned").mkdir()
     (tmp_path / "tuned" / "adapter_config.json").write_text("{}")
     part = {"sources": [{"model": name, "layers": [0, 6]} for name in ("base", "tuned")]}
@@ -619,13 +614,13 @@ def test_an_adapter_in_a_slice_is_written_with_the_base_it_is_on(tmp_path: Path)
     assert [each["model"] for each in text["slices"][0]["sources"]] == ["base", "base+tuned"]
 
 
-def test_tokens_that_the_base_lacks_are_noted(tmp_path: Path) -> None:
+def test_tokens_that_the_base_lacks_are_noted(tmp_path):
     keys = {"merge_method": "linear", "tokens": {"<t>": {"model": "a"}}}
     assert "lacks" in written(tmp_path, ours(tmp_path, **keys, tokenizer="base"))
     assert "lacks" not in written(tmp_path, ours(tmp_path, **keys, tokenizer="union"))
 
 
-def test_stages_come_back_from_mergekits_file(tmp_path: Path) -> None:
+def test_stages_come_back_from_mergekits_file(tmp_path):
     stage = {"merge_method": "linear", **weighted(1, 2)}
     last = {"merge_method": "ties", "base_model": "base", "models": [{"model": "first"}]}
     path = tmp_path / "stages.yaml"
@@ -641,7 +636,7 @@ def test_stages_come_back_from_mergekits_file(tmp_path: Path) -> None:
         dump_mergekit(recipe, get_parameters(recipe), tmp_path)
 
 
-def test_the_base_s_own_weight_in_a_rule_comes_back(tmp_path: Path) -> None:
+def test_the_base_s_own_weight_in_a_rule_comes_back(tmp_path):
     rule = {"pattern": "*mlp*", "parameters": {"base_weight": 0.5}}
     recipe = ours(tmp_path, merge_method="linear", overrides=[rule])
     assert written_and_read(tmp_path, recipe).overrides == recipe.overrides
@@ -666,8 +661,8 @@ def head(labels: str | None) -> dict[str, Any]:
     ],
 )
 def test_heads_that_mergekit_would_merge_are_noted(
-    tmp_path: Path, labels: tuple[str | None, str | None], heads: str, noted: bool
-) -> None:
+    tmp_path, labels: tuple[str | None, str | None], heads: str, noted: bool
+):
     for name, own in zip("ab", labels, strict=True):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps(head(own)))

@@ -61,8 +61,8 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 @given(st.lists(st.integers(-1, 12), max_size=30))
-@settings(deadline=None, max_examples=200)
-def test_runs_cover_every_known_row_once(rows: list[int]) -> None:
+@settings(max_examples=200)
+def test_runs_cover_every_known_row_once(rows: list[int]):
     found = np.full(len(rows), NOWHERE)
     for index, row, count in runs(np.array(rows, dtype=np.int64)):
         assert (found[index : index + count] == NOWHERE).all()
@@ -83,7 +83,7 @@ def expected_rows(
 
 
 @pytest.mark.parametrize("padded", [0, 3])
-def test_rows_are_averaged_by_token(tmp_path: Path, padded: int) -> None:
+def test_rows_are_averaged_by_token(tmp_path, padded: int):
     orders = {"moved": list("dbac"), "longer": list("abxcdyz"), "shorter": list("ca")}
     base = folder_of(tmp_path / "base", list("abcd"), padded=padded)
     folders = [
@@ -121,8 +121,8 @@ def mergekit_file(folder: Path, base: Path, experts: list[Path], **said: object)
 @pytest.mark.parametrize("said", ["tokenizer_source", "tokenizer", "a path"])
 @pytest.mark.parametrize("orders", ORDERS.values(), ids=ORDERS)
 def test_the_base_as_tokenizer_source_keeps_its_tokens_exactly(
-    tmp_path: Path, orders: dict[str, list[str]], said: str
-) -> None:
+    tmp_path, orders: dict[str, list[str]], said: str
+):
     base = folder_of(tmp_path / "base", list("abcd"))
     folders = [
         folder_of(tmp_path / name, order, seed=seed)
@@ -143,9 +143,7 @@ def test_the_base_as_tokenizer_source_keeps_its_tokens_exactly(
 
 
 @pytest.mark.parametrize("foreign", [True, False])
-def test_advice_on_vocabularies_is_in_the_language_of_the_file(
-    tmp_path: Path, foreign: bool
-) -> None:
+def test_advice_on_vocabularies_is_in_the_language_of_the_file(tmp_path, foreign: bool):
     base = folder_of(tmp_path / "base", list("abcd"))
     expert = folder_of(tmp_path / "longer", list("abcdx"), seed=1)
     other = folder_of(tmp_path / "other", list("abcdxy"), seed=2)
@@ -168,7 +166,7 @@ def test_advice_on_vocabularies_is_in_the_language_of_the_file(
         assert ("vocabulary" in caught.value.sentence.replace("the vocabulary", "")) is not foreign
 
 
-def test_what_was_matched_and_left_out_is_told(tmp_path: Path) -> None:
+def test_what_was_matched_and_left_out_is_told(tmp_path):
     base = folder_of(tmp_path / "base", list("abcd"))
     expert = folder_of(tmp_path / "one", list("bxyza"), seed=1)
     other = folder_of(tmp_path / "two", list("abcdz"), seed=2)
@@ -179,7 +177,7 @@ def test_what_was_matched_and_left_out_is_told(tmp_path: Path) -> None:
     assert "2 tokens that not every expert has are left out (`x`, `y`)" in check.sentence
 
 
-def test_the_same_tokens_are_read_as_ever(tmp_path: Path) -> None:
+def test_the_same_tokens_are_read_as_ever(tmp_path):
     base = folder_of(tmp_path / "base", list("abcd"), padded=2)
     experts = [folder_of(tmp_path / f"e{n}", list("abcd"), padded=2, seed=n) for n in (1, 2)]
     by_token, by_position = (
@@ -190,7 +188,7 @@ def test_the_same_tokens_are_read_as_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tokens", [list("abcdxy"), list("dcba"), None])
-def test_the_base_can_keep_its_rows(tmp_path: Path, tokens: list[str] | None) -> None:
+def test_the_base_can_keep_its_rows(tmp_path, tokens: list[str] | None):
     base = folder_of(tmp_path / "base", list("abcd"))
     expert = folder_of(tmp_path / "one", tokens, seed=1)
     prepared = prepared_of(base, expert, vocabulary="base")
@@ -202,7 +200,7 @@ def test_the_base_can_keep_its_rows(tmp_path: Path, tokens: list[str] | None) ->
     assert check_of(prepared).verdict is not Verdict.WARNING
 
 
-def test_by_position_other_sizes_are_refused_and_other_orders_warned_of(tmp_path: Path) -> None:
+def test_by_position_other_sizes_are_refused_and_other_orders_warned_of(tmp_path):
     base = folder_of(tmp_path / "base", list("abcd"))
     longer = folder_of(tmp_path / "longer", list("abcdx"), seed=1)
     moved = folder_of(tmp_path / "moved", list("abdc"), seed=2)
@@ -214,7 +212,7 @@ def test_by_position_other_sizes_are_refused_and_other_orders_warned_of(tmp_path
     assert "match them by token" in check.sentence
 
 
-def test_without_a_tokenizer_tokens_cannot_be_matched(tmp_path: Path) -> None:
+def test_without_a_tokenizer_tokens_cannot_be_matched(tmp_path):
     base = folder_of(tmp_path / "base", list("abcd"))
     mute = folder_of(tmp_path / "mute", None, padded=1, seed=1)
     with pytest.raises(RecipeError, match="mute has no tokenizer file") as caught:
@@ -223,7 +221,7 @@ def test_without_a_tokenizer_tokens_cannot_be_matched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", ["base", "one"])
-def test_a_merge_belongs_to_its_tokenizers(tmp_path: Path, changed: str) -> None:
+def test_a_merge_belongs_to_its_tokenizers(tmp_path, changed: str):
     base = folder_of(tmp_path / "base", list("abcd"))
     expert = folder_of(tmp_path / "one", list("badc"), seed=1)
     by_token, by_position = (
@@ -231,7 +229,7 @@ def test_a_merge_belongs_to_its_tokenizers(tmp_path: Path, changed: str) -> None
     )
     events = merge(by_token, tmp_path / "store")
     next(iter(events))
-    events.close()  # type: ignore[attr-defined]
+    events.close()
     assert by_token.is_current()
     order = {token: index for index, token in enumerate("cabd")}
     (tmp_path / changed / "vocab.json").write_text(json.dumps(order, indent=1))
@@ -244,7 +242,7 @@ def test_a_merge_belongs_to_its_tokenizers(tmp_path: Path, changed: str) -> None
     assert not again.is_current()
 
 
-def test_another_width_is_refused_whatever_is_chosen(tmp_path: Path) -> None:
+def test_another_width_is_refused_whatever_is_chosen(tmp_path):
     base = folder_of(tmp_path / "base", list("abcd"))
     expert = folder_of(tmp_path / "one", list("abcdx"), seed=1)
     tensors = weights(expert)
@@ -253,7 +251,7 @@ def test_another_width_is_refused_whatever_is_chosen(tmp_path: Path) -> None:
         prepared_of(base, expert)
 
 
-def test_a_close_look_is_not_remembered_for_another_order(tmp_path: Path) -> None:
+def test_a_close_look_is_not_remembered_for_another_order(tmp_path):
     base = folder_of(tmp_path / "base", list("abcd"))
     expert = folder_of(tmp_path / "one", list("badc"), seed=1)
     keys = set()
@@ -294,18 +292,10 @@ def mean_rows(folders: Sequence[Path], name: str, token: str) -> Tensor:
     st.integers(0, 3),
     st.sampled_from(["tokens", "union"]),
 )
-@settings(
-    deadline=None,
-    max_examples=30,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_rows_are_those_of_their_tokens_whatever_the_ids(
-    tmp_path_factory: pytest.TempPathFactory,
-    first: list[str],
-    second: list[str],
-    padded: int,
-    vocabulary: str,
-) -> None:
+    tmp_path_factory, first: list[str], second: list[str], padded: int, vocabulary: str
+):
     folder = tmp_path_factory.mktemp("tokens")
     base = folder_of(folder / "base", BASE, padded=padded)
     experts = [
@@ -324,7 +314,7 @@ def test_rows_are_those_of_their_tokens_whatever_the_ids(
 
 
 @pytest.mark.parametrize("method", sorted(n for n, m in METHODS.items() if not needs_data(m)))
-def test_a_new_row_is_the_weighted_mean_under_every_method(tmp_path: Path, method: str) -> None:
+def test_a_new_row_is_the_weighted_mean_under_every_method(tmp_path, method: str):
     chosen = METHODS[method]
     base = folder_of(tmp_path / "base", BASE)
     count = chosen.most or 2
