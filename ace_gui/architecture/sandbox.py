@@ -292,7 +292,7 @@ def _read(path: Path, shapes: Mapping[str, Shape]) -> Architecture | None:
             raise ValueError("does not match its checksum")
         found = ARCHITECTURE.validate_json(content)
     except (OSError, ValueError) as error:
-        _log.warning("%s cannot be used and is made anew: %s.", path, error)
+        _log.warning("%s cannot be used and is made again: %s.", path, error)
         return None
     return found if found.traits.keys() == shapes.keys() else None
 

@@ -107,7 +107,7 @@ def warn_recomputed(path: Path, error: Exception) -> None:
     if isinstance(error, WorkbenchError):
         stored, _, _ = error.sentence.partition(". ")  # without the advice on downloads
         reason = stored.removeprefix(f"{path_text(path)}: ").removesuffix(".")
-    _log.warning("%s cannot be used and is computed anew: %s.", path_text(path), reason)
+    _log.warning("%s cannot be used and is computed again: %s.", path_text(path), reason)
 
 
 def _opened(path: Path) -> tuple[Checkpoint, Mapping[str, str]]:

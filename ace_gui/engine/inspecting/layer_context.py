@@ -211,10 +211,10 @@ def _with_room(
     except RuntimeError as error:
         if context.device.type == "cpu" or not lacks_room(error):
             raise
-    anew = InspectionContext(context.prepared, context.row, torch.device("cpu"), context.cache)
+    fresh = InspectionContext(context.prepared, context.row, torch.device("cpu"), context.cache)
     del context
     torch.cuda.empty_cache()
-    yield from steps(anew)
+    yield from steps(fresh)
 
 
 def require_matrix(row: PlanRow) -> None:

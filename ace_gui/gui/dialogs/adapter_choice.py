@@ -74,7 +74,7 @@ class AdapterChoice(QWidget):
 
     def _begin(self) -> None:
         self.plot.show_message("Computing what each rank keeps …")
-        self._job = self._run(EnergyByRankJob(store=self._store), self._hear, self._end)
+        self._job = self._run(EnergyByRankJob(store=self._store), self._receive, self._end)
         self._show_running()
 
     def stop(self) -> None:
@@ -84,7 +84,7 @@ class AdapterChoice(QWidget):
             self.plot.show_message(STOPPED)
             self._show_running()
 
-    def _hear(self, event: Event) -> None:
+    def _receive(self, event: Event) -> None:
         if isinstance(event, EnergyByRank):
             self._found = event
         elif isinstance(event, JobProgress):

@@ -25,7 +25,7 @@ from ace_gui.gui.widgets.fields.form import Form
 from ace_gui.gui.widgets.labels.plain_label import muted_label
 from ace_gui.gui.widgets.labels.terms import explain
 from ace_gui.gui.widgets.layout.arrangement import across, down, on_font_change, scroll_area
-from ace_gui.gui.widgets.layout.following import tell_visible
+from ace_gui.gui.widgets.layout.following import on_visibility_change
 from ace_gui.gui.widgets.tables.table_tools import row_tree
 from ace_gui.recipe.rules import describe
 from ace_gui.recipe.values import ParameterValue
@@ -74,7 +74,7 @@ class WhatIfPanel(QWidget):
         self.plot.name_outside()  # the inspector shows the layer's name, and the height is small
         self.plot.setAccessibleName("Spectrum with the recipe's and the trial values")
         self._lay_out()
-        tell_visible(self, what_if.look)
+        on_visibility_change(self, what_if.set_visible)
         what_if.changed.connect(self.refresh)
         what_if.awaited.connect(self.plot.set_busy)
         session.engine_changed.connect(self.refresh)

@@ -65,8 +65,8 @@ class Dialogs:
             needed = human_bytes(draft.plan.peak_bytes)
             costs.setdefault(method, f"Needs about {needed} for these models")
 
-        def estimate(name: str, say: Callable[[float], object]) -> RunningJob | None:
-            return None if name in merged else window.forecasting.estimate(name, say)
+        def estimate(name: str, report: Callable[[float], object]) -> RunningJob | None:
+            return None if name in merged else window.forecasting.estimate(name, report)
 
         methods, experts = (*draft.recommended, *draft.methods), len(inputs.experts)
         dialog = ChooseMethodDialog(methods, method, experts, window, costs, estimate)

@@ -130,7 +130,7 @@ class Settings:
     device = _Setting("engine/device", lambda text: text or "auto")
     memory_bytes = _Setting("engine/memory", lambda text: _number(text) or None)
     threads = _Setting("engine/threads", lambda text: _number(text) or None)
-    font_scale = _Setting("window/letters", lambda text: _number(text) or 100)
+    font_scale = _Setting("window/font_scale", lambda text: _number(text) or 100)
     export_folder = _Setting("folders/export", _path)
     scratch = _Setting("engine/scratch", _path)
     days_kept = _Setting("runs/days", _number)

@@ -96,7 +96,7 @@ def test_a_damaged_checkpoint_is_not_used_and_blocks_nothing(
     loop, value = climbing(500, 5.8)
     assert load_checkpoint(tmp_path, 0, loop.state) is loop.state
     assert float(value) == 10.0
-    assert ("computed anew" in caplog.text) == (tmp_path / CHECKPOINT).exists()
+    assert ("computed again" in caplog.text) == (tmp_path / CHECKPOINT).exists()
     list(trained(loop, tmp_path, 0, title="", experts=["one"], curve=""))
     whole, kept = climbing(500, 5.8)
     list(whole.steps())
@@ -134,7 +134,7 @@ def test_a_checkpoint_that_does_not_fit_is_not_used(odd: str, tmp_path, caplog):
     again, value = climbing(500, 5.8)
     assert load_checkpoint(tmp_path, 0, again.state) is again.state
     assert float(value) == 10.0
-    assert "computed anew" in caplog.text
+    assert "computed again" in caplog.text
 
 
 def test_a_collapse_after_what_is_kept_is_no_matter():

@@ -193,7 +193,7 @@ def test_nothing_damaged_is_used(own_cache: Path, caplog):
         caplog.clear()
         assert found_statistics(folder) is None, (name, kind)
         there = os.path.lexists(folder / MANIFEST) and (folder / MANIFEST).exists()
-        assert ("computed anew" in caplog.text) == there
+        assert ("computed again" in caplog.text) == there
         if number % 4 == 0 or kind == "folder":
             _, again = measured(file, Need.INPUTS)
             assert [numbers(each) for each in again] == known

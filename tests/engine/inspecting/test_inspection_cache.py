@@ -56,7 +56,7 @@ def test_a_damaged_entry_is_computed_anew(damage: str, tmp_path, caplog):
         assert found is None or np.array_equal(found["sigma"], np.arange(50.0))
     else:
         assert found is None
-        assert ("computed anew" in caplog.text) == (tmp_path / "key.npz").exists()
+        assert ("computed again" in caplog.text) == (tmp_path / "key.npz").exists()
     cache.put("key", {"sigma": np.ones(2)})
     assert (cache.get("key") is None) == (damage == "folder")
     assert len(list(tmp_path.iterdir())) == 1

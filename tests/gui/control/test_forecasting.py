@@ -31,11 +31,11 @@ def engine(session: Session, worker: FakeWorker) -> Iterator[EngineClient]:
 @pytest.fixture
 def forecasting(session: Session, engine: EngineClient) -> Iterator[Forecasting]:
     made = Forecasting(engine)
-    made.look(True)
+    made.set_visible(True)
     session.set_engine(ENGINE)
     adopt_two(session)
     yield made
-    made.look(False)
+    made.set_visible(False)
     made.deleteLater()
 
 
@@ -127,13 +127,13 @@ def test_a_failure_is_not_told_and_not_tried_again(forecasting, session, worker,
 
 
 def test_nobody_looks_and_nothing_is_asked(forecasting, session, worker, qtbot):
-    forecasting.look(False)
+    forecasting.set_visible(False)
     analyse(session)
     qtbot.wait(2 * DELAY)
     assert not worker.jobs
-    forecasting.look(True)
+    forecasting.set_visible(True)
     number = asked(worker, qtbot)
-    forecasting.look(False)
+    forecasting.set_visible(False)
     assert worker.withdrawn == [number]
 
 

@@ -166,7 +166,7 @@ def test_the_other_variant_of_a_layer_of_the_automatic_one_is_the_published(
     of_two_variants, session, worker, qtbot
 ):
     session.draft.set_parameter("variant", "automatic")
-    of_two_variants.look(True)
+    of_two_variants.set_visible(True)
     (job,) = asked(worker, qtbot, 1)
     assert job.recipe.parameters == {"variant": "published"}
     assert of_two_variants.labels == ("automatic", "published")

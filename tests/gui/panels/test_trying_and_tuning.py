@@ -131,14 +131,14 @@ def test_a_chat_goes_on_until_a_new_one_is_begun(
         return found
 
     assert not ask("plain", "a", "b", chat=False).questions
-    assert not index.anew.isVisibleTo(index)
+    assert not index.new_chat.isVisibleTo(index)
     assert not ask("first", "one", "two").questions
-    assert index.anew.isVisibleTo(index)
+    assert index.new_chat.isVisibleTo(index)
     second = ask("second", "three", "four")
     assert second.questions == ("first",)
     assert second.answers == {"base": ("one",), "cola": ("two",)}
     assert all(word in texts(index)[1] for word in ("first", "two", "four"))
-    index.anew.click()
+    index.new_chat.click()
     assert texts(index) == ["", "", ""]
     assert not ask("third", "five", "six").questions
 

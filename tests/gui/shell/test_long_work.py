@@ -59,7 +59,7 @@ def test_a_report_can_be_opened_and_shown(loaded, worker, monkeypatch, tmp_path)
     monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: opened.append(url.toLocalFile()))
     file = tmp_path / "merge.html"
     for answer, expected in ((0, file), (1, tmp_path)):
-        loaded.output._hear(Reported(file=file, bytes=1))
+        loaded.output._receive(Reported(file=file, bytes=1))
         notice = loaded.notice
         assert notice.severity is Severity.INFO
         assert notice.passes  # it goes by itself

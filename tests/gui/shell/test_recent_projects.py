@@ -117,7 +117,7 @@ def test_damaged_settings_keep_no_window_from_opening(text, own_settings, tmp_pa
         "engine/threads",
         "engine/scratches",
         "runs/days",
-        "window/letters",
+        "window/font_scale",
         "window/geometry",
         "folders/export",
         "window/scheme",

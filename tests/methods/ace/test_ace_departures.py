@@ -146,7 +146,7 @@ def test_a_result_beyond_float32_is_refused() -> None:
 
 
 class FromDisk(Sequence[torch.Tensor]):
-    """Task vectors made anew at each read; fails where an earlier one is still held."""
+    """Task vectors made again at each read; fails where an earlier one is still held."""
 
     def __init__(self, deltas: list[torch.Tensor]) -> None:
         self.deltas = deltas

@@ -39,7 +39,7 @@ class Forecasting(QObject):
         self._shown: tuple[Plan | None, Reports | None] = (None, None)
         self.current: Forecast | None = None
         self._operation: RunningJob | None = None
-        self._looked_at = False
+        self._is_visible = False
         self._times: dict[tuple[object, ...], float] = {}
         self._timer = QTimer(self, singleShot=True, interval=DELAY)
         self._timer.timeout.connect(self._ask)
@@ -48,39 +48,39 @@ class Forecasting(QObject):
         session.layers.learnt.connect(lambda name: None if name else self._settle())
         engine.idle.connect(self._settle)
 
-    def look(self, looked_at: bool) -> None:
+    def set_visible(self, is_visible: bool) -> None:
         """Set whether the figure is visible."""
-        self._looked_at = looked_at
+        self._is_visible = is_visible
         self._settle()
 
-    def estimate(self, method: str, say: Callable[[float], object]) -> RunningJob | None:
+    def estimate(self, method: str, report: Callable[[float], object]) -> RunningJob | None:
         """Estimate in seconds how long these models take with another method, or this one.
 
-        ``say`` is called each time more is known. None if nothing is left to find.
+        ``report`` is called each time more is known. None if nothing is left to find.
         """
         inputs = self._session.draft.inputs.with_method(method)
         key = (method, inputs.base, inputs.experts)
         if key in self._times:
-            say(self._times[key])
+            report(self._times[key])
         others = len(self._engine.running(object)) - (self._operation is not None)
         if key in self._times or not self._session.can_merge or others:
             return None
         known: list[MatrixTimed] = []
 
-        def hear(event: Event) -> None:
+        def receive(event: Event) -> None:
             if isinstance(event, MatrixTimed):
                 known.append(event)
                 seconds = sum(each.seconds for each in known)
                 self._times[key] = seconds / sum(each.share for each in known)
-                say(self._times[key])
+                report(self._times[key])
 
         job = SampleMergesJob(recipe=inputs.recipe(), device=self._session.device)
-        return self._engine.run(job, hear, quiet=True)
+        return self._engine.run(job, receive, quiet=True)
 
     def _settle(self) -> None:
         """Something changed: stop, and ask again once all is quiet."""
         key, busy = self._session.draft.recipe_key(), len(self._engine.running(object)) > 1
-        if self._operation is not None and (key != self._key or busy or not self._looked_at):
+        if self._operation is not None and (key != self._key or busy or not self._is_visible):
             self._operation.drop()
             self._operation, self._key = None, ()
         if self._wanted():
@@ -118,7 +118,7 @@ class Forecasting(QObject):
         session = self._session
         known = self._is_merged or self._key == session.draft.recipe_key()
         ready = session.can_merge and session.layers.is_analysed
-        return self._looked_at and ready and not known and not self._engine.is_busy
+        return self._is_visible and ready and not known and not self._engine.is_busy
 
     def _ask(self) -> None:
         if not self._wanted():
@@ -127,12 +127,12 @@ class Forecasting(QObject):
         self._key, self._reports = session.draft.recipe_key(), {}
         reports = self._reports
 
-        def hear(event: Event) -> None:
+        def receive(event: Event) -> None:
             if isinstance(event, LayerReport):
                 reports[event.name] = event
 
         job = SampleMergesJob(recipe=session.draft.inputs.recipe(), device=session.device)
-        self._operation = self._engine.run(job, hear, self._end, quiet=True)
+        self._operation = self._engine.run(job, receive, self._end, quiet=True)
 
     def _end(self, end: End) -> None:
         self._operation = None

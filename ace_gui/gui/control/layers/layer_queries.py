@@ -139,7 +139,7 @@ class LayerQueries(QObject):
         self._latest: dict[Kind, LatestQuestion] = {}
         for kind in _QUESTIONS:
             self._latest[kind] = LatestQuestion(engine, partial(self._find, kind))
-            self._latest[kind].awaited.connect(lambda _, kind=kind: self._tell(kind))
+            self._latest[kind].awaited.connect(lambda _, kind=kind: self._emit_awaited(kind))
         runs = session.results.runs
         for signal in (session.selection_changed, session.draft.changed, runs.changed):
             signal.connect(self._ask)
@@ -162,7 +162,7 @@ class LayerQueries(QObject):
         wanted = kind is LayerSpectrum or kind in self._kinds
         return _QUESTIONS[kind](session, row) if row is not None and wanted else None
 
-    def _tell(self, kind: Kind) -> None:
+    def _emit_awaited(self, kind: Kind) -> None:
         whole = kind is LayerDifference and self._whole is not None
         self.awaited.emit(kind, whole or self._latest[kind].is_awaited)
 
@@ -178,15 +178,15 @@ class LayerQueries(QObject):
             if isinstance(event, LayerSpectrum):
                 known[event.name] = event
 
-        def go_on(end: End | None = None) -> None:
+        def run_next(end: End | None = None) -> None:
             if end is not None and not isinstance(end, JobDone):
                 use([])
             elif questions:
-                self._engine.run(questions.pop(0).job, answer, go_on)
+                self._engine.run(questions.pop(0).job, answer, run_next)
             else:
                 use([spectrum for spectrum in known.values() if spectrum is not None])
 
-        go_on()
+        run_next()
 
     # Two complete merges
 
@@ -200,7 +200,7 @@ class LayerQueries(QObject):
             job = DifferenceJob(first=pair[0].store, second=pair[1].store)
             self._whole = self._engine.run(job, self._record, self._end)
         self._latest[LayerDifference].ask()
-        self._tell(LayerDifference)
+        self._emit_awaited(LayerDifference)
 
     def _record(self, event: Event) -> None:
         if isinstance(event, LayerDifference):
@@ -208,7 +208,7 @@ class LayerQueries(QObject):
 
     def _end(self, _: End) -> None:
         self._whole = None
-        self._tell(LayerDifference)
+        self._emit_awaited(LayerDifference)
 
 
 # Each returns the query that a layer needs, or None if its answer is known or impossible.

@@ -44,11 +44,11 @@ class WhatIf(QObject):
         self._tried: dict[int | None, dict[str, ParameterValue]] = {}
         self._rules: tuple[Override, ...] = session.draft.inputs.overrides
         self._scope: str | None = None
-        self._looked_at = False
+        self._is_visible = False
         self.error: WorkbenchError | None = None
         self._latest = LatestQuestion(engine, self._find, self._fail)
         self._latest.awaited.connect(self.awaited)
-        session.selection_changed.connect(self._ask_anew)
+        session.selection_changed.connect(self._ask_again)
         session.draft.changed.connect(self._keep_what_differs)
 
     # Trial values
@@ -93,26 +93,26 @@ class WhatIf(QObject):
             self._parameters.pop(name, None)
         else:
             self._parameters[name] = value
-        self._ask_anew()
+        self._ask_again()
 
     def try_scope(self, scope: str) -> None:
         self._scope = None if scope == self._session.draft.inputs.scope else scope
-        self._ask_anew()
+        self._ask_again()
 
     def back(self) -> None:
         self._parameters.clear()
         self._scope = None
-        self._ask_anew()
+        self._ask_again()
 
     def inputs(self) -> Inputs:
         """The session's inputs with the trial values, written to the override that governs the
         layer if there is one."""
         return self._inputs_with(self._parameters)
 
-    def look(self, looked_at: bool) -> None:
+    def set_visible(self, is_visible: bool) -> None:
         """Set whether the answers are visible."""
-        self._looked_at = looked_at
-        self._ask_anew()
+        self._is_visible = is_visible
+        self._ask_again()
 
     @property
     def other_variant(self) -> str | None:
@@ -195,7 +195,7 @@ class WhatIf(QObject):
     def _compared_row(self) -> PlanRow | None:
         """The selected layer, if there is a visible difference to compute."""
         row = self._row
-        differs = self.is_on or (self._looked_at and bool(self._compared))
+        differs = self.is_on or (self._is_visible and bool(self._compared))
         return (
             row if row is not None and differs and self._session.layers.has_spectrum(row) else None
         )
@@ -235,9 +235,9 @@ class WhatIf(QObject):
         }
         if self._scope == session.draft.inputs.scope:
             self._scope = None
-        self._ask_anew()
+        self._ask_again()
 
-    def _ask_anew(self) -> None:
+    def _ask_again(self) -> None:
         self.error = None
         self.changed.emit()
         self._latest.ask()

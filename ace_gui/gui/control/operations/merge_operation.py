@@ -63,20 +63,20 @@ class MergeOperation:
             resume=run.store.exists(),  # this window's, or one left by an earlier window
             memory_bytes=session.memory_bytes,
         )
-        self._engine.run(job, self._hear, self._end)
+        self._engine.run(job, self._receive, self._end)
         session.results.start_merge(run)
 
-    def _hear(self, event: Event) -> None:
+    def _receive(self, event: Event) -> None:
         match event:
             case TensorFinished():
                 self._session.record_report(event.report)
                 self._done += self._costs.get(event.report.name, 0.0)
-                self._tell_time(self._pace, self._done, sum(self._costs.values()))
+                self._show_time_left(self._pace, self._done, sum(self._costs.values()))
             case MergeStarted():
                 self._take_over(event)
             case LearningProgress():
                 self._session.results.learning.take(event)
-                self._tell_time(self._steps, event.done, event.total)
+                self._show_time_left(self._steps, event.done, event.total)
             case MergeFinished():
                 self._session.results.finish_merge(event)
                 if self._session.results.merge is not None:
@@ -84,7 +84,7 @@ class MergeOperation:
                 if event.notes:
                     self._session.advice.emit(" ".join(event.notes))
 
-    def _tell_time(self, pace: Pace, done: float, total: float) -> None:
+    def _show_time_left(self, pace: Pace, done: float, total: float) -> None:
         self._session.activity.complete(seconds_left=pace.seconds_left(done, total))
 
     def _take_over(self, begun: MergeStarted) -> None:

@@ -51,7 +51,7 @@ class OneOperation(QObject):
             self._operation.drop()
         self.error = ""
 
-        def hear(event: Event) -> None:
+        def receive(event: Event) -> None:
             self.take(event)
             self.changed.emit()
 
@@ -61,7 +61,7 @@ class OneOperation(QObject):
             self.end()
             self.changed.emit()
 
-        self._operation = self._engine.run(job, hear, finish, quiet=quiet)
+        self._operation = self._engine.run(job, receive, finish, quiet=quiet)
         self.changed.emit()
 
 

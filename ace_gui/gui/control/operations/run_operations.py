@@ -147,9 +147,9 @@ class RunOperations(QObject):
                 run.outdated = True  # until the engine has looked
             self._session.results.runs.take_up(runs)
             job = ReadStoresJob(stores=tuple(run.store for run in runs))
-            self._engine.run(job, self._hear, quiet=True)
+            self._engine.run(job, self._receive, quiet=True)
 
-    def _hear(self, event: Event) -> None:
+    def _receive(self, event: Event) -> None:
         if not isinstance(event, StoreRead):
             return
         runs = self._session.results.runs
@@ -259,15 +259,15 @@ class OutputOperations(QObject):
                 rank=rank,
                 energy=energy,
             )
-            self.engine.run(job, self._hear)
+            self.engine.run(job, self._receive)
 
     def report(self, file: Path) -> None:
         run = self._session.results.merge
         if run is not None and self._session.can_report:
             job = ReportJob(store=run.store, file=file, device=self._session.device)
-            self.engine.run(job, self._hear)
+            self.engine.run(job, self._receive)
 
-    def _hear(self, event: Event) -> None:
+    def _receive(self, event: Event) -> None:
         session = self._session
         match event:
             case Exported():

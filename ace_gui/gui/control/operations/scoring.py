@@ -51,7 +51,7 @@ class Scoring(QObject):
         self.tuning = TuneOperation(engine)
         self.routing = RoutingOperation(engine)
         self.covariances = CovarianceOperation(engine)
-        self._looked_at = False
+        self._is_visible = False
         self._timer = engine.delayed(DELAY, self._ask)
         self._looked_up: tuple[object, ...] = ()
         for part in (engine.session.draft, engine.session.results.runs):
@@ -59,9 +59,9 @@ class Scoring(QObject):
 
     # Tasks
 
-    def look(self, looked_at: bool) -> None:
+    def set_visible(self, is_visible: bool) -> None:
         """Set whether the tasks are visible."""
-        self._looked_at = looked_at
+        self._is_visible = is_visible
         self._follow()
 
     def add(self, paths: Iterable[Path]) -> None:
@@ -86,7 +86,7 @@ class Scoring(QObject):
         self._session.draft.set_tasks((*tasks[:index], *tasks[index + 1 :]))
 
     def _follow(self) -> None:
-        if self._looked_at and (self._undescribed or self._unknown):
+        if self._is_visible and (self._undescribed or self._unknown):
             self._timer.start()
 
     @property
@@ -108,9 +108,9 @@ class Scoring(QObject):
     def _ask(self) -> None:
         """Describe the tasks, and show what is known of them already; each is looked up once."""
         self._engine.drop(DescribeTasksJob)
-        if self._looked_at and (tasks := self._undescribed):
-            self._engine.run(DescribeTasksJob(recipe=self._recipe, tasks=tasks), self._hear)
-        if not self._looked_at or not self._unknown or self.is_running:
+        if self._is_visible and (tasks := self._undescribed):
+            self._engine.run(DescribeTasksJob(recipe=self._recipe, tasks=tasks), self._receive)
+        if not self._is_visible or not self._unknown or self.is_running:
             return
         inputs, device = self._session.draft.inputs, self._session.device
         stores = tuple(run.store for run in self._session.results.runs.all)
@@ -119,7 +119,7 @@ class Scoring(QObject):
             self._looked_up = wanted
             self._engine.drop(KnownScoresJob)
             job = KnownScoresJob(recipe=self._recipe, stores=stores, device=device)
-            self._engine.run(job, self._hear, self._end, quiet=True)
+            self._engine.run(job, self._receive, self._end, quiet=True)
 
     # Scores
 
@@ -148,24 +148,24 @@ class Scoring(QObject):
             device=self._session.device,
             cluster=self._session.cluster,
         )
-        self._engine.run(job, self._hear, self._end)
+        self._engine.run(job, self._receive, self._end)
         self.changed.emit()
 
     def compare_examples(self, store: Path, *, with_base: bool) -> None:
         """Find the examples that a merge lost and gained."""
         session = self._session
 
-        def hear(event: Event) -> None:
+        def receive(event: Event) -> None:
             if isinstance(event, ExamplesCompared):
                 session.results.scores.compare(store, event, with_base=with_base)
             else:
-                self._hear(event)
+                self._receive(event)
 
         self._engine.drop(CompareExamplesJob)
         job = CompareExamplesJob(
             recipe=self._recipe, store=store, with_base=with_base, device=session.device
         )
-        self._engine.run(job, hear, self._end)
+        self._engine.run(job, receive, self._end)
         self.changed.emit()
 
     def cancel(self) -> None:
@@ -176,7 +176,7 @@ class Scoring(QObject):
     def _recipe(self) -> Recipe:
         return self._session.draft.inputs.recipe()
 
-    def _hear(self, event: Event) -> None:
+    def _receive(self, event: Event) -> None:
         session = self._session
         match event:
             case EvaluationProgress(model=model, task=task):

@@ -12,7 +12,7 @@ from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.widgets.layout.following import Following, tell_visible
+from ace_gui.gui.widgets.layout.following import Following, on_visibility_change
 
 _LEARNS_FIRST: Final = "This method learns from data first: merge to see the result."
 
@@ -30,7 +30,7 @@ class LayerPanel(Following):
         super().__init__()
         self.session = session
         if self.finding is not None:
-            tell_visible(self, partial(session.finding_wanted.emit, self.finding))
+            on_visibility_change(self, partial(session.finding_wanted.emit, self.finding))
         self.follow(session.selection_changed, session.draft.changed)
         for learnt in (session.layers.learnt, session.results.findings.changed):
             learnt.connect(self._learn)

@@ -17,7 +17,7 @@ from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.layout.arrangement import down
-from ace_gui.gui.widgets.layout.following import tell_visible
+from ace_gui.gui.widgets.layout.following import on_visibility_change
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
 TABS: Final[tuple[tuple[type[JobPage], str, str], ...]] = (  # with title and tooltip
@@ -35,7 +35,7 @@ class ScoresPage(QWidget):
 
     def __init__(self, session: Session, scoring: Scoring) -> None:
         super().__init__()
-        tell_visible(self, scoring.look)
+        on_visibility_change(self, scoring.set_visible)
         self.tabs = LazyTabs("Parts of the Scores page", self)
         for kind, title, tip in TABS:
             self.tabs.add(title, tip, partial(kind, session, scoring, self))

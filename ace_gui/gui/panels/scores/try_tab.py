@@ -87,7 +87,7 @@ class TryTab(JobPage):
         self.length = count_field(name, 4096, least=1, value=LENGTH)
         self.button = RunButton("Try", self._start, self._trying.stop, name="Try it on the models")
         tip = "Forget this conversation; the next text begins another"
-        self.anew = push_button("New chat", self._trying.forget, kind="link", tip=tip)
+        self.new_chat = push_button("New chat", self._trying.forget, kind="link", tip=tip)
         self.problem = problem_label()
         self.cards = [AnswerCard(role) for role in ("base", "expert", "merge")]
         self._settings: list[QWidget] = []
@@ -102,7 +102,7 @@ class TryTab(JobPage):
 
     def _lay_out(self) -> None:
         chosen = muted_label("As"), self.task, self.merge
-        head = across(*chosen, None, *self._settings, self.anew, self.button)
+        head = across(*chosen, None, *self._settings, self.new_chat, self.button)
         pictures = down(self.hint, across(self.choose, None), None)
         texts = down((self.text, 1), self.pair)
         given = across(self.picture, pictures, (texts, 1), gap=12)
@@ -237,7 +237,7 @@ class TryTab(JobPage):
             each.show_answer(answer, name, hue)
         show_problem(self.problem, trying.error)
         running = trying.is_running
-        self.anew.setVisible(bool(trying.questions) and not running)
+        self.new_chat.setVisible(bool(trying.questions) and not running)
         self.button.show_job(running, self._obstacle, tip="Text so far stays" if running else "")
 
     def wanted(self, paths: list[Path]) -> list[Path]:

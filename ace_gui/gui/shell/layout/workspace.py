@@ -35,7 +35,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens, icon
 from ace_gui.gui.widgets.layout.arrangement import on_font_change, tab_through
-from ace_gui.gui.widgets.layout.following import tell_visible
+from ace_gui.gui.widgets.layout.following import on_visibility_change
 from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 
@@ -94,7 +94,7 @@ class Workspace(QWidget):
         experts.model.expert_edited.connect(
             lambda row, expert: change(draft.inputs.with_expert(row, expert))
         )
-        tell_visible(method, window.forecasting.look)
+        on_visibility_change(method, window.forecasting.set_visible)
         window.forecasting.changed.connect(method.show_forecast)
         method.overrides.rule_wanted.connect(dialogs.edit_override)
         self.layers.rule_wanted.connect(dialogs.complete_override)

@@ -52,17 +52,17 @@ class Following(QWidget):
             self._update()
 
 
-def tell_visible(widget: QWidget, tell: Callable[[bool], object]) -> None:
-    """Call ``tell`` whenever the widget is shown or hidden, with whether it is visible."""
-    widget.installEventFilter(_Visibility(widget, tell))
+def on_visibility_change(widget: QWidget, report: Callable[[bool], object]) -> None:
+    """Call ``report`` whenever the widget is shown or hidden, with whether it is visible."""
+    widget.installEventFilter(_Visibility(widget, report))
 
 
 class _Visibility(QObject):
-    def __init__(self, widget: QWidget, tell: Callable[[bool], object]) -> None:
+    def __init__(self, widget: QWidget, report: Callable[[bool], object]) -> None:
         super().__init__(widget)
-        self._tell = tell
+        self._report = report
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: ARG002
         if event.type() in (QEvent.Type.Show, QEvent.Type.Hide):
-            self._tell(event.type() == QEvent.Type.Show)
+            self._report(event.type() == QEvent.Type.Show)
         return False

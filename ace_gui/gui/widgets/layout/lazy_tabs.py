@@ -23,7 +23,7 @@ _SMALLER: Final = 0.85  # of the font size
 
 
 class FittingTabBar(QTabBar):
-    """Takes smaller gaps and letters if not all titles fit; what still does not fit is elided."""
+    """Takes smaller gaps and a smaller font if not all titles fit, then elides them."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -55,7 +55,7 @@ class FittingTabBar(QTabBar):
         return QSize(0, super().minimumSizeHint().height())
 
     def _needed(self, metrics: QFontMetrics) -> int:
-        """The width of all tabs in the usual letters."""
+        """The width of all tabs in the usual font."""
         seen = [index for index in range(self.count()) if self.isTabVisible(index)]
         icons = sum(self.iconSize().width() + 4 for i in seen if not self.tabIcon(i).isNull())
         words = sum(metrics.horizontalAdvance(self.tabText(index)) for index in seen)
