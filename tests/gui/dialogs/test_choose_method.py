@@ -6,8 +6,6 @@ import pytest
 from PySide6.QtCore import QModelIndex, QPoint, Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel, QWidget
-from pytestqt.modeltest import ModelTester
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.events import MatrixTimed
@@ -15,11 +13,10 @@ from ace_gui.engine.contract.figures.findings import LayerReport
 from ace_gui.engine.contract.jobs import CompareJob, SampleMergesJob
 from ace_gui.formatting import counted
 from ace_gui.gui.dialogs.method_dialog import FIRST, SHELF, ChooseMethodDialog
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.theme import current_theme
 from ace_gui.methods import METHODS, families
 from ace_gui.recipe.recommended import NAME, TITLE
-from tests.gui.fakes import ACE, LINEAR, FakeWorker, merged
+from tests.gui.fakes import ACE, LINEAR, merged
 
 EVERY = tuple(map(method_info, METHODS))
 
@@ -32,7 +29,7 @@ def methods_in(dialog: ChooseMethodDialog) -> list[QModelIndex]:
 
 
 @pytest.fixture
-def dialog(opened: MainWindow) -> ChooseMethodDialog:
+def dialog(opened) -> ChooseMethodDialog:
     """Every method there is, ACE in force, two experts loaded."""
     dialog = ChooseMethodDialog(EVERY, "ace", 2, opened)
     dialog.show()
@@ -55,22 +52,20 @@ def said(dialog: ChooseMethodDialog) -> str:
     return "\n".join(texts).replace("\u200b", "")  # places to wrap
 
 
-def test_every_method_stands_under_its_family(
-    dialog: ChooseMethodDialog, qtmodeltester: ModelTester
-) -> None:
+def test_every_method_stands_under_its_family(dialog, qtmodeltester):
     expected = {title: [m.title for m in family] for title, family in families().items()}
     assert shown(dialog) == expected
     qtmodeltester.check(dialog.tree.model())
 
 
-def test_the_method_in_force_is_selected_and_explained(dialog: ChooseMethodDialog) -> None:
+def test_the_method_in_force_is_selected_and_explained(dialog):
     assert dialog.method is not None
     assert dialog.method.name == "ace"
     ace = METHODS["ace"]
     assert all(text in said(dialog) for text in (ace.summary, ace.formula, "Ridge ε", "1e-5"))
 
 
-def test_the_family_of_the_method_in_force_is_in_view(dialog: ChooseMethodDialog) -> None:
+def test_the_family_of_the_method_in_force_is_in_view(dialog):
     family = dialog.tree.currentIndex().parent()
     assert dialog.tree.viewport().rect().contains(dialog.tree.visualRect(family))
 
@@ -86,9 +81,7 @@ def test_the_family_of_the_method_in_force_is_in_view(dialog: ChooseMethodDialog
         ("xu, h. wu", {"ACE-Merging"}),
     ],
 )
-def test_methods_are_found_by_name_word_and_author(
-    dialog: ChooseMethodDialog, qtbot: QtBot, words: str, titles: set[str]
-) -> None:
+def test_methods_are_found_by_name_word_and_author(dialog, qtbot, words, titles):
     qtbot.keyClicks(dialog.filter, words)
     assert {title for family in shown(dialog).values() for title in family} == titles
     assert dialog.use.isEnabled() == bool(titles)
@@ -97,7 +90,7 @@ def test_methods_are_found_by_name_word_and_author(
     assert dialog.count.text() == counted(len(titles), "method", "methods")
 
 
-def test_what_does_not_fit_the_experts_is_said(opened: MainWindow, qtbot: QtBot) -> None:
+def test_what_does_not_fit_the_experts_is_said(opened, qtbot):
     dialog = ChooseMethodDialog(EVERY, "slerp", 5, opened)
     qtbot.addWidget(dialog)
     assert "2 experts only; 5 are loaded now." in said(dialog)
@@ -110,7 +103,7 @@ def test_what_does_not_fit_the_experts_is_said(opened: MainWindow, qtbot: QtBot)
     assert "loaded now" not in said(any_number)
 
 
-def test_the_keyboard_finds_and_takes_one(dialog: ChooseMethodDialog, qtbot: QtBot) -> None:
+def test_the_keyboard_finds_and_takes_one(dialog, qtbot):
     qtbot.keyClicks(dialog.filter, "nuslerp")
     qtbot.keyClick(dialog.filter, Qt.Key.Key_Down)
     with qtbot.waitSignal(dialog.chosen) as chosen:
@@ -119,7 +112,7 @@ def test_the_keyboard_finds_and_takes_one(dialog: ChooseMethodDialog, qtbot: QtB
     assert not dialog.isVisible()
 
 
-def test_the_window_takes_the_method(opened: MainWindow, qtbot: QtBot) -> None:
+def test_the_window_takes_the_method(opened, qtbot):
     opened.actions_.choose_method.trigger()
     (dialog,) = opened.findChildren(ChooseMethodDialog)
     qtbot.keyClicks(dialog.filter, LINEAR.title)
@@ -127,14 +120,12 @@ def test_the_window_takes_the_method(opened: MainWindow, qtbot: QtBot) -> None:
     assert opened.session.draft.inputs.method == "linear"
 
 
-def test_without_an_engine_there_is_nothing_to_choose(window: MainWindow) -> None:
+def test_without_an_engine_there_is_nothing_to_choose(window):
     assert not window.actions_.choose_method.isEnabled()
     assert window.dialogs.choose_method() is None
 
 
-def test_each_method_says_how_good_it_is_on_the_sample_or_why_it_cannot_be_used(
-    opened: MainWindow, qtbot: QtBot
-) -> None:
+def test_each_method_says_how_good_it_is_on_the_sample_or_why_it_cannot_be_used(opened, qtbot):
     dialog = ChooseMethodDialog(EVERY, "ace", 5, opened, {"ace": "Needs about 84 MB"})
     qtbot.addWidget(dialog)
     role = Qt.ItemDataRole.AccessibleTextRole
@@ -147,7 +138,7 @@ def test_each_method_says_how_good_it_is_on_the_sample_or_why_it_cannot_be_used(
     assert dialog.cost.text() == ""  # what another one needs is not known
 
 
-def test_the_list_is_drawn_with_a_bar_as_long_as_its_mean(dialog: ChooseMethodDialog) -> None:
+def test_the_list_is_drawn_with_a_bar_as_long_as_its_mean(dialog):
     """The better of two methods has more ink in its row, right of the names."""
 
     def ink(name: str) -> int:
@@ -164,9 +155,7 @@ def test_the_list_is_drawn_with_a_bar_as_long_as_its_mean(dialog: ChooseMethodDi
     assert ink("model_stock") < ink("linear") < ink("tsv_m")
 
 
-def test_the_recommended_merge_is_the_first_and_the_published_variant_one_click_away(
-    opened: MainWindow,
-) -> None:
+def test_the_recommended_merge_is_the_first_and_the_published_variant_one_click_away(opened):
     draft = opened.session.draft
     published = METHODS["ace"].title
     for title, recommended in ((TITLE, True), (published, False), (TITLE, True)):
@@ -183,7 +172,7 @@ def test_the_recommended_merge_is_the_first_and_the_published_variant_one_click_
         assert draft.inputs.is_recommended == recommended
 
 
-def test_the_recommended_merge_is_described_by_its_own_values(opened: MainWindow) -> None:
+def test_the_recommended_merge_is_described_by_its_own_values(opened):
     draft = opened.session.draft
     draft.set_methods((method_info("ace"),))
     (shown_one,) = draft.recommended
@@ -194,7 +183,7 @@ def test_the_recommended_merge_is_described_by_its_own_values(opened: MainWindow
     assert shown_one.formula != METHODS["ace"].formula
 
 
-def test_a_front_shelf_comes_before_the_families(dialog: ChooseMethodDialog) -> None:
+def test_a_front_shelf_comes_before_the_families(dialog):
     model = dialog.tree.model()
     shelf = model.index(0, 0)
     assert shelf.data() == FIRST
@@ -204,9 +193,7 @@ def test_a_front_shelf_comes_before_the_families(dialog: ChooseMethodDialog) -> 
     assert dialog.count.text() == f"{len(METHODS)} methods", "none is counted twice"
 
 
-def test_the_shelf_is_compared_by_one_button(
-    opened: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_the_shelf_is_compared_by_one_button(opened, worker, qtbot):
     opened.actions_.choose_method.trigger()
     (dialog,) = opened.findChildren(ChooseMethodDialog)
     dialog.compare.click()
@@ -215,9 +202,7 @@ def test_the_shelf_is_compared_by_one_button(
     assert {variant.recipe.merge_method for variant in job.variants} == {"ace", "linear"}
 
 
-def test_the_description_has_the_colour_of_the_dialog(
-    dialog: ChooseMethodDialog, qtbot: QtBot
-) -> None:
+def test_the_description_has_the_colour_of_the_dialog(dialog, qtbot):
     def ground() -> QColor:
         image, corner = dialog.grab().toImage(), dialog.about.rect().bottomRight()
         return image.pixelColor(dialog.about.mapTo(dialog, corner - QPoint(30, 10)))
@@ -228,9 +213,7 @@ def test_the_description_has_the_colour_of_the_dialog(
     assert ground() == before == QColor(current_theme().card)
 
 
-def test_what_an_earlier_merge_took_is_the_estimate_for_the_next(
-    loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_what_an_earlier_merge_took_is_the_estimate_for_the_next(loaded, worker):
     merged(loaded, worker, seconds=83.0)
     loaded.actions_.choose_method.trigger()
     (dialog,) = loaded.findChildren(ChooseMethodDialog)
@@ -238,8 +221,8 @@ def test_what_an_earlier_merge_took_is_the_estimate_for_the_next(
 
 
 def test_the_time_of_a_method_that_was_not_merged_is_estimated_from_some_matrices(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+    loaded, worker, qtbot
+):
     loaded.actions_.choose_method.trigger()
     (dialog,) = loaded.findChildren(ChooseMethodDialog)
 

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 from PySide6.QtWidgets import QLabel, QSpinBox
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, JobFailed, PlanReady
 from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob, MergeJob
@@ -15,18 +14,15 @@ from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import OutputError
 from ace_gui.gui.dialogs.export_dialog import ExportDialog, load_snippet
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.output_size import check_folder, output_size
 from ace_gui.output_files import staging_folder
-from tests.gui.fakes import COLA, SST2, FakeWorker, finished_merge, load, plan, recipe, row, started
+from tests.gui.fakes import COLA, SST2, finished_merge, load, plan, recipe, row, started
 from tests.helpers.merges import merged_tensors
 from tests.helpers.models import gpt2_family
 from tests.helpers.recipes import recipe_of
 
 
-def test_only_folders_that_the_engine_would_take_are_approved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_folders_that_the_engine_would_take_are_approved(tmp_path, monkeypatch):
     file, model, link = tmp_path / "file", tmp_path / "model", tmp_path / "link"
     assert check_folder(str(tmp_path)).good
     assert check_folder(str(tmp_path / "new" / "deeper")).good
@@ -56,7 +52,7 @@ def test_only_folders_that_the_engine_would_take_are_approved(
     assert "permission" in check_folder(str(tmp_path / "new")).sentence.lower()
 
 
-def test_the_size_follows_dtype_and_shards() -> None:
+def test_the_size_follows_dtype_and_shards():
     rows = (
         row("w", shape=(10, 10)),
         row("ids", shape=(6,), dtype="I64", disposition=Disposition.COPIED),
@@ -69,7 +65,7 @@ def test_the_size_follows_dtype_and_shards() -> None:
     assert halved.shards == 3
 
 
-def test_the_snippet_loads_the_folder_whatever_its_name() -> None:
+def test_the_snippet_loads_the_folder_whatever_its_name():
     folder = Path('/it\'s "here"')
     names: dict[str, object] = {}
 
@@ -86,9 +82,7 @@ def test_the_snippet_loads_the_folder_whatever_its_name() -> None:
 @pytest.mark.parametrize(
     ("architecture", "count"), [("LlamaForCausalLM", 3), ("BertForSequenceClassification", 1)]
 )
-def test_the_commands_name_the_folder_and_suit_the_model(
-    architecture: str, count: int, tmp_path: Path
-) -> None:
+def test_the_commands_name_the_folder_and_suit_the_model(architecture, count, tmp_path):
     folder = tmp_path / "my merge"
     folder.mkdir()
     config = {"architectures": [architecture], "model_type": "llama"}
@@ -100,7 +94,7 @@ def test_the_commands_name_the_folder_and_suit_the_model(
 
 
 @pytest.fixture
-def dialog(window: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ExportDialog:
+def dialog(window, worker, qtbot) -> ExportDialog:
     window.opener.open_paths([Path("recipe.yaml")])
     load(worker, COLA, SST2)
     worker.say(JobDone())
@@ -112,9 +106,7 @@ def dialog(window: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ExportDialog
     return window.dialogs.export
 
 
-def test_a_folder_is_proposed_that_is_not_there_yet(
-    dialog: ExportDialog, window: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_a_folder_is_proposed_that_is_not_there_yet(dialog, window, worker, tmp_path):
     assert Path(dialog.folder.text()) == Path.home() / "base-ace"
     dialog.folder.setText(str(tmp_path / "out"))
     dialog.export_button.click()
@@ -127,7 +119,7 @@ def test_a_folder_is_proposed_that_is_not_there_yet(
     assert Path(again.folder.text()) == tmp_path / "base-ace-2"
 
 
-def test_the_verdict_is_live_and_holds_the_button(dialog: ExportDialog, tmp_path: Path) -> None:
+def test_the_verdict_is_live_and_holds_the_button(dialog, tmp_path):
     dialog.folder.setText("")
     assert not dialog.export_button.isEnabled()
     dialog.folder.setText(str(tmp_path / "out"))
@@ -138,9 +130,7 @@ def test_the_verdict_is_live_and_holds_the_button(dialog: ExportDialog, tmp_path
     assert not dialog.export_button.isEnabled()
 
 
-def test_a_disk_without_room_is_said_before_the_export(
-    dialog: ExportDialog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_is_said_before_the_export(dialog, tmp_path, monkeypatch):
     one, whole = dialog.bytes_needed(), SimpleNamespace(total=10**9, used=0, free=0)
     whole.free = one
     monkeypatch.setattr("ace_gui.gui.state.output_size.shutil.disk_usage", lambda _: whole)
@@ -153,7 +143,7 @@ def test_a_disk_without_room_is_said_before_the_export(
     assert dialog.bytes_needed() == 3 * one
 
 
-def test_an_export_and_its_result(dialog: ExportDialog, worker: FakeWorker, tmp_path: Path) -> None:
+def test_an_export_and_its_result(dialog, worker, tmp_path):
     assert all(each in dialog.contents.text() for each in ("model.safetensors", "heads/"))
     assert "for each of these" not in dialog.contents.text()
     dialog.complete_heads.click()  # a whole model for each, only when asked for
@@ -171,9 +161,7 @@ def test_an_export_and_its_result(dialog: ExportDialog, worker: FakeWorker, tmp_
     assert dialog.export_button.isHidden()
 
 
-def test_a_run_is_exported_and_becomes_an_expert_of_another_merge(
-    dialog: ExportDialog, window: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_a_run_is_exported_and_becomes_an_expert_of_another_merge(dialog, window, worker, tmp_path):
     dialog.reject()
     runs, folder = window.workspace.runs, tmp_path / "out"
     runs.list.setCurrentIndex(runs.model.index(0, 0))
@@ -188,9 +176,7 @@ def test_a_run_is_exported_and_becomes_an_expert_of_another_merge(
     assert [expert.path for expert in window.session.draft.inputs.experts] == [COLA, SST2, folder]
 
 
-def test_an_error_is_shown_in_the_dialog_and_the_form_stays(
-    dialog: ExportDialog, worker: FakeWorker, window: MainWindow, tmp_path: Path
-) -> None:
+def test_an_error_is_shown_in_the_dialog_and_the_form_stays(dialog, worker, window, tmp_path):
     dialog.folder.setText(str(tmp_path / "out"))
     dialog.export_button.click()
     worker.say(JobFailed(error=OutputError("The disk is full.")))
@@ -200,9 +186,7 @@ def test_an_error_is_shown_in_the_dialog_and_the_form_stays(
     assert dialog.export_button.isEnabled()
 
 
-def test_closing_while_exporting_cancels_first(
-    dialog: ExportDialog, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_closing_while_exporting_cancels_first(dialog, worker, tmp_path):
     dialog.folder.setText(str(tmp_path / "out"))
     dialog.export_button.click()
     dialog.reject()
@@ -213,9 +197,7 @@ def test_closing_while_exporting_cancels_first(
     assert not dialog.isVisible()
 
 
-def test_a_merge_of_earlier_parameters_is_named_as_such(
-    dialog: ExportDialog, window: MainWindow, qtbot: QtBot
-) -> None:
+def test_a_merge_of_earlier_parameters_is_named_as_such(dialog, window, qtbot):
     dialog.reject()
     window.conductor.set_parameter("tau", 0.9)
     window.dialogs.open_export()
@@ -224,9 +206,7 @@ def test_a_merge_of_earlier_parameters_is_named_as_such(
     assert "ace of 2 experts into base" in texts, "no more was chosen when it was made"
 
 
-def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(
-    window: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(window, worker, tmp_path):
     real = recipe_of(gpt2_family(tmp_path / "models", experts=2))
     window.opener.open_paths([Path("recipe.yaml")])
     worker.say(PlanReady(plan=prepare(real).plan), JobDone())
@@ -260,7 +240,7 @@ def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(
     assert "PeftModel" in dialog.snippet.toPlainText()
 
 
-def test_the_curve_stops_with_the_choice(dialog: ExportDialog, worker: FakeWorker) -> None:
+def test_the_curve_stops_with_the_choice(dialog, worker):
     dialog.output_kind.setCurrentIndex(1)
     first = worker.newest(EnergyByRankJob)
     dialog.adapter.button.click()

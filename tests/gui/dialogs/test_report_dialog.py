@@ -23,7 +23,7 @@ def preview(qtbot: QtBot, session: Session, run: MergeRun) -> str:
     return " | ".join(label.text() for label in labels).replace("\u200b", "")
 
 
-def test_what_is_known_of_each_chapter(session: Session, qtbot: QtBot) -> None:
+def test_what_is_known_of_each_chapter(session, qtbot):
     adopt_two(session)
     run = MergeRun(
         recipe=session.draft.inputs.recipe(),
@@ -45,7 +45,7 @@ def test_what_is_known_of_each_chapter(session: Session, qtbot: QtBot) -> None:
     assert "a mean of .625" in preview(qtbot, session, run)
 
 
-def test_a_method_without_regimes(session: Session, qtbot: QtBot) -> None:
+def test_a_method_without_regimes(session, qtbot):
     adopt_two(session)
     recipe = replace(session.draft.inputs.recipe(), merge_method="linear")
     run = MergeRun(recipe=recipe, store=Path("/cache/store"), finished=finished_merge())
@@ -55,7 +55,7 @@ def test_a_method_without_regimes(session: Session, qtbot: QtBot) -> None:
     assert "no matrix has a warning" in text
 
 
-def test_saving_asks_for_a_file_and_cancelling_does_not(session: Session, qtbot: QtBot) -> None:
+def test_saving_asks_for_a_file_and_cancelling_does_not(session, qtbot):
     adopt_two(session)
     run = MergeRun(recipe=session.draft.inputs.recipe(), store=Path("/cache/store"))
     asked: list[bool] = []

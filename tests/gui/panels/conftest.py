@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobDone
 from ace_gui.engine.contract.jobs import DescribeTasksJob
 from ace_gui.gui.panels.scores.scores_page import ScoresPage
-from ace_gui.gui.shell.main_window import MainWindow
-from tests.gui.fakes import FakeWorker
 from tests.helpers.windows import timers_rest
 
 
 @pytest.fixture
-def page(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[ScoresPage]:
+def page(loaded, worker, qtbot) -> Iterator[ScoresPage]:
     """The Scores page; data that are read in the background are answered at the end."""
     yield loaded.workspace.show_scores()
     qtbot.waitUntil(lambda: timers_rest(loaded.engine))

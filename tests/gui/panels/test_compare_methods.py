@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QModelIndex, Qt
-from pytestqt.modeltest import ModelTester
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.checks import disk_check
@@ -29,7 +27,6 @@ from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.models.figures_model import rows_of
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel, MergeChoices
 from ace_gui.gui.panels.compare.compare_page import TWO_MODELS
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.recipe.recommended import NAME, TITLE, is_recommended
 from ace_gui.recipe.values import After, Poolers
@@ -37,7 +34,7 @@ from tests.gui.fakes import COLA, ENGINE, LINEAR, FakeWorker, make_store, merged
 
 
 @pytest.fixture
-def dialog(opened: MainWindow) -> CompareMethodsPanel:
+def dialog(opened) -> CompareMethodsPanel:
     opened.workspace.show_methods()
     return opened.workspace.comparison.methods
 
@@ -53,7 +50,7 @@ def result(variant: Variant, index: int, **changes: object) -> MethodCompared:
         "cosines": {"cola": 0.5, "sst2": float("nan")},
         "reports": (LayerReport(name="layer.0.q", delta_norm=1.0),),
     }
-    return MethodCompared(variant=variant, index=index, **{**values, **changes})  # type: ignore[arg-type]
+    return MethodCompared(variant=variant, index=index, **{**values, **changes})
 
 
 def tick_methods(dialog: CompareMethodsPanel) -> None:
@@ -74,9 +71,7 @@ def compare(dialog: CompareMethodsPanel, worker: FakeWorker, **changes: object) 
     return job
 
 
-def test_a_queue_of_the_methods_ticked(
-    dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
-) -> None:
+def test_a_queue_of_the_methods_ticked(dialog, window, worker):
     window.session.cluster = "local:2"
     tick_methods(dialog)
     assert dialog.start.text() == "Compare 2"
@@ -97,7 +92,7 @@ def test_a_queue_of_the_methods_ticked(
 
 
 @pytest.mark.parametrize("now", ["published", "automatic"])
-def test_a_method_is_ticked_by_variant(opened: MainWindow, now: str) -> None:
+def test_a_method_is_ticked_by_variant(opened, now):
     opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), LINEAR)))
     opened.session.draft.set_parameter("epsilon", 1e-3)
     opened.session.draft.set_parameter("variant", None if now == "published" else now)
@@ -114,7 +109,7 @@ def test_a_method_is_ticked_by_variant(opened: MainWindow, now: str) -> None:
     assert opened.session.draft.inputs.recipe() in (published, automatic)  # no merge twice
 
 
-def test_methods_next_to_the_recommended_merge_have_their_own_defaults(opened: MainWindow) -> None:
+def test_methods_next_to_the_recommended_merge_have_their_own_defaults(opened):
     draft = opened.session.draft
     opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), LINEAR)))
     draft.set_parameter("epsilon", 1e-3)
@@ -130,9 +125,7 @@ def test_methods_next_to_the_recommended_merge_have_their_own_defaults(opened: M
         assert {each.poolers for each in others} == {Poolers.MERGE}
 
 
-def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(
-    dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
-) -> None:
+def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(dialog, window, worker):
     tick_methods(dialog)
     window.session.limit_memory(1)
     assert window.session.checks.errors
@@ -146,16 +139,14 @@ def test_a_full_disk_is_in_the_way_and_a_lack_of_memory_is_each_methods_own(
 
 
 @pytest.mark.parametrize("written", ["0.1,0.5", "0.1; 0.5", "0.1, 0.5, 7, x, 0.5"])
-def test_values_of_one_parameter(dialog: CompareMethodsPanel, written: str) -> None:
+def test_values_of_one_parameter(dialog, written):
     dialog.choices.parameter.choose("k_frac")
     dialog.choices.values.setText(written)
     assert [recipe.parameters["k_frac"] for recipe in dialog.choices.recipes()] == [0.1, 0.5]
     assert not dialog.choices.methods.isEnabled()
 
 
-def test_rows_appear_and_a_failed_one_says_why(
-    dialog: CompareMethodsPanel, worker: FakeWorker
-) -> None:
+def test_rows_appear_and_a_failed_one_says_why(dialog, worker):
     tick_methods(dialog)
     dialog.start.click()
     (job,) = worker.asked(CompareJob)
@@ -167,9 +158,7 @@ def test_rows_appear_and_a_failed_one_says_why(
     assert not dialog.use.isEnabled()
 
 
-def test_a_comparison_takes_no_merge_away_and_a_row_becomes_the_merge(
-    dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
-) -> None:
+def test_a_comparison_takes_no_merge_away_and_a_row_becomes_the_merge(dialog, window, worker):
     """The merge of what is chosen is the earlier one, or the one just made; never none."""
     session = window.session
     merged(window, worker)
@@ -191,9 +180,7 @@ def test_a_comparison_takes_no_merge_away_and_a_row_becomes_the_merge(
     assert session.can_export
 
 
-def test_two_rows_are_compared_layer_by_layer(
-    dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
-) -> None:
+def test_two_rows_are_compared_layer_by_layer(dialog, window, worker):
     job = compare(dialog, worker)
     assert not dialog.pair.isEnabled()
     dialog.table.selectAll()
@@ -203,9 +190,7 @@ def test_two_rows_are_compared_layer_by_layer(
     assert [run.store for run in pair] == [variant.store for variant in job.variants]
 
 
-def test_the_same_recipe_once_more_takes_the_place_of_its_row(
-    dialog: CompareMethodsPanel, worker: FakeWorker
-) -> None:
+def test_the_same_recipe_once_more_takes_the_place_of_its_row(dialog, worker):
     compare(dialog, worker)
     dialog.start.click()
     again = worker.asked(CompareJob)[-1]
@@ -225,9 +210,7 @@ def scores(**by_task: float) -> tuple[TaskScore, ...]:
     )
 
 
-def test_the_table_sorts_by_any_column_and_what_is_unknown_comes_last(
-    qtbot: QtBot, qtmodeltester: ModelTester
-) -> None:
+def test_the_table_sorts_by_any_column_and_what_is_unknown_comes_last(qtbot, qtmodeltester):
     model = ComparedModel()
     failed = MethodCompared(title="failed", variant=variant("slerp"), index=2, error="No.")
     first = result(variant("ace"), 0, scores=scores(cola=0.5, sst2=0.7))
@@ -252,9 +235,7 @@ def test_the_table_sorts_by_any_column_and_what_is_unknown_comes_last(
     assert [figures[each] for each in ("Norm", "Distance", "Cosine", "Error")] == [1, 1, 0.5, ""]
 
 
-def test_rows_of_another_base_are_forgotten(
-    dialog: CompareMethodsPanel, window: MainWindow, worker: FakeWorker
-) -> None:
+def test_rows_of_another_base_are_forgotten(dialog, window, worker):
     compare(dialog, worker)
     window.session.draft.keep(replace(window.session.draft.inputs, base=Path("/models/other")))
     window.comparison.start([window.session.draft.inputs.recipe()])
@@ -262,9 +243,7 @@ def test_rows_of_another_base_are_forgotten(
     worker.say(JobCancelled(), job=worker.newest(CompareJob))
 
 
-def test_only_methods_that_merge_as_many_experts_are_offered(
-    opened: MainWindow, worker: FakeWorker
-) -> None:
+def test_only_methods_that_merge_as_many_experts_are_offered(opened, worker):
     more = (replace(LINEAR, name="three", least=3), replace(LINEAR, name="one", most=1))
     pair = replace(LINEAR, name="pair", most=2)
     worker.say(replace(ENGINE, methods=(*ENGINE.methods, *more, pair)), job=0)
@@ -281,9 +260,7 @@ def changed(name: str, role: str, block: int | None, norm: float, change: float)
     )  # fmt: skip
 
 
-def test_any_two_models_are_compared(
-    opened: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_any_two_models_are_compared(opened, worker, tmp_path):
     """The same figures as those of ``ace-gui diff``: by tensor, block and role."""
     opened.workspace.show_methods()
     opened.workspace.comparison.show_look(TWO_MODELS)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PassProgress
 from ace_gui.engine.contract.figures.covariance_match import (
@@ -50,7 +49,7 @@ def covariances(name: str, *, own: float = 0.6, others: float = 0.2) -> LayerCov
 
 
 @pytest.fixture
-def panel(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[CovariancesPanel]:
+def panel(loaded, worker, qtbot) -> Iterator[CovariancesPanel]:
     tabs = loaded.workspace.inspector.tabs
     indices = range(tabs.count())
     index = next(n for n in indices if isinstance(tabs.content(n), CovariancesPanel))
@@ -65,9 +64,7 @@ def panel(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> Iterator[Cova
             worker.say(JobDone(), job=number)
 
 
-def test_without_data_it_offers_to_choose_them(
-    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_without_data_it_offers_to_choose_them(panel, loaded, worker):
     assert panel.button.text() == "Choose data…"
     assert "calibration inputs" in panel.empty.sentence.text()
     panel.button.click()
@@ -76,7 +73,7 @@ def test_without_data_it_offers_to_choose_them(
     assert not worker.asked(CovariancesJob)
 
 
-def test_a_task_takes_calibration_inputs(panel: CovariancesPanel, loaded: MainWindow) -> None:
+def test_a_task_takes_calibration_inputs(panel, loaded):
     loaded.session.draft.set_tasks(tuple(replace(task, calibration=None) for task in CALIBRATED))
     index = loaded.workspace.show_scores().show_tab(TasksTab)
     assert index.editor.calibration.whole == "none"
@@ -88,9 +85,7 @@ def test_a_task_takes_calibration_inputs(panel: CovariancesPanel, loaded: MainWi
     assert loaded.session.draft.inputs.tasks[0].calibration is None
 
 
-def test_what_was_measured_before_is_shown_without_asking_for_more(
-    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_what_was_measured_before_is_shown_without_asking_for_more(panel, loaded, worker, qtbot):
     loaded.session.draft.set_tasks(CALIBRATED)
     assert panel.button.text() == "Measure and compare"
     qtbot.waitUntil(lambda: bool(worker.asked(LayerCovariancesJob)))
@@ -105,9 +100,7 @@ def test_what_was_measured_before_is_shown_without_asking_for_more(
     assert (job.first, job.recipe.tasks) == (QUERY, CALIBRATED)
 
 
-def test_measuring_is_followed_stopped_and_ended(
-    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_measuring_is_followed_stopped_and_ended(panel, loaded, worker, qtbot):
     loaded.session.draft.set_tasks(CALIBRATED)
     panel.button.click()
     number = worker.newest(CovariancesJob)
@@ -130,9 +123,7 @@ def test_measuring_is_followed_stopped_and_ended(
     qtbot.waitUntil(lambda: "do not reach this layer" in panel.empty.sentence.text())
 
 
-def test_an_error_stands_in_the_panel(
-    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_an_error_stands_in_the_panel(panel, loaded, worker):
     loaded.session.draft.set_tasks(CALIBRATED)
     panel.button.click()
     error = TaskError("The calibration data of cola have no texts.", key="calibration")
@@ -141,9 +132,7 @@ def test_an_error_stands_in_the_panel(
     assert panel.button.text() == "Measure again"
 
 
-def test_other_data_are_another_question(
-    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_other_data_are_another_question(panel, loaded, worker):
     known(panel, loaded, worker)
     assert panel.matrix.isVisible()
     others = tuple(replace(task, calibration=Path("/data/x.csv")) for task in CALIBRATED)
@@ -153,9 +142,7 @@ def test_other_data_are_another_question(
     assert panel.matrix.isVisible()
 
 
-def test_figures_are_a_table_and_the_measured_variant_is_one_click_away(
-    panel: CovariancesPanel, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_figures_are_a_table_and_the_measured_variant_is_one_click_away(panel, loaded, worker):
     known(panel, loaded, worker)
     sheet = {column.title: list(column.values) for column in panel.sheet.columns}
     assert sheet["sst2"] == [0.5, 0.25, 0.6, 0.2, 0.7]

@@ -7,14 +7,12 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.gui.models.layer_columns import HEALTH, REGIME, Column
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.health_panel import HealthPanel
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import BASE, adopt_two
@@ -33,7 +31,7 @@ def start(session: Session) -> None:
 
 
 @pytest.fixture
-def healths(session: Session) -> Iterator[Healths]:
+def healths(session) -> Iterator[Healths]:
     healths = Healths(session)
     adopt_two(session)
     for name, gamma, mean in ((SICK, 0.1, -3.0), (FINE, 0.1, -3.0), (POLE, 0.9, 0.2)):
@@ -49,14 +47,14 @@ def healths(session: Session) -> Iterator[Healths]:
 
 
 @pytest.fixture
-def model(session: Session, healths: Healths) -> Iterator[LayersModel]:
+def model(session, healths) -> Iterator[LayersModel]:
     model = LayersModel(session, healths)
     yield model
     model.deleteLater()
 
 
 @pytest.fixture
-def panel(session: Session, healths: Healths, qtbot: QtBot) -> HealthPanel:
+def panel(session, healths, qtbot) -> HealthPanel:
     return in_view(qtbot, HealthPanel(session, healths), width=900, height=260)
 
 
@@ -64,9 +62,7 @@ def cell(model: LayersModel, name: str, column: Column, role: int) -> object:
     return model.index_of(name, column.index).data(role)
 
 
-def test_the_automatic_variant_is_offered_where_the_published_one_misbehaves(
-    panel: HealthPanel, session: Session, qtbot: QtBot
-) -> None:
+def test_the_automatic_variant_is_offered_where_the_published_one_misbehaves(panel, session, qtbot):
     """For those layers, or for all; nothing is offered while all is well."""
     panel.refresh()
     assert not panel.offer.isVisible()
@@ -90,7 +86,7 @@ def test_the_automatic_variant_is_offered_where_the_published_one_misbehaves(
     assert asked.args[0].overrides == session.draft.inputs.overrides
 
 
-def test_warnings_have_an_icon_a_number_and_a_sentence(model: LayersModel) -> None:
+def test_warnings_have_an_icon_a_number_and_a_sentence(model):
     display, icon = Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.DecorationRole
     assert cell(model, SICK, HEALTH, display) == "1"
     assert cell(model, SICK, HEALTH, icon) is not None
@@ -102,7 +98,7 @@ def test_warnings_have_an_icon_a_number_and_a_sentence(model: LayersModel) -> No
     assert cell(model, "head", HEALTH, display) == "–"
 
 
-def test_gamma_near_its_pole_is_marked_in_the_table(model: LayersModel, session: Session) -> None:
+def test_gamma_near_its_pole_is_marked_in_the_table(model, session):
     assert cell(model, POLE, REGIME, Qt.ItemDataRole.DisplayRole) == "by scale alone"
     spoken = cell(model, POLE, REGIME, Qt.ItemDataRole.AccessibleTextRole)
     assert spoken == "heterogeneous by scale alone"
@@ -110,16 +106,14 @@ def test_gamma_near_its_pole_is_marked_in_the_table(model: LayersModel, session:
     assert cell(model, POLE, REGIME, Qt.ItemDataRole.DisplayRole) == "homogeneous"
 
 
-def test_the_worst_come_first_and_the_unknown_last(model: LayersModel) -> None:
+def test_the_worst_come_first_and_the_unknown_last(model):
     model.sort(HEALTH.index, Qt.SortOrder.AscendingOrder)
     names = [layer.row.name for layer in model.shown]
     assert set(names[:2]) == {SICK, POLE}
     assert names[2] == FINE
 
 
-def test_a_report_counts_only_while_the_merge_is_current(
-    healths: Healths, session: Session
-) -> None:
+def test_a_report_counts_only_while_the_merge_is_current(healths, session):
     before = healths.of(SICK)
     assert before.findings
     assert healths.of(SICK) is before  # remembered
@@ -127,7 +121,7 @@ def test_a_report_counts_only_while_the_merge_is_current(
     assert not healths.of(SICK).findings
 
 
-def test_the_tab_counts_the_layers_with_a_warning(loaded: MainWindow, qtbot: QtBot) -> None:
+def test_the_tab_counts_the_layers_with_a_warning(loaded, qtbot):
     tabs = loaded.workspace.heterogeneity.tabs
 
     def titles() -> list[str]:
@@ -145,9 +139,7 @@ def test_the_tab_counts_the_layers_with_a_warning(loaded: MainWindow, qtbot: QtB
     assert tabs.tabIcon(titles().index("Health")).isNull()
 
 
-def test_the_summary_names_the_worst_layers_and_leads_to_them(
-    panel: HealthPanel, session: Session
-) -> None:
+def test_the_summary_names_the_worst_layers_and_leads_to_them(panel, session):
     assert "3 tensors" in panel.summary.text() or "Of 3" in panel.summary.text()
     named = [panel.worst.item(row, 0).text() for row in range(panel.worst.rowCount())]
     assert set(named) == {"…10.q", "…2.q"}
@@ -159,9 +151,7 @@ def test_the_summary_names_the_worst_layers_and_leads_to_them(
     assert not panel.worst.selectedItems()
 
 
-def test_a_sound_model_says_so_without_an_empty_table(
-    panel: HealthPanel, session: Session, qtbot: QtBot
-) -> None:
+def test_a_sound_model_says_so_without_an_empty_table(panel, session, qtbot):
     session.results.start_merge(None)
     pole = session.layers.statistics[POLE]
     session.layers.record_statistics(replace(pole, mean_log_energy=-9.0, gamma=0.01))

@@ -32,7 +32,6 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.found.results import FINDINGS_KEPT, Findings
 from ace_gui.gui.state.found.runs import TRIALS_KEPT, Runs, run_titles
-from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.tables.figure_sheet import FigureSheet
 from ace_gui.recipe.tasks import Task
 from tests.gui.fakes import (
@@ -101,9 +100,7 @@ def distribution(name: str) -> LayerDistribution:
 # What is asked
 
 
-def test_only_the_panel_in_view_asks_and_only_once(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_only_the_panel_in_view_asks_and_only_once(loaded, worker, qtbot):
     select(loaded, worker, qtbot, SpectrumJob)
     qtbot.wait(100)
     assert not worker.asked(SubspacesJob)
@@ -118,9 +115,7 @@ def test_only_the_panel_in_view_asks_and_only_once(
     assert len(worker.asked(SubspacesJob)) == 1  # remembered, and the other only passed by
 
 
-def test_what_was_asked_is_withdrawn_when_the_selection_moves_on(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_what_was_asked_is_withdrawn_when_the_selection_moves_on(loaded, worker, qtbot):
     turn_to(loaded, DistributionPanel)
     first = select(loaded, worker, qtbot, DistributionJob)
     loaded.session.select(KEY)
@@ -133,9 +128,7 @@ def test_what_was_asked_is_withdrawn_when_the_selection_moves_on(
     qtbot.waitUntil(lambda: second in worker.withdrawn)
 
 
-def test_a_distribution_holds_whatever_the_method_is(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_a_distribution_holds_whatever_the_method_is(loaded, worker, qtbot):
     panel = turn_to(loaded, DistributionPanel)
     job = select(loaded, worker, qtbot, DistributionJob)
     worker.say(distribution(QUERY), JobDone(), job=job)
@@ -149,9 +142,7 @@ def test_a_distribution_holds_whatever_the_method_is(
     assert figures["cola"][:3] == [0.0, 0.3, 1.0], "mean, deviation, excess kurtosis"
 
 
-def test_an_inquiry_that_fails_is_told_and_not_repeated(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_an_inquiry_that_fails_is_told_and_not_repeated(loaded, worker, qtbot):
     panel = turn_to(loaded, DistributionPanel)
     job = select(loaded, worker, qtbot, DistributionJob)
     before = panel.plot.message()
@@ -171,9 +162,7 @@ def test_an_inquiry_that_fails_is_told_and_not_repeated(
         (DistributionPanel, DistributionJob),
     ],
 )
-def test_no_panel_asks_for_a_layer_next_to_the_selected_one(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot, kind: type[QWidget], job: type
-) -> None:
+def test_no_panel_asks_for_a_layer_next_to_the_selected_one(loaded, worker, qtbot, kind, job):
     panel = turn_to(loaded, kind)
     if isinstance(panel, SubspacesPanel):
         panel.view_choice.choose(SubspaceView.REFINEMENT)
@@ -190,9 +179,7 @@ def test_no_panel_asks_for_a_layer_next_to_the_selected_one(
     assert "Select" in panel.plot.message()
 
 
-def test_a_lost_engine_ends_the_waiting(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_a_lost_engine_ends_the_waiting(loaded, worker, qtbot):
     turn_to(loaded, SubspacesPanel)
     select(loaded, worker, qtbot, SubspacesJob)
     ends = lambda kind, awaited: kind is LayerSubspaces and not awaited  # noqa: E731
@@ -200,7 +187,7 @@ def test_a_lost_engine_ends_the_waiting(
         worker.engine_lost.emit(EngineError("The engine is gone."))
 
 
-def test_findings_are_remembered_up_to_a_bound(qapp: object) -> None:
+def test_findings_are_remembered_up_to_a_bound(qapp):
     findings = Findings()
     for index in range(FINDINGS_KEPT + 1):
         findings.record((index,), subspaces(QUERY))
@@ -225,9 +212,7 @@ def things(sheet: FigureSheet) -> list[str]:
     return [figures.headerData(row, down).strip() for row in range(figures.rowCount())]
 
 
-def test_the_spectrums_figures_stand_under_it(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_the_spectrums_figures_stand_under_it(loaded, worker, qtbot, tmp_path):
     panel = turn_to(loaded, SpectraPanel)
     assert not panel.sheet.isVisible()
     job = select(loaded, worker, qtbot, SpectrumJob)
@@ -259,8 +244,8 @@ def test_the_spectrums_figures_stand_under_it(
 
 
 def test_the_spectra_of_every_block_are_computed_and_saved_as_one_picture(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot, tmp_path: Path
-) -> None:
+    loaded, worker, qtbot, tmp_path
+):
     panel = turn_to(loaded, SpectraPanel)
     job = select(loaded, worker, qtbot, SpectrumJob)
     worker.say(expert_spectra(QUERY), job=job)
@@ -290,9 +275,7 @@ def test_the_spectra_of_every_block_are_computed_and_saved_as_one_picture(
     assert all(name in titles for name in (QUERY, KEY))
 
 
-def test_the_experts_spectra_hold_whatever_the_recipe_is(
-    loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_the_experts_spectra_hold_whatever_the_recipe_is(loaded, worker, qtbot):
     panel = turn_to(loaded, SpectraPanel)
     first = select(loaded, worker, qtbot, SpectrumJob)
     worker.say(expert_spectra(QUERY), job=first)
@@ -309,7 +292,7 @@ def test_the_experts_spectra_hold_whatever_the_recipe_is(
     assert panel.plot.title.whole == QUERY
 
 
-def test_subspaces_show_four_looks(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> None:
+def test_subspaces_show_four_looks(loaded, worker, qtbot):
     panel = turn_to(loaded, SubspacesPanel)
     job = select(loaded, worker, qtbot, SubspacesJob)
     worker.say(subspaces(QUERY), JobDone(), job=job)
@@ -323,7 +306,7 @@ def test_subspaces_show_four_looks(loaded: MainWindow, worker: FakeWorker, qtbot
     assert panel.cosines.message()
 
 
-def test_cosines_over_the_model_are_weighed_by_energy(loaded: MainWindow) -> None:
+def test_cosines_over_the_model_are_weighed_by_energy(loaded):
     session = loaded.session
     for name, energies, cosine in ((QUERY, (1.0, 4.0), 0.5), (KEY, (9.0, 1.0), -0.1)):
         session.layers.record_statistics(
@@ -342,15 +325,15 @@ def test_cosines_over_the_model_are_weighed_by_energy(loaded: MainWindow) -> Non
     assert panel.cosines.columns()[2].values[0] == 0.5
 
 
-def test_a_tensor_without_spectrum_says_why(loaded: MainWindow) -> None:
+def test_a_tensor_without_spectrum_says_why(loaded):
     for kind in (SpectraPanel, SubspacesPanel):
         panel = turn_to(loaded, kind)
         loaded.session.select("layer.0.q.bias")
-        plot = panel.plot if isinstance(panel, SpectraPanel) else panel.alignment  # type: ignore[attr-defined]
+        plot = panel.plot if isinstance(panel, SpectraPanel) else panel.alignment
         assert "matrix of a linear layer" in str(plot.message())
 
 
-def test_the_layers_are_copied_as_they_are_shown(loaded: MainWindow) -> None:
+def test_the_layers_are_copied_as_they_are_shown(loaded):
     layers, session = loaded.workspace.layers, loaded.session
     session.layers.record_statistics(replace(session.layers.statistics[KEY], log_variance=0.25))
     layers.text.setText("layer.10")
@@ -363,9 +346,7 @@ def test_the_layers_are_copied_as_they_are_shown(loaded: MainWindow) -> None:
     assert rows[0][titles.index("‖ΔW‖² sst2")] == "2.0"
 
 
-def test_the_head_says_in_which_numbers_a_layer_was_computed(
-    loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_the_head_says_in_which_numbers_a_layer_was_computed(loaded, worker):
     reported = "Computed in float32, whose error is 1e-5: less than a fifth of the rounding."
     loaded.session.select(QUERY)
     head = loaded.workspace.inspector.head
@@ -397,7 +378,7 @@ def difference(
 
 
 @pytest.fixture
-def comparing(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ComparePanel:
+def comparing(loaded, worker, qtbot) -> ComparePanel:
     """The panel in view, with the differences of two merges known."""
     for made in (run("ace", "/cache/1"), run("ace", "/cache/2", epsilon=0.5)):
         loaded.session.results.runs.add(made)
@@ -410,9 +391,7 @@ def comparing(loaded: MainWindow, worker: FakeWorker, qtbot: QtBot) -> ComparePa
     return panel
 
 
-def test_two_merges_are_compared_layer_by_layer(
-    comparing: ComparePanel, worker: FakeWorker
-) -> None:
+def test_two_merges_are_compared_layer_by_layer(comparing, worker):
     job = worker.asked(DifferenceJob)[0]
     assert job == DifferenceJob(first=Path("/cache/1"), second=Path("/cache/2"))
     names, relative, cosine, *_ = comparing.differences.columns()
@@ -427,12 +406,10 @@ def test_two_merges_are_compared_layer_by_layer(
     assert comparing.second.currentText() == "ACE-Merging · epsilon 0.5"
 
 
-def test_the_selected_layers_spectra_are_asked_for_and_shown(
-    comparing: ComparePanel, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_the_selected_layers_spectra_are_asked_for_and_shown(comparing, worker, qtbot):
     comparing.session.select(QUERY)
     qtbot.waitUntil(lambda: len(worker.asked(DifferenceJob)) == 2)
-    assert worker.asked(DifferenceJob)[1].row.name == QUERY  # type: ignore[attr-defined]
+    assert worker.asked(DifferenceJob)[1].row.name == QUERY
     both = {"first": np.array([3.0, 1.0]), "second": np.array([4.0, 0.5])}
     found = replace(difference(QUERY, 3.0, 4.0, 5.0), **both)
     worker.say(found, JobDone(), job=worker.newest(DifferenceJob))
@@ -442,9 +419,7 @@ def test_the_selected_layers_spectra_are_asked_for_and_shown(
     assert labels == ["1: ACE-Merging", "2: ACE-Merging · epsilon 0.5"]
 
 
-def test_a_merge_that_is_gone_is_no_longer_compared(
-    comparing: ComparePanel, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_a_merge_that_is_gone_is_no_longer_compared(comparing, worker, qtbot):
     comparing.session.select(QUERY)
     qtbot.waitUntil(lambda: len(worker.asked(DifferenceJob)) == 2)
     comparing.session.results.runs.forget(Path("/cache/2"))
@@ -453,7 +428,7 @@ def test_a_merge_that_is_gone_is_no_longer_compared(
     assert comparing.differences.message()
 
 
-def test_mean_scores_of_both_merges_stand_beside(comparing: ComparePanel) -> None:
+def test_mean_scores_of_both_merges_stand_beside(comparing):
     assert not comparing.scores.isVisible()
     results, draft = comparing.session.results, comparing.session.draft
     draft.set_tasks((Task(data=Path("a.csv")), Task(data=Path("b.csv"))))
@@ -466,7 +441,7 @@ def test_mean_scores_of_both_merges_stand_beside(comparing: ComparePanel) -> Non
     )
 
 
-def test_one_merge_is_not_compared_with_itself(comparing: ComparePanel) -> None:
+def test_one_merge_is_not_compared_with_itself(comparing):
     comparing.first.setCurrentIndex(comparing.second.currentIndex())
     assert comparing.differences.message() == "Choose two different merges."
 
@@ -474,7 +449,7 @@ def test_one_merge_is_not_compared_with_itself(comparing: ComparePanel) -> None:
 # Runs
 
 
-def test_trials_are_kept_up_to_a_bound_and_what_was_merged_on_purpose_stays(qapp: object) -> None:
+def test_trials_are_kept_up_to_a_bound_and_what_was_merged_on_purpose_stays(qapp):
     runs = Runs()
     wanted = run("ace", "/cache/wanted")
     trials = [run("ace", f"/cache/{n}", epsilon=float(n + 1)) for n in range(TRIALS_KEPT + 1)]
@@ -492,7 +467,7 @@ def test_trials_are_kept_up_to_a_bound_and_what_was_merged_on_purpose_stays(qapp
     assert runs.find(again.key) is None
 
 
-def test_runs_have_distinct_titles(session: Session) -> None:
+def test_runs_have_distinct_titles(session):
     made = [run("ace", "/1"), run("linear", "/2"), run("ace", "/3", epsilon=1e-5), run("ace", "/4")]
     assert run_titles(made, (ACE, LINEAR)) == (
         "ACE-Merging (1)",

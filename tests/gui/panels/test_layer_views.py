@@ -6,12 +6,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PySide6.QtCore import QPointF, Qt
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.figures.health import near_pole as near_pole_of_one
@@ -23,7 +21,6 @@ from ace_gui.gui.plots.along_model.gamma_plot import NEAR_POLE, POLE_TIP, GammaP
 from ace_gui.gui.plots.along_model.layer_plot import block_of, block_starts
 from ace_gui.gui.plots.frame.export_image import PictureFormat, grab_plot
 from ace_gui.gui.state.chosen.inputs import Inputs
-from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import DARK, LIGHT, set_scheme
 from ace_gui.linalg.heterogeneity import gamma_near_pole
 from tests.gui.fakes import (
@@ -50,7 +47,7 @@ COLOURS = {"cola": LIGHT.expert_colours[0], "sst2": LIGHT.expert_colours[1]}
 
 
 @pytest.fixture(autouse=True)
-def light(qapp: object) -> Iterator[None]:
+def light(qapp) -> Iterator[None]:
     set_scheme("light")
     yield
     set_scheme("system")
@@ -60,14 +57,14 @@ shown = partial(in_view, width=700, height=320)
 
 
 @pytest.fixture
-def role_map(qtbot: QtBot) -> RoleMapPlot:
+def role_map(qtbot) -> RoleMapPlot:
     plot = shown(qtbot, RoleMapPlot())
     plot.show_layers(LAYERS)
     return plot
 
 
 @pytest.fixture
-def energies(qtbot: QtBot) -> EnergiesAlongPlot:
+def energies(qtbot) -> EnergiesAlongPlot:
     plot = shown(qtbot, EnergiesAlongPlot())
     plot.show_layers(LAYERS, COLOURS)
     return plot
@@ -76,7 +73,7 @@ def energies(qtbot: QtBot) -> EnergiesAlongPlot:
 # γ near its pole
 
 
-def test_the_pole_of_gamma_is_marked_and_explained(qtbot: QtBot) -> None:
+def test_the_pole_of_gamma_is_marked_and_explained(qtbot):
     plot = shown(qtbot, GammaPlot())
     means = LAYERS.mean_log_L.copy()
     means[-1] = 0.1
@@ -90,7 +87,7 @@ def test_the_pole_of_gamma_is_marked_and_explained(qtbot: QtBot) -> None:
     assert NEAR_POLE not in [entry.label for entry in plot.legend.entries()]
 
 
-def test_all_layers_and_one_layer_have_one_rule() -> None:
+def test_all_layers_and_one_layer_have_one_rule():
     generator = np.random.default_rng(1)
     gammas, means = generator.lognormal(-1, 1, 200), generator.normal(0, 2, 200)
     together = gamma_near_pole(gammas, means, 0.3)
@@ -103,7 +100,7 @@ def test_all_layers_and_one_layer_have_one_rule() -> None:
 # The map
 
 
-def test_a_cell_a_layer_and_a_dot_above_tau(role_map: RoleMapPlot) -> None:
+def test_a_cell_a_layer_and_a_dot_above_tau(role_map):
     role_map.set_tau(float(GAMMA[8]))
     colours = role_map.cells.colours
     assert colours.shape == (len(PARTS), 4, 4)
@@ -116,7 +113,7 @@ def test_a_cell_a_layer_and_a_dot_above_tau(role_map: RoleMapPlot) -> None:
     assert not role_map.legend.entries()
 
 
-def test_arrow_keys_move_from_cell_to_cell(role_map: RoleMapPlot, qtbot: QtBot) -> None:
+def test_arrow_keys_move_from_cell_to_cell(role_map, qtbot):
     role_map.select("layers.1.key.weight")
     moves = [
         (Qt.Key.Key_Right, "layers.2.key.weight"),
@@ -130,7 +127,7 @@ def test_arrow_keys_move_from_cell_to_cell(role_map: RoleMapPlot, qtbot: QtBot) 
         assert role_map.selected == name
 
 
-def test_clicking_a_cell_selects_its_layer(role_map: RoleMapPlot, qtbot: QtBot) -> None:
+def test_clicking_a_cell_selects_its_layer(role_map, qtbot):
     view = role_map.canvas.getViewBox()
     index = role_map.canvas.mapFromScene(view.mapViewToScene(QPointF(2, 1)))
     with qtbot.waitSignal(role_map.layer_selected) as chosen:
@@ -138,7 +135,7 @@ def test_clicking_a_cell_selects_its_layer(role_map: RoleMapPlot, qtbot: QtBot) 
     assert chosen.args == ["layers.2.key.weight"]
 
 
-def test_the_maps_table_has_a_row_a_block(role_map: RoleMapPlot) -> None:
+def test_the_maps_table_has_a_row_a_block(role_map):
     block, *roles = role_map.columns()
     assert list(block.values) == [0, 1, 2, 3]
     found = np.column_stack([column.values for column in roles])
@@ -146,7 +143,7 @@ def test_the_maps_table_has_a_row_a_block(role_map: RoleMapPlot) -> None:
     assert role_map.row_of("layers.3.key.weight") == 3
 
 
-def test_layers_without_a_block_are_told_of_and_equal_roles_told_apart(qtbot: QtBot) -> None:
+def test_layers_without_a_block_are_told_of_and_equal_roles_told_apart(qtbot):
     plot = shown(qtbot, RoleMapPlot())
     names = ["wte.weight", "h.0.attn.q.weight", "h.0.cross.q.weight"]
     roles = ["embedding", "query", "query"]
@@ -161,7 +158,7 @@ def test_layers_without_a_block_are_told_of_and_equal_roles_told_apart(qtbot: Qt
 # Energies
 
 
-def test_a_curve_an_expert_with_lines_within_one_role(energies: EnergiesAlongPlot) -> None:
+def test_a_curve_an_expert_with_lines_within_one_role(energies):
     item = energies.items["sst2"]
     np.testing.assert_allclose(item.getOriginalDataset()[1], np.log10(2 * GAMMA))
     assert item.opts["pen"] is None
@@ -172,7 +169,7 @@ def test_a_curve_an_expert_with_lines_within_one_role(energies: EnergiesAlongPlo
     assert energies.row_of("layers.2.query.weight") is None
 
 
-def test_a_layer_stays_selected_while_another_role_is_shown(energies: EnergiesAlongPlot) -> None:
+def test_a_layer_stays_selected_while_another_role_is_shown(energies):
     energies.select(NAMES[0])
     energies.role.setCurrentText("key")
     assert energies.selected is None
@@ -180,7 +177,7 @@ def test_a_layer_stays_selected_while_another_role_is_shown(energies: EnergiesAl
     assert energies.selected == NAMES[0]
 
 
-def test_zero_energies_are_not_on_a_logarithmic_axis(energies: EnergiesAlongPlot) -> None:
+def test_zero_energies_are_not_on_a_logarithmic_axis(energies):
     values = np.column_stack([GAMMA, np.zeros(len(NAMES))])
     values[0, 0] = np.nan
     energies.show_layers(replace(LAYERS, energies_LT=values), COLOURS)
@@ -190,7 +187,7 @@ def test_zero_energies_are_not_on_a_logarithmic_axis(energies: EnergiesAlongPlot
     assert np.isnan(energies.columns()[2].values[0])
 
 
-def test_experts_keep_their_hue_in_the_dark(energies: EnergiesAlongPlot) -> None:
+def test_experts_keep_their_hue_in_the_dark(energies):
     energies.set_theme(DARK)
     assert [entry.colour for entry in energies.legend.entries()] == list(DARK.expert_colours[:2])
 
@@ -198,9 +195,7 @@ def test_experts_keep_their_hue_in_the_dark(energies: EnergiesAlongPlot) -> None
 # All of them
 
 
-def test_every_block_is_drawn_in_one_range_in_one_picture(
-    qtbot: QtBot, energies: EnergiesAlongPlot, tmp_path: Path
-) -> None:
+def test_every_block_is_drawn_in_one_range_in_one_picture(qtbot, energies, tmp_path):
     gammas = shown(qtbot, GammaPlot())
     gammas.show_layers(LAYERS)
     for plot in (gammas, energies):
@@ -220,14 +215,14 @@ def test_every_block_is_drawn_in_one_range_in_one_picture(
     np.testing.assert_allclose(third[1], np.log10(2 * GAMMA[6:9]))
 
 
-def test_blocks_start_where_the_number_changes() -> None:
+def test_blocks_start_where_the_number_changes():
     assert block_starts([None, 0, 0, 1, None]) == [(1, "0"), (3, "1")]
     assert block_starts([]) == []
     assert block_of("h.12.attn.weight") == 12
     assert block_of("wte.weight") is None
 
 
-def test_many_figures_are_announced_once(session: Session, qtbot: QtBot) -> None:
+def test_many_figures_are_announced_once(session, qtbot):
     layers = MergedLayers(session)
     adopt_two(session)
     reported: list[int] = []
@@ -242,7 +237,7 @@ def test_many_figures_are_announced_once(session: Session, qtbot: QtBot) -> None
 
 
 @pytest.fixture
-def panel(session: Session, qtbot: QtBot) -> HeterogeneityPanel:
+def panel(session, qtbot) -> HeterogeneityPanel:
     panel = in_view(qtbot, HeterogeneityPanel(session), width=900, height=320)
     adopt_two(session)
     record_gammas(session, GAMMAS)
@@ -251,9 +246,7 @@ def panel(session: Session, qtbot: QtBot) -> HeterogeneityPanel:
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_every_view_follows_the_session_and_leads_it(
-    panel: HeterogeneityPanel, session: Session, index: int, qtbot: QtBot
-) -> None:
+def test_every_view_follows_the_session_and_leads_it(panel, session, index, qtbot):
     panel.tabs.setCurrentIndex(index)
     view = panel.tabs.current
     assert isinstance(view, LayersView)
@@ -271,7 +264,7 @@ def test_every_view_follows_the_session_and_leads_it(
     view.plot.grab()
 
 
-def test_a_view_that_was_hidden_catches_up(panel: HeterogeneityPanel, session: Session) -> None:
+def test_a_view_that_was_hidden_catches_up(panel, session):
     panel.tabs.setCurrentIndex(1)
     view = panel.tabs.current
     panel.tabs.setCurrentIndex(2)
@@ -281,9 +274,7 @@ def test_a_view_that_was_hidden_catches_up(panel: HeterogeneityPanel, session: S
     assert view.plot.selected == "layer.0.q"
 
 
-def test_gamma_stays_under_a_method_without_a_threshold(
-    panel: HeterogeneityPanel, session: Session
-) -> None:
+def test_gamma_stays_under_a_method_without_a_threshold(panel, session):
     inputs = Inputs(base=BASE, method="linear").with_experts([COLA, SST2])
     session.adopt(inputs, plan(recipe(COLA, SST2, merge_method="linear"), parameters={}))
     record_gammas(session, GAMMAS)
@@ -296,7 +287,7 @@ def test_gamma_stays_under_a_method_without_a_threshold(
     assert plot.tau == math.inf
 
 
-def test_nothing_is_drawn_anew_without_news(panel: HeterogeneityPanel, session: Session) -> None:
+def test_nothing_is_drawn_anew_without_news(panel, session):
     for index in range(4):
         panel.tabs.setCurrentIndex(index)
         plot = panel.tabs.current.plot

@@ -3,14 +3,12 @@ from dataclasses import fields, replace
 import pytest
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QComboBox, QLabel, QLineEdit, QToolButton
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_value
 from ace_gui.gui.panels.method_panel import MethodPanel
-from ace_gui.gui.panels.recipe_options import OPTIONS, Option
+from ace_gui.gui.panels.recipe_options import OPTIONS
 from ace_gui.gui.state.chosen.inputs import Inputs
-from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.methods import METHODS
 from ace_gui.recipe.recommended import TITLE
@@ -19,7 +17,7 @@ from tests.gui.fakes import BASE, COLA, ENGINE, EPSILON, FRACTION, TAU, field, p
 
 
 @pytest.fixture
-def panel(session: Session, qtbot: QtBot) -> MethodPanel:
+def panel(session, qtbot) -> MethodPanel:
     panel = MethodPanel(session, QAction("Method…"))
     qtbot.addWidget(panel)
     panel.show()
@@ -27,13 +25,13 @@ def panel(session: Session, qtbot: QtBot) -> MethodPanel:
 
 
 @pytest.fixture
-def filled(panel: MethodPanel, session: Session) -> MethodPanel:
+def filled(panel, session) -> MethodPanel:
     session.set_engine(ENGINE)
     session.adopt(Inputs(base=BASE).with_experts([COLA]), plan(recipe(COLA)))
     return panel
 
 
-def test_before_the_engine_is_up_it_says_so(panel: MethodPanel, session: Session) -> None:
+def test_before_the_engine_is_up_it_says_so(panel, session):
     for starts in (True, False):
         labels = [label.text() for label in panel.findChildren(QLabel) if label.isVisible()]
         assert any("Starting the engine" in text for text in labels) is starts
@@ -46,7 +44,7 @@ def option(panel: MethodPanel, name: str) -> QComboBox:
     return control
 
 
-def test_the_fields_stand_in_one_column(filled: MethodPanel, qtbot: QtBot) -> None:
+def test_the_fields_stand_in_one_column(filled, qtbot):
     filled.setFixedWidth(278)  # what the left column leaves next to its scroll bar
     filled.resize(278, 1200)
     filled.more.unfold()
@@ -59,7 +57,7 @@ def test_the_fields_stand_in_one_column(filled: MethodPanel, qtbot: QtBot) -> No
         assert each.mapTo(filled, each.rect().topRight()).x() < 278
 
 
-def test_with_the_defaults_there_are_neither_hints_nor_rare_fields(filled: MethodPanel) -> None:
+def test_with_the_defaults_there_are_neither_hints_nor_rare_fields(filled):
     """What one changes is in view; what one reads once is in tooltips."""
     shown = [label.text() for label in filled.findChildren(QLabel) if label.isVisible()]
     assert not any(len(text) > 30 for text in shown), shown
@@ -68,9 +66,7 @@ def test_with_the_defaults_there_are_neither_hints_nor_rare_fields(filled: Metho
 
 
 @pytest.mark.parametrize("each", OPTIONS, ids=lambda each: each.name)
-def test_every_value_of_an_option_can_be_chosen_and_is_shown(
-    filled: MethodPanel, session: Session, qtbot: QtBot, each: Option
-) -> None:
+def test_every_value_of_an_option_can_be_chosen_and_is_shown(filled, session, qtbot, each):
     for text, value in each.values.items():
         usual = Inputs()
         assert each.edited(usual, text) == replace(usual, **{each.name: value})
@@ -83,9 +79,7 @@ def test_every_value_of_an_option_can_be_chosen_and_is_shown(
         session.draft.keep(asked.args[0])
 
 
-def test_a_seed_is_offered_where_numbers_are_drawn(
-    filled: MethodPanel, session: Session, qtbot: QtBot
-) -> None:
+def test_a_seed_is_offered_where_numbers_are_drawn(filled, session, qtbot):
 
     def seed() -> QLineEdit:
         control = filled.options.fields["seed"].control
@@ -109,9 +103,7 @@ def test_a_seed_is_offered_where_numbers_are_drawn(
     assert not seed().isVisible()
 
 
-def test_more_options_are_folded_until_one_is_unusual(
-    filled: MethodPanel, session: Session
-) -> None:
+def test_more_options_are_folded_until_one_is_unusual(filled, session):
     assert not filled.more.is_open
     assert not option(filled, "vocabulary").isVisible()
     # A seed is of no use to a method that draws nothing.
@@ -126,9 +118,7 @@ def test_more_options_are_folded_until_one_is_unusual(
     assert filled.more.is_open
 
 
-def test_untouched_parameters_say_where_their_value_comes_from(
-    filled: MethodPanel, session: Session
-) -> None:
+def test_untouched_parameters_say_where_their_value_comes_from(filled, session):
     control = filled.fields["epsilon"].control
     assert "default for this family" in control.toolTip()
     session.draft.set_parameter("epsilon", 1e-3)
@@ -136,9 +126,7 @@ def test_untouched_parameters_say_where_their_value_comes_from(
     assert control.value() == 1e-3
 
 
-def test_editing_and_resetting_are_asked_for_and_showing_is_not(
-    filled: MethodPanel, session: Session, qtbot: QtBot
-) -> None:
+def test_editing_and_resetting_are_asked_for_and_showing_is_not(filled, session, qtbot):
     with qtbot.waitSignal(session.parameter_wanted) as asked:
         filled.fields["k_frac"].control.setValue(0.5)
     assert asked.args == ["k_frac", 0.5]
@@ -152,9 +140,7 @@ def test_editing_and_resetting_are_asked_for_and_showing_is_not(
     assert filled.fields["tau"].control.value() == 0.8
 
 
-def test_the_scopes_are_those_of_the_engine(
-    filled: MethodPanel, session: Session, qtbot: QtBot
-) -> None:
+def test_the_scopes_are_those_of_the_engine(filled, session, qtbot):
     scope = option(filled, "scope")
     assert [scope.itemText(index) for index in range(2)] == ["default", "authors-vit"]
     assert "As the authors did." in scope.toolTip()
@@ -169,9 +155,7 @@ def choose(combo: QComboBox, text: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["ace", "linear"])
-def test_every_method_can_have_a_cap(
-    filled: MethodPanel, session: Session, qtbot: QtBot, method: str
-) -> None:
+def test_every_method_can_have_a_cap(filled, session, qtbot, method):
     session.draft.keep(replace(session.draft.inputs, method=method))
     filled.more.unfold()
     cap = filled.after.cap
@@ -194,9 +178,7 @@ def test_every_method_can_have_a_cap(
 
 
 @pytest.mark.parametrize("name", [field.name for field in AFTER_FIELDS])
-def test_what_is_done_after_the_method_has_a_field(
-    filled: MethodPanel, session: Session, qtbot: QtBot, name: str
-) -> None:
+def test_what_is_done_after_the_method_has_a_field(filled, session, qtbot, name):
     assert not filled.more.is_open
     field, others = filled.after.fields[name], After(scale=0.7, depth=(0.5, 1.5), cap=Cap())
     session.draft.keep(replace(session.draft.inputs, after=others))
@@ -214,9 +196,7 @@ def test_what_is_done_after_the_method_has_a_field(
     assert asked.args[0].after == with_value(expected, name, None)
 
 
-def test_the_automatic_variant_leads_its_form_and_has_one_cap(
-    filled: MethodPanel, session: Session
-) -> None:
+def test_the_automatic_variant_leads_its_form_and_has_one_cap(filled, session):
     session.set_engine(replace(ENGINE, methods=(method_info("ace"),)))
     session.draft.set_parameter("variant", "automatic")
     assert not filled.after.cap.isVisible()
@@ -224,9 +204,7 @@ def test_the_automatic_variant_leads_its_form_and_has_one_cap(
     assert filled.after.cap.isVisible()
 
 
-def test_what_is_known_of_layers_depends_on_fused_matrices_and_the_vocabulary(
-    filled: MethodPanel, session: Session
-) -> None:
+def test_what_is_known_of_layers_depends_on_fused_matrices_and_the_vocabulary(filled, session):
     inputs = session.draft.inputs
     chosen = replace(inputs, split_fused=True, vocabulary=Vocabulary.TOKENS)
     before = session.draft.recipe_key(), session.layers.analysis_key
@@ -247,9 +225,7 @@ def test_what_is_known_of_layers_depends_on_fused_matrices_and_the_vocabulary(
         (field("c", kind="str", default="a", low=None, choices=("a", "b")), "b"),
     ],
 )
-def test_every_kind_of_field_shows_what_it_is_given(
-    qtbot: QtBot, info: object, value: object
-) -> None:
+def test_every_kind_of_field_shows_what_it_is_given(qtbot, info, value):
     made = ParameterField(info)
     qtbot.addWidget(made)
     made.show_value(value, "", touched=True)
@@ -263,7 +239,7 @@ def test_every_kind_of_field_shows_what_it_is_given(
     assert control.accessibleName() == info.label
 
 
-def test_a_field_has_its_range_and_offers_presets(qtbot: QtBot) -> None:
+def test_a_field_has_its_range_and_offers_presets(qtbot):
     ranged, made = ParameterField(FRACTION), ParameterField(EPSILON)
     for field_ in (ranged, made):
         qtbot.addWidget(field_)
@@ -277,18 +253,14 @@ def test_a_field_has_its_range_and_offers_presets(qtbot: QtBot) -> None:
     assert asked.args == [4e-2]
 
 
-def test_the_form_has_a_control_for_every_parameter_of_every_method(
-    panel: MethodPanel, session: Session
-) -> None:
+def test_the_form_has_a_control_for_every_parameter_of_every_method(panel, session):
     session.set_engine(replace(ENGINE, methods=tuple(map(method_info, METHODS))))
     for name, method in METHODS.items():
         session.draft.keep(replace(session.draft.inputs, method=name))
         assert list(panel.fields) == [field.name for field in fields(method.parameters)]
 
 
-def test_only_the_fields_of_the_chosen_variant_are_shown(
-    filled: MethodPanel, session: Session
-) -> None:
+def test_only_the_fields_of_the_chosen_variant_are_shown(filled, session):
     """The variant leads the form, and has γ without a threshold where it knows no regimes."""
     session.set_engine(replace(ENGINE, methods=(method_info("ace"),)))
     assert next(iter(filled.fields)) == "variant"
@@ -306,9 +278,7 @@ def test_only_the_fields_of_the_chosen_variant_are_shown(
     assert session.draft.tau == 0.3
 
 
-def test_the_panel_says_that_the_merge_is_the_recommended_one(
-    filled: MethodPanel, session: Session
-) -> None:
+def test_the_panel_says_that_the_merge_is_the_recommended_one(filled, session):
     def titles() -> set[str]:
         return {label.text() for label in filled.findChildren(QLabel)}
 

@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from pytestqt.qtbot import QtBot
 
 from ace_gui.errors import MismatchError
 from ace_gui.gui.panels.notice import Notice, Severity
@@ -21,15 +20,13 @@ SHOWN = "“q” is 4×3 in cola but 8×3 in the base; choose another expert."
 
 
 @pytest.fixture
-def notice(qtbot: QtBot) -> Notice:
+def notice(qtbot) -> Notice:
     notice = Notice()
     qtbot.addWidget(notice)
     return notice
 
 
-def test_a_sentence_is_shown_with_its_details_folded_away_copied_and_dismissed(
-    notice: Notice,
-) -> None:
+def test_a_sentence_is_shown_with_its_details_folded_away_copied_and_dismissed(notice):
     assert notice.isHidden()
     notice.show_error(ERROR)
     assert notice.message_text == SHOWN
@@ -50,13 +47,13 @@ def test_a_sentence_is_shown_with_its_details_folded_away_copied_and_dismissed(
     assert notice.isHidden()
 
 
-def test_markup_and_control_characters_of_file_names_do_nothing(notice: Notice) -> None:
+def test_markup_and_control_characters_of_file_names_do_nothing(notice):
     notice.show_message(Severity.WARNING, "<b>bold\u202e</b>")
     assert notice.sentence.textFormat() == Qt.TextFormat.PlainText
     assert notice.message_text == "<b>bold</b>"
 
 
-def test_a_long_name_wraps_and_is_copied_as_it_is(notice: Notice) -> None:
+def test_a_long_name_wraps_and_is_copied_as_it_is(notice):
     name = "a_very_long_name/" * 3 + ".layer.0.weight" * 3
     notice.show_message(Severity.WARNING, f"“{name}” holds no tensors.")
     assert notice.sentence.minimumSizeHint().width() < notice.fontMetrics().horizontalAdvance(name)
@@ -65,7 +62,7 @@ def test_a_long_name_wraps_and_is_copied_as_it_is(notice: Notice) -> None:
 
 
 @pytest.mark.parametrize("severity", Severity)
-def test_a_toasts_icon_has_the_colour_of_its_severity(qtbot: QtBot, severity: Severity) -> None:
+def test_a_toasts_icon_has_the_colour_of_its_severity(qtbot, severity):
     toast = Notice(floats=True)
     qtbot.addWidget(toast)
     toast.show_message(severity, "Something.")

@@ -13,20 +13,19 @@ from ace_gui.engine.contract.plan import Disposition, RowOverride
 from ace_gui.gui.dialogs.override_dialog import OverrideDialog
 from ace_gui.gui.models.layer_columns import OUTCOME
 from ace_gui.gui.panels.layers_panel import ALL, MERGED
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.chosen.inputs import Expert, Inputs
 from ace_gui.gui.state.chosen.layer_rules import open_to_override, overridden, reset
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from ace_gui.recipe.values import After, Cap
-from tests.gui.fakes import BASE, COLA, ENGINE, ROWS, SST2, FakeWorker, adopt_two, plan, recipe
+from tests.gui.fakes import BASE, COLA, ENGINE, ROWS, SST2, adopt_two, plan, recipe
 
 QUERIES = frozenset({"layer.0.q", "layer.2.q"})
 AVERAGE = Override(disposition="average")
 
 
 @pytest.fixture
-def loaded(session: Session) -> Session:
+def loaded(session) -> Session:
     session.set_engine(ENGINE)
     adopt_two(session)
     return session
@@ -46,17 +45,17 @@ def choose(menu: QMenu, *titles: str) -> None:
     action.trigger()
 
 
-def test_only_what_takes_part_can_be_overridden(loaded: Session) -> None:
+def test_only_what_takes_part_can_be_overridden(loaded):
     everything = {row.name for row in ROWS}
     assert open_to_override(loaded, everything) == everything - {"head"}
 
 
-def test_a_whole_role_is_named_as_such(loaded: Session) -> None:
+def test_a_whole_role_is_named_as_such(loaded):
     rules = overridden(loaded, QUERIES, AVERAGE)
     assert rules == (Override(role="query", disposition="average"),)
 
 
-def test_a_later_choice_takes_the_place_of_an_earlier_one(loaded: Session) -> None:
+def test_a_later_choice_takes_the_place_of_an_earlier_one(loaded):
     first = overridden(loaded, QUERIES, AVERAGE)
     loaded.draft.keep(replace(loaded.draft.inputs, overrides=first))
     again = overridden(loaded, QUERIES, Override(disposition="base"))
@@ -65,14 +64,14 @@ def test_a_later_choice_takes_the_place_of_an_earlier_one(loaded: Session) -> No
     assert narrower == (*first, Override(blocks="2", disposition="base"))
 
 
-def test_reset_takes_a_layer_out_of_a_wider_rule(loaded: Session) -> None:
+def test_reset_takes_a_layer_out_of_a_wider_rule(loaded):
     loaded.draft.keep(replace(loaded.draft.inputs, overrides=overridden(loaded, QUERIES, AVERAGE)))
     (rule,) = reset(loaded, {"layer.2.q"})
     assert rule.holds_for("layer.0.q", "query", 0)
     assert not rule.holds_for("layer.2.q", "query", 2)
 
 
-def test_rules_make_another_recipe(loaded: Session) -> None:
+def test_rules_make_another_recipe(loaded):
     before, analysed = loaded.draft.recipe_key(), loaded.layers.analysis_key
     loaded.draft.keep(
         replace(loaded.draft.inputs, overrides=(Override(role="key", disposition="base"),))
@@ -82,7 +81,7 @@ def test_rules_make_another_recipe(loaded: Session) -> None:
     assert {loaded.draft.recipe_key(): 1}  # spectra are kept under it
 
 
-def test_weights_follow_their_expert() -> None:
+def test_weights_follow_their_expert():
     rule = Override(role="query", weights={"cola": 0.5, "sst2": 2.0})
     inputs = replace(Inputs(base=BASE).with_experts([COLA, SST2]), overrides=(rule,))
     renamed = inputs.with_expert(0, Expert(path=COLA, name="grammar", colour=0))
@@ -91,7 +90,7 @@ def test_weights_follow_their_expert() -> None:
     assert renamed.without_experts([0]).without_experts([0]).overrides == ()
 
 
-def test_the_menu_of_selected_layers_makes_a_rule(opened: MainWindow, worker: FakeWorker) -> None:
+def test_the_menu_of_selected_layers_makes_a_rule(opened, worker):
     layers = opened.workspace.layers
     select = QItemSelectionModel.SelectionFlag
     for name in QUERIES:
@@ -101,12 +100,10 @@ def test_the_menu_of_selected_layers_makes_a_rule(opened: MainWindow, worker: Fa
     choose(layers.menu(), "Merge with", "Means and arcs", "Weight averaging")
     rule = Override(role="query", merge_method="linear", disposition="merge")
     assert opened.session.draft.inputs.overrides == (rule,)
-    assert worker.jobs[worker.newest(PlanJob)].recipe.overrides == (rule,)  # type: ignore[union-attr]
+    assert worker.jobs[worker.newest(PlanJob)].recipe.overrides == (rule,)
 
 
-def test_an_overridden_layer_shows_its_method_and_can_be_reset(
-    opened: MainWindow, worker: FakeWorker
-) -> None:
+def test_an_overridden_layer_shows_its_method_and_can_be_reset(opened, worker):
     rule = Override(role="key", merge_method="linear")
     opened.conductor.change(replace(opened.session.draft.inputs, overrides=(rule,)))
     own = RowOverride(method="linear", parameters={}, weights=(1.0, 1.0), rules=(0,))
@@ -123,14 +120,14 @@ def test_an_overridden_layer_shows_its_method_and_can_be_reset(
     assert opened.session.draft.inputs.overrides == ()
 
 
-def test_heads_alone_offer_nothing(opened: MainWindow) -> None:
+def test_heads_alone_offer_nothing(opened):
     layers = opened.workspace.layers
     layers.show_only(ALL)
     layers.table.go_to("head")
     assert not any(action.isEnabled() for action in layers.menu().actions())
 
 
-def test_a_rule_is_removed_from_the_list(opened: MainWindow) -> None:
+def test_a_rule_is_removed_from_the_list(opened):
     rules = (AVERAGE, Override(role="key", disposition="base"))
     rules = tuple(replace(rule, role="key") for rule in rules)
     opened.conductor.change(replace(opened.session.draft.inputs, overrides=rules))
@@ -140,7 +137,7 @@ def test_a_rule_is_removed_from_the_list(opened: MainWindow) -> None:
     assert [rule.disposition for rule in opened.session.draft.inputs.overrides] == ["base"]
 
 
-def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBot) -> None:
+def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded, qtbot):
     dialog = dialog_of(loaded, qtbot, None)
     ok = dialog.ok
     assert not ok.isEnabled()
@@ -158,9 +155,7 @@ def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded: Session, qtbot: QtBo
 @pytest.mark.parametrize(
     ("text", "cap"), [("as in the recipe", None), ("none", False), ("at δ", Cap())]
 )
-def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(
-    loaded: Session, qtbot: QtBot, text: str, cap: object
-) -> None:
+def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(loaded, qtbot, text, cap):
     rule = Override(role="key", merge_method="linear", after=After(cap=Cap(delta=0.5)))
     dialog = dialog_of(loaded, qtbot, rule)
     assert dialog.after.cap.delta.control.value() == 0.5
@@ -173,7 +168,7 @@ def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(
     assert dialog.rule().after == After()  # it is for what a method merges
 
 
-def test_a_rule_says_what_is_done_after_the_method(loaded: Session, qtbot: QtBot) -> None:
+def test_a_rule_says_what_is_done_after_the_method(loaded, qtbot):
     dialog = dialog_of(loaded, qtbot, Override(role="key"))
     dialog.after.fields["after.spectrum"].control.setValue(0.5)
     dialog.after.fields["after.depth[1]"].control.setValue(2.0)
@@ -184,9 +179,7 @@ def test_a_rule_says_what_is_done_after_the_method(loaded: Session, qtbot: QtBot
 
 
 @pytest.mark.parametrize(("blocks", "words"), [("x", "blocks such as"), ("9", "0 of")])
-def test_the_dialog_says_why_it_cannot_be_accepted(
-    loaded: Session, qtbot: QtBot, blocks: str, words: str
-) -> None:
+def test_the_dialog_says_why_it_cannot_be_accepted(loaded, qtbot, blocks, words):
     dialog = dialog_of(loaded, qtbot, AVERAGE)
     dialog.blocks.setText(blocks)
     assert words in dialog.verdict.text()
@@ -200,11 +193,11 @@ def test_the_dialog_says_why_it_cannot_be_accepted(
         Override(role="key", parameters={"tau": 0.9}),  # the recipe's method
     ],
 )
-def test_the_dialog_opens_with_the_rule(loaded: Session, qtbot: QtBot, rule: Override) -> None:
+def test_the_dialog_opens_with_the_rule(loaded, qtbot, rule):
     assert dialog_of(loaded, qtbot, rule).rule() == rule
 
 
-def test_the_regime_follows_a_threshold_of_the_layers_own(loaded: Session) -> None:
+def test_the_regime_follows_a_threshold_of_the_layers_own(loaded):
     rules = (Override(role="key", parameters={"tau": 0.9}),)
     own = RowOverride(method="ace", parameters={"tau": 0.9}, weights=(1.0, 1.0), rules=(0,))
     rows = tuple(replace(row, override=own) if row.role == "key" else row for row in ROWS)
@@ -220,9 +213,7 @@ def test_the_regime_follows_a_threshold_of_the_layers_own(loaded: Session) -> No
 @pytest.mark.parametrize("text", ["", "layer.0", "nothing"])
 @pytest.mark.parametrize("role", ["", "key"])
 @pytest.mark.parametrize("shown", [MERGED, ALL])
-def test_what_the_filters_hide_is_counted_and_shown_on_demand(
-    opened: MainWindow, text: str, role: str, shown: int
-) -> None:
+def test_what_the_filters_hide_is_counted_and_shown_on_demand(opened, text, role, shown):
     layers = opened.workspace.layers
     layers.text.setText(text)
     layers.role.choose(role)

@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QApplication
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.events import JobDone, JobFailed, LayerAnalysed, PlanReady
@@ -65,7 +64,7 @@ def replan(worker: FakeWorker, *checks: Check, method: str = "ace") -> None:
     )
 
 
-def test_what_is_fine_is_listed_and_asks_nothing(window: MainWindow, worker: FakeWorker) -> None:
+def test_what_is_fine_is_listed_and_asks_nothing(window, worker):
     load(window, worker, NOTE, FINE)
     inspector = window.workspace.inspector
     assert isinstance(inspector.panel, SpectraPanel)
@@ -75,7 +74,7 @@ def test_what_is_fine_is_listed_and_asks_nothing(window: MainWindow, worker: Fak
     assert merges(worker) == 1
 
 
-def test_worries_come_to_the_front(window: MainWindow, worker: FakeWorker) -> None:
+def test_worries_come_to_the_front(window, worker):
     load(window, worker, ERROR, WORRY, FINE)
     inspector = window.workspace.inspector
     assert inspector.panel is inspector.preflight
@@ -87,9 +86,7 @@ def test_worries_come_to_the_front(window: MainWindow, worker: FakeWorker) -> No
     assert inspector.panel is inspector.preflight
 
 
-def test_the_same_worries_do_not_come_to_the_front_again(
-    window: MainWindow, worker: FakeWorker
-) -> None:
+def test_the_same_worries_do_not_come_to_the_front_again(window, worker):
     load(window, worker, WORRY)
     tabs = window.workspace.inspector.tabs
     tabs.setCurrentIndex(0)
@@ -100,7 +97,7 @@ def test_the_same_worries_do_not_come_to_the_front_again(
     assert rows(window)[0].check == again
 
 
-def test_merge_asks_once_and_goes_on_when_told(window: MainWindow, worker: FakeWorker) -> None:
+def test_merge_asks_once_and_goes_on_when_told(window, worker):
     load(window, worker, WORRY, FINE)
     window.actions_.merge.trigger()
     assert merges(worker) == 0
@@ -118,9 +115,7 @@ def test_merge_asks_once_and_goes_on_when_told(window: MainWindow, worker: FakeW
     assert merges(worker) == 2
 
 
-def test_accepted_warnings_stay_accepted_for_the_same_models_alone(
-    window: MainWindow, worker: FakeWorker
-) -> None:
+def test_accepted_warnings_stay_accepted_for_the_same_models_alone(window, worker):
     load(window, worker, WORRY)
     before = rows(window)
     window.session.checks.accept()
@@ -133,9 +128,7 @@ def test_accepted_warnings_stay_accepted_for_the_same_models_alone(
     assert window.session.checks.worries == (WORRY,)
 
 
-def test_a_message_in_between_takes_the_question_away(
-    window: MainWindow, worker: FakeWorker
-) -> None:
+def test_a_message_in_between_takes_the_question_away(window, worker):
     load(window, worker, WORRY)
     window.actions_.merge.trigger()
     window.session.advice.emit("Something else.")
@@ -143,9 +136,7 @@ def test_a_message_in_between_takes_the_question_away(
 
 
 @pytest.mark.parametrize("change", [0.0, 1.4])
-def test_a_base_that_does_not_fit_is_found_when_the_tensors_are_read(
-    window: MainWindow, worker: FakeWorker, change: float
-) -> None:
+def test_a_base_that_does_not_fit_is_found_when_the_tensors_are_read(window, worker, change):
     worker.say(ENGINE, job=0)
     window.opener.open_paths([BASE, COLA, SST2])
     replan(worker, FINE)
@@ -157,9 +148,7 @@ def test_a_base_that_does_not_fit_is_found_when_the_tensors_are_read(
     assert (worry.title, worry.subject) == ("Distance from the base", "cola")
 
 
-def test_rows_speak_show_text_literally_and_open_by_keyboard(
-    window: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_rows_speak_show_text_literally_and_open_by_keyboard(window, worker, qtbot):
     load(window, worker, WORRY, FINE)
     first = rows(window)[0]
     assert first.accessibleName().startswith("Warning: Vocabulary, cola. 2 ids of <b>")
@@ -172,7 +161,7 @@ def test_rows_speak_show_text_literally_and_open_by_keyboard(
     assert not rows(window)[0].details.isHidden()
 
 
-def test_without_models_there_are_no_checks(window: MainWindow, worker: FakeWorker) -> None:
+def test_without_models_there_are_no_checks(window, worker):
     window.prepare()
     assert not rows(window)
     assert window.workspace.experts.checks.isHidden()
@@ -183,7 +172,7 @@ def test_without_models_there_are_no_checks(window: MainWindow, worker: FakeWork
     assert not rows(window)
 
 
-def test_errors_stop_a_merge_until_there_is_room(window: MainWindow, worker: FakeWorker) -> None:
+def test_errors_stop_a_merge_until_there_is_room(window, worker):
     load(window, worker, ERROR, WORRY)
     window.actions_.merge.trigger()
     (again,) = window.notice.answers
@@ -198,9 +187,7 @@ def test_errors_stop_a_merge_until_there_is_room(window: MainWindow, worker: Fak
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_a_full_disk_is_checked_again_when_the_person_comes_back(
-    window: MainWindow, worker: FakeWorker, asked: bool
-) -> None:
+def test_a_full_disk_is_checked_again_when_the_person_comes_back(window, worker, asked):
     load(window, worker, ERROR)
     if asked:
         window.actions_.merge.trigger()
@@ -222,14 +209,14 @@ def come_back(window: MainWindow) -> None:
     QApplication.sendEvent(window, QEvent(QEvent.Type.ActivationChange))
 
 
-def test_a_merge_that_has_its_room_already_goes_on(window: MainWindow, worker: FakeWorker) -> None:
+def test_a_merge_that_has_its_room_already_goes_on(window, worker):
     load(window, worker, ERROR)
     make_store(window.runs.stores._folder(window.session.draft.inputs.recipe()))
     window.actions_.merge.trigger()
     assert merges(worker) == 1
 
 
-def test_a_limit_of_memory_is_checked_at_once(window: MainWindow, worker: FakeWorker) -> None:
+def test_a_limit_of_memory_is_checked_at_once(window, worker):
     load(window, worker, FINE)
     peak = window.session.draft.plan.peak_bytes
     window.session.limit_memory(peak - 1)
@@ -245,9 +232,7 @@ def test_a_limit_of_memory_is_checked_at_once(window: MainWindow, worker: FakeWo
 
 
 @pytest.mark.parametrize("choice", [NonFinite.KEEP_BASE, NonFinite.SKIP_EXPERT])
-def test_nan_in_an_expert_is_a_question(
-    choice: NonFinite, window: MainWindow, worker: FakeWorker
-) -> None:
+def test_nan_in_an_expert_is_a_question(choice, window, worker):
     load(window, worker, FINE)
     window.actions_.merge.trigger()
     error = NonFiniteError("`q` of `cola` has 1 NaN value.", tensor="q", key="non_finite")
@@ -261,7 +246,7 @@ def test_nan_in_an_expert_is_a_question(
     assert shown.currentIndex() > 0
 
 
-def test_nan_in_the_base_is_no_question(window: MainWindow, worker: FakeWorker) -> None:
+def test_nan_in_the_base_is_no_question(window, worker):
     load(window, worker, FINE)
     worker.say(JobFailed(error=NonFiniteError("`q` of `base` has 1 NaN value.", tensor="q")))
     assert not window.notice.answers

@@ -36,7 +36,7 @@ def routes(task: str, *means: float) -> TaskRoutes:
 
 
 @pytest.fixture(autouse=True)
-def routed(loaded: MainWindow) -> None:
+def routed(loaded) -> None:
     """Two tasks, and methods whose merges have a router."""
     loaded.session.draft.set_tasks(TASKS)
     routing = [replace(method, routes=True) for method in loaded.session.draft.methods]
@@ -56,18 +56,14 @@ def scored(window: MainWindow, worker: FakeWorker) -> Path:
     return store
 
 
-def test_a_merge_without_a_router_has_no_table(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_a_merge_without_a_router_has_no_table(page, loaded, worker):
     methods = loaded.session.draft.methods
     loaded.session.draft.set_methods([replace(m, routes=m.name != "ace") for m in methods])
     scored(loaded, worker)
     assert table_of(page).isHidden()
 
 
-def test_shares_by_task_and_by_layer(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_shares_by_task_and_by_layer(page, loaded, worker):
     store = scored(loaded, worker)
     table = table_of(page)
     assert not table.isHidden()
@@ -93,9 +89,7 @@ def test_shares_by_task_and_by_layer(
     assert table.task.current == "sst2"
 
 
-def test_no_router_after_all_an_error_and_a_stop(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_no_router_after_all_an_error_and_a_stop(page, loaded, worker):
     scored(loaded, worker)
     table = table_of(page)
     table.button.click()

@@ -100,9 +100,7 @@ def drop(index: TasksTab, *paths: Path) -> QDropEvent:
     return event
 
 
-def test_data_that_are_dropped_are_tasks_of_the_recipe(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_data_that_are_dropped_are_tasks_of_the_recipe(page, loaded, worker, qtbot):
     index, draft = page.show_tab(TasksTab), loaded.session.draft
     assert not index.list.isVisible()  # one sentence and an action stand there
     plan = draft.plan
@@ -122,7 +120,7 @@ def test_data_that_are_dropped_are_tasks_of_the_recipe(
     assert texts[2] == "cola-2\nreading the data …"
 
 
-def test_models_and_recipes_are_no_data(page: ScoresPage, tmp_path: Path) -> None:
+def test_models_and_recipes_are_no_data(page, tmp_path):
     (tmp_path / "config.json").touch()
     event = drop(
         page.show_tab(TasksTab), Path("/x/recipe.yaml"), Path("/x/a.safetensors"), tmp_path
@@ -130,9 +128,7 @@ def test_models_and_recipes_are_no_data(page: ScoresPage, tmp_path: Path) -> Non
     assert not event.isAccepted()  # the window takes them
 
 
-def test_what_is_guessed_of_a_task_can_be_said_otherwise(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_what_is_guessed_of_a_task_can_be_said_otherwise(page, loaded, worker, qtbot):
     editor, draft = page.show_tab(TasksTab).editor, loaded.session.draft
     add_described(loaded, worker, qtbot)
     assert editor.kind.currentText() == "text-classification"
@@ -146,7 +142,7 @@ def test_what_is_guessed_of_a_task_can_be_said_otherwise(
     assert "yes" in shown
 
     def choose(box: object, text: str) -> Task:
-        box.setCurrentText(text)  # type: ignore[attr-defined]
+        box.setCurrentText(text)
         return draft.inputs.tasks[0]
 
     assert choose(editor.measure, "f1").metric is Metric.F1
@@ -161,9 +157,7 @@ def test_what_is_guessed_of_a_task_can_be_said_otherwise(
     assert draft.inputs.tasks == ()
 
 
-def test_how_a_language_model_is_asked_can_be_chosen(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_how_a_language_model_is_asked_can_be_chosen(page, loaded, worker, qtbot):
     editor, draft = page.show_tab(TasksTab).editor, loaded.session.draft
     found = add_described(loaded, worker, qtbot)
     fields = (editor.prompt, editor.system, editor.chat)
@@ -180,24 +174,20 @@ def test_how_a_language_model_is_asked_can_be_chosen(
     assert (task.prompt, task.system, task.chat) == ("Q: {text}", "Be brief.", Chat.OFF)
 
 
-def test_tasks_outlive_a_plan_that_was_asked_for_before_them(
-    loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_tasks_outlive_a_plan_that_was_asked_for_before_them(loaded, worker):
     loaded.conductor.change(loaded.session.draft.inputs.with_method("linear"))
     loaded.scoring.add(DATA)
     load(worker, COLA, SST2)
     assert [task.title for task in loaded.session.draft.inputs.tasks] == ["cola", "sst2"]
 
 
-def test_tasks_follow_the_name_of_their_expert(loaded: MainWindow) -> None:
+def test_tasks_follow_the_name_of_their_expert(loaded):
     inputs = replace(loaded.session.draft.inputs, tasks=TASK_DATA)
     renamed = inputs.with_expert(1, replace(inputs.experts[1], name="mood"))
     assert [task.expert for task in renamed.tasks] == ["cola", "mood"]
 
 
-def test_scores_are_asked_for_with_every_finished_merge_and_can_be_stopped(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_scores_are_asked_for_with_every_finished_merge_and_can_be_stopped(page, loaded, worker):
     index = scores_place(page)
     assert not index.no_scores.isVisible()
     index.no_tasks.button.click()
@@ -217,9 +207,7 @@ def test_scores_are_asked_for_with_every_finished_merge_and_can_be_stopped(
     assert index.evaluate.text() == "Evaluate"
 
 
-def test_scores_that_are_known_are_shown_without_evaluating(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_scores_that_are_known_are_shown_without_evaluating(page, loaded, worker, qtbot):
     asked = partial(worker.asked, KnownScoresJob)
     loaded.session.draft.set_tasks(TASK_DATA)
     qtbot.waitUntil(lambda: len(asked()) == 1)
@@ -268,13 +256,8 @@ LEVELS = (0.25, 0.5, 1.0)
 @pytest.mark.parametrize("expert", LEVELS)
 @pytest.mark.parametrize("base", LEVELS)
 def test_success_is_only_said_where_the_experts_are_better_than_the_base(
-    page: ScoresPage,
-    loaded: MainWindow,
-    worker: FakeWorker,
-    base: float,
-    expert: float,
-    metric: str,
-) -> None:
+    page, loaded, worker, base, expert, metric
+):
     store = record_scores(loaded, worker)
     rows = {"base": base, "merge": expert}
     scores = []
@@ -289,9 +272,7 @@ def test_success_is_only_said_where_the_experts_are_better_than_the_base(
     assert ("no better than the base" in text) is not better
 
 
-def test_a_model_that_is_being_tried_is_not_called_untried(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_a_model_that_is_being_tried_is_not_called_untried(page, loaded, worker):
     store = record_scores(loaded, worker)
     known = loaded.session.results.scores._scores
     for key in [key for key in known if key[0] == store]:
@@ -306,9 +287,7 @@ def test_a_model_that_is_being_tried_is_not_called_untried(
     assert "is not evaluated" in index.title.text()
 
 
-def test_a_run_has_a_mean_once_all_tasks_are_known(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_a_run_has_a_mean_once_all_tasks_are_known(page, loaded, worker):
     record_scores(loaded, worker)
     (run,) = loaded.session.results.runs.all
     assert mean_score(run) == 0.875
@@ -317,9 +296,7 @@ def test_a_run_has_a_mean_once_all_tasks_are_known(
     assert mean_score(replace(run, accuracies={})) is None
 
 
-def test_other_tasks_are_a_change_to_be_saved(
-    page: ScoresPage, loaded: MainWindow, tmp_path: Path
-) -> None:
+def test_other_tasks_are_a_change_to_be_saved(page, loaded, tmp_path):
     project = loaded.project
     assert not loaded.isWindowModified()
     for change in (
@@ -337,9 +314,7 @@ def test_other_tasks_are_a_change_to_be_saved(
     assert not loaded.isWindowModified(), "as it was saved"
 
 
-def test_the_scores_of_a_merge_are_said_drawn_and_listed(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_the_scores_of_a_merge_are_said_drawn_and_listed(page, loaded, worker):
     record_scores(loaded, worker)
     index = scores_place(page)
     assert index.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
@@ -361,8 +336,8 @@ def test_the_scores_of_a_merge_are_said_drawn_and_listed(
 
 
 def test_scores_that_came_in_another_workspace_are_shown_when_one_comes_back(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+    page, loaded, worker, qtbot
+):
     index = scores_place(page)
     loaded.workspace.show_space(0)
     record_scores(loaded, worker)
@@ -372,9 +347,7 @@ def test_scores_that_came_in_another_workspace_are_shown_when_one_comes_back(
     assert index.title.text() == "ACE-Merging keeps 88 % of what the experts reach"
 
 
-def test_two_models_are_tested_against_each_other_in_words(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_two_models_are_tested_against_each_other_in_words(page, loaded, worker):
     record_scores(loaded, worker)
     card = scores_place(page).figures
     assert [card.first.itemText(n) for n in range(card.first.count())] == [
@@ -391,9 +364,7 @@ def test_two_models_are_tested_against_each_other_in_words(
     assert card.test.text() == "Choose two different models."
 
 
-def test_scores_of_other_models_and_tasks_are_forgotten(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_scores_of_other_models_and_tasks_are_forgotten(page, loaded, worker):
     store = record_scores(loaded, worker)
     known = loaded.session.results.scores
     assert known.is_complete(store)
@@ -405,9 +376,7 @@ def test_scores_of_other_models_and_tasks_are_forgotten(
     assert known.models == frozenset()
 
 
-def test_perplexities_are_drawn_as_shares_of_the_experts(
-    page: ScoresPage, loaded: MainWindow
-) -> None:
+def test_perplexities_are_drawn_as_shares_of_the_experts(page, loaded):
     loaded.session.draft.set_tasks(TASK_DATA)
     known = loaded.session.results.scores
     known.record(
@@ -456,9 +425,7 @@ def compared(task: str, *, other: str, **counts: int) -> ExamplesCompared:
     )
 
 
-def test_examples_lost_and_gained_are_listed_and_filtered(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_examples_lost_and_gained_are_listed_and_filtered(page, loaded, worker, qtbot):
     store = record_scores(loaded, worker)
     index = page.show_tab(ExamplesTab)
     qtbot.waitUntil(index.isVisible)
@@ -493,9 +460,7 @@ def test_examples_lost_and_gained_are_listed_and_filtered(
     assert number != against_base
 
 
-def test_some_examples_of_each_task_stand_below_the_scores(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_some_examples_of_each_task_stand_below_the_scores(page, loaded, worker, qtbot):
     store = record_scores(loaded, worker)
     strip = scores_place(page).examples
     lost, gained = strip.rows.values()
@@ -520,9 +485,7 @@ def test_some_examples_of_each_task_stand_below_the_scores(
     assert isinstance(page.tabs.current, ExamplesTab)
 
 
-def test_examples_of_models_that_were_not_tried_are_asked_for_by_hand(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_examples_of_models_that_were_not_tried_are_asked_for_by_hand(page, loaded, worker, qtbot):
     index = page.show_tab(ExamplesTab)
     assert not index.compare_button.isEnabled()
     assert "Add a task first." in index.compare_button.toolTip()

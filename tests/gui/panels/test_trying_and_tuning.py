@@ -20,12 +20,10 @@ from ace_gui.engine.contract.scored.task_examples import (
 )
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.errors import TaskError
-from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.panels.scores.tune_tab import TuneTab
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.tasks import Task, TaskKind
-from tests.gui.fakes import FakeWorker, merged, plan, task_score
+from tests.gui.fakes import merged, plan, task_score
 
 TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))
 
@@ -38,9 +36,7 @@ def texts(index: TryTab) -> list[str]:
 # Trying
 
 
-def test_what_models_write_streams_side_by_side_and_can_be_stopped(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_what_models_write_streams_side_by_side_and_can_be_stopped(page, loaded, worker):
     store, index = merged(loaded, worker), page.show_tab(TryTab)
     assert not index.button.isEnabled()
     assert index.button.toolTip() == "Type a text first."
@@ -65,9 +61,7 @@ def test_what_models_write_streams_side_by_side_and_can_be_stopped(
     assert not any(card.state.isVisibleTo(card) for card in index.cards)
 
 
-def test_the_merge_that_is_restored_is_the_one_that_is_tried(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_the_merge_that_is_restored_is_the_one_that_is_tried(page, loaded, worker):
     index = page.show_tab(TryTab)
     stores = []
     for tau in (None, 0.7, 0.8):
@@ -97,9 +91,7 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("architecture", CLASSES)
-def test_only_what_the_model_takes_is_asked_for(
-    page: ScoresPage, loaded: MainWindow, architecture: str
-) -> None:
+def test_only_what_the_model_takes_is_asked_for(page, loaded, architecture):
     planned = loaded.session.draft.plan
     assert planned is not None
     experts = tuple(replace(each, architecture=architecture) for each in planned.experts)
@@ -112,9 +104,7 @@ def test_only_what_the_model_takes_is_asked_for(
     assert offered == set(CLASSES[architecture])
 
 
-def test_a_chat_goes_on_until_a_new_one_is_begun(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_a_chat_goes_on_until_a_new_one_is_begun(page, loaded, worker):
     index = page.show_tab(TryTab)
 
     def ask(text: str, *answers: str, chat: bool = True) -> TryJob:
@@ -143,9 +133,7 @@ def test_a_chat_goes_on_until_a_new_one_is_begun(
     assert not ask("third", "five", "six").questions
 
 
-def test_a_picture_is_tried_at_once_and_shares_are_shown(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker, tmp_path: Path
-) -> None:
+def test_a_picture_is_tried_at_once_and_shares_are_shown(page, loaded, worker, tmp_path):
     loaded.session.draft.set_tasks(TASKS)
     index = page.show_tab(TryTab)
     found = TaskDescribed(task=TASKS[0], kind=TaskKind.IMAGE_CLASSIFICATION)
@@ -166,9 +154,7 @@ def test_a_picture_is_tried_at_once_and_shares_are_shown(
     assert index.cards[1].bars.accessibleName() == "seven 75.0 %, one 25.0 %"
 
 
-def test_an_example_is_tried_as_it_is_in_the_data(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_an_example_is_tried_as_it_is_in_the_data(page, loaded, worker):
     loaded.session.draft.set_tasks(TASKS)
     example = ShownExample(row="row 7", picture=np.zeros((4, 4, 3), np.uint8), label="one")
     page.show_tab(TryTab).try_example(example, "sst2")
@@ -193,9 +179,7 @@ def point(value: float, score: float | None, index: int) -> TunePoint:
     return TunePoint(parameters={"tau": value}, index=index, of=2, score=score, seconds=2.0)
 
 
-def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(page, loaded, worker):
     index = page.show_tab(TuneTab)
     assert not index.button.isEnabled()
     assert index.button.toolTip() == "Add a task first."
@@ -238,9 +222,7 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(
     assert index.use.isEnabled()
 
 
-def test_tuning_can_be_stopped_and_says_why_it_failed(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_tuning_can_be_stopped_and_says_why_it_failed(page, loaded, worker):
     loaded.session.draft.set_tasks(TASKS)
     index = page.show_tab(TuneTab)
     index.button.click()
@@ -259,9 +241,7 @@ def test_tuning_can_be_stopped_and_says_why_it_failed(
     assert "is empty" in index.button.toolTip()
 
 
-def test_points_of_several_parameters_stand_along_one_of_them(
-    page: ScoresPage, loaded: MainWindow, worker: FakeWorker
-) -> None:
+def test_points_of_several_parameters_stand_along_one_of_them(page, loaded, worker):
     loaded.session.draft.set_tasks(TASKS)
     index = page.show_tab(TuneTab)
     for tick, _low, _high in index.ranges.rows.values():

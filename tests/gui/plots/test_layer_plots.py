@@ -6,7 +6,6 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise, product
-from pathlib import Path
 
 import numpy as np
 import pyqtgraph as pg
@@ -45,7 +44,7 @@ from ace_gui.gui.plots.one_layer.spectrum_plot import Quantity, SpectrumPlot
 from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.found.known_scores import Figure
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import DARK, LIGHT, Tokens, set_scheme
+from ace_gui.gui.theme import DARK, LIGHT, set_scheme
 from tests.gui.test_theme import DEFICIENCIES, oklab
 from tests.helpers.contrast import contrast, linear
 from tests.helpers.layers import layer_figures
@@ -58,7 +57,7 @@ both = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 
 
 @pytest.fixture(autouse=True)
-def light(qapp: object) -> object:
+def light(qapp) -> object:
     set_scheme("light")
     yield
     Settings().pictures_on_white = False
@@ -103,7 +102,7 @@ COSINES = np.array([[1, 0.31, -0.2], [0.31, 1, np.nan], [-0.2, np.nan, 1]])
 
 
 @pytest.fixture
-def spectra(qtbot: QtBot) -> SpectrumPlot:
+def spectra(qtbot) -> SpectrumPlot:
     plot = shown(qtbot, SpectrumPlot())
     plot.show_spectrum(spectrum(), COLOURS)
     return plot
@@ -113,9 +112,7 @@ def heights(plot: SpectrumPlot, key: str) -> np.ndarray:
     return plot.items[key].getOriginalDataset()[1]
 
 
-def test_relative_values_and_cumulative_energy_are_those_of_the_spectrum(
-    spectra: SpectrumPlot,
-) -> None:
+def test_relative_values_and_cumulative_energy_are_those_of_the_spectrum(spectra):
     sigma = spectrum().merged
     spectra.log_box.setChecked(False)
     spectra.quantity.choose(Quantity.RELATIVE)
@@ -127,7 +124,7 @@ def test_relative_values_and_cumulative_energy_are_those_of_the_spectrum(
     np.testing.assert_allclose(heights(spectra, AFTER), cumulative)
 
 
-def test_marks_stand_where_a_merge_reaches_90_95_and_99_percent(spectra: SpectrumPlot) -> None:
+def test_marks_stand_where_a_merge_reaches_90_95_and_99_percent(spectra):
     spectra.quantity.choose(Quantity.ENERGY)
     energy = np.cumsum(spectrum().preliminary ** 2) / (spectrum().preliminary ** 2).sum()
     x, y = spectra.items[f"{BEFORE}: reached"].getData()
@@ -140,7 +137,7 @@ def test_marks_stand_where_a_merge_reaches_90_95_and_99_percent(spectra: Spectru
     assert f"{BEFORE}: reached" not in spectra.items
 
 
-def test_two_merges_of_a_layer_lie_over_one_another(spectra: SpectrumPlot) -> None:
+def test_two_merges_of_a_layer_lie_over_one_another(spectra):
     spectra.show_comparison(spectrum(0), spectrum(1), labels=("now", "tried"))
     labels = [curve.label for curve in spectra.curves()]
     assert labels == ["tried", "tried, before (W_pre)", "now", "now, before (W_pre)"]
@@ -149,9 +146,7 @@ def test_two_merges_of_a_layer_lie_over_one_another(spectra: SpectrumPlot) -> No
     np.testing.assert_array_equal(spectra.curves()[2].y, spectrum(0).merged)
 
 
-def test_a_pair_of_any_lengths_has_a_table_and_zeros_are_shown_in_every_quantity(
-    spectra: SpectrumPlot,
-) -> None:
+def test_a_pair_of_any_lengths_has_a_table_and_zeros_are_shown_in_every_quantity(spectra):
     spectra.show_pair("layer", "how far", {"one": np.array([3.0, 2, 1]), "two": np.array([1.0])})
     i, one, two = spectra.columns()
     assert list(i.values) == [1, 2, 3]
@@ -164,7 +159,7 @@ def test_a_pair_of_any_lengths_has_a_table_and_zeros_are_shown_in_every_quantity
     assert spectra.message() is None
 
 
-def test_the_figures_are_those_of_their_definitions(spectra: SpectrumPlot) -> None:
+def test_the_figures_are_those_of_their_definitions(spectra):
     rows = {row.title: row for row in figure_rows(spectra.curves())}
     sigma = spectrum().merged
     share = sigma / sigma.sum()
@@ -188,7 +183,7 @@ def test_the_figures_are_those_of_their_definitions(spectra: SpectrumPlot) -> No
 # Alignment
 
 
-def test_alignment_of_both_sides_is_drawn_and_told(qtbot: QtBot) -> None:
+def test_alignment_of_both_sides_is_drawn_and_told(qtbot):
     plot = shown(qtbot, AlignmentPlot())
     left, right = np.array([1.0, 0.95, 0.2]), np.array([0.9, 0.8, 0.1])
     found = LayerSubspaces(
@@ -216,15 +211,13 @@ def test_alignment_of_both_sides_is_drawn_and_told(qtbot: QtBot) -> None:
 
 
 @pytest.fixture
-def matrix(qtbot: QtBot) -> ExpertMatrixPlot:
+def matrix(qtbot) -> ExpertMatrixPlot:
     plot = shown(qtbot, ExpertMatrixPlot("Cosines"))
     plot.show_matrix(LAYER, EXPERTS, COSINES, meaning="cosine")
     return plot
 
 
-def test_every_cell_has_its_number_unless_it_is_too_small(
-    qtbot: QtBot, matrix: ExpertMatrixPlot
-) -> None:
+def test_every_cell_has_its_number_unless_it_is_too_small(qtbot, matrix):
     written = [number.toPlainText() for number in items_of(matrix, pg.TextItem)]
     assert written == ["1", ".31", "−.20", ".31", "1", "–", "−.20", "–", "1"]
     texts = {0.314: ".31", -0.02: "−.02", 0.999: "1", -0.001: "0"}
@@ -233,7 +226,7 @@ def test_every_cell_has_its_number_unless_it_is_too_small(
     qtbot.waitUntil(lambda: not items_of(matrix, pg.TextItem))
 
 
-def test_a_matrix_is_a_table_and_says_who_agrees(matrix: ExpertMatrixPlot) -> None:
+def test_a_matrix_is_a_table_and_says_who_agrees(matrix):
     experts, *columns = matrix.columns()
     assert tuple(experts.values) == EXPERTS
     assert [column.title for column in columns] == list(EXPERTS)
@@ -247,7 +240,7 @@ def test_a_matrix_is_a_table_and_says_who_agrees(matrix: ExpertMatrixPlot) -> No
 
 
 @both
-def test_cells_tell_their_order_by_lightness(theme: Tokens) -> None:
+def test_cells_tell_their_order_by_lightness(theme):
     for deficiency, sign in product(DEFICIENCIES.values(), (1, -1)):
         shares = np.linspace(0, sign, 9)
         seen = [oklab(deficiency @ linear(cell_colour(share, theme)))[0] for share in shares]
@@ -256,13 +249,13 @@ def test_cells_tell_their_order_by_lightness(theme: Tokens) -> None:
 
 
 @both
-def test_numbers_are_readable_on_their_cells(theme: Tokens) -> None:
+def test_numbers_are_readable_on_their_cells(theme):
     for share in np.linspace(-1, 1, 41):
         colour = cell_colour(float(share), theme)
         assert contrast(ink_on(colour), colour) >= 4.5, share
 
 
-def test_an_experts_colour_is_the_same_place_in_both_themes() -> None:
+def test_an_experts_colour_is_the_same_place_in_both_themes():
     for light, dark in zip(LIGHT.expert_colours, DARK.expert_colours, strict=True):
         assert in_theme(light, DARK) == dark
         assert in_theme(dark, LIGHT) == light
@@ -273,13 +266,13 @@ def test_an_experts_colour_is_the_same_place_in_both_themes() -> None:
 
 
 @pytest.fixture
-def histogram(qtbot: QtBot) -> HistogramPlot:
+def histogram(qtbot) -> HistogramPlot:
     plot = shown(qtbot, HistogramPlot())
     plot.show_distribution(distribution(), COLOURS)
     return plot
 
 
-def test_counts_are_drawn_as_steps(histogram: HistogramPlot) -> None:
+def test_counts_are_drawn_as_steps(histogram):
     counts = distribution().counts["mnli"]
     histogram.log_box.setChecked(False)
     x, y = histogram.items["expert mnli"].getOriginalDataset()
@@ -292,7 +285,7 @@ def test_counts_are_drawn_as_steps(histogram: HistogramPlot) -> None:
     assert np.isnan(y[::2][counts == 0]).all()
 
 
-def test_the_gaussian_has_the_experts_own_mean_and_deviation(histogram: HistogramPlot) -> None:
+def test_the_gaussian_has_the_experts_own_mean_and_deviation(histogram):
     found = distribution()
     histogram.log_box.setChecked(False)
     x, y = histogram.items["Gaussian cola"].getOriginalDataset()
@@ -308,7 +301,7 @@ def test_the_gaussian_has_the_experts_own_mean_and_deviation(histogram: Histogra
     histogram.grab()
 
 
-def test_expected_counts_are_the_gaussians() -> None:
+def test_expected_counts_are_the_gaussians():
     edges = np.array([-np.inf, 0.5, np.inf])
     np.testing.assert_allclose(expected_counts(edges, 1000, 0.5, 2.0), [500, 500])
     within = expected_counts(np.array([-3.0, 3.0]), 1, 0.0, 1.0)
@@ -316,7 +309,7 @@ def test_expected_counts_are_the_gaussians() -> None:
     assert pytest.approx(0.0026998, rel=1e-4) == GAUSSIAN_TAIL
 
 
-def test_the_tail_share_is_that_of_the_entries() -> None:
+def test_the_tail_share_is_that_of_the_entries():
     entries = np.random.default_rng(3).standard_t(4, 200_000)
     mean, deviation = float(entries.mean()), float(entries.std())
     edges = np.linspace(-5 * deviation, 5 * deviation, 162)
@@ -349,7 +342,7 @@ def plots(qtbot: QtBot) -> list[Plot]:
     return every
 
 
-def test_every_kind_of_picture_is_well_formed(qtbot: QtBot, tmp_path: Path) -> None:
+def test_every_kind_of_picture_is_well_formed(qtbot, tmp_path):
     for index, plot in enumerate(plots(qtbot)):
         for ending in ("png", "svg", "pdf"):
             grab_plot(plot, tmp_path / f"{index}.{ending}")
@@ -365,7 +358,7 @@ def test_every_kind_of_picture_is_well_formed(qtbot: QtBot, tmp_path: Path) -> N
         assert b"/Subtype /Image" not in document
 
 
-def test_pictures_of_a_dark_window_can_be_on_white(qtbot: QtBot, tmp_path: Path) -> None:
+def test_pictures_of_a_dark_window_can_be_on_white(qtbot, tmp_path):
     set_scheme("dark")
     for plot in plots(qtbot):
         plot.set_theme(DARK)
@@ -386,7 +379,7 @@ def test_pictures_of_a_dark_window_can_be_on_white(qtbot: QtBot, tmp_path: Path)
 
 
 @both
-def test_the_spectrum_before_and_after_other_singular_values_are_drawn(theme: Tokens) -> None:
+def test_the_spectrum_before_and_after_other_singular_values_are_drawn(theme):
     known = spectrum()
     found = replace(known, unshaped=known.merged**2)
     drawn = picture_of_spectrum(found, COLOURS).curves(theme)

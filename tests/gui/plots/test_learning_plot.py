@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
-from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.gui.plots.learning_plot import FIGURES, LearningPlot, running_mean
-from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.found.results import LearningCurves
 from ace_gui.gui.theme import DARK, LIGHT
-from tests.gui.fakes import COLA, ENGINE, GAMMAS, SST2, FakeWorker, analysed, load, started
+from tests.gui.fakes import COLA, ENGINE, GAMMAS, SST2, analysed, load, started
 
 LOSSES = {"sst2": [2.0, 1.0, 0.5], "cola": [1.0, 1.0, 4.0]}
 LAMBDAS = {"sst2": [0.3, 0.31, 0.32], "cola": [0.3, 0.29, 0.28]}
@@ -28,7 +26,7 @@ def reported(first: int, losses: dict, figures: dict, done: int = 3) -> Learning
     )
 
 
-def test_new_steps_take_the_place_of_those_from_there_on() -> None:
+def test_new_steps_take_the_place_of_those_from_there_on():
     curves = LearningCurves()
     curves.take(reported(0, {"a": [3, 2, 1]}, {"x": [1, 2, 3]}))
     curves.take(reported(3, {"a": [0.5]}, {"x": [4]}))
@@ -41,7 +39,7 @@ def test_new_steps_take_the_place_of_those_from_there_on() -> None:
     assert curves.is_empty
 
 
-def test_a_running_mean_is_of_so_many_steps_and_of_fewer_at_the_beginning() -> None:
+def test_a_running_mean_is_of_so_many_steps_and_of_fewer_at_the_beginning():
     values = np.random.default_rng(0).normal(size=50)
     expected = [values[max(0, n - 19) : n + 1].mean() for n in range(50)]
     assert np.allclose(running_mean(values), expected)
@@ -49,9 +47,7 @@ def test_a_running_mean_is_of_so_many_steps_and_of_fewer_at_the_beginning() -> N
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_the_plot_has_a_line_a_task_or_an_expert_and_the_table_every_step(
-    qtbot: QtBot, theme
-) -> None:
+def test_the_plot_has_a_line_a_task_or_an_expert_and_the_table_every_step(qtbot, theme):
     plot = LearningPlot()
     qtbot.addWidget(plot)
     assert plot.message() is not None
@@ -73,9 +69,7 @@ def test_the_plot_has_a_line_a_task_or_an_expert_and_the_table_every_step(
     assert columns["sst2"] == LAMBDAS["sst2"]
 
 
-def test_the_tab_comes_with_the_first_step_and_grows(
-    window: MainWindow, worker: FakeWorker, qtbot: QtBot
-) -> None:
+def test_the_tab_comes_with_the_first_step_and_grows(window, worker, qtbot):
     worker.say(ENGINE, job=0)
     window.conductor.open([COLA.parent / "recipe.yaml"])
     load(worker, COLA, SST2)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QAbstractItemModelTester
-from pytestqt.qtbot import QtBot
 
 from ace_gui.errors import OutputError
 from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel, cell_text, write_csv
@@ -40,7 +38,7 @@ class Drawn(EnergiesPlot):
 
 
 @pytest.fixture
-def shown(qtbot: QtBot) -> PlotWithTable:
+def shown(qtbot) -> PlotWithTable:
     widget = in_view(qtbot, PlotWithTable(Drawn()), width=500, height=300)
     widget.plot.show_energies("layer", dict.fromkeys(NAMES, 1.0), {})
     return widget
@@ -50,7 +48,7 @@ def column(model: FiguresModel, number: int) -> list[str]:
     return [model.index(row, number).data() for row in range(model.rowCount())]
 
 
-def test_numbers_sort_as_numbers_and_unknown_comes_last(qtbot: QtBot) -> None:
+def test_numbers_sort_as_numbers_and_unknown_comes_last(qtbot):
     model = FiguresModel()
     QAbstractItemModelTester(model, QAbstractItemModelTester.FailureReportingMode.Fatal, model)
     model.set_columns(COLUMNS)
@@ -68,7 +66,7 @@ def test_numbers_sort_as_numbers_and_unknown_comes_last(qtbot: QtBot) -> None:
     assert column(model, 0) == list(NAMES)
 
 
-def test_a_csv_file_keeps_every_digit(tmp_path: Path) -> None:
+def test_a_csv_file_keeps_every_digit(tmp_path):
     write_csv(COLUMNS, tmp_path / "table.csv")
     with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
         title, *rows = list(csv.reader(file))
@@ -79,9 +77,7 @@ def test_a_csv_file_keeps_every_digit(tmp_path: Path) -> None:
         write_csv(COLUMNS, tmp_path / "no such folder" / "table.csv")
 
 
-def test_the_table_takes_the_plots_place_and_a_messages_not(
-    shown: PlotWithTable, qtbot: QtBot
-) -> None:
+def test_the_table_takes_the_plots_place_and_a_messages_not(shown, qtbot):
     assert shown.table_button.isVisible()
     shown.table_button.click()
     assert shown.shows_table
@@ -96,7 +92,7 @@ def test_the_table_takes_the_plots_place_and_a_messages_not(
     assert shown.plot.isVisible()
 
 
-def test_the_figures_are_read_only_for_a_table_that_is_shown(qtbot: QtBot) -> None:
+def test_the_figures_are_read_only_for_a_table_that_is_shown(qtbot):
     widget = PlotWithTable(Drawn())
     qtbot.addWidget(widget)
     widget.plot.show_energies("layer", {"a": 1.0}, {})
@@ -109,7 +105,7 @@ def test_the_figures_are_read_only_for_a_table_that_is_shown(qtbot: QtBot) -> No
     assert widget.plot.asked == 2
 
 
-def test_rows_are_chosen_and_marked_in_any_order(shown: PlotWithTable, qtbot: QtBot) -> None:
+def test_rows_are_chosen_and_marked_in_any_order(shown, qtbot):
     chosen: list[int] = []
     shown.row_chosen.connect(chosen.append)
     shown.show_table(True)
@@ -123,7 +119,7 @@ def test_rows_are_chosen_and_marked_in_any_order(shown: PlotWithTable, qtbot: Qt
     assert not shown.table.selectionModel().hasSelection()
 
 
-def test_the_table_is_copied_whole_or_as_selected(shown: PlotWithTable) -> None:
+def test_the_table_is_copied_whole_or_as_selected(shown):
     shown.show_table(True)
     shown.copy()
     assert QGuiApplication.clipboard().text().splitlines()[1] == "b\t2.0\t10"
@@ -135,7 +131,7 @@ def test_the_table_is_copied_whole_or_as_selected(shown: PlotWithTable) -> None:
     assert [line[0] for line in QGuiApplication.clipboard().text().splitlines()[1:]] == ["b", "c"]
 
 
-def test_columns_share_the_room_that_is_left(shown: PlotWithTable, qtbot: QtBot) -> None:
+def test_columns_share_the_room_that_is_left(shown, qtbot):
     shown.show_table(True)
     for width in (900, 1300):
         shown.resize(width, 400)
@@ -146,7 +142,7 @@ def test_columns_share_the_room_that_is_left(shown: PlotWithTable, qtbot: QtBot)
 
 
 @pytest.mark.usefixtures("qapp")
-def test_negative_numbers_have_a_minus_to_read_and_a_hyphen_to_copy() -> None:
+def test_negative_numbers_have_a_minus_to_read_and_a_hyphen_to_copy():
     texts = {
         np.float64("nan"): "–",
         np.float64(0.123456789): "0.12346",
@@ -161,7 +157,7 @@ def test_negative_numbers_have_a_minus_to_read_and_a_hyphen_to_copy() -> None:
     assert QGuiApplication.clipboard().text() == "x\n-1.0"
 
 
-def test_nothing_is_saved_over_an_open_model(tmp_path: Path) -> None:
+def test_nothing_is_saved_over_an_open_model(tmp_path):
     model = tmp_path / "model"
     model.mkdir()
     (model / "vocab.csv").write_text("kept")
@@ -176,7 +172,7 @@ def test_nothing_is_saved_over_an_open_model(tmp_path: Path) -> None:
     assert (model / "vocab.csv").read_text() == "kept"
 
 
-def test_an_ending_that_is_added_replaces_nothing(tmp_path: Path) -> None:
+def test_an_ending_that_is_added_replaces_nothing(tmp_path):
     (tmp_path / "table.csv").write_text("kept")
     with pytest.raises(OutputError, match="was not made by this program"):
         write_csv(COLUMNS, tmp_path / "table")  # the dialog asked about this name

@@ -676,7 +676,7 @@ def painted(qtbot, item: pg.ScatterPlotItem) -> QImage:
     return canvas.grab().toImage()
 
 
-def test_points_look_as_those_of_pyqtgraph_and_are_made_anew_for_another_look(qtbot) -> None:
+def test_points_look_as_those_of_pyqtgraph_and_are_made_anew_for_another_look(qtbot):
     found, wanted = painted(qtbot, Points()), painted(qtbot, pg.ScatterPlotItem())
     assert found == wanted
     colours = {found.pixelColor(x, y).name() for x in range(200) for y in range(120)}
@@ -743,7 +743,7 @@ def test_plots_follow_the_applications_scheme(qapp, qtbot, plot):
         qtbot.waitUntil(lambda theme=theme: plot.theme is theme)
 
 
-def test_a_picture_has_twice_the_pixels(tmp_path: Path, plot):
+def test_a_picture_has_twice_the_pixels(tmp_path, plot):
     grab_plot(plot, tmp_path / "gamma.png")
     copy_plot(plot)
     for image in (QImage(str(tmp_path / "gamma.png")), QGuiApplication.clipboard().image()):
@@ -752,7 +752,7 @@ def test_a_picture_has_twice_the_pixels(tmp_path: Path, plot):
 
 
 @pytest.mark.parametrize("name", ["plot", "spectra", "energies"])
-def test_a_picture_for_a_paper_has_its_size_and_its_data(request, tmp_path: Path, name):
+def test_a_picture_for_a_paper_has_its_size_and_its_data(request, tmp_path, name):
     widget = request.getfixturevalue(name)
     if name == "spectra":
         widget.show_spectrum(spectrum(), COLOURS)
@@ -791,7 +791,7 @@ def test_the_format_of_a_picture_is_asked_for_and_remembered(qtbot, plot):
 
 
 @pytest.mark.parametrize("name", ["gamma.gif", "gamma", "missing/gamma.png", "missing/gamma.svg"])
-def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path, plot, name):
+def test_a_picture_that_cannot_be_written_is_an_error(tmp_path, plot, name):
     with pytest.raises(OutputError) as caught:
         grab_plot(plot, tmp_path / name)
     assert Path(name).name in caught.value.sentence
@@ -822,7 +822,7 @@ def test_curves_are_named_at_their_ends_without_one_name_over_another(qtbot, spe
     assert not spectra.items[hidden].isVisible()
 
 
-def test_without_a_threshold_there_is_no_line(qtbot) -> None:
+def test_without_a_threshold_there_is_no_line(qtbot):
     plot = GammaPlot()
     qtbot.addWidget(plot)
     plot.show()

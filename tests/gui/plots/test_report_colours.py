@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from ace_gui.gui.theme import DARK, LIGHT, Tokens
+from ace_gui.gui.theme import DARK, LIGHT
 
 BLOCKS = re.findall(
     r":root \{(.*?)\}", (files("ace_gui.engine.report") / "report.css").read_text("utf-8"), re.S
@@ -24,7 +24,7 @@ SHOWN = {  # in the report → in the window
 
 
 @pytest.mark.parametrize(("index", "theme"), [(0, LIGHT), (1, DARK)])
-def test_the_report_has_the_windows_colours(index: int, theme: Tokens) -> None:
+def test_the_report_has_the_windows_colours(index, theme):
     colours = dict(re.findall(r"--(\w+): (#\w+);", BLOCKS[index]))
     experts = {name: value for name, value in colours.items() if re.fullmatch(r"e\d", name)}
     assert tuple(experts.values()) == theme.expert_colours
