@@ -223,14 +223,6 @@ def _number(value: float) -> str:
     return (NONE if math.isnan(value) else number_text(value, 3)) + GAP
 
 
-def _of_statistics(name: str) -> Callable[[Layer], float]:
-    return lambda layer: _figure(layer.statistics, name)
-
-
-def _of_report(name: str) -> Callable[[Layer], float]:
-    return lambda layer: _figure(layer.report, name)
-
-
 def _figure(found: object, name: str) -> float:
     value = getattr(found, name, None)
     return math.nan if value is None else float(value)
@@ -240,14 +232,6 @@ def _gamma(layer: Layer) -> str:
     if math.isnan(layer.gamma):
         return NONE + GAP
     return gamma_text(layer.gamma) + (" ?" if layer.gamma_unsure else "") + GAP
-
-
-def _gamma_read(layer: Layer) -> str:
-    return f"{layer.gamma:.4g}, {UNRELIABLE}" if layer.gamma_unsure else _gamma(layer)
-
-
-def _regime_key(layer: Layer) -> float:
-    return math.nan if layer.regime == NONE else float(layer.gamma > layer.tau)
 
 
 def _health(layer: Layer) -> str:
@@ -315,7 +299,7 @@ GAMMA = Column(
     "mark, it is unreliable: the changes have norms near 1.",
     value=lambda layer: layer.gamma,
     written=_gamma,
-    read=_gamma_read,
+    read=lambda layer: f"{layer.gamma:.4g}, {UNRELIABLE}" if layer.gamma_unsure else _gamma(layer),
     largest_first=True,
     digits=26,
     least=0,
@@ -326,7 +310,7 @@ LOG_VARIANCE = Column(
     csv="Var ln E",
     tip="Variance of the logarithms of the experts' energies. Unlike γ it does not depend on the "
     "scale of the weights.",
-    value=_of_statistics("log_variance"),
+    value=lambda layer: _figure(layer.statistics, "log_variance"),
     is_number=True,
     largest_first=True,
     digits=10,
@@ -340,7 +324,7 @@ REGIME = Column(
     value=lambda layer: layer.regime,
     written=lambda layer: layer.regime.removeprefix("heterogeneous ") or NONE,
     read=lambda layer: layer.regime,
-    key=_regime_key,
+    key=lambda layer: math.nan if layer.regime == NONE else float(layer.gamma > layer.tau),
     largest_first=True,
     digits=16,
     least=50,  # γ is bold then, and its bar has the accent colour
@@ -351,13 +335,13 @@ RIDGE_MASS = Column(
     title="Ridge mass Σε",
     tip="The ridge's share in the solution",
     csv="ridge mass Σε",
-    value=_of_report("ridge_mass"),
+    value=lambda layer: _figure(layer.report, "ridge_mass"),
 )
 NORM = Column(
     title="Change ‖ΔW‖",
     tip="Frobenius norm of the merged change",
     csv="merged change ‖ΔW‖",
-    value=_of_report("delta_norm"),
+    value=lambda layer: _figure(layer.report, "delta_norm"),
 )
 HEALTH = Column(
     title="Health",

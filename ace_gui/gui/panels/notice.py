@@ -79,9 +79,6 @@ class Notice(QFrame):
         """Show an error: its sentence, and file, tensor and shapes under Details."""
         self.show_message(Severity.ERROR, error.sentence, error_details(error))
 
-    def show_message(self, severity: Severity, sentence: str, details: str = "") -> None:
-        self._show(severity, sentence, details, {}, passes=severity is Severity.INFO)
-
     def ask(
         self,
         severity: Severity,
@@ -90,31 +87,33 @@ class Notice(QFrame):
         answers: Mapping[str, Callable[[], object]],
     ) -> None:
         """Show a message with one button per answer; ``answers`` maps titles to callbacks."""
-        self._show(severity, sentence, details, answers, passes=False)
+        self.show_message(severity, sentence, details, answers, passes=False)
         self.answers[0].setFocus()
 
     def offer(self, sentence: str, offers: Mapping[str, Callable[[], object]]) -> None:
         """Show news with a button. It takes no focus, and disappears like other news."""
-        self._show(Severity.INFO, sentence, "", offers, passes=True)
+        self.show_message(Severity.INFO, sentence, answers=offers)
 
-    def _show(
+    def show_message(
         self,
         severity: Severity,
         sentence: str,
-        details: str,
-        answers: Mapping[str, Callable[[], object]],
+        details: str = "",
+        answers: Mapping[str, Callable[[], object]] | None = None,
         *,
-        passes: bool,
+        passes: bool | None = None,
     ) -> None:
+        """Show a message; one for information passes, unless ``passes`` says otherwise."""
         sentence = quoted(sentence)
-        self.severity, self.passes = severity, passes
+        self.severity = severity
+        self.passes = severity is Severity.INFO if passes is None else passes
         self.sentence.setText(breakable(sentence, names=True))
         self.sentence.setAccessibleName(f"{severity}: {plain(sentence)}")
         self.details.setPlainText(plain(details))
         self.details_button.setChecked(False)
         self.details.hide()
         self._forget_answers()
-        for text, action in answers.items():
+        for text, action in (answers or {}).items():
             button = push_button(text, partial(self._answer, action), kind="link")
             self._answers.addWidget(button)
             self.answers.append(button)

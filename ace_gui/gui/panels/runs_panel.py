@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal, SignalInstance
+from PySide6.QtCore import QPoint, Qt, Signal, SignalInstance
 from PySide6.QtWidgets import QAbstractItemView, QListView, QMenu, QWidget
 
 from ace_gui.formatting import human_bytes
@@ -94,7 +94,7 @@ class RunsPanel(QWidget):
         made.setMouseTracking(True)
         made.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         made.customContextMenuRequested.connect(partial(self._show_menu, made.viewport()))
-        made.activated.connect(self._restore_at)
+        made.activated.connect(lambda _: self.restore.trigger())
         return made
 
     def _make_actions(self) -> None:
@@ -127,10 +127,6 @@ class RunsPanel(QWidget):
         menu.addActions(self.list.actions())
         menu.aboutToHide.connect(menu.deleteLater)
         menu.popup(over.mapToGlobal(point))
-
-    def _restore_at(self, index: QModelIndex) -> None:
-        if self.restore.isEnabled():
-            self.restore_wanted.emit(self.model.run_at(index.row()))
 
     def _pair(self) -> list[MergeRun]:
         """The two selected runs, or the selected one and the window's merge. Older first."""

@@ -61,7 +61,8 @@ class WhatIfPanel(QWidget):
         self._shown: MethodInfo | None = None
         self._scopes: tuple[tuple[str, str], ...] = ()
         self.form = Form(())
-        self.apply = push_button("Apply", self._apply)
+        wanted = session.inputs_wanted
+        self.apply = push_button("Apply", lambda: wanted.emit(what_if.inputs()))
         tip = "Return to the values of the recipe"
         self.back = push_button("Discard", what_if.back, tip=tip)
         self.own = muted_label()
@@ -96,9 +97,6 @@ class WhatIfPanel(QWidget):
             button.setEnabled(what_if.is_on)
         self._show_answer()
         self._fit()
-
-    def _apply(self) -> None:
-        self._session.inputs_wanted.emit(self._what_if.inputs())
 
     def _show_override(self) -> None:
         """Show which override sets the selected layer's parameters, if one does."""

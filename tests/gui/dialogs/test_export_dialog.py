@@ -102,7 +102,6 @@ def dialog(window, worker, qtbot) -> ExportDialog:
     worker.say(started(), finished_merge(), JobDone())
     worker.say(JobDone())
     window.dialogs.open_export()
-    assert window.dialogs.export is not None
     return window.dialogs.export
 
 
@@ -115,7 +114,6 @@ def test_a_folder_is_proposed_that_is_not_there_yet(dialog, window, worker, tmp_
     (tmp_path / "base-ace").mkdir()
     window.dialogs.open_export()
     again = window.dialogs.export
-    assert again is not None
     assert Path(again.folder.text()) == tmp_path / "base-ace-2"
 
 
@@ -167,7 +165,6 @@ def test_a_run_is_exported_and_becomes_an_expert_of_another_merge(dialog, window
     runs.list.setCurrentIndex(runs.model.index(0, 0))
     runs.add.trigger()
     again = window.dialogs.export
-    assert again is not None
     again.folder.setText(str(folder))
     again.export_button.click()
     assert isinstance(worker.jobs[worker.newest(ExportJob)], ExportJob)
@@ -218,14 +215,12 @@ def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(window, worker, t
     worker.say(JobDone())
     window.dialogs.open_export()
     dialog = window.dialogs.export
-    assert dialog is not None
     assert not worker.asked(EnergyByRankJob)
     dialog.output_kind.setCurrentIndex(1)
     number = worker.newest(EnergyByRankJob)
     worker.say(*worker.jobs[number].steps(None), JobDone(), job=number)
     (rank,) = (each for each in dialog.findChildren(QSpinBox) if each.accessibleName() == "Rank")
     rank.setValue(2)
-    assert dialog.adapter.plot.spec is not None
     assert "rank 2 keeps" in dialog.adapter.plot.spec.sentence
     dialog.adapter.kind.setCurrentIndex(1)
     assert "95.0%" in dialog.adapter.plot.spec.sentence

@@ -245,52 +245,55 @@ def panel(session, qtbot) -> HeterogeneityPanel:
     return panel
 
 
-@pytest.mark.parametrize("index", range(4))
-def test_every_view_follows_the_session_and_leads_it(panel, session, index, qtbot):
+def turn_to(panel: HeterogeneityPanel, index: int, qtbot) -> LayersView:
     panel.tabs.setCurrentIndex(index)
     view = panel.tabs.current
+    qtbot.waitUntil(view.isVisible)
     assert isinstance(view, LayersView)
+    return view
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_every_view_follows_the_session_and_leads_it(panel, session, index, qtbot):
+    view = turn_to(panel, index, qtbot)
     assert view.plot.message() is None
     session.select("layer.2.q")
-    assert view.layers_plot.selected == "layer.2.q"
-    view.show_table(True)
-    assert view.table.selectionModel().hasSelection()
-    view.table.selectRow(0)  # a block in the map, else a layer
+    assert view.plot.selected == "layer.2.q"
+    view.view.show_table(True)
+    assert view.view.table.selectionModel().hasSelection()
+    view.view.table.selectRow(0)  # a block in the map, else a layer
     in_map = isinstance(view.plot, RoleMapPlot)
     assert session.selection == ("layer.2.q" if in_map else "layer.0.q")
-    view.show_table(False)
-    view.layers_plot.layer_selected.emit("layer.10.q")
+    view.view.show_table(False)
+    view.plot.layer_selected.emit("layer.10.q")
     assert session.selection == "layer.10.q"
     view.plot.grab()
 
 
-def test_a_view_that_was_hidden_catches_up(panel, session):
-    panel.tabs.setCurrentIndex(1)
-    view = panel.tabs.current
-    panel.tabs.setCurrentIndex(2)
+def test_a_view_that_was_hidden_catches_up(panel, session, qtbot):
+    view = turn_to(panel, 1, qtbot)
+    turn_to(panel, 2, qtbot)
     session.select("layer.0.q")
     assert view.plot.selected != "layer.0.q"
     panel.tabs.setCurrentIndex(1)
     assert view.plot.selected == "layer.0.q"
 
 
-def test_gamma_stays_under_a_method_without_a_threshold(panel, session):
+def test_gamma_stays_under_a_method_without_a_threshold(panel, session, qtbot):
     inputs = Inputs(base=BASE, method="linear").with_experts([COLA, SST2])
     session.adopt(inputs, plan(recipe(COLA, SST2, merge_method="linear"), parameters={}))
     record_gammas(session, GAMMAS)
     session.finish_analysis()
     for index in range(3):
-        panel.tabs.setCurrentIndex(index)
-        assert panel.tabs.current.plot.message() is None
+        assert turn_to(panel, index, qtbot).plot.message() is None
     plot = panel.plot
     panel.tabs.setCurrentIndex(0)
     assert plot.tau == math.inf
 
 
-def test_nothing_is_drawn_anew_without_news(panel, session):
-    for index in range(4):
-        panel.tabs.setCurrentIndex(index)
-        plot = panel.tabs.current.plot
+def test_nothing_is_drawn_anew_without_news(panel, session, qtbot):
+    for index in range(3):
+        plot = turn_to(panel, index, qtbot).plot
         drawn: list[int] = []
         plot.changed.connect(lambda drawn=drawn: drawn.append(1))
         session.layers.learnt.emit("")  # as at the end of a merge

@@ -124,13 +124,12 @@ class TaskEditor(QWidget):
         choose = named(QPushButton("Choose…"), "Choose calibration inputs", _CALIBRATION)
         choose.setProperty("kind", "link")
         menu = QMenu(choose)
-        menu.addAction("&File or folder…", self._ask_calibration)
+        title, take = "Calibration inputs", self.calibrate
+        ask = lambda: ask_paths(self, title, KINDS, DATA, take)  # noqa: E731
+        menu.addAction("&File or folder…", ask)
         self.without = menu.addAction("&None", lambda: self._change("calibration", None))
         choose.setMenu(menu)
         return pane(across((self.calibration, 1), choose))
-
-    def _ask_calibration(self) -> None:
-        ask_paths(self, "Calibration inputs", KINDS, DATA, self.calibrate)
 
     def calibrate(self, chosen: list[Path]) -> None:
         """Take the first of these as the task's calibration inputs."""

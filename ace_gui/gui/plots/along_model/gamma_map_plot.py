@@ -39,13 +39,6 @@ class RoleMapPlot(LayersPlot, CellsPlot):
     wraps = False
 
     def __init__(self) -> None:
-        self._roles: tuple[str, ...] = ()
-        self._labels: tuple[str, ...] = ()
-        self._outside = 0
-        self._source = np.zeros(0, dtype=np.intp)
-        self._blocks: tuple[int, ...] = ()
-        self._column = np.zeros(0, dtype=np.intp)
-        self._row = np.zeros(0, dtype=np.intp)
         self._tau = 0.3
         super().__init__()
         self.canvas.getAxis("bottom").setLabel("block, input → output")

@@ -28,7 +28,6 @@ from ace_gui.linalg.heterogeneity import WHY_BY_SCALE, gamma_near_pole
 
 EMPTY = "γ appears here once a base and two experts are open."
 SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
-NEAR_PIXELS = 28.0
 HALO = 22  # pixels: diameter of the selected layer's halo
 _LINE = 1_000  # layers of one role: through more the line is a thicket, and slow to draw
 _PILL_MOST = 3.0  # in a plot narrower than this many pills no room is left free for it
@@ -224,7 +223,8 @@ class GammaPlot(LayerCurvesPlot):
 
     def _symbols_of(self, key: str, label: str, chosen: NDArray[np.bool_], **look: Any) -> Curve:
         x, y = self._x[chosen], self._clipped()[chosen]
-        return Curve(key=key, label=label, x=x, y=y, width=0, **look)
+        indices = np.flatnonzero(chosen).tolist()
+        return Curve(key=key, label=label, x=x, y=y, width=0, indices=indices, **look)
 
     def _summary(self, known: int, above: int, crossed: int) -> str:
         count = len(self._names)
@@ -245,10 +245,6 @@ class GammaPlot(LayerCurvesPlot):
         if self.log_box.isChecked():
             low, high = 10.0**low, 10.0**high
         return np.clip(self.layers.gamma_L, low, high)
-
-    def _heights(self) -> NDArray[np.float64]:
-        """The vertical positions of the layers."""
-        return np.log10(self._clipped()) if self.log_box.isChecked() else self._clipped()
 
     def _refresh(self) -> None:
         """Draw anew; what is zoomed stays zoomed."""
@@ -330,15 +326,8 @@ class GammaPlot(LayerCurvesPlot):
 
     def layer_at(self, scene_position: QPointF) -> int | None:
         """Index of the layer with the nearest symbol, if one is near."""
-        view = self.canvas.getViewBox()
-        if not view.sceneBoundingRect().contains(scene_position) or not self._names:
-            return None
-        at = view.mapSceneToView(scene_position)
-        width, height = view.viewPixelSize()
-        away = np.hypot((self._x - at.x()) / width, (self._heights() - at.y()) / height)
-        away[np.isnan(away)] = np.inf
-        best = int(np.argmin(away))
-        return best if away[best] <= NEAR_PIXELS else None
+        found = self.nearest(scene_position)
+        return None if found is None else found[0].indices[found[1]]
 
     def _hover(self, scene_position: QPointF) -> None:
         if not self.threshold.moving:

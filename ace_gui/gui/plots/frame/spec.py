@@ -38,7 +38,6 @@ class Curve(LegendEntry):
     ``end``: the name at the curve's end, "" for none; ``strong`` ones are bold and kept if there is
     little room. ``floor``: smaller values are cut off on a logarithmic axis. ``words``: the value
     at an index as text. ``with_keys``: further keys that switch it. ``in_legend``: has an entry.
-    ``connect``: "pairs" joins values two by two.
     """
 
     y: NDArray[np.float64]
@@ -52,7 +51,6 @@ class Curve(LegendEntry):
     indices: Sequence[int] = ()
     with_keys: tuple[str, ...] = ()
     in_legend: bool = True
-    connect: str = "finite"
 
     @property
     def positions(self) -> NDArray[np.float64]:

@@ -199,7 +199,7 @@ class SpecPlot(Plot):
             item.setData(
                 *self.drawn(curve),
                 pen=pen if curve.width else None,
-                connect=curve.connect,
+                connect="finite",
                 symbol=curve.symbol or None,
                 symbolSize=curve.size,
                 symbolPen=pg.mkPen(curve.colour, width=1.6),
