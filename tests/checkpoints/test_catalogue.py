@@ -11,7 +11,6 @@ import pytest
 
 from ace_gui.checkpoints import convert_pickle, is_adapter, open_adapter, open_checkpoint
 from ace_gui.errors import CheckpointError, PickleConsentError
-from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.catalogue import ADAPTERS, CONVERTED, OPENED, UNSUPPORTED, Case, Unsupported
 from tests.helpers.faults import complaint
 
@@ -53,14 +52,8 @@ def test_adapters(case: Case, folder: Path):
     check(caught.value, case)
 
 
-@pytest.mark.parametrize("base", ["\\\\host\\share", "//host/share"])
-def test_23_a_network_base_is_not_contacted(base: str, folder: Path):
-    save_adapter(folder, factors("q_proj", 6, 4), base_model_name_or_path=base)
-    (warning,) = open_adapter(folder).warnings
-    assert "expert-a: Names a network location as its base. Not contacted; choose" in warning
-
-
 def test_every_line_is_here():
+    """23, a network as an adapter's base, is in ``test_traversal``."""
     numbers = {case.number for case in (*OPENED, *CONVERTED, *ADAPTERS)}
     assert numbers | {23} == set(range(1, 25))
 

@@ -86,34 +86,21 @@ def test_copying_byte_for_byte(tmp_path):
     assert {file.name: file.read_bytes() for file in target.iterdir()} == contents
 
 
-def test_links_out_of_the_folder_are_not_copied(tmp_path):
-    secret = tmp_path / "secret.json"
-    secret.write_text("{}")
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "tokenizer.json").symlink_to(secret)
-    (folder / "vocab.json").write_text("{}")
+def test_links_out_of_the_folder_are_not_copied(folder: Path):
+    (folder / "tokenizer.json").symlink_to(folder.with_name("secret.json"))
     (folder / "added_tokens.json").symlink_to("vocab.json")
     found = find_side_files(folder)
     assert list(found.files) == ["added_tokens.json", "vocab.json"]
     assert [file.name for file in found.outside] == ["tokenizer.json"]
+    (folder.with_name("link")).symlink_to(folder)  # a folder reached by a link is itself
+    assert list(find_side_files(folder.with_name("link")).files) == list(found.files)
 
 
-def test_a_folder_reached_by_a_link_is_itself(tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model/vocab.json").write_text("{}")
-    (tmp_path / "link").symlink_to(tmp_path / "model")
-    assert list(find_side_files(tmp_path / "link").files) == ["vocab.json"]
-
-
-def test_a_file_that_is_there_is_not_overwritten(tmp_path):
-    (tmp_path / "vocab.json").write_text("new")
-    target = tmp_path / "out"
-    target.mkdir()
-    (target / "vocab.json").write_text("old")
+def test_a_file_that_is_there_is_not_overwritten(folder: Path, tmp_path):
+    _file(tmp_path / "out/vocab.json", "old")
     with pytest.raises(OutputError, match=r"out/vocab\.json: Something is already there"):
-        copy_side_files({"vocab.json": tmp_path / "vocab.json"}, target)
-    assert (target / "vocab.json").read_text() == "old"
+        copy_side_files({"vocab.json": folder / "vocab.json"}, tmp_path / "out")
+    assert (tmp_path / "out/vocab.json").read_text() == "old"
 
 
 def test_a_fifo_that_took_a_file_s_place(tmp_path):
@@ -125,40 +112,40 @@ def test_a_fifo_that_took_a_file_s_place(tmp_path):
         copy_side_files({"vocab.json": tmp_path / "vocab.json"}, tmp_path)
 
 
-def test_a_link_that_took_a_file_s_place_is_not_followed(tmp_path):
-    secret = tmp_path / "secret.json"
-    secret.write_text("secret")
-    folder, out = tmp_path / "model", tmp_path / "out"
-    folder.mkdir()
-    out.mkdir()
-    (folder / "vocab.json").write_text("{}")
-    found = find_side_files(folder).files
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of a model, beside what is secret and an empty folder for its copy."""
+    _file(tmp_path / "secret.json", "secret")
+    _file(tmp_path / "model/vocab.json")
+    (tmp_path / "out").mkdir()
+    return tmp_path / "model"
+
+
+def _swap(folder: Path) -> None:
     (folder / "vocab.json").unlink()
-    (folder / "vocab.json").symlink_to(secret)
+    (folder / "vocab.json").symlink_to(folder.with_name("secret.json"))
+
+
+def test_a_link_that_took_a_file_s_place_is_not_followed(folder: Path, tmp_path):
+    found = find_side_files(folder).files
+    _swap(folder)
     with pytest.raises(CheckpointError, match="leads out of the model's folder"):
-        copy_side_files(found, out)
-    assert list(out.iterdir()) == []
+        copy_side_files(found, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_link_that_appears_between_the_check_and_opening(tmp_path, monkeypatch):
-    secret = tmp_path / "secret.json"
-    secret.write_text("secret")
-    folder, out = tmp_path / "model", tmp_path / "out"
-    folder.mkdir()
-    out.mkdir()
-    (folder / "vocab.json").write_text("{}")
-    real_open = os.open
+def test_a_link_that_appears_between_the_check_and_opening(folder: Path, tmp_path, monkeypatch):
+    real_open, copy = os.open, tmp_path / "out/vocab.json"
 
     def swapped(path: Path, *arguments: object, **options: object) -> int:
-        if Path(path).name == "vocab.json" and Path(path).parent == folder:
-            Path(path).unlink()
-            Path(path).symlink_to(secret)
+        if Path(path) == folder / "vocab.json":
+            _swap(folder)
         return real_open(path, *arguments, **options)
 
     monkeypatch.setattr(os, "open", swapped)
     with pytest.raises(CheckpointError):
-        copy_side_files({"vocab.json": folder / "vocab.json"}, out)
-    assert not (out / "vocab.json").exists() or (out / "vocab.json").read_text() != "secret"
+        copy_side_files({"vocab.json": folder / "vocab.json"}, copy.parent)
+    assert not copy.exists() or copy.read_text() != "secret"
 
 
 def test_a_link_to_a_hidden_file_or_code_of_the_folder(tmp_path):

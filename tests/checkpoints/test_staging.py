@@ -51,10 +51,14 @@ def test_a_target_that_is_not_empty_stays_as_it_is(tmp_path):
     target.mkdir()
     stage = filled_stage(target)
     (target / "mine.txt").write_text("mine")
-    with pytest.raises(OutputError, match="Choose a new or empty folder"):
+    with pytest.raises(OutputError, match="Choose a new or empty folder") as caught:
         promote(stage, target)
+    assert "Something is already there" in caught.value.sentence
     assert contents(target) == {"mine.txt": "mine"}
     assert contents(stage) == {**FILLED, MARK: MARK_TEXT.decode()}
+    discard(stage)  # it is still ours
+    assert not stage.exists()
+    assert contents(target) == {"mine.txt": "mine"}
 
 
 def test_everything_is_synced_before_the_renaming(tmp_path, monkeypatch):
@@ -115,19 +119,6 @@ def test_what_is_not_ours_is_never_removed(tmp_path, kind: str):
             remove(target)
     assert contents(tmp_path) == before
     assert os.path.lexists(stage)
-
-
-def test_a_stage_that_could_not_be_promoted_is_still_ours(tmp_path):
-    target = tmp_path / "merged"
-    stage = new_stage(target)
-    (stage / "weights").write_text("x")
-    target.mkdir()
-    (target / "theirs").write_text("kept")
-    with pytest.raises(OutputError, match="Something is already there"):
-        promote(stage, target)
-    discard(stage)
-    assert not stage.exists()
-    assert contents(target) == {"theirs": "kept"}
 
 
 def test_a_target_reached_through_a_link(tmp_path):

@@ -5,7 +5,7 @@ import json
 import os
 import random
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.errors import OutputError, ResourceError, ResumeError, WorkbenchError
 from tests.helpers.checkpoints import same_bits, small_tensors, tensors_of_every_format
+from tests.helpers.damage import flip
 
 ONE_FILE = 10**12
 
@@ -205,17 +206,14 @@ def test_a_resumed_writer_gives_the_same_bytes(tmp_path, done: int, shard_bytes:
         assert (resumed / file.name).read_bytes() == file.read_bytes()
 
 
-def break_header(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[20] ^= 1
-    file.write_bytes(content)
-
-
-def shorten(file: Path) -> None:
-    os.truncate(file, file.stat().st_size - 1)
-
-
-@pytest.mark.parametrize("harm", [break_header, shorten, Path.unlink])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda file: flip(file, 20),  # in the header
+        lambda file: os.truncate(file, file.stat().st_size - 1),
+        Path.unlink,
+    ],
+)
 def test_files_that_a_merge_cannot_resume_into(tmp_path, harm):
     shards = plan_shards(planned(small_tensors()), 100)
     ShardedWriter(tmp_path, shards)
@@ -262,21 +260,6 @@ def fill(writer: ShardedWriter, tensors: Mapping[str, Tensor], written: list[str
     writer.finish()
 
 
-@pytest.mark.parametrize(
-    ("number", "kind"),
-    [(errno.EIO, OutputError), (errno.EFBIG, ResourceError), (errno.EDQUOT, ResourceError)],
-)
-def test_a_failing_disk(tmp_path, monkeypatch, number: int, kind: type[WorkbenchError]):
-    def failing(_descriptor: int) -> None:
-        raise OSError(number, os.strerror(number))
-
-    writer = ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), ONE_FILE))
-    monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(kind) as caught:
-        fill(writer, small_tensors(), [])
-    assert type(caught.value) is kind
-
-
 @contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
     """No file of this process may grow over ``size`` bytes (SIGXFSZ is ignored by Python).
@@ -304,19 +287,33 @@ def test_a_limit_on_the_size_of_files(tmp_path, monkeypatch, can_reserve: bool):
         ShardedWriter(tmp_path, shards)
 
 
-def test_file_systems_that_cannot_reserve_room(tmp_path, monkeypatch):
-    def unsupported(*_arguments: int) -> None:
-        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+def failing(number: int) -> Callable[..., None]:
+    """A call of the system that ends with this error."""
 
-    monkeypatch.setattr(os, "posix_fallocate", unsupported, raising=False)
-    write_all(tmp_path, small_tensors(), ONE_FILE)
-    assert load_file(tmp_path / "model.safetensors").keys() == small_tensors().keys()
+    def fail(*_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
 
 
-def test_a_full_disk_shows_before_any_work(tmp_path, monkeypatch):
-    def full(*_arguments: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+def test_room_is_reserved_before_any_work_where_it_can_be(tmp_path, monkeypatch):
+    shards = plan_shards(planned(small_tensors()), ONE_FILE)
+    monkeypatch.setattr(os, "posix_fallocate", failing(errno.ENOSPC), raising=False)
     with pytest.raises(ResourceError, match="The disk is full"):
-        ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), ONE_FILE))
+        ShardedWriter(tmp_path, shards)
+    monkeypatch.setattr(os, "posix_fallocate", failing(errno.EOPNOTSUPP), raising=False)
+    (tmp_path / "other").mkdir()
+    write_all(tmp_path / "other", small_tensors(), ONE_FILE)
+    assert load_file(tmp_path / "other/model.safetensors").keys() == small_tensors().keys()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.EIO, OutputError), (errno.EFBIG, ResourceError), (errno.EDQUOT, ResourceError)],
+)
+def test_a_failing_disk(tmp_path, monkeypatch, number: int, kind: type[WorkbenchError]):
+    writer = ShardedWriter(tmp_path, plan_shards(planned(small_tensors()), ONE_FILE))
+    monkeypatch.setattr(os, "fsync", failing(number))
+    with pytest.raises(kind) as caught:
+        fill(writer, small_tensors(), [])
+    assert type(caught.value) is kind
