@@ -89,35 +89,25 @@ _LINES = st.lists(
 _CALLS = st.one_of(
     _LINES,
     st.tuples(st.sampled_from(_COMMANDS), _LINES).map(lambda pair: [pair[0], *pair[1]]),
-)
+).filter(lambda line: not {"demo", "sample"} & set(line))  # these do more than read a recipe
 
 
-def _is_work(line: list[str]) -> bool:
-    """Whether it may do more than read a recipe that is not there."""
-    return bool({"demo", "sample"} & set(line))
+@pytest.mark.parametrize("examples", [60, pytest.param(20_000, marks=pytest.mark.long)])
+def test_no_command_line_ends_in_a_traceback(ace: Run, tmp_path_factory, examples: int):
+    @settings(
+        max_examples=examples,
+        derandomize=examples == 60,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+    @given(line=_CALLS)
+    def run(line: list[str]) -> None:
+        folder = tmp_path_factory.mktemp("line")
+        os.chdir(folder)
+        require_good_end(ace(*line))
+        written = {path.name for path in folder.iterdir()}
+        assert written <= ({*line} if "--json" in line else set())  # `--json FILE` writes it
 
-
-def _check(ace: Run, folder: Path, line: list[str]) -> None:
-    os.chdir(folder)
-    require_good_end(ace(*line))
-    written = {path.name for path in folder.iterdir()}
-    assert written <= ({*line} if "--json" in line else set())  # `--json FILE` writes that file
-
-
-_QUICK = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@_QUICK
-@given(line=_CALLS.filter(lambda line: not _is_work(line)))
-def test_no_command_line_ends_in_a_traceback(ace: Run, tmp_path_factory, line: list[str]):
-    _check(ace, tmp_path_factory.mktemp("line"), line)
-
-
-@pytest.mark.long
-@settings(_QUICK, max_examples=20_000, derandomize=False)
-@given(line=_CALLS.filter(lambda line: not _is_work(line)))
-def test_no_command_line_at_all(ace: Run, tmp_path_factory, line: list[str]):
-    _check(ace, tmp_path_factory.mktemp("line"), line)
+    run()
 
 
 @pytest.mark.parametrize("value", ["", "a\0b", "\udcff"])
@@ -133,12 +123,6 @@ def test_a_command_that_is_misspelt(ace: Run):
     assert ended.status == 2
     assert "'merge'" in ended.err
     assert not re.search(r"[?.]{2}", ended.err)
-
-
-def test_a_model_alone_is_no_recipe(ace: Run, tmp_path):
-    ended = ace("merge", _TWO_MODELS[0], "--out", str(tmp_path / "out"))
-    assert ended.status == 1
-    assert "experts" in ended.err
 
 
 def test_the_version(ace: Run):

@@ -52,15 +52,6 @@ def test_refusals_name_the_file_and_the_key(tmp_path, text: str, expected: str):
     assert "\n" not in caught.value.sentence
 
 
-@pytest.mark.parametrize(
-    "where", [r"\\\\host\\share", "//host/share/model", "https://host/model", "s3://bucket/model"]
-)
-def test_network_locations_are_refused_without_being_looked_at(tmp_path, where: str):
-    path = write(tmp_path, f'base_model: base\nmodels: [{{model: "{where}"}}]\n')
-    with pytest.raises(RecipeError, match="network location"):
-        load_recipe(path)
-
-
 def test_missing_file_and_binary_file(tmp_path):
     with pytest.raises(RecipeError, match="not a file"):
         load_recipe(tmp_path / "none.yaml")
