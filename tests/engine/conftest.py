@@ -1,5 +1,7 @@
 """Families of tiny models that many tests read and none changes."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.helpers.models import Family, gpt2_family, roberta_family
@@ -13,3 +15,10 @@ def gpt2(tmp_path_factory) -> Family:
 @pytest.fixture(scope="session")
 def roberta(tmp_path_factory) -> Family:
     return roberta_family(tmp_path_factory.mktemp("roberta"))
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch) -> Path:
+    """A cache of the test's own in ``tmp_path``, which is returned."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path

@@ -69,19 +69,6 @@ def test_the_fastest_in_float64_comes_first():
     assert fastest_first([Gpu(name="cuda:0", title="GPU 0"), small])[0] is small
 
 
-class Several:
-    """More than one GPU in the stand-in, by their properties; None: it cannot say what it is."""
-
-    def __init__(self, *found: SimpleNamespace | None) -> None:
-        self._found = found
-
-    def properties(self, index: int) -> SimpleNamespace:
-        found = self._found[index]
-        if found is None:
-            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
-        return found
-
-
 def card(name: str, major: int, minor: int, processors: int) -> SimpleNamespace:
     return SimpleNamespace(
         name=name,
@@ -94,10 +81,17 @@ def card(name: str, major: int, minor: int, processors: int) -> SimpleNamespace:
 
 @pytest.fixture
 def several(monkeypatch) -> None:
-    cards = Several(card("Old", 3, 5, 90), None, card("Display", 8, 6, 3), card("Large", 8, 6, 82))
+    """More than one GPU, by their properties; None: it cannot say what it is."""
+    cards = (card("Old", 3, 5, 90), None, card("Display", 8, 6, 3), card("Large", 8, 6, 82))
+
+    def properties(index: int) -> SimpleNamespace:
+        if cards[index] is None:
+            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+        return cards[index]
+
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", cards.properties)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_80"])
     monkeypatch.setattr(devices, "_start", lambda _gpu: None)
     monkeypatch.setattr(devices, "work_on", lambda _device: None)

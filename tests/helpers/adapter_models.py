@@ -18,8 +18,8 @@ SIZES = {
 
 
 def llama(**more: Any) -> Any:
-    config = transformers.LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True, **more)
-    return transformers.LlamaForCausalLM(config)
+    config = {**SIZES, "attention_bias": True, "mlp_bias": True, **more}
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**config))
 
 
 def gpt2() -> Any:

@@ -64,12 +64,12 @@ def recipe(folder: Path, experts: int, method: str = "adamerging", **parameters:
 
 
 @pytest.mark.long
-def test_adamerging_of_eight_experts_takes_little_more_than_of_two(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    family(tmp_path, 8)
+def test_adamerging_of_eight_experts_takes_little_more_than_of_two(own_cache):
+    family(own_cache, 8)
     peaks = {}
     for experts in (2, 8):
-        command = [sys.executable, "-c", PEAK, recipe(tmp_path, experts), tmp_path / f"m{experts}"]
+        out = own_cache / f"m{experts}"
+        command = [sys.executable, "-c", PEAK, recipe(own_cache, experts), out]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         peaks[experts] = int(done.stdout.split()[0])
     assert peaks[8] <= 1.5 * peaks[2], peaks
@@ -85,11 +85,10 @@ FACTOR = 1.5
 
 @pytest.mark.long
 @pytest.mark.parametrize("method", list(METHODS))
-def test_what_learning_takes_is_what_the_plan_says(method: str, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    family(tmp_path, 2)
-    file = recipe(tmp_path, 2, method, **METHODS[method])
-    command = [sys.executable, "-c", PEAK, file, tmp_path / "merged"]
+def test_what_learning_takes_is_what_the_plan_says(method: str, own_cache):
+    family(own_cache, 2)
+    file = recipe(own_cache, 2, method, **METHODS[method])
+    command = [sys.executable, "-c", PEAK, file, own_cache / "merged"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     _, taken, planned = map(int, done.stdout.split())
     assert planned / FACTOR <= taken <= planned * FACTOR, (taken / 1e6, planned / 1e6)

@@ -23,12 +23,6 @@ from tests.helpers.calibrated_models import (
 )
 
 
-@pytest.fixture
-def own_cache(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
-
-
 def fisher_recipe(file: Path) -> Path:
     document = yaml.safe_load(file.read_text()) | {"merge_method": "fisher"}
     file.write_text(json.dumps(document))

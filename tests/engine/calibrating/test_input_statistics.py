@@ -39,12 +39,6 @@ FAMILIES = {
 }
 
 
-@pytest.fixture
-def own_cache(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_it_is_what_hooks_see_one_text_at_a_time(family: str, own_cache: Path):
     """Texts of different lengths, so that a padded token would show."""

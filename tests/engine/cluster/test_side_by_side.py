@@ -170,9 +170,8 @@ def test_calibration(tmp_path, monkeypatch, count: int):
     assert again.started == 0  # all is known
 
 
-def test_statistics_must_be_seen_from_here(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    prepared = prepare(load_recipe(bert_family(tmp_path / "family")))
+def test_statistics_must_be_seen_from_here(own_cache, monkeypatch):
+    prepared = prepare(load_recipe(bert_family(own_cache / "family")))
     monkeypatch.setattr(calibrate, "_measured_alone", nothing)
     with pytest.raises(ClusterError, match="one cache folder"):
         list(calibrated(prepared, torch.device("cpu"), RayStandIn().workers()))

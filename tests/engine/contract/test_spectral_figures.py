@@ -39,22 +39,16 @@ def test_every_figure_is_that_of_the_matrix(shape: tuple[int, int, int]):
     assert found.spectral == pytest.approx(np.linalg.norm(given_MN, 2))
     assert found.rank == np.linalg.matrix_rank(given_MN, rtol=1e-7)
     assert found.stable_rank == pytest.approx(np.trace(gram) / values[0])
+    shares = [value / math.fsum(sigma) for value in sigma]
+    entropy = -math.fsum(share * math.log(share) for share in shares if share > 0)
+    assert effective_rank(sigma) == pytest.approx(math.exp(entropy))
+    assert 1 - 1e-9 <= effective_rank(sigma) <= len(sigma) + 1e-9
     top = math.ceil(len(sigma) * 5 / 100)
     assert found.top_energy == pytest.approx(values[:top].sum() / values.sum())
     for count, percent in zip(found.directions, (90, 95, 99), strict=True):
         wanted = percent / 100 * values.sum()
         assert values[:count].sum() >= wanted * (1 - 1e-12)
         assert values[: count - 1].sum() < wanted * (1 + 1e-12)
-
-
-@given(shapes)
-@settings(max_examples=40)
-def test_the_effective_rank_is_the_exponential_of_the_entropy(shape: tuple[int, int, int]):
-    sigma = np.linalg.svd(matrix(*shape), compute_uv=False)
-    shares = [value / math.fsum(sigma) for value in sigma]
-    entropy = -math.fsum(share * math.log(share) for share in shares if share > 0)
-    assert effective_rank(sigma) == pytest.approx(math.exp(entropy))
-    assert 1 - 1e-9 <= effective_rank(sigma) <= len(sigma) + 1e-9
 
 
 def test_directions_below_the_rounding_of_float32_do_not_count():

@@ -4,7 +4,6 @@ Answers and counts are equal; a likelihood may differ in its last digits, as sum
 otherwise.
 """
 
-import csv
 import json
 import math
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import transformers
@@ -31,14 +31,6 @@ from tests.helpers.scored_models import (
 )
 
 LABELS = ("cat", "dog", "mat", "tree")
-
-
-def write_csv(path: Path, rows: list[dict[str, Any]]) -> Path:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
 
 
 def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -86,24 +78,20 @@ def test_pictures(tmp_path):
     assert found.each_N.tolist() == right
 
 
-def bert_rows(count: int = 40) -> list[dict[str, Any]]:
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "matthews"])
+def test_texts(tmp_path, metric: str):
+    names = dict(enumerate(LABELS))
+    save_bert(tmp_path / "model", "SequenceClassification", id2label=names)
     generator = np.random.default_rng(3)
-    return [
+    rows = [
         {
             "idx": n,
             "premise": sentence(generator),
             "hypothesis": sentence(generator, most=40 if n == 7 else 9),  # one is cut
             "label": LABELS[int(generator.integers(4))],
         }
-        for n in range(count)
+        for n in range(40)
     ]
-
-
-@pytest.mark.parametrize("metric", ["accuracy", "f1", "matthews"])
-def test_texts(tmp_path, metric: str):
-    names = dict(enumerate(LABELS))
-    save_bert(tmp_path / "model", "SequenceClassification", id2label=names)
-    rows = bert_rows()
     model, tokenizer = loaded("AutoModelForSequenceClassification", tmp_path / "model")
     answers = []
     for row in rows:
@@ -115,7 +103,8 @@ def test_texts(tmp_path, metric: str):
         "f1": f1_score(targets, answers, average="macro", zero_division=0),
         "matthews": matthews_corrcoef(targets, answers),
     }[metric]
-    found = scored(tmp_path / "model", write_csv(tmp_path / "nli.csv", rows), metric=metric)
+    pd.DataFrame(rows).to_csv(tmp_path / "nli.csv", index=False)
+    found = scored(tmp_path / "model", tmp_path / "nli.csv", metric=metric)
     assert len(set(answers)) > 1
     assert found.score == pytest.approx(expected, abs=1e-12)
     assert 0 < found.standard_error < 0.2

@@ -128,7 +128,9 @@ def test_a_long_answer_is_cut_and_counted(chat: Path):
         most: ace_gui.evaluate(None, [chat / "model"], [{**how, **more}], device="cpu").scores[0]
         for most, more in ((256, {}), (3, {"max_new_tokens": 3}))
     }
-    expected = [written(chat / "model", message, 256) for message in asked_in(data)]
+    texts = [json.loads(line)["text"] for line in data.read_text().splitlines()]
+    messages = [[{"role": "user", "content": text}] for text in texts]
+    expected = [written(chat / "model", message, 256) for message in messages]
     for most, score in scores.items():
         cut = sum(not set(tokens[:most]) & set(ENDS) for tokens in expected)
         assert score.cut == cut
@@ -138,11 +140,6 @@ def test_a_long_answer_is_cut_and_counted(chat: Path):
     (asked, cut) = notes([scores[3]])
     assert "chat template" in asked
     assert f"{scores[3].cut} of 20" in cut
-
-
-def asked_in(data: Path) -> list[list[dict[str, str]]]:
-    lines = data.read_text().splitlines()
-    return [[{"role": "user", "content": json.loads(line)["text"]}] for line in lines]
 
 
 def test_stop_ends_an_answer_and_is_not_in_it(chat: Path):
@@ -395,6 +392,17 @@ def test_a_conversation_continues_with_each_models_own_answers(tmp_path):
     recipe = Recipe(base_model=tmp_path / "base", models=(ModelEntry(model=tmp_path / "expert"),))
     task = Task(data=Path("expert"), name="expert", expert="expert")
     job = TryJob(recipe=recipe, task=task, text="the cat", most_tokens=6, device="cpu")
+
+    def conversation(job: TryJob) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for event in job.steps(Runner()):
+            if isinstance(event, TriedText):
+                found[event.model] = found.get(event.model, "") + event.piece
+            elif isinstance(event, Tried):
+                assert event.chat
+                found.setdefault(event.model, "")
+        return found
+
     first = conversation(job)
     answers = {name: (text,) for name, text in first.items()}
     second = conversation(replace(job, text="a dog", questions=("the cat",), answers=answers))
@@ -407,18 +415,6 @@ def test_a_conversation_continues_with_each_models_own_answers(tmp_path):
             tokens = written(tmp_path / name, messages[:until], 6)
             assert text == tokenizer.decode(tokens, skip_special_tokens=True)
     assert first["base"] != first["expert"]
-
-
-def conversation(job: TryJob) -> dict[str, str]:
-    """What each model writes."""
-    found: dict[str, str] = {}
-    for event in job.steps(Runner()):
-        if isinstance(event, TriedText):
-            found[event.model] = found.get(event.model, "") + event.piece
-        elif isinstance(event, Tried):
-            assert event.chat
-            found.setdefault(event.model, "")
-    return found
 
 
 def test_what_is_cut_of_words_is_counted(tmp_path):

@@ -61,9 +61,8 @@ def with_head_of(folder: Path, body: str, name: str) -> Any:
     model = kind.from_pretrained(
         folder / body, config=expert.config, ignore_mismatched_sizes=True
     ).eval()
-    mine, body_names = expert.state_dict(), transformers.AutoModel.from_pretrained(folder / body)
+    mine = expert.state_dict()
     kept = {key: mine[key] for key in mine if key.startswith(("classifier.", "bert.pooler."))}
-    assert body_names is not None
     model.load_state_dict(kept, strict=False)
     return model
 

@@ -3,12 +3,6 @@
 import pytest
 
 from ace_gui.engine.inspecting.layer_context import InspectionCache
-from tests.helpers.models import Family
-
-
-@pytest.fixture(scope="session")
-def family(roberta: Family) -> Family:
-    return roberta
 
 
 @pytest.fixture

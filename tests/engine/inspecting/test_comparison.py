@@ -39,17 +39,17 @@ from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
-def recipe(family: Family) -> Recipe:
-    return recipe_of(family, parameters={"tau": 0.4})
+def recipe(roberta: Family) -> Recipe:
+    return recipe_of(roberta, parameters={"tau": 0.4})
 
 
-def test_figures_are_those_of_the_merged_weights(recipe: Recipe, family: Family, tmp_path):
+def test_figures_are_those_of_the_merged_weights(recipe: Recipe, roberta: Family, tmp_path):
     wanted = replace(recipe, merge_method="task_arithmetic", parameters={"scaling": 0.5})
     variants = [Variant(recipe=wanted, store=tmp_path / "store")]
     (row,) = [event for event in compare(variants, "cpu") if isinstance(event, MethodCompared)]
     merged = load_file(tmp_path / "store" / MODEL / "model.safetensors")
-    base = load_file(family.base / "model.safetensors")
-    expert = load_file(family.experts["task1"] / "model.safetensors")
+    base = load_file(roberta.base / "model.safetensors")
+    expert = load_file(roberta.experts["task1"] / "model.safetensors")
     shared = [name for name in base if name.startswith("roberta.")]
 
     def flat(tensors: dict[str, torch.Tensor]) -> torch.Tensor:

@@ -38,24 +38,22 @@ def test_figures_of_known_matrices():
     assert overlap(*(basis[:, -2:] for basis in bases)) == pytest.approx(1)
 
 
-def test_the_command_and_python_give_each_matrix_of_each_expert(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    file = bert_family(tmp_path)
+def test_the_command_and_python_give_each_matrix_of_each_expert(own_cache):
+    file = bert_family(own_cache)
     found = ace_gui.inspect(file, covariances=True, device="cpu").covariances
     assert {match.expert for match in found} == {"two", "three"}
-    done = run("inspect", file, "--covariances", "--json", tmp_path / "figures.json", seconds=300)
+    done = run("inspect", file, "--covariances", "--json", own_cache / "figures.json", seconds=300)
     assert done.returncode == 0, done.stderr
-    records = json.loads((tmp_path / "figures.json").read_text())["covariances"]
+    records = json.loads((own_cache / "figures.json").read_text())["covariances"]
     assert [(r["name"], r["expert"], r["cosine"]) for r in records] == [
         (m.name, m.expert, m.cosine) for m in found
     ]
     assert "other experts" in done.stdout
 
 
-def test_spectra_and_whose_inputs_they_are(tmp_path, monkeypatch):
+def test_spectra_and_whose_inputs_they_are(own_cache, monkeypatch):
     """As the window asks: nothing is measured by a look at one layer, and all is remembered."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    file, runner = bert_family(tmp_path), Runner()
+    file, runner = bert_family(own_cache), Runner()
     recipe, name = load_recipe(file), "bert.encoder.layer.1.output.dense.weight"
     whole = CovariancesJob(recipe=recipe, first=name, device="cpu")
     (plan,) = [each.plan for each in PlanJob(recipe=recipe).steps(runner) if each is not None]
@@ -66,7 +64,7 @@ def test_spectra_and_whose_inputs_they_are(tmp_path, monkeypatch):
     found = events[0].layer
     assert found.name == name
     assert len({e.layer.name for e in events if e.layer is not None}) == len(events)
-    _check_against_numpy(found, tmp_path, measured(file, Need.INPUTS)[1])
+    _check_against_numpy(found, own_cache, measured(file, Need.INPUTS)[1])
     monkeypatch.setattr(compare_covariances, "_pair", None)  # nothing is computed again
     (again,) = looks(Runner(), recipe, row)
     assert again.matches == found.matches

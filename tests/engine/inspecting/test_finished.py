@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +32,8 @@ LIKE_A_PLOT = 0.03
 
 
 @pytest.fixture(scope="module")
-def recipe(family: Family) -> Recipe:
-    return recipe_of(family, parameters=HOMOGENEOUS)
+def recipe(roberta: Family) -> Recipe:
+    return recipe_of(roberta, parameters=HOMOGENEOUS)
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +104,9 @@ def test_what_the_store_said_is_remembered(
 
 @pytest.mark.parametrize("transposed", [False, True])
 def test_methods_without_a_preliminary_solution_have_none_here_either(
-    family: Family, cache: InspectionCache, tmp_path, transposed: bool
+    roberta: Family, cache: InspectionCache, tmp_path, transposed: bool
 ):
-    models = gpt2_family(tmp_path / "gpt2", experts=3) if transposed else family
+    models = gpt2_family(tmp_path / "gpt2", experts=3) if transposed else roberta
     prepared = prepare(recipe_of(models, merge_method="linear"))
     merged_tensors(prepared, tmp_path / "store", device="cpu")
     row = row_named(prepared, "h.1.mlp.c_fc.weight" if transposed else UP)
@@ -126,27 +127,34 @@ def test_a_refined_merge_is_merged_again(recipe: Recipe, cache: InspectionCache,
 
 
 @pytest.mark.parametrize(
-    "changes",
+    "other",
     [
         {"parameters": {**HOMOGENEOUS, "epsilon": 1e-4}},
         {"parameters": {**HOMOGENEOUS, "tau": 8.0}},
         {"merge_method": "linear", "parameters": {}},
         {"split_fused": True},
+        "gone",
+        "unfinished",
+        "from before a model changed",
     ],
-    ids=["epsilon", "tau", "method", "split"],
+    ids=str,
 )
-def test_the_store_of_another_recipe_says_nothing(
-    recipe: Recipe, store: Path, cache: InspectionCache, changes: dict[str, object]
+def test_what_a_store_cannot_know_is_merged_again(
+    recipe: Recipe, store: Path, cache: InspectionCache, other: object, tmp_path
 ):
-    look(prepare(dataclasses.replace(recipe, **changes)), UP, cache, store)
-    assert cache.latest is not None
-
-
-def test_a_store_from_before_a_model_changed_says_nothing(cache: InspectionCache, tmp_path):
-    family = roberta_family(tmp_path / "models", experts=2)
-    merged_tensors(prepare(recipe_of(family)), tmp_path / "store", device="cpu")
-    os.utime(family.experts["task1"] / "model.safetensors", ns=(1, 1))
-    look(prepare(recipe_of(family)), UP, cache, tmp_path / "store")
+    if isinstance(other, dict):
+        recipe = dataclasses.replace(recipe, **other)
+    elif other == "from before a model changed":
+        family, store = roberta_family(tmp_path / "models", experts=2), tmp_path / "store"
+        recipe = recipe_of(family)
+        merged_tensors(prepare(recipe), store, device="cpu")
+        os.utime(family.experts["task1"] / "model.safetensors", ns=(1, 1))
+    else:
+        if other == "unfinished":
+            (tmp_path / other).mkdir()
+            shutil.copy(store / "manifest.json", tmp_path / other)
+        store = tmp_path / other
+    look(prepare(recipe), UP, cache, store)
     assert cache.latest is not None
 
 
@@ -158,14 +166,3 @@ def test_where_rounding_would_show_the_tensor_is_merged_again(cache: InspectionC
     assert cache.latest is not None
     whole = look(prepare(recipe), MATRIX, cache, None)
     np.testing.assert_allclose(found.merged, whole.merged)
-
-
-def test_a_store_that_is_gone_or_unfinished_is_not_missed(
-    recipe: Recipe, store: Path, cache: InspectionCache, tmp_path
-):
-    for folder in (tmp_path / "gone", tmp_path / "unfinished"):
-        if folder.name == "unfinished":
-            folder.mkdir()
-            (folder / "manifest.json").write_bytes((store / "manifest.json").read_bytes())
-        cache.latest = None
-        look(prepare(recipe), UP, InspectionCache(folder / "cache"), folder)

@@ -45,8 +45,8 @@ ACE = {"epsilon": 1e-3, "tau": 0.0}
 
 
 @pytest.fixture(scope="module")
-def prepared(family: Family) -> Prepared:
-    return prepare(recipe_of(family, parameters=ACE))
+def prepared(roberta: Family) -> Prepared:
+    return prepare(recipe_of(roberta, parameters=ACE))
 
 
 def answer(steps: Iterator[object]) -> object:
@@ -202,9 +202,9 @@ def test_subspaces_align_and_overlap_as_numpy_says(prepared: Prepared, cache: In
 
 
 def test_a_method_without_a_preliminary_solution_has_no_alignment(
-    family: Family, cache: InspectionCache
+    roberta: Family, cache: InspectionCache
 ):
-    prepared = prepare(recipe_of(family, merge_method="linear"))
+    prepared = prepare(recipe_of(roberta, merge_method="linear"))
     found = answer(subspaces(prepared, row_named(prepared, UP), CPU, cache))
     assert found.alignment is None
     assert found.overlap.shape == (3, 3)

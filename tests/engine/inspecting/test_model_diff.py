@@ -109,21 +109,20 @@ def test_a_tied_head_is_compared_with_the_embedding(tmp_path):
         assert own.change == pytest.approx(oracle(embedding, head)[1], rel=1e-12)
 
 
-def test_pickles_need_consent_and_models_must_be_there(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_pickles_need_consent_and_models_must_be_there(own_cache):
     tensors = small_tensors(2)
-    save_model(tmp_path / "a", tensors)
-    save_model(tmp_path / "b", tensors)
-    (tmp_path / "b" / "model.safetensors").unlink()
-    torch.save(tensors, tmp_path / "b" / "pytorch_model.bin")
+    save_model(own_cache / "a", tensors)
+    save_model(own_cache / "b", tensors)
+    (own_cache / "b" / "model.safetensors").unlink()
+    torch.save(tensors, own_cache / "b" / "pytorch_model.bin")
     with pytest.raises(PickleConsentError):
-        ace_gui.diff(tmp_path / "a", tmp_path / "b")
-    assert ace_gui.diff(tmp_path / "a", tmp_path / "b", convert=True).total.change == 0
+        ace_gui.diff(own_cache / "a", own_cache / "b")
+    assert ace_gui.diff(own_cache / "a", own_cache / "b", convert=True).total.change == 0
     with pytest.raises(RecipeError, match="nothing-here"):
-        ace_gui.diff(tmp_path / "a", tmp_path / "nothing-here")
-    (tmp_path / "a" / "model.safetensors").write_bytes(b"{}")
+        ace_gui.diff(own_cache / "a", own_cache / "nothing-here")
+    (own_cache / "a" / "model.safetensors").write_bytes(b"{}")
     with pytest.raises(CheckpointError):
-        ace_gui.diff(tmp_path / "a", tmp_path / "b")
+        ace_gui.diff(own_cache / "a", own_cache / "b")
 
 
 def test_a_frame_has_one_line_per_tensor(tmp_path):
@@ -138,13 +137,8 @@ UP = "layer.1.intermediate.dense.weight"
 
 
 @pytest.fixture(scope="module")
-def family(tmp_path_factory) -> Family:
-    return roberta_family(tmp_path_factory.mktemp("roberta"), experts=2)
-
-
-@pytest.fixture(scope="module")
-def prepared(family: Family) -> Prepared:
-    return prepare(recipe_of(family))
+def prepared(roberta: Family) -> Prepared:
+    return prepare(recipe_of(roberta))
 
 
 @pytest.fixture(scope="module")
@@ -164,22 +158,21 @@ def answers(first: Path, second: Path, row: object = None) -> list[LayerDifferen
     return [step for step in steps if step is not None]
 
 
-def test_one_matrix_with_its_spectra(family: Family, prepared: Prepared, stores: tuple[Path, Path]):
+def test_one_matrix_with_its_spectra(
+    roberta: Family, prepared: Prepared, stores: tuple[Path, Path]
+):
     row = row_named(prepared, UP)
     (found,) = answers(*stores, row)
     base, *ours = (
         tensor(folder, row.name).astype(np.float64)
-        for folder in (family.base, *(store / MODEL for store in stores))
+        for folder in (roberta.base, *(store / MODEL for store in stores))
     )
     first, second = (weight - base for weight in ours)
+    norms = [np.linalg.norm(each) for each in (first, second, first - second)]
     assert found.name == row.name
-    assert found.first_norm == pytest.approx(np.linalg.norm(first))
-    assert found.second_norm == pytest.approx(np.linalg.norm(second))
-    assert found.difference_norm == pytest.approx(np.linalg.norm(first - second))
-    product = (first * second).sum() / np.linalg.norm(first) / np.linalg.norm(second)
-    assert found.cosine == pytest.approx(product)
+    assert (found.first_norm, found.second_norm, found.difference_norm) == pytest.approx(norms)
+    assert found.cosine == pytest.approx((first * second).sum() / norms[0] / norms[1])
     for shown, change in ((found.first, first), (found.second, second)):
-        assert shown is not None
         np.testing.assert_allclose(shown, singular_values(change), rtol=1e-4, atol=1e-9)
 
 

@@ -21,7 +21,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import After, Cap
-from tests.helpers.models import roberta_family
+from tests.helpers.models import Family
 from tests.helpers.recipes import recipe_of
 
 CPU = torch.device("cpu")
@@ -29,8 +29,8 @@ ALL = After(rank=0.5, spectrum=0.5, depth=(0.5, 2.0), scale=-1.5, cap=Cap(delta=
 
 
 @pytest.fixture(scope="module")
-def recipe(tmp_path_factory) -> Recipe:
-    return recipe_of(roberta_family(tmp_path_factory.mktemp("family")))
+def recipe(roberta: Family) -> Recipe:
+    return recipe_of(roberta)
 
 
 @pytest.fixture(autouse=True)

@@ -70,20 +70,19 @@ def test_a_nan_is_left_to_the_merge(tmp_path):
     assert found.subject == "other"
 
 
-def test_every_command_says_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    file = tmp_path / "recipe.yaml"
-    file.write_text(dump_recipe(recipe(tmp_path, a=tuned(1), other=random(9)), tmp_path))
+def test_every_command_says_it(own_cache):
+    file = own_cache / "recipe.yaml"
+    file.write_text(dump_recipe(recipe(own_cache, a=tuned(1), other=random(9)), own_cache))
     said = "Distance from the base, other: Its task vector has 1.4 times the base's norm"
     for command, *options in (
-        ("merge", "--out", str(tmp_path / "out")),
-        ("report", "--out", str(tmp_path / "report.html")),
+        ("merge", "--out", str(own_cache / "out")),
+        ("report", "--out", str(own_cache / "report.html")),
         ("compare", "--methods", "linear,ace"),
     ):
         done = CliRunner().invoke(app, [command, str(file), *options])
         assert done.exit_code == 0, done.stderr
         assert done.stderr.count(said) == 1, command
-    assert "1.4 times the base's norm" in (tmp_path / "out" / "README.md").read_text()
+    assert "1.4 times the base's norm" in (own_cache / "out" / "README.md").read_text()
 
 
 def test_merge_says_which_epsilon_it_chose(tmp_path):

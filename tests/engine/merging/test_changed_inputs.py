@@ -55,16 +55,6 @@ def retuned(file: Path) -> None:
     content.unlink()
 
 
-def flipped(file: Path) -> None:
-    """One bit of the file's first tensor is another."""
-    with file.open("r+b") as stream:
-        start = 8 + int.from_bytes(stream.read(8), "little")
-        stream.seek(start)
-        byte = stream.read(1)
-        stream.seek(start)
-        stream.write(bytes([byte[0] ^ 1]))
-
-
 def renamed(file: Path) -> None:
     """Two tensors have each other's names."""
     content = file.read_bytes()
@@ -82,6 +72,15 @@ def content(store: Path) -> dict[str, bytes]:
 def whole(recipe: Recipe, store: Path) -> dict[str, bytes]:
     list(merge(prepare(recipe), store))
     return content(store)
+
+
+def flipped(file: Path) -> None:
+    """One bit of the file's first tensor is another."""
+    with file.open("rb") as stream:
+        start = 8 + int.from_bytes(stream.read(8), "little")
+    content = bytearray(file.read_bytes())
+    content[start] ^= 1
+    file.write_bytes(content)
 
 
 WEIGHTS = ("base/model.safetensors", "two/model.safetensors", "lora/adapter_model.safetensors")
@@ -116,20 +115,23 @@ def test_wherever_it_was_stopped_it_is_one_content_or_refused(done: int, recipe:
     assert content(store) == expected
 
 
-def test_a_header_that_names_tensors_otherwise_is_another_content(recipe: Recipe, tmp_path):
+def rescaled(file: Path) -> None:
+    """An adapter's change is larger."""
+    text = file.read_text()
+    file.write_text(text.replace('"lora_alpha": 8', '"lora_alpha": 9'))
+    assert file.read_text() != text
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [("two/model.safetensors", renamed), ("lora/adapter_config.json", rescaled)],
+)
+def test_headers_and_configs_are_content(
+    file: str, change: Callable[[Path], None], recipe: Recipe, tmp_path
+):
     store = tmp_path / "store"
     stopped_merge(prepare(recipe), store, 3)
-    unseen(tmp_path / "two" / "model.safetensors", renamed)
-    with pytest.raises(ResumeError, match="headers differs"):
-        list(merge(prepare(recipe), store, resume=True))
-
-
-def test_an_adapters_scale_is_bound(recipe: Recipe, tmp_path):
-    store, config = tmp_path / "store", tmp_path / "lora" / "adapter_config.json"
-    stopped_merge(prepare(recipe), store, 3)
-    text = config.read_text()
-    unseen(config, lambda file: file.write_text(text.replace('"lora_alpha": 8', '"lora_alpha": 9')))
-    assert json.loads(config.read_text())["lora_alpha"] == 9
+    unseen(tmp_path / file, change)
     with pytest.raises(ResumeError, match="headers differs"):
         list(merge(prepare(recipe), store, resume=True))
 

@@ -39,8 +39,8 @@ from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory) -> Prepared:
-    return prepare(recipe_of(models.roberta_family(tmp_path_factory.mktemp("roberta"))))
+def prepared(roberta: models.Family) -> Prepared:
+    return prepare(recipe_of(roberta))
 
 
 @pytest.fixture(scope="module")

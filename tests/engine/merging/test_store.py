@@ -116,16 +116,13 @@ def test_resuming_follows_no_link(prepared: Prepared, tmp_path):
         else:
             elsewhere.mkdir()
         (store / name).symlink_to(elsewhere)
-        before = bits_of_all(elsewhere)
+        files = [path for path in (elsewhere, *elsewhere.rglob("*")) if path.is_file()]
+        before = {path: path.read_bytes() for path in files}
         with pytest.raises(ResumeError, match="link") as caught:
             list(merge(prepared, store, resume=True))
         assert caught.value.path == store / name
-        assert bits_of_all(elsewhere) == before
-
-
-def bits_of_all(folder: Path) -> dict[Path, bytes]:
-    files = [folder, *folder.rglob("*")]
-    return {path: path.read_bytes() for path in files if path.is_file()}
+        assert {path: path.read_bytes() for path in files} == before
+        assert files == [path for path in (elsewhere, *elsewhere.rglob("*")) if path.is_file()]
 
 
 @pytest.mark.parametrize(

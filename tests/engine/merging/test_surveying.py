@@ -18,7 +18,7 @@ from ace_gui.errors import NonFiniteError
 from ace_gui.recipe import Override, Recipe
 from ace_gui.recipe.values import NonFinite
 from tests.helpers import method_oracles as oracle
-from tests.helpers.merges import stopped_merge
+from tests.helpers.merges import merged_tensors, stopped_merge
 from tests.helpers.recipes import recipe_over
 
 SHAPES = {
@@ -62,12 +62,8 @@ def changes(models: list[Path]) -> np.ndarray:
 
 
 def merged(recipe: Recipe, store: Path, **options: object) -> np.ndarray:
-    list(merge(prepare(recipe), store, device="cpu", **options))
-    return found_in(store, recipe)
-
-
-def found_in(store: Path, recipe: Recipe) -> np.ndarray:
-    base, tensors = load_file(recipe.base_model), load_file(store / "model/model.safetensors")
+    """The change of all entries of the model, in the plan's order."""
+    base, tensors = load_file(recipe.base_model), merged_tensors(prepare(recipe), store, **options)
     flat = [(tensors[name].double() - base[name].double()).numpy().ravel() for name in SHAPES]
     return np.concatenate(flat)
 

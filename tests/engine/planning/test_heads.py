@@ -194,15 +194,23 @@ def test_heads_whose_class_says_what_they_mean(tmp_path):
     assert not report.missing
 
 
-def test_the_recipe_decides(tmp_path):
-    recipe = soup(tmp_path, labels=(3, 3), heads=Heads.MERGE)
-    assert {row.disposition for row in heads_of(recipe).values()} == {Disposition.AVERAGED}
-    recipe = soup(tmp_path / "kept", heads=Heads.KEEP)
-    assert {row.disposition for row in heads_of(recipe).values()} == {Disposition.PER_EXPERT}
-    recipe = soup(tmp_path / "preset", heads=Heads.MERGE, scope="authors-roberta")
-    assert {row.disposition for row in heads_of(recipe).values()} == {Disposition.AVERAGED}
-    recipe = soup(tmp_path / "as-preset", scope="authors-roberta")
-    assert {row.disposition for row in heads_of(recipe).values()} == {Disposition.PER_EXPERT}
+@pytest.mark.parametrize(
+    ("choices", "becomes"),
+    [
+        ({"labels": (3, 3), "heads": Heads.MERGE}, Disposition.AVERAGED),
+        ({"heads": Heads.KEEP}, Disposition.PER_EXPERT),
+        ({"heads": Heads.MERGE, "scope": "authors-roberta"}, Disposition.AVERAGED),
+        ({"scope": "authors-roberta"}, Disposition.PER_EXPERT),
+        # A rule for everything leaves heads of other tasks alone.
+        (
+            {"labels": (3, 3), "overrides": (Override(pattern="*", disposition="average"),)},
+            Disposition.PER_EXPERT,
+        ),
+    ],
+)
+def test_the_recipe_decides(choices: dict[str, Any], becomes: Disposition, tmp_path):
+    found = heads_of(soup(tmp_path, **choices))
+    assert {row.disposition for row in found.values()} == {becomes}
 
 
 @pytest.mark.parametrize("labels", [(NAMES, NAMES[:2]), (NAMES, NAMES[::-1])])
@@ -220,12 +228,6 @@ def test_an_override_merges_heads_by_its_own_weights(tmp_path):
     tensors = [load_file(entry.model / "model.safetensors")[name] for entry in recipe.models]
     found = load_file(output(recipe, tmp_path) / "model.safetensors")[name]
     torch.testing.assert_close(found, 0.75 * tensors[0] + 0.25 * tensors[1])
-
-
-def test_a_rule_for_everything_leaves_heads_of_other_tasks_alone(tmp_path):
-    rule = Override(pattern="*", disposition="average")
-    recipe = soup(tmp_path, labels=(3, 3), overrides=(rule,))
-    assert {row.disposition for row in heads_of(recipe).values()} == {Disposition.PER_EXPERT}
 
 
 def test_elementwise_methods_treat_heads_of_the_base_as_anything_else(tmp_path):

@@ -156,23 +156,31 @@ def test_gamma_is_one_of_the_experts_and_not_of_the_method(roberta: Family):
 
 
 @pytest.mark.parametrize(
-    ("rule", "key", "words"),
+    ("method", "rule", "key", "words"),
     [
-        (Override(role="valeu", disposition="base"), "overrides[0].role", "'value'"),
-        (Override(blocks="0", merge_method="tie"), "overrides[0].merge_method", "'ties'"),
+        ("ace", {"role": "valeu", "disposition": "base"}, ".role", "'value'"),
+        ("ace", {"merge_method": "tie"}, ".merge_method", "'ties'"),
         (
-            Override(blocks="0", merge_method="ties", parameters={"tau": 1.0}),
-            "overrides[0].parameters.tau",
-            "ties has no parameter",
+            "ace",
+            {"merge_method": "ties", "parameters": {"tau": 1.0}},
+            ".parameters.tau",
+            "ties has",
         ),
-        (Override(blocks="0", parameters={"tau": "x"}), "overrides[0].parameters.tau", "tau"),
-        (Override(blocks="0", weights={"nobody": 1.0}), "overrides[0].weights", "task0, task1"),
+        ("ace", {"parameters": {"tau": "x"}}, ".parameters.tau", "tau"),
+        ("ace", {"weights": {"nobody": 1.0}}, ".weights", "task0, task1"),
+        ("ties", {"experts": {"nobody": {"density": 0.1}}}, None, "no expert 'nobody'"),
+        ("ties", {"experts": {"task0": {"scaling": 0.1}}}, None, "'scaling' for one expert"),
+        ("ties", {"experts": {"task0": {"density": 7.0}}}, None, "at most 1"),
+        ("ties", {"experts": {"task0": {"density": 0.1}}}, None, "set trim to tensor"),
     ],
 )
-def test_what_no_model_can_have_is_refused(roberta: Family, rule: Override, key: str, words: str):
+def test_what_no_model_or_expert_can_have_is_refused(
+    roberta: Family, method: str, rule: dict[str, Any], key: str | None, words: str
+):
+    rule = rule if "role" in rule else {"blocks": "0", **rule}
     with pytest.raises(RecipeError) as caught:
-        prepare(recipe(roberta, rule))
-    assert caught.value.key == key
+        prepare(recipe(roberta, Override(**rule), merge_method=method))
+    assert key is None or caught.value.key == f"overrides[0]{key}"
     assert words in caught.value.sentence
 
 
@@ -239,17 +247,3 @@ def test_an_expert_may_have_a_density_of_its_own(roberta: Family, tmp_path):
     ]
     expected = oracle.elect(np.array(kept))
     assert oracle.relative_error((result[name].double() - base).numpy(), expected) < 1e-5
-
-
-@pytest.mark.parametrize(
-    ("rule", "words"),
-    [
-        (Override(pattern="*", experts={"nobody": {"density": 0.1}}), "no expert 'nobody'"),
-        (Override(pattern="*", experts={"task0": {"scaling": 0.1}}), "'scaling' for one expert"),
-        (Override(pattern="*", experts={"task0": {"density": 7.0}}), "at most 1"),
-        (Override(pattern="*", experts={"task0": {"density": 0.1}}), "set trim to tensor"),
-    ],
-)
-def test_what_no_expert_can_have_is_refused(roberta: Family, rule: Override, words: str):
-    with pytest.raises(RecipeError, match=words):
-        prepare(recipe(roberta, rule, merge_method="ties"))

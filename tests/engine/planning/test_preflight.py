@@ -83,12 +83,8 @@ def checks(base: Path, *experts: Path) -> tuple[Check, ...]:
     return prepared(base, *experts).plan.checks
 
 
-def worries(base: Path, *experts: Path) -> list[Check]:
-    return [check for check in checks(base, *experts) if check.is_worry]
-
-
 def only_worry(base: Path, *experts: Path) -> Check:
-    (found,) = worries(base, *experts)
+    (found,) = (check for check in checks(base, *experts) if check.is_worry)
     return found
 
 
@@ -146,26 +142,19 @@ def test_formats_that_differ_are_judged_by_their_rounding(
     assert not [check for check in both if check.title == "Number format" and check.details]
 
 
-def test_an_expert_that_untied_its_head(build: Builder):
+def test_a_head_that_only_one_of_them_has(build: Builder):
     def untie(held: Tensors) -> Tensors:
         return {**held, "lm_head.weight": torch.ones(6, 8)}
 
-    untied = build("one", 1, config={"tie_word_embeddings": False}, change=untie)
-    found = only_worry(build("base"), untied)
+    untied = {"config": {"tie_word_embeddings": False}, "change": untie}
+    found = only_worry(build("base"), build("one", 1, **untied))
     assert found.title == "Tied weights"
     assert "`lm_head.weight`" in found.sentence
-
-
-def test_an_expert_that_ties_what_the_base_does_not(build: Builder):
-    def untie(held: Tensors) -> Tensors:
-        return {**held, "lm_head.weight": torch.ones(6, 8)}
-
-    base = build("base", config={"tie_word_embeddings": False}, change=untie)
-    found = checks(base, build("one", 1))
-    (ties,) = [check for check in found if check.title == "Tied weights"]
-    assert (ties.verdict, ties.subject) == (Verdict.NOTE, "one")
+    all_of = checks(build("untied", **untied), build("two", 1))
+    (ties,) = [check for check in all_of if check.title == "Tied weights"]
+    assert (ties.verdict, ties.subject) == (Verdict.NOTE, "two")
     assert "`lm_head.weight`" in ties.sentence
-    assert not any("prefix" in check.sentence for check in found)
+    assert not any("prefix" in check.sentence for check in all_of)
 
 
 def test_equal_sizes_are_no_equal_vocabularies(build: Builder):
@@ -175,18 +164,19 @@ def test_equal_sizes_are_no_equal_vocabularies(build: Builder):
     assert "id 0 is 'a' in the base and 'b' in the expert" in found.sentence
 
 
-def test_an_unreadable_tokenizer_is_a_warning(build: Builder):
-    one = build("one", 1)
-    (one / "vocab.json").write_text("[")
-    found = only_worry(build("base"), one)
-    assert "not valid JSON" in found.sentence
-
-
-def test_a_tokenizer_that_only_an_expert_has(build: Builder):
-    base = build("base")
-    (base / "vocab.json").unlink()
-    found = only_worry(base, build("one", 1))
-    assert "base's folder" in found.sentence
+@pytest.mark.parametrize(
+    ("whose", "harm", "said"),
+    [
+        ("one", lambda file: file.write_text("["), "not valid JSON"),
+        ("base", Path.unlink, "base's folder"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_compared(
+    build: Builder, tmp_path, whose: str, harm: Callable[[Path], object], said: str
+):
+    base, one = build("base"), build("one", 1)
+    harm(tmp_path / whose / "vocab.json")
+    assert said in only_worry(base, one).sentence
 
 
 @pytest.mark.parametrize(

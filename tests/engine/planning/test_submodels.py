@@ -59,51 +59,40 @@ def merge_of(folder: Path, base: str, *kinds: str) -> Recipe:
 
 
 @pytest.mark.parametrize(
-    ("base", "kind", "prefix"),
+    ("whole", "part", "prefix", "part_is_base"),
     [
-        ("CLIPModel", "CLIPVisionModel", "vision_model."),
-        ("CLIPModel", "CLIPVisionModelWithProjection", ""),
-        ("CLIPModel", "CLIPTextModel", "text_model."),
-        ("LlavaForConditionalGeneration", "LlamaForCausalLM", "language_model."),
-        ("LlavaForConditionalGeneration", "LlamaModel", "language_model.model."),
-        ("LlavaForConditionalGeneration", "CLIPVisionModel", "vision_tower."),
+        ("CLIPModel", "CLIPVisionModel", "vision_model.", False),
+        ("CLIPModel", "CLIPVisionModelWithProjection", "", False),
+        ("CLIPModel", "CLIPTextModel", "text_model.", False),
+        ("LlavaForConditionalGeneration", "LlamaForCausalLM", "language_model.", False),
+        ("LlavaForConditionalGeneration", "LlamaModel", "language_model.model.", False),
+        ("LlavaForConditionalGeneration", "CLIPVisionModel", "vision_tower.", False),
+        ("CLIPModel", "CLIPVisionModel", "vision_model.", True),
+        ("LlavaForConditionalGeneration", "LlamaForCausalLM", "language_model.", True),
     ],
 )
-def test_experts_that_are_a_part_of_the_base(base: str, kind: str, prefix: str, tmp_path):
+def test_a_model_and_its_part_are_merged_where_they_meet(
+    whole: str, part: str, prefix: str, part_is_base: bool, tmp_path
+):
+    base, kind = (part, whole) if part_is_base else (whole, part)
     recipe = merge_of(tmp_path, base, kind, kind)
     prepared = prepare(recipe)
     found = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
     ours = [load_file(entry.model / "model.safetensors") for entry in recipe.models]
     before = load_file(recipe.base_model / "model.safetensors")
     assert found.keys() == before.keys()
-    for name, tensor in ours[0].items():
-        mean = (tensor + ours[1][name]) / 2
-        torch.testing.assert_close(found[prefix + name], mean)
-    for name in before.keys() - {prefix + name for name in ours[0]}:
+    names = {prefix + name: name for name in (before if part_is_base else ours[0])}
+    for of_whole, of_part in names.items():
+        of_base, own = (of_part, of_whole) if part_is_base else (of_whole, of_part)
+        torch.testing.assert_close(found[of_base], (ours[0][own] + ours[1][own]) / 2)
+    for name in before.keys() - (before if part_is_base else names.keys()):
         torch.testing.assert_close(found[name], before[name])
-    said = [check.sentence for check in prepared.plan.checks if check.title == "Names"]
-    assert all(sentence.startswith("Has only a part of the base") for sentence in said)
-
-
-@pytest.mark.parametrize(
-    ("base", "kind", "prefix"),
-    [
-        ("CLIPVisionModel", "CLIPModel", "vision_model."),
-        ("LlamaForCausalLM", "LlavaForConditionalGeneration", "language_model."),
-    ],
-)
-def test_experts_of_which_the_base_is_a_part(base: str, kind: str, prefix: str, tmp_path):
-    recipe = merge_of(tmp_path, base, kind, kind)
-    prepared = prepare(recipe)
     left = {r.name for r in prepared.plan.rows if r.disposition is Disposition.PER_EXPERT}
-    found = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
-    ours = [load_file(entry.model / "model.safetensors") for entry in recipe.models]
-    for name, tensor in found.items():
-        mean = (ours[0][prefix + name] + ours[1][prefix + name]) / 2
-        torch.testing.assert_close(tensor, mean)
-    assert left == ours[0].keys() - {prefix + name for name in found}
+    assert left == (ours[0].keys() - names.keys() if part_is_base else set())
     said = [check.sentence for check in prepared.plan.checks if check.title == "Names"]
-    assert all(sentence.startswith(f"Has more than the base: {len(left)}") for sentence in said)
+    start = f"Has more than the base: {len(left)}" if left else "Has only a part of the base"
+    assert len(said) == 2
+    assert all(sentence.startswith(start) for sentence in said)
 
 
 def test_towers_of_two_kinds_meet_in_one_model(tmp_path):
@@ -113,13 +102,13 @@ def test_towers_of_two_kinds_meet_in_one_model(tmp_path):
     assert {experts for name, experts in rows.items() if name.startswith("text_model")} == {(1,)}
 
 
-def test_a_model_with_fewer_blocks_is_no_part(tmp_path):
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [(1, "lacks 9 tensors of the base"), (3, "has 9 tensors that the base lacks")],
+)
+def test_a_model_of_other_blocks_is_no_part(blocks: int, said: str, tmp_path):
     recipe = merge_of(tmp_path, "LlamaForCausalLM", "LlamaForCausalLM")
-    config = transformers.LlamaConfig(**{**LLAMA.to_dict(), "num_hidden_layers": 1})
+    config = transformers.LlamaConfig(**{**LLAMA.to_dict(), "num_hidden_layers": blocks})
     transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "e0")
-    with pytest.raises(MismatchError, match="lacks 9 tensors of the base"):
-        prepare(recipe)
-    config = transformers.LlamaConfig(**{**LLAMA.to_dict(), "num_hidden_layers": 3})
-    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "e0")
-    with pytest.raises(MismatchError, match="has 9 tensors that the base lacks"):
+    with pytest.raises(MismatchError, match=said):
         prepare(recipe)

@@ -15,6 +15,7 @@ from torch import Tensor
 from ace_gui.architecture.loading import LoadReport, load_pretrained
 from ace_gui.engine.contract.checks import Check, Verdict
 from ace_gui.engine.planning.prepare import prepare
+from tests.helpers.adapter_models import llama
 from tests.helpers.merges import merged_folder, merged_tensors
 from tests.helpers.recipes import recipe_over
 
@@ -22,33 +23,22 @@ EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 MIXTURES = list(itertools.product([False, True], repeat=3))
 
 
-def save(folder: Path, seed: int, *, tied: bool) -> Path:
-    config = transformers.LlamaConfig(
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=24,
-        vocab_size=20,
-        tie_word_embeddings=tied,
-    )
-    torch.manual_seed(seed)
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    return folder
-
-
 def models(folder: Path, ties: Sequence[bool]) -> list[Path]:
     """A base and its experts, each tied or not; ``ties``: the base's first."""
-    return [save(folder / f"m{seed}", seed, tied=tied) for seed, tied in enumerate(ties)]
+    for seed, tied in enumerate(ties):
+        torch.manual_seed(seed)
+        llama(num_hidden_layers=1, tie_word_embeddings=tied).save_pretrained(folder / f"m{seed}")
+    return [folder / f"m{seed}" for seed in range(len(ties))]
+
+
+def embedding_of(folder: Path) -> Tensor:
+    return load_file(folder / "model.safetensors")[EMBEDDING].double()
 
 
 def head_of(folder: Path) -> Tensor:
     """What multiplies the hidden states in a model."""
     held = load_file(folder / "model.safetensors")
     return held.get(HEAD, held[EMBEDDING]).double()
-
-
-def embedding_of(folder: Path) -> Tensor:
-    return load_file(folder / "model.safetensors")[EMBEDDING].double()
 
 
 def combined(method: str, base: Tensor, experts: Sequence[Tensor]) -> Tensor:

@@ -44,24 +44,17 @@ CPU = torch.device("cpu")
 ACE = {"epsilon": 1e-3, "tau": 0.02}
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory) -> Family:
-    return roberta_family(tmp_path_factory.mktemp("roberta"), experts=3)
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture(scope="module")
-def prepared(family: Family) -> Prepared:
-    return prepare(recipe_of(family, parameters=ACE))
+def prepared(roberta: Family) -> Prepared:
+    return prepare(recipe_of(roberta, parameters=ACE))
 
 
 @pytest.fixture(scope="module")
 def text(prepared: Prepared, tmp_path_factory) -> str:
     return written(prepared, tmp_path_factory.mktemp("report"))
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def written(prepared: Prepared, folder: Path) -> str:
@@ -234,8 +227,8 @@ def test_names_from_files_stay_text(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["linear", "iso_c", "ties"])
-def test_other_methods_have_a_report_too(family: Family, tmp_path, method: str):
-    page = Page(written(prepare(recipe_of(family, merge_method=method)), tmp_path))
+def test_other_methods_have_a_report_too(roberta: Family, tmp_path, method: str):
+    page = Page(written(prepare(recipe_of(roberta, merge_method=method)), tmp_path))
     assert page.table("γ by role").column(
         "median γ"
     )  # a property of the experts, not of the method
@@ -314,8 +307,8 @@ def terminal() -> Iterator[CliRunner]:
     signal.signal(signal.SIGTERM, before)
 
 
-def test_the_command_writes_it(family: Family, tmp_path, terminal: CliRunner):
-    recipe = file_of(tmp_path, family)
+def test_the_command_writes_it(roberta: Family, tmp_path, terminal: CliRunner):
+    recipe = file_of(tmp_path, roberta)
     out = tmp_path / "report.html"
     result = terminal.invoke(app, ["report", str(recipe), "--out", str(out), "--device", "cpu"])
     assert result.exit_code == 0, result.output
