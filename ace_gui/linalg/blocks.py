@@ -1,18 +1,18 @@
 """Symmetric matrices in blocks of columns: only the upper half is computed. N rows.
 
-A matrix product does not exploit that its result is symmetric. With blocks, the work below the
-diagonal (nearly half) is skipped. Everything is in place and on the matrix's own device. Matrices
-may be batches of B matrices.
+A matrix product does not exploit that its result is symmetric (numpy's does, see ``products``).
+With blocks, the work below the diagonal (nearly half) is skipped. Everything is in place and on the
+matrix's own device. Matrices may be batches of B matrices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.products import Factor, add_product_, wants_rows
+from ace_gui.linalg.products import Factor, add_product_, halves_squares, parts, times
 
 SMALLEST, LARGEST = 96, 192
 """Columns of a block: wide enough for products at full speed, narrow enough to leave work out."""
@@ -40,8 +40,9 @@ def _width(size: int, *, on_gpu: bool) -> int:
 
 def add_gram_(sum_NN: Tensor, factor_KN: Tensor, *, alpha: Factor = 1.0) -> None:
     """Add ``alpha`` · factorᵀ factor to the upper blocks of a symmetric sum; see ``mirror_``."""
-    rows_NK = factor_KN.mT.contiguous() if wants_rows(factor_KN) else factor_KN.mT
-    _add_upper_(sum_NN, rows_NK, alpha, list(blocks(sum_NN.shape[-1], sum_NN.device)))
+    size = sum_NN.shape[-1]
+    steps = parts(size) if halves_squares(factor_KN) else list(blocks(size, sum_NN.device))
+    _add_upper_(sum_NN, factor_KN.mT, alpha, steps)
 
 
 def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slice]) -> None:
@@ -68,6 +69,10 @@ def mirror_(matrix_NN: Tensor) -> Tensor:
 
 def gram(factor_KN: Tensor, *, alpha: Factor = 1.0) -> Tensor:
     """``alpha`` · factorᵀ factor as a new matrix."""
+    if factor_KN.ndim == 3 and len(factor_KN) == 1:
+        return gram(factor_KN[0], alpha=alpha[0] if isinstance(alpha, Sequence) else alpha)[None]
+    if halves_squares(factor_KN) and not isinstance(alpha, Sequence):
+        return times(factor_KN.mT, factor_KN).mul_(alpha)
     *batch, _, size = factor_KN.shape
     gram_NN = factor_KN.new_zeros(*batch, size, size)
     add_gram_(gram_NN, factor_KN, alpha=alpha)

@@ -3,18 +3,19 @@
 A GPU gets a batch as a whole, since one small matrix leaves most of it idle. A batch of one is
 computed as a single matrix: batched library calls do not help a processor, and may be slower.
 
-On AMD's processors with AVX-512, torch's MKL uses half of each register. numpy's OpenBLAS uses all
-of it, which is nearly twice as fast in float64 and more in float32. There,
-products of single threads use numpy. Other float32 products use oneDNN (``LINEAR``).
+On processors that are not Intel's, torch's MKL leaves speed unused: with AVX-512 half of it. There,
+products of single threads use numpy's OpenBLAS, which also computes only half of a matrix times
+its own transpose, and reads parts and transposes of matrices where they are.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import product as pairs
 from pathlib import Path
 from typing import Final
 
@@ -26,31 +27,8 @@ from torch import Tensor
 PIECE: Final = 1536
 """Rows and columns of a product that is made at a time before it is added to a sum."""
 
-WIDE: Final = frozenset({"SkylakeX", "Cooperlake", "SapphireRapids", "Zen4", "Zen5"})
-"""What OpenBLAS calls its products for registers of 512 bits."""
-
 Factor = float | Sequence[float]
 """A factor for all matrices, or one for each of the batch."""
-
-
-def linear(x_NK: Tensor, w_MK: Tensor) -> Tensor:
-    """x wᵀ by oneDNN: the operation into which torch compiles linear layers.
-
-    Both float32 on the processor, neither empty. Rows that are not contiguous make it a thousand
-    times slower.
-    """
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(x_NK, w_MK, None, "none", [], "")
-    return found
-
-
-def _usable() -> bool:
-    if not torch.backends.mkl.is_available() or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-        return False
-    one = torch.ones(1, 1)
-    try:
-        return torch.equal(linear(one, one), one)
-    except (AttributeError, RuntimeError, TypeError):
-        return False
 
 
 def _by_intel() -> bool:
@@ -61,28 +39,19 @@ def _by_intel() -> bool:
     return "GenuineIntel" in description
 
 
-LINEAR: Final[Callable[[Tensor, Tensor], Tensor] | None] = (
-    linear if _usable() and not _by_intel() else None
-)
-"""``linear`` is the one operation here that torch does not document and may change in any release.
-
-None in releases without it, or with another signature: products are then taken by operations that
-torch documents; on Intel's processors too, for which these are as fast and need no copies.
-"""
-
-
 @cache
 def by_numpy() -> bool:
-    """Whether numpy's OpenBLAS has wide registers on this processor.
+    """Whether single threads use numpy on this processor.
 
     OpenBLAS then uses no threads of its own in this process: those that merge have one each.
     """
+    if _by_intel() or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
+        return False
     found = ThreadpoolController().select(internal_api="openblas")
     own = [each for each in found.lib_controllers if "numpy" in each.filepath]
-    wide = any(each.info()["architecture"] in WIDE for each in own)
-    if wide:
+    if own:
         found.limit(limits=1)
-    return wide
+    return bool(own)
 
 
 def library() -> str:
@@ -116,10 +85,9 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
     elif sum_NM.ndim == 3:
         add_product_(sum_NM[0], left_NK[0], right_KM[0], alpha)
     elif _for_numpy(sum_NM):
-        _add_in_parts_(sum_NM, left_NK, right_KM, alpha, _by_numpy)
-    elif wants_rows(sum_NM) and left_NK.numel() and right_KM.numel():
-        rows_NK, rows_MK = left_NK.contiguous(), right_KM.mT.contiguous()
-        _add_in_parts_(sum_NM, rows_NK, rows_MK.mT, alpha, _by_onednn)
+        for rows, columns in pairs(parts(len(sum_NM)), parts(sum_NM.shape[1])):
+            added_NM = _by_numpy(left_NK[rows], right_KM[:, columns])
+            sum_NM[rows, columns].add_(added_NM, alpha=alpha)
     else:
         sum_NM.addmm_(left_NK, right_KM, alpha=alpha)
 
@@ -130,10 +98,9 @@ def _for_numpy(matrix: Tensor) -> bool:
     return known and torch.get_num_threads() == 1 and by_numpy()
 
 
-def wants_rows(matrix: Tensor) -> bool:
-    """Whether products like this one are taken of rows with rows, each in one piece of memory."""
-    single = matrix.dtype == torch.float32 and matrix.device.type == "cpu"
-    return single and LINEAR is not None and not _for_numpy(matrix)
+def halves_squares(matrix: Tensor) -> bool:
+    """Whether a product like this matrix with its own transpose takes half the operations."""
+    return (matrix.ndim == 2 or len(matrix) == 1) and _for_numpy(matrix)
 
 
 def _by_numpy(left_NK: Tensor, right_KM: Tensor) -> Tensor:
@@ -143,32 +110,10 @@ def _by_numpy(left_NK: Tensor, right_KM: Tensor) -> Tensor:
     return found_NM
 
 
-def _by_onednn(left_NK: Tensor, right_KM: Tensor) -> Tensor:
-    assert LINEAR is not None
-    return LINEAR(left_NK, right_KM.mT)
-
-
-def _add_in_parts_(
-    sum_NM: Tensor,
-    left_NK: Tensor,
-    right_KM: Tensor,
-    alpha: float,
-    multiply: Callable[[Tensor, Tensor], Tensor],
-) -> None:
-    """For libraries that cannot accumulate into a sum."""
-    for rows, columns in _parts(sum_NM.shape, PIECE):
-        sum_NM[rows, columns].add_(multiply(left_NK[rows], right_KM[:, columns]), alpha=alpha)
-
-
-def _parts(shape: Sequence[int], longest: int) -> Iterator[tuple[slice, slice]]:
-    """Parts of a matrix that cover it, of at most so many rows and columns, of about one size."""
-    rows, columns = (
-        [slice(n * size // count, (n + 1) * size // count) for n in range(count)]
-        for size, count in ((size, math.ceil(size / max(1, longest))) for size in shape)
-    )
-    for each in rows:
-        for other in columns:
-            yield each, other
+def parts(size: int) -> list[slice]:
+    """Ranges that cover so many rows or columns, of at most ``PIECE`` and of about one size."""
+    count = math.ceil(size / PIECE)
+    return [slice(n * size // count, (n + 1) * size // count) for n in range(count)]
 
 
 def one_each(factors: Sequence[float], like_BNM: Tensor) -> Tensor:

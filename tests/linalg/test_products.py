@@ -2,28 +2,25 @@
 
 import math
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
 from threadpoolctl import ThreadpoolController
 
 from ace_gui.linalg import products
-from ace_gui.linalg.products import add_product_, by_numpy, library, linear, times, wants_rows
-
-LIBRARIES = ("MKL", "oneDNN", "numpy")
+from ace_gui.linalg.blocks import gram
+from ace_gui.linalg.products import add_product_, by_numpy, library, times
 
 
 def matrix(*shape: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.fixture(params=LIBRARIES, autouse=True)
+@pytest.fixture(params=["torch", "numpy"], autouse=True)
 def taken_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """All of them, whichever this processor prefers."""
-    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
-        pytest.skip("this build of torch has no oneDNN beside MKL")
+    """Both, whichever this processor prefers."""
     name: str = request.param
-    monkeypatch.setattr(products, "LINEAR", linear if name == "oneDNN" else None)
     monkeypatch.setattr(products, "by_numpy", lambda: name == "numpy")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     return name
@@ -111,24 +108,26 @@ def test_of_whole_numbers_and_on_other_devices_torch_takes_them() -> None:
     assert times(torch.ones(2, 3, device="meta"), torch.ones(3, 4, device="meta")).shape == (2, 4)
 
 
-def test_products_by_onednn_want_contiguous_rows(taken_by: str) -> None:
-    assert wants_rows(torch.ones(2, 2)) == (taken_by == "oneDNN")
-    assert not wants_rows(torch.ones(2, 2, dtype=torch.float64))
-    assert not wants_rows(torch.ones(2, 2, device="meta"))
+def test_half_of_a_matrix_times_its_transpose_is_computed(taken_by: str) -> None:
+    """numpy notices that both factors are one matrix, also in a batch of one."""
+    wide = matrix(40, 70, dtype=torch.float64, seed=1)
+    for factor in (wide, wide.mT, wide[:, 3:50]):
+        found = gram(factor[None], alpha=[2.0])[0]
+        torch.testing.assert_close(found, 2 * factor.mT @ factor, rtol=0, atol=1e-12)
+        if taken_by == "numpy":
+            assert torch.equal(found, found.mT)
 
 
-@pytest.mark.parametrize(("products_for", "chosen"), [("SkylakeX", True), ("Haswell", False)])
-def test_numpy_is_chosen_where_its_openblas_has_wide_registers(
-    products_for: str, chosen: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("vendor", ["GenuineIntel", "AuthenticAMD"])
+@pytest.mark.parametrize("has_mkl", [True, False])
+def test_numpy_is_chosen_where_torchs_mkl_leaves_speed_unused(
+    vendor: str, has_mkl: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the first product on, by no one's choice, and with one thread; others are left alone."""
+    """From the first product on, and with one thread; others are left alone."""
     reported: list[int] = []
 
     class Own:
         filepath = "site-packages/numpy.libs/libscipy_openblas64_.so"
-
-        def info(self) -> dict[str, str]:
-            return {"architecture": products_for}
 
     class Controller(ThreadpoolController):
         lib_controllers = (Own(),)
@@ -142,7 +141,16 @@ def test_numpy_is_chosen_where_its_openblas_has_wide_registers(
         def limit(self, *, limits: int) -> None:
             reported.append(limits)
 
-    monkeypatch.setattr(products, "by_numpy", cache(by_numpy.__wrapped__))
+    info = tmp_path / "cpuinfo"
+    info.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n", encoding="ascii")
     monkeypatch.setattr(products, "ThreadpoolController", Controller)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: has_mkl)
+    monkeypatch.delenv("PROCESSOR_IDENTIFIER", raising=False)
+    monkeypatch.setattr(products, "Path", lambda _: info)  # Linux
+    chosen = has_mkl and vendor != "GenuineIntel"
+    monkeypatch.setattr(products, "by_numpy", cache(by_numpy.__wrapped__))
     assert [library(), library()] == ["numpy" if chosen else "torch"] * 2
-    assert reported == [1] * chosen
+    monkeypatch.setattr(products, "Path", lambda _: tmp_path / "none")  # Windows
+    monkeypatch.setenv("PROCESSOR_IDENTIFIER", f"Family 6, {vendor}")
+    assert by_numpy.__wrapped__() == chosen
+    assert reported == [1, 1] * chosen
