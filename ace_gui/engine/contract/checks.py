@@ -37,19 +37,19 @@ EVERYTHING: Final = "all models"
 """The subject of a check that concerns no single model."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Check:
     """One check.
 
-    ``subject``: the model, or ``EVERYTHING``. ``title``: what was checked ("Vocabulary").
-    ``details``: all findings, one per line, shown on demand.
+    ``title``: what was checked ("Vocabulary"). ``details``: all findings, one per line, shown on
+    demand. ``subject``: the model, or ``EVERYTHING``.
     """
 
-    subject: str
     title: str
-    verdict: Verdict
     sentence: str
+    verdict: Verdict = Verdict.OK
     details: str = ""
+    subject: str = EVERYTHING
 
     @property
     def is_worry(self) -> bool:
@@ -107,4 +107,4 @@ def _room(title: str, sentence: str, needed: int, free: int, advice: str) -> Che
         verdict, sentence = Verdict.ERROR, f"{sentence} {advice}"
     elif _ROOMY * needed > free:
         verdict, sentence = Verdict.WARNING, " ".join((sentence, "That is tight.", advice))
-    return Check(subject=EVERYTHING, title=title, verdict=verdict, sentence=sentence)
+    return Check(title, sentence, verdict)

@@ -88,7 +88,7 @@ def merge(
     started, where = time.monotonic(), resolve_device("cpu" if workers else device)
     if workers is None:  # workers have memory of their own
         on_gpu = memory_of(where) if where.type == "cuda" else None
-        require_memory(prepared.plan.rows, prepared, memory_bytes, on_gpu)
+        require_memory(prepared, memory_bytes, on_gpu)
     forget_peak(where)
     warnings = yield from _measure(prepared, where, workers)
     manifest = make_manifest(
@@ -359,7 +359,7 @@ def _write_side_files(base: Checkpoint, folder: Path) -> None:
 def _write_heads(prepared: Prepared, readers: Readers, folder: Path) -> None:
     """Write the experts' own tensors under their own names, one file per expert."""
     for t, expert in enumerate(prepared.experts):
-        outputs = head_tensors(prepared.plan.rows, expert, t)
+        outputs = head_tensors(prepared, t)
         if not outputs:
             continue
         folder.mkdir(exist_ok=True)

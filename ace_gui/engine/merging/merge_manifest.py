@@ -124,7 +124,7 @@ def make_manifest(
     """
     plan, at_once = prepared.plan, 1 if workers else GPU_AHEAD
     if workers is None and device.type == "cpu":
-        at_once = matrices_at_once(plan.rows, prepared, memory_bytes)
+        at_once = matrices_at_once(prepared, memory_bytes)
     dtypes = {
         row.tensor: row.output_dtype(plan.recipe.out_dtype) if as_output else row.store_dtype
         for row in plan.rows

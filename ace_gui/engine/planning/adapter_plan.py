@@ -21,7 +21,7 @@ from ace_gui.checkpoints import (
     LowRank,
     OutputTensor,
 )
-from ace_gui.engine.contract.checks import ADAPTER, EVERYTHING, Check, Verdict
+from ace_gui.engine.contract.checks import ADAPTER, Check, Verdict
 from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.prepared import Prepared
@@ -171,13 +171,12 @@ def adapter_checks(prepared: Prepared) -> tuple[Check, ...]:
     """Whether the merge can be written as an adapter; none if the recipe does not ask for one."""
     if prepared.plan.recipe.output != Output.ADAPTER or not prepared.experts:
         return ()
-    verdict, sentence = Verdict.OK, "The merge can be written as an adapter."
     try:
         require_adapter(prepared.plan.recipe)
         require_factors(adapter_plan(prepared))
     except WorkbenchError as error:
-        verdict, sentence = Verdict.ERROR, error.sentence
-    return (Check(subject=EVERYTHING, title=ADAPTER, verdict=verdict, sentence=sentence),)
+        return (Check(ADAPTER, error.sentence, Verdict.ERROR),)
+    return (Check(ADAPTER, "The merge can be written as an adapter."),)
 
 
 def require_adapter(recipe: Recipe) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
 from typing import Final
 
 from ace_gui.checkpoints import OutputTensor
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
-from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.row_methods import RowMethods
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.methods.shared.expert_modules import Cut, Differences, Factors, Masks
 from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.stored_formats import FORMATS
@@ -24,11 +23,12 @@ def experts_with_heads(folder: Path) -> list[str]:
     return sorted(file.stem for file in (folder / HEADS).glob("*.safetensors"))
 
 
-def head_tensors(rows: Sequence[PlanRow], expert: OpenedModel, t: int) -> list[OutputTensor]:
+def head_tensors(prepared: Prepared, t: int) -> list[OutputTensor]:
     """The tensors of expert ``t`` that are saved in ``heads/`` under its own names."""
+    expert = prepared.experts[t]
     names = [
         expert.own_names.get(row.name, row.name)
-        for row in rows
+        for row in prepared.plan.rows
         if row.disposition is Disposition.PER_EXPERT and t in row.experts
     ]
     infos = expert.checkpoint.tensors
@@ -37,11 +37,11 @@ def head_tensors(rows: Sequence[PlanRow], expert: OpenedModel, t: int) -> list[O
     ]
 
 
-def module_rows(rows: Sequence[PlanRow], methods: RowMethods) -> list[PlanRow]:
+def module_rows(prepared: Prepared) -> list[PlanRow]:
     """The rows for which something is stored per expert, in plan order."""
-    left, with_biases = set(), set()
+    rows, left, with_biases = prepared.plan.rows, set(), set()
     for row in rows:
-        modules = methods.method_of(row).modules
+        modules = prepared.method_of(row).modules
         if not row.in_base or row.disposition is not Disposition.MERGED or not prod(row.shape):
             continue
         if isinstance(modules, Differences):
@@ -62,18 +62,15 @@ def module_rows(rows: Sequence[PlanRow], methods: RowMethods) -> list[PlanRow]:
 
 
 def module_tensors(
-    row: PlanRow,
-    methods: RowMethods,
-    names: Sequence[str],
-    counts: Mapping[int, int] | None = None,
+    row: PlanRow, prepared: Prepared, counts: Mapping[int, int] | None = None
 ) -> Iterator[OutputTensor]:
-    """The entries of a row in ``modules.safetensors``, by expert; ``names``: all experts'.
+    """The entries of a row in ``modules.safetensors``, by expert.
 
     ``counts``: the number of elements chosen for each expert, if known; otherwise it is estimated.
     """
-    modules = methods.method_of(row).modules
+    modules = prepared.method_of(row).modules
     for t in row.experts:
-        start = f"{names[t]}/{row.name}"
+        start = f"{prepared.experts[t].name}/{row.name}"
         if isinstance(modules, Masks):
             count = -(-prod(row.shape) // 8)
             yield OutputTensor(name=f"{start}/mask", dtype="U8", shape=(count,))
@@ -86,9 +83,8 @@ def module_tensors(
             yield OutputTensor(name=f"{start}/vh", dtype="F32", shape=(rank, columns))
         elif isinstance(modules, Differences):
             chosen = None if counts is None else counts[t]
-            yield from _difference_tensors(
-                row, modules.cut(methods.parameters_of(row)), start, chosen
-            )
+            cut = modules.cut(prepared.parameters_of(row))
+            yield from _difference_tensors(row, cut, start, chosen)
 
 
 def _difference_tensors(
@@ -111,18 +107,9 @@ def _difference_tensors(
         yield OutputTensor(name=f"{start}/whole", dtype="F32", shape=row.shape)
 
 
-def bytes_beside(
-    rows: Sequence[PlanRow],
-    methods: RowMethods,
-    experts: Sequence[OpenedModel],
-) -> int:
+def bytes_beside(prepared: Prepared) -> int:
     """Bytes of these files without their headers; rows may have methods of their own."""
-    names = [expert.name for expert in experts]
-    tensors = [
-        tensor
-        for row in module_rows(rows, methods)
-        for tensor in module_tensors(row, methods, names)
-    ]
-    for t, expert in enumerate(experts):
-        tensors += head_tensors(rows, expert, t)
+    tensors = [t for row in module_rows(prepared) for t in module_tensors(row, prepared)]
+    for t in range(len(prepared.experts)):
+        tensors += head_tensors(prepared, t)
     return sum(prod(tensor.shape) * FORMATS[tensor.dtype].bits // 8 for tensor in tensors)

@@ -17,7 +17,7 @@ import torch
 
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.planning.expert_files import module_rows
-from ace_gui.engine.planning.row_methods import RowMethods
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import PART_ELEMENTS, PASS_ELEMENTS
 from ace_gui.errors import ResourceError
 from ace_gui.formatting import human_bytes, plain
@@ -64,15 +64,18 @@ DECOMPOSED: Final = 6
 SIDE_BY_SIDE_BYTES = 500_000_000  # for several matrices at a time; a larger one is merged alone
 
 
-def peak_bytes(rows: tuple[PlanRow, ...], methods: RowMethods) -> int:
+def peak_bytes(prepared: Prepared) -> int:
     """Estimated peak memory of the merge: the largest working set, and memory freed before.
 
     It is higher if matrices are so small that the CPU merges several at a time, and a tensor in
     parts meanwhile. It does not depend on the number of experts, which are read one after another.
     """
-    whole = max((working_set(row, methods) for row in rows if methods.is_whole(row)), default=0)
-    parts = max((working_set(row, methods) for row in rows if not methods.is_whole(row)), default=0)
-    at_once = matrices_at_once(rows, methods, None)
+    rows = prepared.plan.rows
+    whole = max((working_set(row, prepared) for row in rows if prepared.is_whole(row)), default=0)
+    parts = max(
+        (working_set(row, prepared) for row in rows if not prepared.is_whole(row)), default=0
+    )
+    at_once = matrices_at_once(prepared, None)
     return with_freed(max(whole, parts, at_once * whole + parts if at_once > 1 else 0))
 
 
@@ -81,13 +84,13 @@ def with_freed(held: int) -> int:
     return held + min(held, FREED_BYTES)
 
 
-def matrices_at_once(rows: tuple[PlanRow, ...], methods: RowMethods, limit: int | None) -> int:
+def matrices_at_once(prepared: Prepared, limit: int | None) -> int:
     """How many matrices the CPU merges at the same time; ``limit`` as for ``require_memory``.
 
     One per torch thread, if they fit into ``SIDE_BY_SIDE_BYTES``. Threads that share a matrix often
     wait for each other, most of all on a busy machine.
     """
-    sizes = [working_set(row, methods) for row in rows if methods.is_whole(row)]
+    sizes = [working_set(row, prepared) for row in prepared.plan.rows if prepared.is_whole(row)]
     largest = max(sizes, default=1)
     most = min(torch.get_num_threads(), len(sizes), SIDE_BY_SIDE_BYTES // largest)
     while most > 1 and limit is not None and with_freed(most * largest) > limit:
@@ -95,25 +98,22 @@ def matrices_at_once(rows: tuple[PlanRow, ...], methods: RowMethods, limit: int 
     return max(1, most)
 
 
-def largest_tensor(rows: tuple[PlanRow, ...], methods: RowMethods) -> str:
+def largest_tensor(prepared: Prepared) -> str:
     """The name of the tensor that determines ``peak_bytes``; empty if there is none."""
-    largest = max(rows, key=lambda row: working_set(row, methods), default=None)
+    rows = prepared.plan.rows
+    largest = max(rows, key=lambda row: working_set(row, prepared), default=None)
     return "" if largest is None else plain(largest.name)
 
 
-def memory_on_gpu(rows: tuple[PlanRow, ...], methods: RowMethods) -> tuple[int, int]:
+def memory_on_gpu(prepared: Prepared) -> tuple[int, int]:
     """GPU memory of the largest matrix, and host memory of the largest tensor in that case."""
-    on_gpu = max((whole_bytes(row, methods) for row in rows if methods.is_whole(row)), default=0)
-    host = max((_beside_gpu(row, methods, math.inf) for row in rows), default=0)
+    rows = prepared.plan.rows
+    on_gpu = max((whole_bytes(row, prepared) for row in rows if prepared.is_whole(row)), default=0)
+    host = max((_beside_gpu(row, prepared, math.inf) for row in rows), default=0)
     return on_gpu, with_freed(host)
 
 
-def require_memory(
-    rows: tuple[PlanRow, ...],
-    methods: RowMethods,
-    limit: int | None,
-    gpu_bytes: float | None = None,
-) -> None:
+def require_memory(prepared: Prepared, limit: int | None, gpu_bytes: float | None = None) -> None:
     """Refuse a merge whose largest tensor does not fit, before anything runs.
 
     ``limit``: bytes the merge may use; None: the free memory that the system reports.
@@ -124,10 +124,10 @@ def require_memory(
 
     def needed(row: PlanRow) -> int:
         if gpu_bytes is None:
-            return with_freed(working_set(row, methods))
-        return with_freed(_beside_gpu(row, methods, gpu_bytes))
+            return with_freed(working_set(row, prepared))
+        return with_freed(_beside_gpu(row, prepared, gpu_bytes))
 
-    largest = max(rows, key=needed, default=None)
+    largest = max(prepared.plan.rows, key=needed, default=None)
     if largest is None or needed(largest) <= allowed:
         return
     where = "is free" if limit is None else "is allowed"
@@ -152,10 +152,10 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def working_set(row: PlanRow, methods: RowMethods) -> int:
+def working_set(row: PlanRow, prepared: Prepared) -> int:
     """Host memory in bytes for merging a row."""
-    held = _beside(row, _merging(row, methods))
-    return max(held, _survey_bytes(row, methods))
+    held = _beside(row, _merging(row, prepared))
+    return max(held, _survey_bytes(row, prepared))
 
 
 def _beside(row: PlanRow, merging: int) -> int:
@@ -170,74 +170,74 @@ def _beside(row: PlanRow, merging: int) -> int:
     return max(merging, prod(row.tensor_shape) * FORMATS[row.dtype].bits // 8)
 
 
-def _beside_gpu(row: PlanRow, methods: RowMethods, gpu_bytes: float) -> int:
+def _beside_gpu(row: PlanRow, prepared: Prepared, gpu_bytes: float) -> int:
     """Host memory for a row if a GPU merges what fits on it."""
-    if not methods.is_whole(row) or whole_bytes(row, methods) > gpu_bytes:
-        return working_set(row, methods)
+    if not prepared.is_whole(row) or whole_bytes(row, prepared) > gpu_bytes:
+        return working_set(row, prepared)
     # The tensor as read and pinned, and the result, pinned and in its stored dtype.
     return _beside(row, prod(row.shape) * 2 * (FORMATS[row.dtype].bits // 8 + FLOAT32))
 
 
-def _merging(row: PlanRow, methods: RowMethods) -> int:
-    by_matrices = methods.method_of(row).kind is Kind.MATRIX
-    if methods.is_whole(row) and (len(row.shape) == 2 or not by_matrices):
-        return whole_bytes(row, methods) + BLAS_BYTES * by_matrices
+def _merging(row: PlanRow, prepared: Prepared) -> int:
+    by_matrices = prepared.method_of(row).kind is Kind.MATRIX
+    if prepared.is_whole(row) and (len(row.shape) == 2 or not by_matrices):
+        return whole_bytes(row, prepared) + BLAS_BYTES * by_matrices
     # Part by part: the parts being merged, and finished parts that wait.
-    elements, width = prod(row.shape), methods.row_width(row) or 1
+    elements, width = prod(row.shape), prepared.row_width(row) or 1
     part = min(elements, max(PART_ELEMENTS, width)) if row.part is None else elements
     under_way = min(PARTS_UNDER_WAY, math.ceil(elements / max(part, 1)))
     merged = min(under_way, torch.get_num_threads())
     results = (under_way - merged) * FLOAT32 * part
-    return merged * _part_bytes(row, methods, part) + results + kept_bytes(row, methods)
+    return merged * _part_bytes(row, prepared, part) + results + kept_bytes(row, prepared)
 
 
-def _part_bytes(row: PlanRow, methods: RowMethods, entries: int) -> int:
+def _part_bytes(row: PlanRow, prepared: Prepared, entries: int) -> int:
     """Bytes for merging this many elements of a tensor merged in parts."""
     if row.disposition not in COMBINED:
         return 2 * FLOAT32 * entries
-    method = LINEAR if row.disposition is Disposition.AVERAGED else methods.method_of(row)
+    method = LINEAR if row.disposition is Disposition.AVERAGED else prepared.method_of(row)
     numbers: float = ENOUGH_NUMBERS * entries
     if method.working_memory is not None:
         numbers = method.working_memory((entries,), len(row.experts))
     return int(FLOAT64 * numbers) + 2 * FLOAT32 * entries
 
 
-def _survey_bytes(row: PlanRow, methods: RowMethods) -> int:
+def _survey_bytes(row: PlanRow, prepared: Prepared) -> int:
     """Bytes for a row in a survey of the model, or in choosing elements for modules.
 
     Parts are larger then. A survey needs about as much per part as merging.
     """
-    method = methods.method_of(row)
+    method = prepared.method_of(row)
     if row.disposition is not Disposition.MERGED or method.kind is not Kind.ENTRY:
         return 0
     part, each = min(prod(row.shape), PASS_ELEMENTS), 0
     if method.survey is not None:
-        each = _part_bytes(row, methods, part)
+        each = _part_bytes(row, prepared, part)
     if isinstance(method.modules, Masks | Differences):
         # Plus the expert's masks of the parts in progress.
         each = max(each, MODULE_BYTES * part + len(row.experts) * part)
     return torch.get_num_threads() * each
 
 
-def kept_bytes(row: PlanRow, methods: RowMethods) -> int:
+def kept_bytes(row: PlanRow, prepared: Prepared) -> int:
     """Bytes for caching the stored base and experts of a row.
 
     The cache saves reading them again in each pass over parts. 0 if it is too large, or not needed.
     """
-    method = methods.method_of(row)
+    method = prepared.method_of(row)
     if row.disposition is not Disposition.MERGED or not (method.tensor_surveys or method.votes):
         return 0
     kept = (1 + len(row.experts)) * prod(row.shape) * FORMATS[row.dtype].bits // 8
     return kept if kept <= KEPT_BYTES else 0
 
 
-def whole_bytes(row: PlanRow, methods: RowMethods) -> int:
+def whole_bytes(row: PlanRow, prepared: Prepared) -> int:
     """Bytes for merging a tensor in one piece, on the device where that is done.
 
     Includes the base, the needs of the method, and one task vector as it was read.
     """
     shape = tuple(reversed(row.shape)) if row.transposed else row.shape
-    method = methods.method_of(row)
+    method = prepared.method_of(row)
     if row.disposition is not Disposition.MERGED or method.working_memory is None:
         numbers: float = ENOUGH_NUMBERS * (prod(shape) + max(shape, default=1) ** 2)
     else:
@@ -254,11 +254,11 @@ def cached_bytes(model: int) -> int:
     return max(LEAST_KEPT, int(SHARE_KEPT * model))
 
 
-def learning_bytes(rows: tuple[PlanRow, ...], methods: RowMethods) -> int:
+def learning_bytes(prepared: Prepared) -> int:
     """Estimated peak while the recipe's method learns; 0 if it does not learn."""
-    learning, modules = methods.method.learning, methods.method.modules
+    learning, modules = prepared.method.learning, prepared.method.modules
     found = [0]
-    once = [row for row in rows if row.tied_to is None]
+    once = [row for row in prepared.plan.rows if row.tied_to is None]
     shapes = {row.tensor: row.tensor_shape for row in once if row.in_base}
     model = FLOAT32 * sum(map(prod, shapes.values()))
 
@@ -273,9 +273,9 @@ def learning_bytes(rows: tuple[PlanRow, ...], methods: RowMethods) -> int:
         found.append(2 * model + cached_bytes(model) + FLOAT32 * COPIES * numbers + at_once)
         found.append(0 if learning.factors is None else decomposed(merged))
     if modules is not None:
-        own = module_rows(rows, methods)
+        own = module_rows(prepared)
         trained = 2 * model if learns(modules) else 0  # and one while it is loaded
         if kind_of(modules) is ModuleKind.BLOCKS:  # all experts' blocks
             trained += FLOAT32 * sum(prod(row.shape) * len(row.experts) for row in own)
-        found += [trained, 0 if by_entries(modules, methods.parameters) else decomposed(own)]
+        found += [trained, 0 if by_entries(modules, prepared.parameters) else decomposed(own)]
     return max(found)

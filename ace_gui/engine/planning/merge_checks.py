@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import MODULES
 from ace_gui.engine.contract.checks import (
     ADAPTER,
     DISK,
-    EVERYTHING,
     Check,
     Verdict,
     disk_check,
     replaced,
 )
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, Plan, PlanRow, bytes_in_store
+from ace_gui.engine.devices import memory_of, resolve_device
 from ace_gui.engine.planning.expert_files import module_rows
 from ace_gui.engine.planning.memory import free_bytes
-from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.row_methods import RowMethods
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import ResourceError, TaskError
 from ace_gui.formatting import path_text, plain
-from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import (
     ROUTED_WHOLE,
     Differences,
@@ -32,22 +30,9 @@ from ace_gui.methods.shared.expert_modules import (
     kind_of,
     learns,
 )
-from ace_gui.methods.shared.measured import Need
 from ace_gui.recipe import Recipe
 
 _NO_LAYER: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.CONVOLUTION, Role.NORM})
-
-
-def needs_of(rows: Sequence[PlanRow], methods: RowMethods) -> dict[Need, str]:
-    """The measurements that the rows' methods need, each with the title of one such method."""
-    found = {}
-    for row in rows:
-        if row.disposition is Disposition.MERGED and row.in_base:
-            own = methods.method_of(row)
-            need = own.need(methods.parameters_of(row))
-            if need is not None:
-                found[need] = own.title
-    return found
 
 
 def lacking_sentence(title: str, experts: Sequence[str]) -> str:
@@ -65,51 +50,37 @@ def require_calibration(recipe: Recipe, title: str) -> None:
         raise TaskError(lacking_sentence(title, recipe.without_calibration), key="calibration")
 
 
-def data_checks(recipe: Recipe, needs: Mapping[Need, str]) -> tuple[Check, ...]:
+def data_checks(prepared: Prepared) -> tuple[Check, ...]:
     """The check of a merge that needs data; none for other merges."""
-    if not needs:
+    if not prepared.needs:
         return ()
-    lacking, title = recipe.without_calibration, next(iter(needs.values()))
-    return (
-        Check(
-            subject=EVERYTHING,
-            title="Calibration data",
-            verdict=Verdict.ERROR if lacking else Verdict.OK,
-            sentence=lacking_sentence(title, lacking) if lacking else "Every expert has inputs.",
-        ),
-    )
+    lacking, title = prepared.plan.recipe.without_calibration, next(iter(prepared.needs.values()))
+    if lacking:
+        return (Check("Calibration data", lacking_sentence(title, lacking), Verdict.ERROR),)
+    return (Check("Calibration data", "Every expert has inputs."),)
 
 
-def module_checks(
-    recipe: Recipe, rows: Sequence[PlanRow], methods: RowMethods, base: OpenedModel
-) -> tuple[Check, ...]:
+def module_checks(prepared: Prepared) -> tuple[Check, ...]:
     """The check of a merge that stores modules; none for other merges."""
-    left = module_rows(rows, methods)
-    if not left and not learns(methods.method.modules):
+    left = module_rows(prepared)
+    if not left and not learns(prepared.method.modules):
         return ()
-    sentence = _obstacle(recipe, left, rows, methods, base)
-    verdict = Verdict.ERROR if sentence else Verdict.OK
-    fine = "The modules can be added to this model."
-    return (Check(subject=EVERYTHING, title="Modules", verdict=verdict, sentence=sentence or fine),)
+    if sentence := _obstacle(prepared, left):
+        return (Check("Modules", sentence, Verdict.ERROR),)
+    return (Check("Modules", "The modules can be added to this model."),)
 
 
-def _obstacle(
-    recipe: Recipe,
-    left: Sequence[PlanRow],
-    rows: Sequence[PlanRow],
-    methods: RowMethods,
-    base: OpenedModel,
-) -> str:
+def _obstacle(prepared: Prepared, left: Sequence[PlanRow]) -> str:
     """Why modules are impossible, in a sentence; empty if they are possible."""
-    lacking, method = recipe.without_calibration, methods.method
-    if MODULES in base.checkpoint.side_files:
+    lacking, method = prepared.plan.recipe.without_calibration, prepared.method
+    if MODULES in prepared.base.checkpoint.side_files:
         return (
             f"The base has a {MODULES} of its own, which lists its components; merge its "
             "transformer alone, or choose a method that leaves no modules."
         )
     if learns(method.modules) and lacking:
         return lacking_sentence(method.title, lacking)
-    found = [methods.method_of(row) for row in left]
+    found = [prepared.method_of(row) for row in left]
     roles = method.modules.roles if isinstance(method.modules, Differences) else None
     if roles is not None and not left:
         return f"{method.title} needs MLP blocks, and none of this model is known; choose another."
@@ -127,24 +98,19 @@ def _obstacle(
             f"{own.title} stores differences from its own merge, which must not change "
             "afterwards; remove `after`."
         )
-    return _misfit(own, left, rows, lacking, base)
+    return _misfit(prepared, left)
 
 
-def _misfit(
-    method: MergeMethod[Any],
-    left: Sequence[PlanRow],
-    rows: Sequence[PlanRow],
-    lacking: Sequence[str],
-    base: OpenedModel,
-) -> str:
+def _misfit(prepared: Prepared, left: Sequence[PlanRow]) -> str:
     """Why a loaded model cannot use the differences, in a sentence; empty if it can."""
+    method, lacking = prepared.method, prepared.plan.recipe.without_calibration
     assert method.modules is not None
-    kind = kind_of(method.modules)
+    kind, rows = kind_of(method.modules), prepared.plan.rows
     if kind in ROUTED_WHOLE:
         if lacking:
             return lacking_sentence(method.title, lacking)
         for row in left:
-            pieces = base.architecture.modules.get(row.tensor, ())
+            pieces = prepared.base.architecture.modules.get(row.tensor, ())
             if len(pieces) > 1 or any(each.rows != row.tensor_shape[0] for each in pieces):
                 return (
                     f"{method.title} makes weights for each example, and transformers holds "
@@ -152,7 +118,7 @@ def _misfit(
                     "method."
                 )
     if kind is ModuleKind.BLOCKS:
-        rows = [row for row in left if len(row.shape) != 1]
+        rows = tuple(row for row in left if len(row.shape) != 1)
     for row in rows if kind in (ModuleKind.SMILE, ModuleKind.BLOCKS) else ():
         merged = row.in_base and row.disposition is Disposition.MERGED
         if merged and (len(row.tensor_shape) != 2 or row.role in _NO_LAYER):
@@ -212,3 +178,11 @@ def refuse_errors(checks: Iterable[Check]) -> None:
     lines = [check.line for check in checks if check.verdict is Verdict.ERROR]
     if lines:
         raise ResourceError(f"{' '.join(lines)} Nothing was written.")
+
+
+def require_room(
+    plan: Plan, device: str, store: Path | None, memory_bytes: int | None = None
+) -> None:
+    """Raise ResourceError if a merge into a store would fail; arguments as of ``store_checks``."""
+    gpu_memory = memory_of(resolve_device(device))
+    refuse_errors(store_checks(plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=store))

@@ -16,16 +16,12 @@ from ace_gui.architecture.names import whole_stacks
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import PIPELINE, ChangedInfo, FileStamp, TensorInfo, part_of
 from ace_gui.checkpoints.input_files import open_regular, read_at
-from ace_gui.engine.contract.checks import (
-    EVERYTHING,
-    Check,
-    Verdict,
-    disk_check,
-    worst_first,
-)
-from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
+from ace_gui.engine.contract.checks import Check, Verdict, disk_check, worst_first
+from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow, bytes_in_store
 from ace_gui.engine.planning.config_differences import config_differences, same_part
+from ace_gui.engine.planning.memory import free_disk_bytes
 from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.vocabulary import tokenizers
 from ace_gui.engine.planning.vocabulary.rows import match
 from ace_gui.errors import CheckpointError
@@ -46,39 +42,28 @@ BLOCK: Final = 4096
 """Bytes of a tensor that are compared with those of other models."""
 
 
-def preflight(
-    base: OpenedModel,
-    experts: Sequence[OpenedModel],
-    rows: Sequence[PlanRow],
-    *,
-    vocabulary: Vocabulary = Vocabulary.POSITION,
-    store_bytes: int,
-    memory: Check,
-    free_disk: int,
-) -> tuple[Check, ...]:
-    """Every check, worst first; ``rows`` are the plan's.
-
-    Sizes in bytes. ``store_bytes``: size of the unexported merged model and its additional files.
-    ``memory``: the memory check of the plan.
-    """
+def preflight(prepared: Prepared) -> tuple[Check, ...]:
+    """Every check of the models, the disk and the memory, worst first."""
+    base, experts, plan = prepared.base, prepared.experts, prepared.plan
     checks, agreed = _of_base(base), base.checkpoint.dtype or "no floating-point format"
     if experts and not base.slices:
         checks += _together("Names", _names, base, experts, "Every tensor of the base is there.")
-        checks.append(_check("Shapes", "Every shared tensor has the base's shape."))
+        checks.append(Check("Shapes", "Every shared tensor has the base's shape."))
         checks += _together("Number format", _format, base, experts, f"All in {agreed}.")
-        checks.append(_check("Quantisation", "No model is quantised."))
+        checks.append(Check("Quantisation", "No model is quantised."))
         checks += _together("Tied weights", _ties, base, experts, "Tied as in the base.")
-        checks.append(_heads(rows, experts))
+        checks.append(_heads(plan.rows, experts))
         fine = "No model has a tokenizer: there is nothing to compare."
         if tokenizers.has_tokenizer(base.checkpoint):
             fine = "In every tokenizer, the base's ids are the same tokens."
-        checks += _together("Vocabulary", partial(_vocabulary, vocabulary), base, experts, fine)
+        vocabulary = partial(_vocabulary, plan.recipe.matching)
+        checks += _together("Vocabulary", vocabulary, base, experts, fine)
         checks += _together("Configuration", _config, base, experts, "No important difference.")
-        checks += _duplicates(base, experts, rows)
+        checks += _duplicates(base, experts, plan.rows)
         checks += _together("Files", _files, base, experts, "Nothing to remark.")
     advice = _DISK_ADVICE.format(folder=path_text(merges_folder()))
-    checks.append(disk_check(store_bytes, free_disk, advice))
-    checks.append(memory)
+    needed = bytes_in_store(plan.rows) + plan.bytes_beside
+    checks += [disk_check(needed, free_disk_bytes(), advice), plan.memory_check(None)]
     return worst_first(checks)
 
 
@@ -96,27 +81,11 @@ def _together(
     """One check for each expert with a finding, or a single check if all is fine."""
     found = [(expert, find(base, expert)) for expert in experts]
     checks = [
-        _check(title, result[1], result[0], _plain_lines(result[2]), expert.name)
+        Check(title, result[1], result[0], _plain_lines(result[2]), plain(expert.name))
         for expert, result in found
         if result is not None
     ]
-    return checks or [_check(title, fine)]
-
-
-def _check(
-    title: str,
-    sentence: str,
-    verdict: Verdict = Verdict.OK,
-    details: str = "",
-    subject: str = EVERYTHING,
-) -> Check:
-    return Check(
-        subject=plain(subject),
-        title=title,
-        verdict=verdict,
-        sentence=sentence,
-        details=details,
-    )
+    return checks or [Check(title, fine)]
 
 
 def _plain_lines(lines: Iterable[str]) -> str:
@@ -136,7 +105,7 @@ def _of_base(base: OpenedModel) -> list[Check]:
         )
     elif remarks:
         verdict, sentence = Verdict.NOTE, remarks[0]
-    return [_check("Base model", sentence, verdict, "\n".join(remarks), base.name)]
+    return [Check("Base model", sentence, verdict, "\n".join(remarks), plain(base.name))]
 
 
 def _names(base: OpenedModel, expert: OpenedModel) -> _Finding:
@@ -269,16 +238,16 @@ def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
             lines.append(f"{expert.name}: {row.name} {dimensions(own.shape)}")
         kept = listing([row.name for row in heads])
         sentence = f"Kept per expert, in heads/, for {names}: {kept}."
-        return _check("Heads", sentence, Verdict.NOTE, _plain_lines(lines))
+        return Check("Heads", sentence, Verdict.NOTE, _plain_lines(lines))
     merged = [row for row in rows if row.role == Role.HEAD and row.disposition in COMBINED]
     if not merged:
-        return _check("Heads", "No expert has a task head of its own.")
+        return Check("Heads", "No expert has a task head of its own.")
     sentence = (
         f"Merged: {listing([row.name for row in merged])}. Under Heads in the method's options "
         "(heads: keep) every expert's own is saved instead."
     )
     lines = [f"{row.name}: {row.reason}" for row in merged]
-    return _check("Heads", sentence, Verdict.NOTE, _plain_lines(lines))
+    return Check("Heads", sentence, Verdict.NOTE, _plain_lines(lines))
 
 
 def _vocabulary(choice: Vocabulary, base: OpenedModel, expert: OpenedModel) -> _Finding:
@@ -376,8 +345,8 @@ def _duplicates(
             f"Probably the same weights as {seen[digest]}: every block that was sampled is equal. "
             "Remove it unless it is meant to count."
         )
-        checks.append(_check("Duplicates", sentence, Verdict.WARNING, subject=model.name))
-    return checks or [_check("Duplicates", "No two models hold the same weights.")]
+        checks.append(Check("Duplicates", sentence, Verdict.WARNING, subject=plain(model.name)))
+    return checks or [Check("Duplicates", "No two models hold the same weights.")]
 
 
 def _sample(model: OpenedModel, names: Sequence[str]) -> str | None:

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from typing import Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
-from ace_gui.engine.contract.checks import (
-    EVERYTHING,
-    RECIPE,
-    Check,
-    Verdict,
-    worst_first,
-)
+from ace_gui.engine.contract.checks import RECIPE, Check, Verdict, worst_first
 from ace_gui.engine.contract.plan import (
     COMBINED,
     Disposition,
     Plan,
     PlanRow,
     bytes_in_output,
-    bytes_in_store,
 )
 from ace_gui.engine.planning.adapter_plan import adapter_checks
 from ace_gui.engine.planning.dispositions import kept_integers, plan_rows, refuse_other_than_floats
 from ace_gui.engine.planning.expert_files import bytes_beside
 from ace_gui.engine.planning.memory import (
-    free_disk_bytes,
     largest_tensor,
     learning_bytes,
     memory_on_gpu,
     peak_bytes,
 )
-from ace_gui.engine.planning.merge_checks import data_checks, module_checks, needs_of
+from ace_gui.engine.planning.merge_checks import data_checks, module_checks
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import (
     check_overrides,
@@ -41,7 +33,6 @@ from ace_gui.engine.planning.overridden_rows import (
 )
 from ace_gui.engine.planning.preflight import preflight
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.planning.row_methods import RowMethods
 from ace_gui.engine.planning.slices import open_recipe, with_slice_rules, without_idle_rows
 from ace_gui.engine.planning.task_heads import with_heads
 from ace_gui.engine.planning.vocabulary.chat_templates import chat_checks, with_chat_template
@@ -96,16 +87,21 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
     base, experts, heads = with_heads(base, experts, ruled)
     values, notes = completed(recipe.parameters, method, base)
     parameters = checked_parameters(method, values)
-    methods = RowMethods(method=method, parameters=parameters)
     planned = plan_rows(base, experts, method, ruled, heads)
     rows, unused = overridden(planned, ruled, base, heads.asked, len(recipe.overrides))
     rows = without_idle_rows(rows, ruled, dataclasses.asdict(parameters))
     refuse_other_than_floats(rows, base, experts)
     few = (_too_few(recipe, method),) if recipe.models and _too_few(recipe, method) else ()
-    plan = _planned(recipe, base, experts, rows, methods, notes)
     prepared = Prepared(
-        plan=dataclasses.replace(
-            plan, warnings=_warnings(base, rows) + unused + few + recipe.notes
+        plan=Plan(
+            recipe=recipe,
+            base=base.summary,
+            experts=tuple(expert.summary for expert in experts),
+            rows=rows,
+            parameters=dataclasses.asdict(parameters),
+            parameter_notes=notes,
+            heterogeneity=method.heterogeneity,
+            warnings=_warnings(base, rows) + unused + few + recipe.notes,
         ),
         base=base,
         experts=experts,
@@ -113,34 +109,20 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
         parameters=parameters,
         tokenizers=tokenizers,
         surveys=surveys,
-        needs=needs_of(rows, methods),
     )
+    prepared = dataclasses.replace(prepared, plan=_with_sizes(prepared))
     plan = dataclasses.replace(prepared.plan, checks=worst_first(_checks(prepared)))
     return dataclasses.replace(prepared, plan=plan)
 
 
-def _planned(
-    recipe: Recipe,
-    base: OpenedModel,
-    experts: tuple[OpenedModel, ...],
-    rows: tuple[PlanRow, ...],
-    methods: RowMethods,
-    notes: Mapping[str, str],
-) -> Plan:
-    """The plan of these rows, with its sizes; the checks follow."""
-    gpu_bytes, beside_gpu_bytes = memory_on_gpu(rows, methods)
-    return Plan(
-        recipe=recipe,
-        base=base.summary,
-        experts=tuple(expert.summary for expert in experts),
-        rows=rows,
-        parameters=dataclasses.asdict(methods.parameters),
-        parameter_notes=notes,
-        heterogeneity=methods.method.heterogeneity,
-        bytes_to_write=bytes_in_output(rows, recipe.out_dtype),
-        bytes_beside=bytes_beside(rows, methods, experts),
-        peak_bytes=max(peak_bytes(rows, methods), learning_bytes(rows, methods)),
-        largest_tensor=largest_tensor(rows, methods),
+def _with_sizes(prepared: Prepared) -> Plan:
+    gpu_bytes, beside_gpu_bytes = memory_on_gpu(prepared)
+    return dataclasses.replace(
+        prepared.plan,
+        bytes_to_write=bytes_in_output(prepared.plan.rows, prepared.plan.recipe.out_dtype),
+        bytes_beside=bytes_beside(prepared),
+        peak_bytes=max(peak_bytes(prepared), learning_bytes(prepared)),
+        largest_tensor=largest_tensor(prepared),
         gpu_bytes=gpu_bytes,
         beside_gpu_bytes=beside_gpu_bytes,
         free_memory=free_memory(),
@@ -148,23 +130,10 @@ def _planned(
 
 
 def _checks(prepared: Prepared) -> Iterator[Check]:
-    plan, base, experts = prepared.plan, prepared.base, prepared.experts
-    recipe = plan.recipe
-    if note := recipe.defaults_note:  # it was read with mergekit's defaults
-        yield Check(subject=EVERYTHING, title=RECIPE, verdict=Verdict.NOTE, sentence=note)
-    yield from preflight(
-        base,
-        experts,
-        plan.rows,
-        vocabulary=recipe.matching,
-        store_bytes=bytes_in_store(plan.rows) + plan.bytes_beside,
-        memory=plan.memory_check(None),
-        free_disk=free_disk_bytes(),
-    )
-    yield from chat_checks(base, experts, recipe)
-    yield from data_checks(recipe, prepared.needs)
-    yield from module_checks(recipe, plan.rows, prepared, base)
-    yield from adapter_checks(prepared)
+    if note := prepared.plan.recipe.defaults_note:  # it was read with mergekit's defaults
+        yield Check(RECIPE, note, Verdict.NOTE)
+    for find in (preflight, chat_checks, data_checks, module_checks, adapter_checks):
+        yield from find(prepared)
 
 
 def _checked_method(recipe: Recipe) -> MergeMethod[Any]:

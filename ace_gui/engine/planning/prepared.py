@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ace_gui.checkpoints import FileStamp, TensorReader
 from ace_gui.checkpoints.input_files import status_of
-from ace_gui.engine.contract.plan import Plan, PlanRow
+from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, Plan, PlanRow
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.row_methods import RowMethods
 from ace_gui.engine.planning.vocabulary.rows import deciding_tokenizers
 from ace_gui.errors import CheckpointError
-from ace_gui.methods import checked_parameters
+from ace_gui.methods import checked_parameters, get_method
+from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings, findings_of
 
@@ -22,27 +23,66 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared(RowMethods):
+class Prepared:
     """A plan, and the opened models and methods that carry it out.
 
-    ``tokenizers``: files
-    that determine matching rows, if rows are matched by token. ``findings``: what is known so far
-    of the whole model, by method and parameters; ``surveying`` adds to it. ``surveys``: the surveys
-    of recipes that differ only in method and parameters, so that each is made once. ``needs``:
-    measurements on the experts' data, each with a method that needs it. ``measurements``: the
-    finished ones, one per expert; ``calibrating`` adds to it. ``distances``: of the experts from
-    the base, by name, set by ``unrelated``.
+    ``method``, ``parameters``: the recipe's, which a row may override. ``tokenizers``: files that
+    determine matching rows, if rows are matched by token. ``findings``: what is known so far of the
+    whole model, by method and parameters; ``surveying`` adds to it. ``surveys``: the surveys of
+    recipes that differ only in method and parameters, so that each is made once. ``measurements``:
+    the finished ones on the experts' data, one per expert; ``calibrating`` adds to it.
+    ``distances``: of the experts from the base, by name, set by ``unrelated``.
     """
 
     plan: Plan
     base: OpenedModel
     experts: tuple[OpenedModel, ...]
+    method: MergeMethod[Any]
+    parameters: Any
     tokenizers: tuple[FileStamp, ...] = ()
     findings: dict[tuple[str, Any], Findings] = field(default_factory=dict, compare=False)
     surveys: dict[Hashable, Findings] = field(default_factory=dict, compare=False)
-    needs: Mapping[Need, str] = field(default_factory=dict)
     measurements: dict[Need, tuple[Statistics, ...]] = field(default_factory=dict, compare=False)
     distances: dict[str, float] = field(default_factory=dict, compare=False)
+
+    def method_of(self, row: PlanRow) -> MergeMethod[Any]:
+        """The method that merges a row."""
+        return self.method if row.override is None else get_method(row.override.method)
+
+    def parameters_of(self, row: PlanRow) -> Any:
+        """The parameters of ``method_of(row)`` for this row."""
+        if row.override is None:
+            return self.parameters
+        return checked_parameters(self.method_of(row), row.override.parameters)
+
+    def is_whole(self, row: PlanRow) -> bool:
+        """Whether a row is merged in one piece instead of part by part.
+
+        A row with steps after the method always is. So is a row merged by outputs if the outputs
+        are the columns of the file.
+        """
+        if row.disposition is not Disposition.MERGED:
+            return False
+        kind = self.method_of(row).kind
+        by_rows = kind is Kind.ROW and not row.transposed
+        return row.after != NOTHING_AFTER or not (kind is Kind.ENTRY or by_rows)
+
+    def row_width(self, row: PlanRow) -> int | None:
+        """How many elements of a row merged in parts stay together; None: each is independent."""
+        by_rows = self.method_of(row).kind is Kind.ROW
+        return prod(row.shape[1:] or row.shape) if by_rows else None
+
+    @property
+    def needs(self) -> Mapping[Need, str]:
+        """The measurements on the experts' data, each with the title of a method that needs it."""
+        found = {}
+        for row in self.plan.rows:
+            if row.disposition is Disposition.MERGED and row.in_base:
+                own = self.method_of(row)
+                need = own.need(self.parameters_of(row))
+                if need is not None:
+                    found[need] = own.title
+        return found
 
     def own_of(self, row: PlanRow) -> list[Any] | None:
         """The parameters of each expert that has the row; None if all use those of the row."""

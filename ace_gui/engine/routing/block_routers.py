@@ -24,7 +24,7 @@ from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker
 from ace_gui.engine.evaluating.loaded_models import Loaded, load
-from ace_gui.engine.evaluating.subjects import experts_of
+from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.modules.mlp_blocks import ROUTER, SHARED, BlockRouter, LinearChange, put_layers
 from ace_gui.engine.modules.stored import TRAINED, block_of
 from ace_gui.engine.planning.expert_files import module_rows
@@ -105,7 +105,7 @@ def _step(
 
 
 def _tasks(prepared: Prepared, folder: Path, device: torch.device) -> Iterator[TaskObjective]:
-    models, body = experts_of(prepared, (folder,)), dict[str, Tensor]()
+    models, body = Models(prepared, (folder,), with_base=False), dict[str, Tensor]()
     found = 0
     for t in range(len(prepared.experts)):
         for data, _ in calibration(prepared, t).tasks:
@@ -135,7 +135,7 @@ def _share(model: Any, body: dict[str, Tensor]) -> None:
 
 def _layers(prepared: Prepared, changes: Changes, device: torch.device) -> Iterator[LinearChange]:
     """The experts' changes of each matrix, and of its bias."""
-    rows = module_rows(prepared.plan.rows, prepared)
+    rows = module_rows(prepared)
     by_name = {row.name: row for row in rows}
     for row in rows:
         if len(row.shape) == 2:

@@ -115,16 +115,19 @@ def test_what_is_done_after_a_method_is_counted(
 def test_as_many_matrices_at_a_time_as_threads_and_memory_allow(tmp_path, monkeypatch):
     prepared = prepare(recipe(tmp_path, 2, (64, 128)))
     (row,) = prepared.plan.rows
-    rows, held = (row, row, row), working_set(row, prepared)
+    none, several = (
+        replace(prepared, plan=replace(prepared.plan, rows=(row,) * count)) for count in (0, 3)
+    )
+    held = working_set(row, prepared)
     one, two = with_freed(held), with_freed(2 * held)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    assert matrices_at_once((), prepared, None) == matrices_at_once((row,), prepared, None) == 1
-    assert matrices_at_once(rows, prepared, None) == matrices_at_once(rows, prepared, two) == 2
-    assert matrices_at_once(rows, prepared, two - 1) == 1
-    assert peak_bytes(rows, prepared) == two
+    assert matrices_at_once(none, None) == matrices_at_once(prepared, None) == 1
+    assert matrices_at_once(several, None) == matrices_at_once(several, two) == 2
+    assert matrices_at_once(several, two - 1) == 1
+    assert peak_bytes(several) == two
     monkeypatch.setattr(budget, "SIDE_BY_SIDE_BYTES", 2 * held - 1)
-    assert matrices_at_once(rows, prepared, None) == 1
-    assert peak_bytes(rows, prepared) == one
+    assert matrices_at_once(several, None) == 1
+    assert peak_bytes(several) == one
 
 
 BESIDE = 10e6

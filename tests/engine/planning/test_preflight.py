@@ -2,19 +2,15 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine.contract.checks import (
-    EVERYTHING,
-    Check,
-    Verdict,
-    memory_check,
-    worst_first,
-)
+from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict, worst_first
+from ace_gui.engine.contract.plan import bytes_in_store
 from ace_gui.engine.planning import preflight
 from ace_gui.engine.planning.config_differences import config_differences
 from ace_gui.engine.planning.prepare import prepare
@@ -229,17 +225,13 @@ def test_copies_are_found_by_their_blocks(build: Builder):
 @pytest.mark.parametrize(
     ("free", "verdict"), [(99, Verdict.ERROR), (110, Verdict.WARNING), (200, Verdict.OK)]
 )
-def test_room(build: Builder, free: int, verdict: Verdict):
+def test_room(build: Builder, monkeypatch, free: int, verdict: Verdict):
     ready = prepared(build("base"), build("one", 1))
+    store = bytes_in_store(ready.plan.rows) + ready.plan.bytes_beside
     for title, disk, memory in (("Disk", free, 10**9), ("Memory", 10**9, free)):
-        found = preflight.preflight(
-            ready.base,
-            ready.experts,
-            ready.plan.rows,
-            store_bytes=100,
-            memory=memory_check(100, "wte", memory),
-            free_disk=disk,
-        )
+        plan = replace(ready.plan, peak_bytes=100, free_memory=memory)
+        monkeypatch.setattr(preflight, "free_disk_bytes", lambda disk=disk: store * disk // 100)
+        found = preflight.preflight(replace(ready, plan=plan))
         (room,) = [check for check in found if check.title == title]
         assert room.verdict is verdict
         assert found == worst_first(found)

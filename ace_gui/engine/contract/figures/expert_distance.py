@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
+from ace_gui.engine.contract.checks import Check, Verdict
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Plan
 
@@ -61,10 +61,8 @@ def fit_checks(changes: Mapping[str, float]) -> tuple[Check, ...]:
     if not changes:
         return ()
     fine = Check(
-        subject=EVERYTHING,
-        title=_TITLE,
-        verdict=Verdict.OK,
-        sentence=f"Fine-tunes of this base: ‖ΔW‖ is {_range(changes)} of ‖W‖.",
+        _TITLE,
+        f"Fine-tunes of this base: ‖ΔW‖ is {_range(changes)} of ‖W‖.",
         details="\n".join(f"{name}: {change:.2%}" for name, change in changes.items()),
     )
     return _worries(changes) or (fine,)
@@ -96,7 +94,7 @@ def _worry(name: str, change: float, middle: float) -> Check | None:
         )
     else:
         return None
-    return Check(subject=name, title=_TITLE, verdict=Verdict.WARNING, sentence=sentence)
+    return Check(_TITLE, sentence, Verdict.WARNING, subject=name)
 
 
 def _range(changes: Mapping[str, float]) -> str:

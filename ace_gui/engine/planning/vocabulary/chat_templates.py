@@ -11,8 +11,9 @@ from typing import Final
 
 from ace_gui.checkpoints import Checkpoint
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
-from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
+from ace_gui.engine.contract.checks import Check, Verdict
 from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.vocabulary.tokenizers import side_files_of
 from ace_gui.errors import CheckpointError, RecipeError
 from ace_gui.formatting import plain
@@ -132,13 +133,11 @@ def _config(checkpoint: Checkpoint) -> Mapping[str, object]:
         return {}
 
 
-def chat_checks(
-    base: OpenedModel, experts: Sequence[OpenedModel], recipe: Recipe
-) -> tuple[Check, ...]:
+def chat_checks(prepared: Prepared) -> tuple[Check, ...]:
     """Notes about templates that only experts have, and about end tokens that differ."""
-    notes = []
+    base, experts, notes = prepared.base, prepared.experts, []
     having = [plain(expert.name) for expert in experts if template_of(expert.checkpoint)]
-    if having and not recipe.chat_template and not template_of(base.checkpoint):
+    if having and not prepared.plan.recipe.chat_template and not template_of(base.checkpoint):
         notes.append(
             f"Only {', '.join(having)} {'have' if having[1:] else 'has'} a chat template, not the "
             f"base. To have it in the output, write `chat_template: {having[0]}` in the recipe."
@@ -154,7 +153,4 @@ def chat_checks(
         notes.append(
             f"The tokens that end an answer differ: {named}. The output has those of its tokenizer."
         )
-    return tuple(
-        Check(subject=EVERYTHING, title="Chat", verdict=Verdict.NOTE, sentence=note)
-        for note in notes
-    )
+    return tuple(Check("Chat", note, Verdict.NOTE) for note in notes)

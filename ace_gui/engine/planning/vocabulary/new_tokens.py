@@ -75,17 +75,8 @@ def join(
     known = (token for each in experts for _, token in sorted(each.tokens.items()))
     added = tuple(dict.fromkeys((*(token for token in known if token in wanted), *more)))
     left_out = frozenset(set[str]().union(*new) - wanted)
-    fitting = [
-        t
-        for t, expert in enumerate(experts)
-        if set(expert.tokens.values()) == ours | wanted and wanted <= expert.held
-    ]
-    if fitting:
-
-        def moved(t: int) -> int:
-            return sum(experts[t].tokens.get(i) != token for i, token in base.tokens.items())
-
-        owner = min(fitting, key=moved)
+    owner = _owner(base, experts, wanted)
+    if owner is not None:
         own = experts[owner]
         return Joined(tokens=own.tokens, rows=own.rows, added=added, owner=owner, left_out=left_out)
     start = len(base.tokens)
@@ -99,6 +90,21 @@ def join(
     tokens = {**base.tokens, **dict(enumerate(added, start))}
     rows = max(base.rows, len(tokens))
     return Joined(tokens=tokens, rows=rows, added=added, owner=None, left_out=left_out)
+
+
+def _owner(base: Known, experts: Sequence[Known], wanted: set[str]) -> int | None:
+    """The expert whose tokenizer has exactly the base's tokens and these, with fewest moved."""
+    everything = {*base.tokens.values(), *wanted}
+    fitting = [
+        t
+        for t, expert in enumerate(experts)
+        if set(expert.tokens.values()) == everything and wanted <= expert.held
+    ]
+
+    def moved(t: int) -> int:
+        return sum(experts[t].tokens.get(i) != token for i, token in base.tokens.items())
+
+    return min(fitting, key=moved, default=None)
 
 
 def token_indices(wanted: Tokens, rows: int, model: Known, *, padding: bool) -> NDArray[np.int64]:
