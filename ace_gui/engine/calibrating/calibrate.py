@@ -18,11 +18,11 @@ from ace_gui.engine.calibrating.calibration_data import (
     digest,
 )
 from ace_gui.engine.calibrating.fisher_information import (
-    FisherGroup,
+    FisherSums,
     fisher_groups,
     require_probabilities,
 )
-from ace_gui.engine.calibrating.grams import GramGroup, gram_groups
+from ace_gui.engine.calibrating.grams import GramSums, gram_groups
 from ace_gui.engine.calibrating.model_parameters import float_tensors, linear_tensors
 from ace_gui.engine.calibrating.statistics_folder import (
     Statistics,
@@ -191,9 +191,8 @@ def _measured(
     progress = PassProgress(title=title, done=0, total=source.examples * len(groups))
     with claimed(folder):
         writer = StatisticsWriter(folder)
-        for number, group in enumerate(groups):
-            if not writer.has(number, group.names):
-                sums = group.begun()
+        for number, sums in enumerate(groups):
+            if not writer.has(number, sums.names):
                 for data, loading in source.tasks:
                     for count in sums.add(loaded.asker(data, loading)):
                         done = min(progress.done + count, source.examples * (number + 1))
@@ -214,7 +213,7 @@ def _measured(
 
 def _groups(
     prepared: Prepared, t: int, need: Need, asker: Asker
-) -> tuple[dict[str, str], Sequence[GramGroup | FisherGroup]]:
+) -> tuple[dict[str, str], Sequence[GramSums | FisherSums]]:
     """The stored names by the base's, and the groups of tensors measured together."""
     expert, names = prepared.experts[t], _names(prepared, t, need)
     if need is Need.GRADIENTS:

@@ -13,7 +13,7 @@ from ace_gui.engine.calibrating.statistics_folder import CalibratedWith
 from ace_gui.engine.evaluating.evaluate import known_tasks, require_own_names
 from ace_gui.engine.evaluating.examples import read_calibration
 from ace_gui.engine.evaluating.kinds.every_kind import require_kind
-from ace_gui.engine.evaluating.subjects import Loading, experts_of
+from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.planning.prepared import Prepared
 
@@ -71,7 +71,7 @@ def calibration(
 
     Raises TaskError and CheckpointError.
     """
-    models, tasks = experts_of(prepared, ()), known_tasks(prepared)
+    models, tasks = Models(prepared, with_base=False), known_tasks(prepared)
     name = prepared.plan.recipe.expert_names[t]
     require_own_names(tasks)
     subject = models.subjects()[t]

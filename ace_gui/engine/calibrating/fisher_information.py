@@ -10,10 +10,9 @@ as the mean of a Gaussian.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -35,26 +34,9 @@ _SHARE: Final = 0.5
 """Multiple of the model's bytes that squared gradients may take at a time, if that is more."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FisherGroup:
-    """Tensors that are measured together, by the base's name: the ``pieces`` of each."""
-
-    pieces: Mapping[str, Pieces]
-    shapes: Mapping[str, tuple[int, ...]]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The base's names."""
-        return tuple(self.pieces)
-
-    def begun(self) -> FisherSums:
-        """Sums before the first example."""
-        return FisherSums(self)
-
-
 def fisher_groups(
     asker: Asker, expert: OpenedModel, names: Sequence[str]
-) -> tuple[dict[str, str], list[FisherGroup]]:
+) -> tuple[dict[str, str], list[FisherSums]]:
     """The stored names by the base's, which are the same, and the groups measured together."""
     found = pieces(asker.model, expert, names)
     budget = max(_LEAST_BYTES, int(_SHARE * sum(p.nbytes for p in asker.model.parameters())))
@@ -68,10 +50,7 @@ def fisher_groups(
         chosen[-1].append(name)
         held += size
     groups = [
-        FisherGroup(
-            pieces={name: found[name] for name in own},
-            shapes={name: expert.shape(name) for name in own},
-        )
+        FisherSums({n: found[n] for n in own}, {n: expert.shape(n) for n in own})
         for own in chosen
         if own
     ]
@@ -89,10 +68,13 @@ def require_probabilities(kind: TaskKind, name: str) -> None:
 
 
 class FisherSums:
-    """The running sums of squared gradients of a group of tensors."""
+    """The running sums of squared gradients of a group of tensors.
 
-    def __init__(self, group: FisherGroup) -> None:
-        self._pieces, self._shapes = group.pieces, group.shapes
+    ``pieces``, ``shapes``: of each, by the base's name.
+    """
+
+    def __init__(self, pieces: Mapping[str, Pieces], shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.names, self._pieces, self._shapes = tuple(pieces), pieces, shapes
         self._squares: dict[str, Tensor] = {}
         self._examples = 0
 
@@ -143,9 +125,8 @@ def _answers(asker: Asker, inputs: Inputs, first: int) -> list[Tensor]:
     logits = asker.model(**inputs).logits.float()
     if asker.data.kind is TaskKind.REGRESSION:  # E (y − f)² = 1
         return [logits[:, 0]]
-    own: Any = getattr(asker, "own", None)
-    if own is not None:
-        logits = logits[..., own]
+    if asker.label_indices:
+        logits = logits[..., list(asker.label_indices)]
     if asker.data.kind is TaskKind.CAUSAL_LM:
         logits = logits[:, :-1]
     if logits.ndim == 2 and logits.shape[1] <= FEW:

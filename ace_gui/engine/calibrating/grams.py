@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -42,24 +41,9 @@ class _Enough(Exception):  # noqa: N818 (no error: the group has all it wants)
     pass
 
 
-@dataclass(frozen=True, kw_only=True)
-class GramGroup:
-    """``names``: stored names.
-
-    ``until``: the matrix after which a pass can stop; None: it runs to the end.
-    """
-
-    names: tuple[str, ...]
-    until: ModuleInput | None
-
-    def begun(self) -> GramSums:
-        """Sums before the first input."""
-        return GramSums(self)
-
-
 def gram_groups(
     asker: Asker, expert: OpenedModel, widths: Mapping[str, int]
-) -> tuple[dict[str, str], list[GramGroup]]:
+) -> tuple[dict[str, str], list[GramSums]]:
     """The stored names by the base's ("…[3]" of a stack), and the groups measured together.
 
     ``widths``: number of inputs, by the base's name of a tensor.
@@ -87,12 +71,12 @@ def gram_groups(
         if asker.data.kind is not TaskKind.TEXT_TO_TEXT:  # which runs once per token written
             until = _next_call(calls, parameters)
         names = tuple(index.name for each in parameters for index in members[each])
-        groups.append(GramGroup(names=names, until=until))
+        groups.append(GramSums(names, until))
     never = [p for p in members if p not in {call.parameter for call in calls}]
     rest = tuple(index.name for each in never for index in members[each])
     if rest:  # perhaps used by other inputs; unused ones take no memory
-        last = groups.pop() if groups else GramGroup(names=(), until=None)
-        groups.append(GramGroup(names=last.names + rest, until=None))
+        last = groups.pop().names if groups else ()
+        groups.append(GramSums(last + rest, None))
     return tensors, groups
 
 
@@ -137,26 +121,29 @@ def _ask(asker: Asker, batch: Batch, parameters: Sequence[str], seen: Seen) -> N
 
 
 class GramSums:
-    """The running Gram matrices of a group."""
+    """The running Gram matrices of a group. ``names``: stored names.
 
-    def __init__(self, group: GramGroup) -> None:
-        self._group = group
+    ``until``: the matrix after which a pass can stop; None: it runs to the end.
+    """
+
+    def __init__(self, names: tuple[str, ...], until: ModuleInput | None) -> None:
+        self.names, self._until = names, until
         self._grams: dict[str, Tensor] = {}
         self._totals: dict[str, Tensor] = {}
-        self._rows: dict[str, int] = dict.fromkeys(group.names, 0)
+        self._rows: dict[str, int] = dict.fromkeys(names, 0)
 
     def add(self, asker: Asker) -> Iterator[int]:
         """Add the asker's inputs, batch by batch; yields the size of each batch."""
         wanted = {name.partition("[")[0] for name in self._rows}
-        if self._group.until is not None:
-            wanted.add(self._group.until.parameter)
+        if self._until is not None:
+            wanted.add(self._until.parameter)
         for batch in stacked_batches(asker):
             with contextlib.suppress(_Enough):
                 _ask(asker, batch, sorted(wanted), self._seen)
             yield len(batch.notes)
 
     def _seen(self, index: ModuleInput, input_NI: Tensor) -> None:
-        if index == self._group.until:
+        if index == self._until:
             raise _Enough
         name = index.name
         if name not in self._rows or not len(input_NI):
@@ -180,5 +167,5 @@ class GramSums:
         for name, gram_II in self._grams.items():
             tensors[name] = mirror_(gram_II).div_(self._rows[name])
             tensors[name + CENTRE] = (self._totals[name] / self._rows[name]).float()
-        self._grams = {}
+        self._grams, self._totals = {}, {}
         return tensors, self._rows

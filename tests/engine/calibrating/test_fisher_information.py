@@ -23,29 +23,36 @@ from tests.helpers.calibrated_models import (
 )
 
 
-def fisher_recipe(file: Path) -> Path:
+def fisher_recipe(file: Path, **of_the_last_task: object) -> Path:
     document = yaml.safe_load(file.read_text()) | {"merge_method": "fisher"}
+    document["tasks"][-1] |= of_the_last_task
     file.write_text(json.dumps(document))
     return file
 
 
-@pytest.mark.parametrize("groups", ["one group", "many groups"])
-def test_of_a_classifier_it_is_the_expectation_over_its_labels(
-    own_cache: Path, monkeypatch, groups: str
+@pytest.mark.parametrize(
+    ("groups", "labels"), [("one group", ()), ("many groups", ()), ("one group", (0, 2))]
+)
+def test_of_a_classifier_it_is_the_expectation_over_the_labels_of_its_task(
+    own_cache: Path, monkeypatch, groups: str, labels: tuple[int, ...]
 ):
     if groups == "many groups":
         monkeypatch.setattr(fisher, "_LEAST_BYTES", 1)
         monkeypatch.setattr(fisher, "_SHARE", 0.0)
-    prepared, found = measured(fisher_recipe(bert_family(own_cache)), Need.GRADIENTS)
+    task = {"labels": [f"label-{label}" for label in labels]} if labels else {}
+    prepared, found = measured(fisher_recipe(bert_family(own_cache), **task), Need.GRADIENTS)
     kind = transformers.BertForSequenceClassification
     for statistics, expert in zip(found, prepared.experts, strict=True):
         model, inputs = one_by_one(own_cache, expert.name, kind)
         model.double()
         expected = {n: torch.zeros_like(p) for n, p in model.named_parameters()}
+        own_labels = list(range(model.config.num_labels))
+        if labels and expert.name == "three":
+            own_labels = list(labels)
         for each in inputs:
-            for label in range(model.config.num_labels):
+            for label in range(len(own_labels)):
                 model.zero_grad()
-                log_p = model(**each).logits[0].log_softmax(0)[label]
+                log_p = model(**each).logits[0, own_labels].log_softmax(0)[label]
                 share = log_p.detach().exp()
                 log_p.backward()
                 for name, parameter in model.named_parameters():
