@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ace_gui.engine import workflow
 from ace_gui.engine.capabilities import method_info
-from ace_gui.engine.cluster.ray_cluster import workers_at
+from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.contract.checks import Check
 from ace_gui.engine.contract.events import (
     DeviceInfo,

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from ace_gui.cli.console import USUAL, Outputs, Terminal, print_warnings, shown, table
 from ace_gui.cli.evaluating import MARK, mean_cells
-from ace_gui.engine.cluster.ray_cluster import workers_at
+from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.inspecting.compare_recipes import (

@@ -33,7 +33,8 @@ from ace_gui.engine.cluster.estimates import (
     planned_units,
     schedule,
 )
-from ace_gui.engine.cluster.ray_cluster import Address, workers_at
+from ace_gui.engine.cluster.ray_cluster import Address
+from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.devices import memory_of, resolve_device, use_threads

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ace_gui.cli.console import Outputs, Terminal, shown, table
 from ace_gui.cli.evaluating import score_table
-from ace_gui.engine.cluster.ray_cluster import workers_at
+from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.contract.events import Event, JobProgress
 from ace_gui.engine.contract.scored.tuned import (
     ParameterRange,

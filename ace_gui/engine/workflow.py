@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ace_gui.checkpoints import claimed_output, convert_pickle
-from ace_gui.engine.cluster.ray_cluster import Address, workers_at
+from ace_gui.engine.cluster.ray_cluster import Address
+from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.contract.checks import Check, worst_first
 from ace_gui.engine.contract.events import Event, Exported, PlanReady
 from ace_gui.engine.contract.figures.expert_distance import fit_checks, plan_changes
@@ -24,7 +25,7 @@ from ace_gui.engine.evaluating.evaluate import (
     require_tasks,
 )
 from ace_gui.engine.evaluating.routing import routed
-from ace_gui.engine.evaluating.subjects import Models, models_of
+from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.sampled_merges import sampled
@@ -57,7 +58,7 @@ class Options:
     memory. ``resume``: continue an earlier unfinished merge. ``convert``: convert PyTorch pickles
     among the models. ``complete_heads``: also write a whole model for each expert with a head of
     its own. ``evaluate``: score the result on the recipe's tasks, for its model card. ``cluster``:
-    address of the cluster that merges (``cluster.ray_cluster``); empty: this process.
+    address of the cluster that merges (``cluster.ray_workers``); empty: this process.
     """
 
     device: str = "auto"
@@ -285,7 +286,7 @@ def _models(
         raise TaskError("There are no tasks; add some to the recipe, or name a file with --tasks.")
     use_threads(threads)
     prepared = None if recipe is None else prepared_with_consent(recipe, convert=convert)
-    return models_of(prepared, folders, names)
+    return Models(prepared, tuple(folders), tuple(names))
 
 
 def routes(

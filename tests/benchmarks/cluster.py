@@ -22,8 +22,7 @@ from pathlib import Path
 import yaml
 
 from ace_gui.engine.cluster.estimates import planned_units, schedule
-from ace_gui.engine.cluster.ray_cluster import workers_at
-from ace_gui.engine.cluster.ray_workers import RayWorkers
+from ace_gui.engine.cluster.ray_workers import RayWorkers, workers_at
 from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.plan import bytes_in_output
 from ace_gui.engine.merging.merge import merge

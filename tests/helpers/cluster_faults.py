@@ -19,8 +19,7 @@ import psutil
 import torch
 
 from ace_gui.engine.cluster import worker
-from ace_gui.engine.cluster.ray_cluster import workers_at
-from ace_gui.engine.cluster.ray_workers import RayWorkers
+from ace_gui.engine.cluster.ray_workers import RayWorkers, workers_at
 from ace_gui.engine.contract.events import MergeStarted, TensorFinished
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL

@@ -87,7 +87,8 @@ class RayStandIn:
     def workers(self, count: int = 2, threads: int = 1, device: str = "cpu") -> RayWorkers:
         """So many workers of it."""
         self.count = count
-        return RayWorkers(self, threads, device)
+        cluster: Any = self
+        return RayWorkers(cluster, threads, device)
 
     def is_ready(self) -> bool:
         self.starting -= 1

@@ -13,11 +13,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -26,9 +25,10 @@ from typing import Any, Final, Self
 import psutil
 
 from ace_gui.engine.cluster import leftovers
-from ace_gui.engine.cluster.ray_workers import TICK, RayWorkers
 from ace_gui.errors import ClusterError
-from ace_gui.machine import processors
+
+TICK: Final = 0.1
+"""Seconds between pauses in which the caller may stop."""
 
 STARTS: Final = 3
 """Seconds in which a cluster on this machine must start."""
@@ -102,32 +102,6 @@ class Address:
     def is_local(self) -> bool:
         """Whether the workers are started for this merge, on this machine."""
         return self.workers is not None
-
-
-@contextmanager
-def workers_at(
-    cluster: str, device: str, threads: int | None = None
-) -> Iterator[RayWorkers | None]:
-    """The workers of a cluster (``Address.of``), one per GPU if the ``device`` is one.
-
-    None if the address is empty. Ray and they start when there is work, and end afterwards.
-    ``threads``: of each worker, None: this machine's processors divided by their number. Raises
-    ClusterError if Ray is missing; calls raise it if there is no cluster.
-    """
-    if not cluster:
-        yield None
-        return
-    address, gpus = Address.of(cluster), device.startswith("cuda")
-    if find_spec("ray") is None:
-        raise ClusterError(
-            "Merging on a cluster needs Ray; install it with: pip install 'ace-workbench[cluster]'."
-        )
-    each = threads or (max(1, processors() // address.workers) if address.workers else 1)
-    with (
-        closing(RayCluster(address, each, gpus=gpus)) as ray,
-        closing(RayWorkers(ray, each, "cuda:0" if gpus else "cpu")) as workers,
-    ):
-        yield workers
 
 
 class RayCluster:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from math import prod
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ace_gui.engine.cluster.estimates import largest_first, unit_bytes
+from ace_gui.engine.cluster.ray_cluster import TICK, Address, RayCluster
 from ace_gui.engine.cluster.worker import Kind, NoMemory, Worker
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge_manifest import layout_digest
@@ -18,6 +20,7 @@ from ace_gui.engine.merging.units import Scan, Scanned, SharedOutput, Unit, Unit
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
 from ace_gui.formatting import human_bytes
+from ace_gui.machine import processors
 
 LOOKED: Final = 1 << 24
 """Elements of the tensors whose findings a worker reports at a time."""
@@ -46,9 +49,6 @@ WATCH_SECONDS: Final = 2.0
 """Seconds between two checks that the cluster's servers still run."""
 
 ENDED: Final = "The cluster's server has ended; see that the cluster is up, then resume."
-
-TICK: Final = 0.1
-"""Seconds between pauses in which the caller may stop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,24 +90,6 @@ class _Member:
     since: float = field(default_factory=time.monotonic)
 
 
-class Cluster(Protocol):
-    """The cluster of the workers.
-
-    ``ray``: the module; ``count``: number of workers it can run, once it ``is_ready``.
-    """
-
-    ray: Any
-    count: int
-
-    def is_ready(self) -> bool:
-        """Whether it has started; the first call starts it. Raises ClusterError."""
-        ...
-
-    def is_there(self) -> bool:
-        """Whether its servers still run."""
-        ...
-
-
 class RayWorkers:
     """``units.Workers`` of a cluster, started when there is work and removed by ``close``.
 
@@ -115,7 +97,7 @@ class RayWorkers:
     their processors or GPUs differ. ``scan_seconds``: total seconds spent on surveys.
     """
 
-    def __init__(self, cluster: Cluster, threads: int, device: str) -> None:
+    def __init__(self, cluster: RayCluster, threads: int, device: str) -> None:
         self.threads = threads
         self.device = device
         self.lost = 0
@@ -369,6 +351,32 @@ class RayWorkers:
                 "install the same ones on all machines."
             )
         self._kinds.add((kind.processor, kind.device))
+
+
+@contextmanager
+def workers_at(
+    cluster: str, device: str, threads: int | None = None
+) -> Iterator[RayWorkers | None]:
+    """The workers of a cluster (``Address.of``), one per GPU if the ``device`` is one.
+
+    None if the address is empty. Ray and they start when there is work, and end afterwards.
+    ``threads``: of each worker, None: this machine's processors divided by their number. Raises
+    ClusterError if Ray is missing; calls raise it if there is no cluster.
+    """
+    if not cluster:
+        yield None
+        return
+    address, gpus = Address.of(cluster), device.startswith("cuda")
+    if find_spec("ray") is None:
+        raise ClusterError(
+            "Merging on a cluster needs Ray; install it with: pip install 'ace-workbench[cluster]'."
+        )
+    each = threads or (max(1, processors() // address.workers) if address.workers else 1)
+    with (
+        closing(RayCluster(address, each, gpus=gpus)) as ray,
+        closing(RayWorkers(ray, each, "cuda:0" if gpus else "cpu")) as workers,
+    ):
+        yield workers
 
 
 def _given_up(call: Call | None) -> ClusterError:

@@ -122,7 +122,7 @@ class MergeJob(Job, state="merging"):
 
     ``store``: a folder for this merge alone. ``threads`` None: torch's default. ``memory_bytes``:
     memory limit of the merge, None: all free memory. ``cluster``: address of the cluster that
-    merges (``cluster.ray_cluster``); empty: the engine's process.
+    merges (``cluster.ray_workers``); empty: the engine's process.
     """
 
     recipe: Recipe
@@ -136,7 +136,7 @@ class MergeJob(Job, state="merging"):
     def steps(self, engine: Runner) -> Events:
         import torch
 
-        from ace_gui.engine.cluster.ray_cluster import workers_at
+        from ace_gui.engine.cluster.ray_workers import workers_at
         from ace_gui.engine.merging.merge import merge
 
         if self.threads is not None:
@@ -382,7 +382,7 @@ class CompareJob(Job, state="merging"):
     cluster: str = ""
 
     def steps(self, _: Runner) -> Events:
-        from ace_gui.engine.cluster.ray_cluster import workers_at
+        from ace_gui.engine.cluster.ray_workers import workers_at
         from ace_gui.engine.inspecting.compare_recipes import compare
 
         with workers_at(self.cluster, self.device) as workers:
@@ -405,7 +405,7 @@ class EvaluateJob(Job, state="scoring"):
     cluster: str = ""
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.cluster.ray_cluster import workers_at
+        from ace_gui.engine.cluster.ray_workers import workers_at
         from ace_gui.engine.evaluating.evaluate import evaluate, known_tasks
 
         prepared, models = yield from engine.models(self.recipe, self.stores, self.folders)
@@ -526,7 +526,7 @@ class TuneJob(Job, state="tuning"):
     cluster: str = ""
 
     def steps(self, _: Runner) -> Events:
-        from ace_gui.engine.cluster.ray_cluster import workers_at
+        from ace_gui.engine.cluster.ray_workers import workers_at
         from ace_gui.engine.inspecting.tune_parameters import tune
 
         with workers_at(self.cluster, self.device) as workers:

@@ -13,13 +13,13 @@ import torch
 
 from ace_gui.engine.calibrating import calibrate
 from ace_gui.engine.calibrating.calibrate import calibrated
-from ace_gui.engine.cluster import ray_cluster
+from ace_gui.engine.cluster import ray_workers
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.contract.events import MethodCompared, PassProgress, Variant
 from ace_gui.engine.contract.jobs import CompareJob
 from ace_gui.engine.contract.scored.tuned import ParameterRange
 from ace_gui.engine.evaluating.evaluate import evaluate
-from ace_gui.engine.evaluating.subjects import models_of
+from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.inspecting.compare_recipes import by_method, compare_all
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.store import checksums
@@ -59,7 +59,7 @@ class Counted(RayStandIn):
 
 
 def test_evaluate(recipe: Recipe, fresh):
-    models, tasks = models_of(prepare(recipe), [recipe.base_model]), recipe.tasks
+    models, tasks = Models(prepare(recipe), (recipe.base_model,)), recipe.tasks
     fresh()
     *_, expected = evaluate(models, tasks, device="cpu")
     fresh()
@@ -102,7 +102,7 @@ def test_the_window_compares_by_workers(recipe: Recipe, fresh, tmp_path, monkeyp
     """Each merge by all of them, one after another: its store is kept, as the window wants it."""
     ray = RayStandIn()
     monkeypatch.setattr(
-        ray_cluster, "workers_at", lambda to, *_: nullcontext(ray.workers() if to else None)
+        ray_workers, "workers_at", lambda to, *_: nullcontext(ray.workers() if to else None)
     )
 
     def rows(cluster: str) -> list[MethodCompared]:
@@ -185,6 +185,6 @@ def test_what_is_wrong_with_data_is_said_as_it_is(recipe: Recipe, fresh, tmp_pat
     (tmp_path / "one.csv").write_text("text,label\nhere,7\n")
     tasks = (replace(recipe.tasks[0], data=tmp_path / "one.csv", name="one"),)
     fresh()
-    models = models_of(prepare(recipe), [])
+    models = Models(prepare(recipe))
     with pytest.raises(TaskError):
         list(evaluate(models, tasks, device="cpu", workers=RayStandIn().workers()))
