@@ -50,7 +50,9 @@ def merge(given: Merge) -> None:
         print_dry_run(recipe, given, _options(given), outputs)
         return
     assert given.out is not None
-    _merge(given, given.out, merge_to_folder(recipe, given.out, _options(given)), outputs)
+    events = merge_to_folder(recipe, given.out, _options(given))
+    done = f"Merged {counted(len(recipe.models), 'expert', 'experts')}"
+    _merge(given, given.out, events, outputs, done)
 
 
 def _options(given: Merge | Extract | Report) -> Options:
@@ -73,8 +75,13 @@ def as_adapter(recipe: Recipe, kind: str | None, rank: int | None, energy: float
     return replace(recipe, output=output, rank=rank, energy=energy)
 
 
-def _merge(given: Merge | Extract, out: Path, events: Iterator[Event], outputs: Outputs) -> None:
-    """Run a merge into the folder ``out``, whose first event is its plan; print how it goes."""
+def _merge(
+    given: Merge | Extract, out: Path, events: Iterator[Event], outputs: Outputs, done: str
+) -> None:
+    """Run a merge into the folder ``out``, whose first event is its plan; print how it goes.
+
+    ``done``: what is said of it at the end ("Merged 2 experts").
+    """
     terminal = Terminal.of(given)
     plan = _planned(next(events))
     print_warnings(plan.warnings, terminal.notes)
@@ -99,7 +106,7 @@ def _merge(given: Merge | Extract, out: Path, events: Iterator[Event], outputs: 
         "checks": [asdict(check) for check in plan.checks],
     }
     outputs.write_json(given.json, content)
-    _print_merged(len(plan.experts), finished, result, terminal.results)
+    _print_merged(done, finished, result, terminal.results)
 
 
 def extract(given: Extract) -> None:
@@ -108,7 +115,8 @@ def extract(given: Extract) -> None:
     outputs = Outputs.of(given, recipe.paths, "files")
     included, excluded = given.include or (), given.exclude or ()
     events = extract_adapter(recipe, given.out, _options(given), include=included, exclude=excluded)
-    _merge(given, given.out, events, outputs)
+    done = f"Extracted the change from {recipe.base_model.name} to {recipe.expert_names[0]}"
+    _merge(given, given.out, events, outputs, done)
 
 
 def _planned(event: Event) -> Plan:
@@ -127,14 +135,9 @@ def _merged(events: Iterable[Event]) -> tuple[MergeFinished, Exported]:
     raise Cancelled
 
 
-def _print_merged(
-    experts: int, finished: MergeFinished, result: Exported, console: Console
-) -> None:
-    seconds = finished.seconds
+def _print_merged(done: str, finished: MergeFinished, result: Exported, console: Console) -> None:
     size = f"{human_bytes(result.bytes)} in {result.folder}"
-    console.print(
-        shown(f"Merged {counted(experts, 'expert', 'experts')} in {seconds:.1f} s; {size}:")
-    )
+    console.print(shown(f"{done} in {finished.seconds:.1f} s; {size}:"))
     for name in result.files:
         console.print(shown(f"  {name}"))
     for note in finished.notes:

@@ -194,6 +194,8 @@ def test_patterns_choose_tensors_and_the_command_line_extracts(base: Path, tmp_p
     found = command("extract", base, model, "--out", out, "--rank", 2, "--include", "*_proj*",
                     "--exclude", "*.1.*")  # fmt: skip
     assert found.returncode == 0, found.stderr
+    assert f"change from {base.name} to model" in found.stdout
+    assert "Merged" not in found.stdout
     names = load_file(out / WEIGHTS)
     assert len(names) == 14
     assert all("lora_" in name and ".layers.0." in name for name in names)
