@@ -102,20 +102,16 @@ def _compared(context: InspectionContext) -> Iterator[LayerCovariances | None]:
         experts=tuple(match.expert for match in matches),
         matches=matches,
         centred_TT=known["centred"],
-        estimated_TI=known["estimated"],
-        measured_TI=known["measured"],
-        along_TI=known["along"],
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Pair:
-    """The agreement of expert t's Σ̂ and C; the eigenvalues are divided by their sum."""
+    """The agreement of expert t's Σ̂ and C."""
 
     t: int
     match: CovarianceMatch
     centred_T: list[float]
-    spectra: dict[str, Tensor]
 
 
 def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | None:
@@ -129,8 +125,7 @@ def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | Non
         return None
     proxy_II.div_(trace)
     own_II = covariance(measured, t)
-    estimated_I, proxies_II = torch.linalg.eigh(proxy_II)
-    measured_I, inputs_II = torch.linalg.eigh(own_II)
+    proxies_II, inputs_II = (torch.linalg.eigh(each_II)[1] for each_II in (proxy_II, own_II))
     k = max(1, len(own_II) // SHARE)
     centred_T = [
         cosine(proxy_II, covariance(measured, other), centred=True)
@@ -150,11 +145,6 @@ def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | Non
             chance=k / len(own_II),
         ),
         centred_T=centred_T,
-        spectra={
-            "estimated": estimated_I.flip(0),
-            "measured": measured_I.flip(0),
-            "along": ((proxy_II @ inputs_II) * inputs_II).sum(dim=0).flip(0),
-        },
     )
 
 
@@ -164,10 +154,6 @@ def _entry(pairs: list[_Pair]) -> Arrays:
     return {
         "matches": text_array(json.dumps([asdict(pair.match) for pair in pairs])),
         "centred": np.array([[pair.centred_T[t] for t in changing] for pair in pairs]),
-        **{
-            name: np.array([pair.spectra[name].cpu().numpy() for pair in pairs])
-            for name in ("estimated", "measured", "along")
-        },
     }
 
 

@@ -31,7 +31,6 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.engine.contract.plan import COMBINED
-from ace_gui.engine.devices import memory_of, resolve_device
 from ace_gui.engine.evaluating.evaluate import merged_scores, require_tasks
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.merging.merge import merge
@@ -39,7 +38,7 @@ from ace_gui.engine.merging.one_tensor.task_vectors import BLOCK, Readers, TaskV
 from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.units import Workers
 from ace_gui.engine.planning.matrix_parts import read_row
-from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
+from ace_gui.engine.planning.merge_checks import require_room
 from ace_gui.engine.planning.prepare import OpenedModels, prepare, preparing
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import parts_of
@@ -57,7 +56,7 @@ from ace_gui.recipe.recommended import (
     with_recommended,
 )
 from ace_gui.recipe.values import ParameterValue
-from ace_gui.steps import result_of
+from ace_gui.steps import Steps, result_of
 
 CPU = torch.device("cpu")
 
@@ -188,11 +187,9 @@ def _compared(
     opened: OpenedModels,
 ) -> Iterator[Event | None]:
     prepared = yield from preparing(variant.recipe, opened)
-    begun, gpu_memory = variant.store.exists(), memory_of(resolve_device(device))
+    begun = variant.store.exists()
     store = None if begun else variant.store
-    refuse_errors(
-        store_checks(prepared.plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=store)
-    )
+    require_room(prepared.plan, device, store, memory_bytes)
     yield from require_tasks(prepared, device)
     reset_peak_memory()
     limits: dict[str, Any] = {"memory_bytes": memory_bytes, "workers": workers}
@@ -204,10 +201,7 @@ def _compared(
             yield None
         ended = event
     assert isinstance(ended, MergeFinished)
-    measured: dict[str, Any] = {}
-    for known in measure(prepared, variant.store):
-        measured = known
-        yield None
+    measured = yield from measure(prepared, variant.store)
     if prepared.plan.recipe.tasks:
         yield replace(progress, title=f"{progress.title}, scoring")
     scores = yield from merged_scores(prepared, variant.store / MODEL, device, alone=True)
@@ -229,19 +223,21 @@ def _compared(
     )
 
 
-def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:
+def measure(prepared: Prepared, store: Path) -> Steps[dict[str, Any]]:
     """The distances of the merged model from the base and every expert, over all merged tensors.
 
-    Yields intermediate results, so that the caller can stop; the last one is complete. ``norm`` is
-    ‖Δ‖_F of the merged task vector Δ; by expert ``distances`` ‖Δ − ΔW_t‖_F / ‖ΔW_t‖_F, ``cosines``
-    of Δ and ΔW_t, and ``expert_norms``.
+    ``norm`` is ‖Δ‖_F of the merged task vector Δ; by expert ``distances`` ‖Δ − ΔW_t‖_F / ‖ΔW_t‖_F,
+    ``cosines`` of Δ and ΔW_t, and ``expert_norms``.
     """
     readers, names = Readers(prepared, with_checksums=False), prepared.plan.recipe.expert_names
     merged = TensorReader(open_checkpoint(store / MODEL))
     square, figures_3T = 0.0, np.zeros((3, len(names)))
-    for row in prepared.plan.rows:
-        if not row.in_base or row.disposition not in COMBINED or row.tied_to is not None:
-            continue
+    rows = [
+        row
+        for row in prepared.plan.rows
+        if row.in_base and row.disposition in COMBINED and row.tied_to is None
+    ]
+    for row in rows:
         for part in parts_of(math.prod(row.shape)):
             deltas = TaskVectors(row, readers, CPU, part)
             delta = read_row(merged, row, part).to(deltas.base.dtype)
@@ -250,7 +246,8 @@ def measure(prepared: Prepared, store: Path) -> Iterator[dict[str, Any]]:
             # Only the row's own experts, as the others lack the tensor.
             for index, t in enumerate(row.experts):
                 figures_3T[:, t] += _beside(deltas[index].reshape(-1), delta)
-        yield _figures(square, figures_3T, names)
+        yield None
+    return _figures(square, figures_3T, names) if rows else {}
 
 
 def _beside(expert: Tensor, delta: Tensor) -> tuple[float, float, float]:

@@ -20,13 +20,12 @@ import numpy as np
 from ace_gui.checkpoints import discard
 from ace_gui.engine.contract.scored.scores import LESS_IS_BETTER, TaskScore, means
 from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
-from ace_gui.engine.devices import memory_of, resolve_device
 from ace_gui.engine.evaluating.evaluate import known_tasks, merged_scores, require_tasks
 from ace_gui.engine.evaluating.task_data import Half
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
-from ace_gui.engine.planning.merge_checks import refuse_errors, store_checks
+from ace_gui.engine.planning.merge_checks import require_room
 from ace_gui.engine.planning.overridden_rows import spelled_out
 from ace_gui.engine.planning.prepare import OpenedModels, preparing
 from ace_gui.errors import RecipeError, ResourceError, TaskError, WorkbenchError
@@ -194,12 +193,9 @@ def _scores(
 ) -> Steps[tuple[TaskScore, ...]]:
     """Merge into a temporary folder; the merge's scores on one half of the data."""
     prepared = yield from preparing(recipe, opened)
-    gpu_memory = memory_of(resolve_device(device))
     with tempfile.TemporaryDirectory(prefix="ace-tune-") as folder:
         store = Path(folder) / "store"
-        refuse_errors(
-            store_checks(prepared.plan, memory_bytes=None, gpu_memory=gpu_memory, store=store)
-        )
+        require_room(prepared.plan, device, store)
         for _ in merge(prepared, store, device=device):
             yield None
         scores = yield from merged_scores(prepared, store / MODEL, device, alone=True, half=half)

@@ -15,7 +15,7 @@ from ace_gui.cli.tuning import _tuned_recipe, parameter_range
 from ace_gui.engine.contract.scored.tuned import TunePoint
 from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.examples import read_task
-from ace_gui.engine.evaluating.subjects import models_of
+from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.evaluating.task_data import Half
 from ace_gui.engine.inspecting.compare_recipes import compare_all
 from ace_gui.engine.inspecting.tune_parameters import tune
@@ -77,7 +77,7 @@ def test_a_curve_its_best_value_and_what_it_is_worth(recipe: Path, tmp_path):
     prepared = prepare(load_recipe(recipe))
     for half, reported in ((Half.REPORTED, found.result.scores), (Half.SEARCHED, None)):
         *_, last = evaluate(
-            models_of(prepared, [tmp_path / "chosen"]), prepared.plan.recipe.tasks,
+            Models(prepared, (tmp_path / "chosen",)), prepared.plan.recipe.tasks,
             device="cpu", half=half,
         )  # fmt: skip
         own = [each for each in last.scores if each.model == str(tmp_path / "chosen")]

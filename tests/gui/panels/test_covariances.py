@@ -36,15 +36,11 @@ def covariances(name: str, *, own: float = 0.6, others: float = 0.2) -> LayerCov
     matches = tuple(
         CovarianceMatch(name=name, role="query", expert=expert, **figures) for expert in EXPERTS
     )
-    falling = np.array([[0.5, 0.3, 0.15, 0.05]] * 2)
     return LayerCovariances(
         name=name,
         experts=EXPERTS,
         matches=matches,
         centred_TT=np.array([[own, others], [own, others]]),
-        estimated_TI=falling,
-        measured_TI=falling[:, ::1] ** 2 / (falling**2).sum(axis=1, keepdims=True),
-        along_TI=np.full((2, 4), 0.25),
     )
 
 

@@ -1,6 +1,6 @@
 """Compares ACE's covariance estimates with those measured on the experts' own data. Plain values.
 
-T experts, I inputs of a matrix.
+T experts.
 """
 
 from __future__ import annotations
@@ -43,19 +43,13 @@ class LayerCovariances:
     """Both covariances of one matrix, for the ``experts`` that change it.
 
     ``centred_TT``: Σ̂ of the row's expert against C of the column's, as
-    ``CovarianceMatch.centred``. ``estimated_TI``, ``measured_TI``: eigenvalues of Σ̂ and of C, each
-    divided by their sum, largest first. ``along_TI``: vᵢᵀΣ̂vᵢ / Tr Σ̂ along the eigenvectors vᵢ of
-    C, in the order of its eigenvalues. It shows the share that the estimate gives to the directions
-    in which the inputs vary.
+    ``CovarianceMatch.centred``.
     """
 
     name: str
     experts: tuple[str, ...]
     matches: tuple[CovarianceMatch, ...]
     centred_TT: NDArray[np.float64]
-    estimated_TI: NDArray[np.float64]
-    measured_TI: NDArray[np.float64]
-    along_TI: NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
