@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ace_gui.architecture.loading import load_image_processor, load_tokenizer, longest_input
-from ace_gui.engine.evaluating.data.table import Table, refused
+from ace_gui.engine.evaluating.data.table import refused
 from ace_gui.engine.evaluating.metrics import MetricResult, of_labels
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import (
@@ -80,7 +80,7 @@ class Asker:
     metrics: ClassVar[tuple[Metric, ...]]
     roles: ClassVar[tuple[str, ...]]
     optional: ClassVar[tuple[str, ...]] = ()
-    label_cell: ClassVar[staticmethod[[Table, str, str, Any], Any]] = staticmethod(label_cell)
+    label_cell: ClassVar[staticmethod[[Any], Any]] = staticmethod(label_cell)
     judge: ClassVar[
         staticmethod[[TaskData, Sequence[Any], Sequence[Any], Sequence[str]], MetricResult]
     ]

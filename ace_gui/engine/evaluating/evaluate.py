@@ -28,7 +28,7 @@ from ace_gui.engine.evaluating.loaded_models import (
     unchanged,
 )
 from ace_gui.engine.evaluating.metrics import MetricResult
-from ace_gui.engine.evaluating.subjects import Loading, Models, Subject, models_of
+from ace_gui.engine.evaluating.subjects import Loading, Models, Subject
 from ace_gui.engine.evaluating.task_data import Half, TaskData, head_labels
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.kept_files import ArrayCache
@@ -187,7 +187,7 @@ def check_tasks(prepared: Prepared) -> Steps[None]:
     """
     if not prepared.plan.recipe.tasks:
         raise TaskError("The recipe has no tasks to score; add some.", key="tasks")
-    trials = yield from all_trials(models_of(prepared, ()), prepared.plan.recipe.tasks)
+    trials = yield from all_trials(Models(prepared), prepared.plan.recipe.tasks)
     for trial in trials:
         asker_class(trial.data, trial.loading).preprocessor(trial.data, trial.loading)
         yield None
@@ -205,7 +205,7 @@ def require_tasks(
 
     ``with_base``: the base too, for a merge that will be scored together with it.
     """
-    models, tasks = models_of(prepared, (), with_base=with_base), known_tasks(prepared)
+    models, tasks = Models(prepared, with_base=with_base), known_tasks(prepared)
     for _ in evaluate(models, tasks, device=device, half=half, workers=workers):
         yield None
 
@@ -223,7 +223,7 @@ def merged_scores(
     Includes those of base and experts; ``alone``: leaves them out, but still compares with the
     experts.
     """
-    models = models_of(prepared, (folder,), (MERGED,), with_base=not alone)
+    models = Models(prepared, (folder,), (MERGED,), with_base=not alone)
     scores: tuple[TaskScore, ...] = ()
     for event in evaluate(models, known_tasks(prepared), device=device, half=half):
         if isinstance(event, Evaluated):

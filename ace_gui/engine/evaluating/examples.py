@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from ace_gui.engine.evaluating.data.images import picture_of
 from ace_gui.engine.evaluating.data.open_table import open_table
-from ace_gui.engine.evaluating.data.table import FILE_BYTES, Row, Table, columns_at, refused
+from ace_gui.engine.evaluating.data.table import FILE_BYTES, Row, Table, refused, require_columns
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS
 from ace_gui.engine.evaluating.metrics import require_overlap
 from ace_gui.engine.evaluating.subjects import class_of
@@ -24,6 +25,7 @@ from ace_gui.engine.evaluating.task_data import (
     Example,
     Half,
     TaskData,
+    checked_cell,
 )
 from ace_gui.errors import TaskError
 from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
@@ -172,8 +174,12 @@ def _example(data: TaskData, row: Row) -> Example:
         cells = values[start : start + len(names)]
         start += len(names)
         value = cells[0] if len(cells) == 1 else list(cells)
+        if role == IMAGE:
+            given[role] = picture_of(data.table.path, where, value)
+            given[role].opened(small=True)
+            continue
         check = KINDS[data.kind].label_cell if role == LABEL else INPUT_CELLS[role]
-        given[role] = check(data.table, where, names[0], value)
+        given[role] = checked_cell(check, data.table, where, names[0], value)
     label = given.pop(LABEL, None)
     return Example(row=where, given=given, label=label)
 
@@ -301,7 +307,7 @@ def _given_columns(
         if role == LABEL and not labelled:
             continue
         chosen[role] = (given,) if isinstance(given, str) else tuple(given)
-        columns_at(table.path, table.columns, chosen[role])
+        require_columns(table.path, table.columns, chosen[role])
     return chosen
 
 

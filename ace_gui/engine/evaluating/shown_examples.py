@@ -31,7 +31,7 @@ from ace_gui.engine.evaluating.evaluate import (
 )
 from ace_gui.engine.evaluating.examples import columns_of, kind_of, kinds_of, metric_of
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS
-from ace_gui.engine.evaluating.subjects import Models, models_of
+from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.evaluating.task_data import TOKENS, Example
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import WorkbenchError
@@ -79,7 +79,7 @@ SHOWN: Final = 3
 
 def described(prepared: Prepared, tasks: Sequence[Task]) -> Iterator[TaskDescribed | None]:
     """Each task as it would be scored. Errors are part of the description, not raised."""
-    models, known = models_of(prepared, ()), prepared.plan.recipe.tasks
+    models, known = Models(prepared), prepared.plan.recipe.tasks
     for task in tasks:
         found: dict[str, Any] = {"task": task}
         try:
@@ -128,7 +128,7 @@ def compared_examples(
     Raises TaskError and CheckpointError.
     """
     where = resolve_device(device)
-    models = models_of(prepared, (folder,), (MERGED,))
+    models = Models(prepared, (folder,), (MERGED,))
     for task in known_tasks(prepared):
         trials = yield from trials_of(models, task)
         merged = [t for t in trials if t.subject.expert is None and not t.subject.is_base]

@@ -81,17 +81,17 @@ class Loading:
         return tuple(dict.fromkeys(found))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Models:
     """The recipe's models, if there is a recipe, and more folders or models in memory.
 
-    ``with_base``: whether the base is scored too.
+    ``names``: of the folders; none: their paths. ``with_base``: whether the base is scored too.
     """
 
     prepared: Prepared | None
-    with_base: bool = True
     folders: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()
+    with_base: bool = field(default=True, kw_only=True)
 
     def subjects(self) -> list[Subject]:
         """All models to score: the base, the experts, the folders by name."""
@@ -105,7 +105,7 @@ class Models:
                 Subject(name=name, path=entry.model, expert=t)
                 for t, (name, entry) in enumerate(named)
             ]
-        pairs = zip(self.names, self.folders, strict=True)
+        pairs = zip(self.names or map(str, self.folders), self.folders, strict=True)
         return found + [_subject(name, given) for name, given in pairs]
 
     def owner(self, task: Task) -> int | None:
@@ -184,7 +184,7 @@ def _base_with_head(prepared: Prepared, owner: int) -> Loading:
     """The base, with the expert's head if the base has none for the task."""
     base = _as_it_is(prepared.plan.recipe.base_model, _others(prepared, owner))
     expert, own_config = prepared.experts[owner], _expert_config(prepared, owner)
-    kept = [each.name for each in head_tensors(prepared.plan.rows, expert, owner)]
+    kept = [each.name for each in head_tensors(prepared, owner)]
     if not kept and class_of(base.config) == class_of(own_config):
         return base
     own = Own(checkpoint=expert.checkpoint, names={name: name for name in kept})
@@ -265,23 +265,6 @@ def _in_memory(subject: Subject, others: Sequence[Path]) -> Loading:
     return Loading(
         folder=folders[0], config=config, preprocessing=preprocessing, model=subject.model
     )
-
-
-def models_of(
-    prepared: Prepared | None,
-    folders: Sequence[Any],
-    names: Sequence[str] = (),
-    *,
-    with_base: bool = True,
-) -> Models:
-    """The models of a recipe, and folders with these names, or named by their paths."""
-    named = tuple(names) or tuple(map(str, folders))
-    return Models(prepared=prepared, with_base=with_base, folders=tuple(folders), names=named)
-
-
-def experts_of(prepared: Prepared, folders: Sequence[Path]) -> Models:
-    """The experts alone, and folders that are compared with them."""
-    return models_of(prepared, folders, with_base=False)
 
 
 def class_of(config: Mapping[str, Any]) -> str:

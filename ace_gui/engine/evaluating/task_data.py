@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from ace_gui.engine.evaluating.data.images import Picture, picture_of
+from ace_gui.engine.evaluating.data.images import Picture
 from ace_gui.engine.evaluating.data.table import Table, refused
 from ace_gui.errors import TaskError
 from ace_gui.formatting import listing, shown
@@ -78,57 +78,52 @@ class TaskData:
         return digest.hexdigest()
 
 
-Cell = Callable[[Table, str, str, Any], Any]
-"""Checks a value of a row and a column, and returns it as the example has it. Raises TaskError."""
+Cell = Callable[[Any], Any]
+"""Checks a value and returns it as the example has it.
+
+Raises ValueError with what is wanted, and the value.
+"""
 
 
-def text_cell(table: Table, row: str, column: str, value: Any) -> str:
+def text_cell(value: Any) -> str:
     """A text."""
     if not isinstance(value, str):
-        raise refused(table.path, f"The column {column!r} has {shown(value)}, not a text.", row)
+        raise ValueError("a text", value)
     return value
 
 
-def texts_cell(table: Table, row: str, column: str, value: Any) -> tuple[str, ...]:
+def texts_cell(value: Any) -> tuple[str, ...]:
     """Several texts: the words of a sentence, or the choices of a question."""
     if isinstance(value, dict) and isinstance(value.get("text"), list):
         value = value["text"]  # choices with letters
     if not isinstance(value, list | tuple) or not value:
-        sentence = f"The column {column!r} has {shown(value)}, not a list of texts."
-        raise refused(table.path, sentence, row)
-    return tuple(text_cell(table, row, column, each) for each in value)
+        raise ValueError("a list of texts", value)
+    return tuple(map(text_cell, value))
 
 
-def _picture_cell(table: Table, row: str, _column: str, value: Any) -> Picture:
-    found = picture_of(table.path, row, value)
-    found.opened(small=True)
-    return found
-
-
-def number_cell(table: Table, row: str, column: str, value: Any) -> float:
+def number_cell(value: Any) -> float:
     """A finite number."""
     try:
         found = float(value)
     except (TypeError, ValueError, OverflowError):
         found = math.nan
     if not math.isfinite(found):
-        raise refused(table.path, f"The column {column!r} has {shown(value)}, not a number.", row)
+        raise ValueError("a number", value)
     return found
 
 
-def label_cell(table: Table, row: str, column: str, value: Any) -> Any:
+def label_cell(value: Any) -> Any:
     """A label: a text or a number."""
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return value
-    raise refused(table.path, f"The column {column!r} has {shown(value)}, not a label.", row)
+    raise ValueError("a label", value)
 
 
-def labels_cell(table: Table, row: str, column: str, value: Any) -> tuple[Any, ...]:
+def labels_cell(value: Any) -> tuple[Any, ...]:
     """A label for each word."""
     if not isinstance(value, list | tuple):
-        sentence = f"The column {column!r} has {shown(value)}, not a label for each word."
-        raise refused(table.path, sentence, row)
-    return tuple(label_cell(table, row, column, each) for each in value)
+        raise ValueError("a label for each word", value)
+    return tuple(map(label_cell, value))
 
 
 INPUT_CELLS: Final[Mapping[str, Cell]] = {
@@ -136,9 +131,18 @@ INPUT_CELLS: Final[Mapping[str, Cell]] = {
     PAIR: text_cell,
     CHOICES: texts_cell,
     TOKENS: texts_cell,
-    IMAGE: _picture_cell,
 }
-"""The check of each role but the label, whose check depends on the kind."""
+"""The check of each role but the label, whose check depends on the kind, and pictures."""
+
+
+def checked_cell(check: Cell, table: Table, row: str, column: str, value: Any) -> Any:
+    """The value as an example has it. Raises TaskError."""
+    try:
+        return check(value)
+    except ValueError as error:
+        wanted, found = error.args
+        sentence = f"The column {column!r} has {shown(found)}, not {wanted}."
+        raise refused(table.path, sentence, row) from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,16 +27,42 @@ def write_verified(
 
     Raises OutputError and ResourceError.
     """
-    checksums: dict[str, int] = {}
     total, done = sum(tensor.nbytes for shard in shards for tensor in shard.tensors), 0
-    writer = ShardedWriter(folder, shards)
+    writer = VerifiedWriter(folder, shards)
     for name, tensor in tensors:
-        checksums[name] = checksum(tensor)
         writer.write(name, tensor)
         done += tensor.nbytes
         yield JobProgress(done=done, total=total)
-    writer.finish()
-    return verify_shards(folder, shards, checksums)
+    return writer.finish()
+
+
+class VerifiedWriter:
+    """Writes tensors, whole or in parts, and reads them back. Raises OutputError, ResourceError."""
+
+    def __init__(self, folder: Path, shards: Sequence[Shard]) -> None:
+        self._folder, self._shards = folder, shards
+        self._writer = ShardedWriter(folder, shards)
+        self._checksums: dict[str, int] = {}
+
+    def write(self, name: str, tensor: Tensor) -> None:
+        """Write a whole tensor."""
+        self._checksums[name] = checksum(tensor)
+        self._writer.write(name, tensor)
+
+    def write_part(self, name: str, start: int, values: Tensor) -> None:
+        """Write elements of a tensor, whose parts come in order; ``mark_written`` follows."""
+        self._writer.write_part(name, start, values)
+        self._checksums[name] = checksum(values, self._checksums.get(name, 0))
+
+    def mark_written(self, name: str) -> None:
+        """Every part of the tensor is written; one without elements has none."""
+        self._writer.mark_written(name)
+        self._checksums.setdefault(name, 0)
+
+    def finish(self) -> Mapping[str, str]:
+        """The SHA-256s of the files, which are read back."""
+        self._writer.finish()
+        return verify_shards(self._folder, self._shards, self._checksums)
 
 
 def verify_shards(

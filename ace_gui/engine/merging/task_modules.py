@@ -16,13 +16,13 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import OutputTensor, Shard, ShardedWriter, plan_shards
+from ace_gui.checkpoints import OutputTensor, Shard, plan_shards
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
 from ace_gui.engine.evaluating.loaded_models import older_objects_frozen
 from ace_gui.engine.merging.one_tensor.non_finite import finding
 from ace_gui.engine.merging.one_tensor.task_vectors import CPU, Readers, TaskVectors
-from ace_gui.engine.merging.read_back import verify_shards
+from ace_gui.engine.merging.read_back import VerifiedWriter
 from ace_gui.engine.merging.whole_model.chosen_entries import (
     Chosen,
     chosen_entries,
@@ -33,7 +33,6 @@ from ace_gui.engine.merging.whole_model.surveying import parts_of_pass
 from ace_gui.engine.modules.stored import (
     EXPERTS,
     LAYOUT,
-    MODULES,
     NAMES,
     STEM,
     ModulesManifest,
@@ -42,7 +41,7 @@ from ace_gui.engine.modules.stored import (
 from ace_gui.engine.planning.expert_files import module_rows, module_tensors
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.routing.train import trained_tensors
-from ace_gui.engine.streaming import Part, checksum, ordered, sha256, single_threads, tensors_digest
+from ace_gui.engine.streaming import Part, ordered, single_threads, tensors_digest
 from ace_gui.linalg.leading import Triplets, leading_triplets
 from ace_gui.methods.shared.expert_modules import (
     Cut,
@@ -72,7 +71,7 @@ def write_modules(
     ``folder`` contains the merged model already; routers are trained with it on the ``device``.
     Raises the errors of reading, merging, training and writing.
     """
-    rows = module_rows(prepared.plan.rows, prepared)
+    rows = module_rows(prepared)
     if not rows and not learns(prepared.method.modules):
         return
     chosen = yield from chosen_entries(prepared, readers, rows)
@@ -80,10 +79,8 @@ def write_modules(
     training_folder = folder.with_name(TRAINING)
     with older_objects_frozen():
         trained = yield from trained_tensors(prepared, folder, device, changes, training_folder)
-    shards = _planned(prepared, rows, chosen, trained)
-    writer = ShardedWriter(folder, shards)
-    checksums: dict[str, int] = {}
-    writing = _Writing(prepared, readers, writer, checksums, chosen)
+    writer = VerifiedWriter(folder, _planned(prepared, rows, chosen, trained))
+    writing = _Writing(prepared, readers, writer, chosen)
     with single_threads() as pool:
         for index, row in enumerate(rows):
             add, known = partial(writing.add, row, pool), chosen.settled.get(row.name, row)
@@ -91,10 +88,8 @@ def write_modules(
             yield PassProgress(title=TITLE, done=index + 1, total=len(rows))
     writing.add_scales(rows)
     for name, tensor in trained.items():
-        checksums[name] = checksum(tensor)
         writer.write(name, tensor)
-    writer.finish()
-    verify_shards(folder, shards, checksums)
+    hashes = writer.finish()
     modules = prepared.method_of(rows[0]).modules if rows else prepared.method.modules
     assert modules is not None
     base = None
@@ -106,7 +101,7 @@ def write_modules(
         method=prepared.method.name,
         settings=asdict(prepared.parameters),
         experts=tuple(expert.name for expert in prepared.experts),
-        hashes={MODULES: sha256(folder / MODULES)},
+        hashes=hashes,
         base=base,
     )
     write_manifest(folder, manifest)
@@ -119,14 +114,7 @@ def _planned(
     """The one file, and the tensors in it."""
     names = [expert.name for expert in prepared.experts]
     outputs = [
-        each
-        for row in rows
-        for each in module_tensors(
-            row,
-            prepared,
-            names,
-            chosen.counts.get(row.name),
-        )
+        each for row in rows for each in module_tensors(row, prepared, chosen.counts.get(row.name))
     ]
     outputs += [
         OutputTensor(name=name, dtype="F32", shape=tuple(tensor.shape))
@@ -168,15 +156,13 @@ class _Writing:
         self,
         prepared: Prepared,
         readers: Readers,
-        writer: ShardedWriter,
-        checksums: dict[str, int],
+        writer: VerifiedWriter,
         chosen: Chosen,
     ) -> None:
         self._prepared = prepared
         self._chosen = chosen
         self._readers = readers
         self._writer = writer
-        self._checksums = checksums
         self._sums: dict[tuple[Any, int], tuple[float, float]] = {}
 
     def add(self, row: PlanRow, pool: ThreadPoolExecutor, settled: PlanRow) -> None:
@@ -217,21 +203,16 @@ class _Writing:
             return part, list(modules.of(deltas, weights, parameters, elements))
 
         sums = dict.fromkeys(settled.experts, (0.0, 0.0))
-        running = dict.fromkeys(row.experts, 0)
         for (start, stop), found in ordered(pool, masks, parts_of_pass(elements)):
             own = dict(zip(settled.experts, found, strict=True))
             for t in row.experts:
                 nothing = Mask(chosen=torch.zeros(stop - start, dtype=torch.bool))
                 mask = own.get(t, nothing)
-                bits = packed(mask.chosen)
-                self._writer.write_part(self._name(row, t, "mask"), start // 8, bits)
-                running[t] = checksum(bits, running[t])
+                self._writer.write_part(self._name(row, t, "mask"), start // 8, packed(mask.chosen))
                 if t in own:
                     sums[t] = (sums[t][0] + mask.own, sums[t][1] + mask.shared)
         for t in row.experts:
-            name = self._name(row, t, "mask")
-            self._writer.mark_written(name)
-            self._checksums[name] = running[t]
+            self._writer.mark_written(self._name(row, t, "mask"))
         if row.tied_to is None:  # tied tensors count once
             for t, (one, other) in sums.items():
                 before = self._sums.get((parameters, t), (0.0, 0.0))
@@ -270,16 +251,14 @@ class _Writing:
             return [(t, at + part[0], own[at]) for t, own, at in indices]
 
         done = dict.fromkeys(row.experts, 0)
-        running = {(t, what): 0 for t in row.experts for what in ("index", "values")}
         for found in ordered(pool, entries, parts_of_pass(prod(row.shape))):
             for t, at, values in found:
                 for what, tensor in (("index", at.int()), ("values", values.float())):
                     self._writer.write_part(self._name(row, t, what), done[t], tensor)
-                    running[t, what] = checksum(tensor, running[t, what])
                 done[t] += len(at)
-        for (t, what), total in running.items():
-            self._writer.mark_written(self._name(row, t, what))
-            self._checksums[self._name(row, t, what)] = total
+        for t in row.experts:
+            for what in ("index", "values"):
+                self._writer.mark_written(self._name(row, t, what))
 
     def _add_differences(self, row: PlanRow, settled: PlanRow, modules: Differences[Any]) -> None:
         """Write each expert's difference; zero for an excluded expert."""
@@ -296,9 +275,7 @@ class _Writing:
         return f"{self._prepared.experts[t].name}/{row.name}/{what}"
 
     def _write(self, row: PlanRow, t: int, what: str, tensor: Tensor) -> None:
-        name = self._name(row, t, what)
-        self._checksums[name] = checksum(tensor)
-        self._writer.write(name, tensor)
+        self._writer.write(self._name(row, t, what), tensor)
 
 
 def _cut(row: PlanRow, own: Tensor, cut: Cut) -> dict[str, Tensor]:

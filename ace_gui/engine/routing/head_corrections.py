@@ -23,7 +23,7 @@ from ace_gui.engine.calibrating.calibration_data import calibration
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.evaluating.askers import Asker
 from ace_gui.engine.evaluating.loaded_models import Loaded, stacked_batches
-from ace_gui.engine.evaluating.subjects import experts_of
+from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.modules.layers import head_of
 from ace_gui.engine.modules.stored import TRAINED
 from ace_gui.engine.planning.prepared import Prepared
@@ -49,7 +49,7 @@ def trained_corrections(
     ``training_folder``: for unfinished training. Raises the errors of ``trained_tensors``, and
     ArchitectureError for models without heads.
     """
-    loaded, models = Loaded(device), experts_of(prepared, (folder,))
+    loaded, models = Loaded(device), Models(prepared, (folder,), with_base=False)
     found: dict[str, Tensor] = {}
     for t, expert in enumerate(prepared.experts):
         given, wanted = list[Tensor](), list[Tensor]()

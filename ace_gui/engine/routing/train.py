@@ -18,7 +18,7 @@ from torch import Tensor
 from ace_gui.engine.calibrating.calibration_data import calibration
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.evaluating.loaded_models import Loaded, stacked_batches
-from ace_gui.engine.evaluating.subjects import experts_of
+from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.modules.stored import TRAINED
 from ace_gui.engine.modules.whole_model import features
 from ace_gui.engine.planning.merge_checks import require_calibration
@@ -68,7 +68,7 @@ def _trained_router(
     sources = [calibration(prepared, t) for t in range(len(prepared.experts))]
     total = sum(source.examples for source in sources)
     loaded, seen, owners = Loaded(device), list[Tensor](), list[int]()
-    models = experts_of(prepared, (folder,))
+    models = Models(prepared, (folder,), with_base=False)
     for t, source in enumerate(sources):
         for data, _ in source.tasks:
             loading = models.loading(models.subjects()[-1], data.task)

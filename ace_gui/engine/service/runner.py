@@ -15,7 +15,7 @@ from ace_gui.engine.capabilities import engine_ready
 from ace_gui.engine.contract.events import Event, Job, JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import resolve_device, use_threads
-from ace_gui.engine.evaluating.subjects import Models, models_of
+from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.prepare import preparing
@@ -80,7 +80,7 @@ class Runner:
         """A recipe's models, with folders of models and stores of merges, named by their paths."""
         prepared = yield from self.prepared(recipe)
         paths = (*folders, *(store / MODEL for store in stores))
-        return prepared, models_of(prepared, paths, [str(path) for path in (*folders, *stores)])
+        return prepared, Models(prepared, paths, tuple(map(str, (*folders, *stores))))
 
 
 def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from ace_gui.engine.evaluating.data.table import FILE_BYTES, Row, Table, columns_at, refused
+from ace_gui.engine.evaluating.data.table import FILE_BYTES, Row, Table, refused
 
 STATE: Final = "state.json"
 SPLITS: Final = "dataset_dict.json"
@@ -70,7 +70,6 @@ def _table(path: Path, schema: Any, batches: Any, files: tuple[Path, ...], damag
     columns = tuple(schema.names)
 
     def rows(wanted: Sequence[str]) -> Iterator[Row]:
-        columns_at(path, columns, wanted)
         number = 0
         try:
             for batch in batches(list(dict.fromkeys(wanted))):
@@ -183,7 +182,6 @@ def array_table(path: Path) -> Table:
     columns = tuple(name.removesuffix(_SUFFIX) for name in _members(path))
 
     def rows(wanted: Sequence[str]) -> Iterator[Row]:
-        columns_at(path, columns, wanted)
         arrays = [_array(path, name) for name in wanted]
         if len({len(array) for array in arrays}) > 1:
             row_counts = ", ".join(f"{n!r} {len(a)}" for n, a in zip(wanted, arrays, strict=True))

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.engine.evaluating.data.table import Row, Table, columns_at, refused
+from ace_gui.engine.evaluating.data.table import Row, Table, refused
 from ace_gui.errors import TaskError
 
 MOST_PIXELS: Final = 50_000_000
@@ -149,10 +149,9 @@ def folder_table(path: Path) -> Table:
     pairs = [(file, name) for name, files in found.items() for file in files]
 
     def rows(wanted: Sequence[str]) -> Iterator[Row]:
-        indices = columns_at(path, (IMAGE, LABEL), wanted)
         for file, name in pairs:
-            values = (file, name)
-            yield f"{name}/{file.name}", tuple(values[at] for at in indices)
+            values = {IMAGE: file, LABEL: name}
+            yield f"{name}/{file.name}", tuple(values[column] for column in wanted)
 
     everything = tuple(file for file, _ in pairs)
     return Table(path=path, columns=(IMAGE, LABEL), rows=rows, files=everything)

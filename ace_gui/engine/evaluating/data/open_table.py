@@ -19,7 +19,7 @@ from ace_gui.engine.evaluating.data.columnar import (
     saved_table,
 )
 from ace_gui.engine.evaluating.data.images import folder_table
-from ace_gui.engine.evaluating.data.table import Row, Table, refused
+from ace_gui.engine.evaluating.data.table import Row, Table, refused, require_columns
 from ace_gui.engine.evaluating.data.text_files import csv_table, json_table, lines_table
 from ace_gui.errors import Cancelled, WorkbenchError, is_out_of_memory
 
@@ -56,6 +56,7 @@ def open_table(path: Path) -> Table:
 
 def _rows(table: Table, wanted: Sequence[str]) -> Iterator[Row]:
     with _refusing(table.path):
+        require_columns(table.path, table.columns, wanted)
         for row, values in table.rows(wanted):
             for value in values:
                 _require_text(table.path, row, value)

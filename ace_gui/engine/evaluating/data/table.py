@@ -25,7 +25,7 @@ class Table:
     """``rows``: a function from columns to the rows with only these, in the file's order.
 
     ``names``: by column, the names of its numbers. ``files``: all files read. ``rows`` raises
-    TaskError if a row cannot be read.
+    TaskError if a row cannot be read; ``open_table`` adds the check of the columns.
     """
 
     path: Path
@@ -41,10 +41,9 @@ def refused(path: Path, sentence: str, row: str = "", details: object = "") -> T
     return TaskError(f"{at}: {sentence}", path=path, key=row or None, details=str(details))
 
 
-def columns_at(path: Path, columns: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """The indices of the wanted columns. Raises TaskError if one is missing."""
+def require_columns(path: Path, columns: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raise TaskError if a wanted column is missing."""
     for name in wanted:
         if name not in columns:
             known = ", ".join(map(repr, columns[:20]))
             raise refused(path, f"There is no column {name!r}; there are {known}.")
-    return [columns.index(name) for name in wanted]

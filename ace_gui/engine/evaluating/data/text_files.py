@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from ace_gui.engine.evaluating.data.table import ROW_BYTES, Row, Table, columns_at, refused
+from ace_gui.engine.evaluating.data.table import ROW_BYTES, Row, Table, refused
 
 TEXT: Final = "text"
 """The only column of plain lines."""
@@ -36,7 +36,7 @@ def csv_table(path: Path) -> Table:
         raise refused(path, "Each column needs a name of its own in the first row.", "row 1")
 
     def rows(wanted: Sequence[str]) -> Iterator[Row]:
-        indices, records = columns_at(path, columns, wanted), _records(path, separator)
+        indices, records = [columns.index(name) for name in wanted], _records(path, separator)
         next(records)
         for number, record in enumerate(records, 2):
             row = f"row {number}"
@@ -66,7 +66,6 @@ def lines_table(path: Path) -> Table:
     """Each line that is not blank is a row."""
 
     def rows(wanted: Sequence[str]) -> Iterator[Row]:
-        columns_at(path, (TEXT,), wanted)
         for number, line in enumerate(_lines(path), 1):
             if line.strip():
                 yield f"row {number}", (line.rstrip("\r\n"),) * len(wanted)
@@ -89,7 +88,6 @@ def json_table(path: Path) -> Table:
         raise refused(path, "There are no rows with named values.")
 
     def rows(wanted: Sequence[str]) -> Iterator[Row]:
-        columns_at(path, columns, wanted)
         for row, values in objects(path):
             yield row, tuple(values.get(name) for name in wanted)
 

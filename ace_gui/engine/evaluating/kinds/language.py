@@ -22,7 +22,7 @@ from ace_gui.engine.evaluating.askers import (
     OfText,
     Piece,
 )
-from ace_gui.engine.evaluating.data.table import Table, refused
+from ace_gui.engine.evaluating.data.table import refused
 from ace_gui.engine.evaluating.metrics import (
     MetricResult,
     is_right,
@@ -276,10 +276,10 @@ def _choice(data: TaskData, example: Example) -> int:
     return index
 
 
-def _answer_cell(table: Table, row: str, column: str, value: Any) -> str:
+def _answer_cell(value: Any) -> str:
     """A text; a number is one as well."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return text_cell(table, row, column, str(value) if is_number else value)
+    return text_cell(str(value) if is_number else value)
 
 
 def _share_of_texts(

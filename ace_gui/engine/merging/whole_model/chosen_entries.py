@@ -55,8 +55,9 @@ def chosen_entries(
     for parameters, group in groups.items():
         survey = trim_survey([densities[parameters]] * len(prepared.experts))
         once = [row for row in group if row.tied_to is None]  # tied tensors count once
-        scan = scanned_here(prepared, readers, partial(_measured, prepared=prepared))
-        yield from (found for found in passes(survey, once, scan, TITLE) if found is not None)
+        measure = partial(_measured, prepared=prepared)
+        steps = passes(survey, once, scanned_here(prepared, readers), TITLE, measure)
+        yield from (found for found in steps if found is not None)
         least = survey.findings[THRESHOLD]
         for index, row in enumerate(group):
             chosen.least[row.name] = {t: least[t] for t in row.experts}

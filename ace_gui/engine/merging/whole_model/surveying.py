@@ -142,16 +142,13 @@ def _wants_norms(method: MergeMethod[Any], parameters: Any) -> bool:
     return method.layer_norms is not None and method.layer_norms(parameters)
 
 
-def scanned_here(
-    prepared: Prepared, readers: Readers, measure: Callable[..., Tensor] = _of_deltas
-) -> Scanning:
-    """Scan in this process. ``measure``: the survey's figures of a row, or of a part of it."""
+def scanned_here(prepared: Prepared, readers: Readers) -> Scanning:
+    """Scan in this process."""
 
     def scanned(scan: Scan, rows: Sequence[PlanRow]) -> Iterator[Sequence[Any]]:
-        more = {} if measure is _of_deltas else {"measure": measure}
         with single_threads() as pool:
             for row in rows:
-                yield (scan(row, prepared, readers, pool, **more),)
+                yield (scan(row, prepared, readers, pool),)
 
     return scanned
 
@@ -203,13 +200,20 @@ def parts_of_pass(elements: int) -> Iterator[Part]:
 
 
 def passes(
-    survey: Survey, rows: Sequence[PlanRow], scan: Scanning, title: str
+    survey: Survey,
+    rows: Sequence[PlanRow],
+    scan: Scanning,
+    title: str,
+    measure: Callable[..., Tensor] = _of_deltas,
 ) -> Iterator[PassProgress | None]:
-    """Carry out a survey over rows, in as many passes as it needs."""
+    """Carry out a survey over rows, in as many passes as it needs.
+
+    ``measure``: the survey's figures of a row, or of a part of it.
+    """
     unfinished = True
     while unfinished:
         done = 0
-        for found in scan(partial(look_for, survey=survey), rows):
+        for found in scan(partial(look_for, survey=survey, measure=measure), rows):
             for measured in found or ():
                 if measured is not None:
                     survey.add(measured)
@@ -224,7 +228,7 @@ def look_for(
     readers: Readers,
     pool: ThreadPoolExecutor,
     survey: Survey,
-    measure: Callable[..., Tensor] = _of_deltas,
+    measure: Callable[..., Tensor],
 ) -> Tensor | None:
     """The contribution of one row; None if it has none."""
 
