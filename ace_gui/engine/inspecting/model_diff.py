@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -130,22 +129,6 @@ def _matched(names: Iterable[str], absent: Any) -> Iterator[tuple[str, str]]:
         yield own, absent[theirs]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compared:
-    """The weights of the base and of two merges of it, by the base's names."""
-
-    base: TensorReader
-    first: TensorReader
-    second: TensorReader
-
-    def changes(self, row: PlanRow, part: Part | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """W₁ − W₀, W₂ − W₀ and W₁ − W₂ of a row, or of part of it, flat; float64."""
-        base, first, second = (
-            read_row(reader, row, part).double() for reader in (self.base, self.first, self.second)
-        )
-        return first - base, second - base, first - second
-
-
 def difference(
     first: Path, second: Path, row: PlanRow | None = None
 ) -> Iterator[LayerDifference | None]:
@@ -158,22 +141,19 @@ def difference(
     manifests = read_finished(first), read_finished(second)
     base = open_checkpoint(manifests[0].recipe.base_model)
     require_one_base(base, *manifests)
-    compared = Compared(
-        base=TensorReader(base),
-        first=TensorReader(open_checkpoint(first / MODEL)),
-        second=TensorReader(open_checkpoint(second / MODEL)),
-    )
+    merges = (open_checkpoint(store / MODEL) for store in (first, second))
+    readers = [TensorReader(model) for model in (base, *merges)]
     if row is not None:
         if row.tensor not in base.tensors:
             raise MismatchError(
                 f"`{row.name}` is not in the base; choose another.", tensor=row.name
             )
-        yield from _of_row(compared, row, with_spectra=len(row.shape) == 2)
+        yield from _of_row(readers, row, with_spectra=len(row.shape) == 2)
         return
     changed = {r.tensor for m in manifests for r in m.rows if r.disposition in COMBINED}
     for each in manifests[0].rows:
         if each.in_base and each.tensor in changed:
-            yield from _of_row(compared, each, with_spectra=False)
+            yield from _of_row(readers, each, with_spectra=False)
 
 
 def require_one_base(base: Checkpoint, *manifests: Manifest) -> None:
@@ -188,12 +168,21 @@ def require_one_base(base: Checkpoint, *manifests: Manifest) -> None:
             )
 
 
+def _changes(
+    readers: Sequence[TensorReader], row: PlanRow, part: Part | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """W₁ − W₀, W₂ − W₀ and W₁ − W₂ of a row, or of part of it, flat; float64."""
+    base, first, second = (read_row(reader, row, part).double() for reader in readers)
+    return first - base, second - base, first - second
+
+
 def _of_row(
-    compared: Compared, row: PlanRow, *, with_spectra: bool
+    readers: Sequence[TensorReader], row: PlanRow, *, with_spectra: bool
 ) -> Iterator[LayerDifference | None]:
+    """``readers``: of the base and of two merges of it."""
     squares_3, product = np.zeros(3), 0.0
     for part in parts_of(math.prod(row.shape)):
-        changes = compared.changes(row, part)
+        changes = _changes(readers, row, part)
         squares_3 += [float(torch.dot(change, change)) for change in changes]
         product += float(torch.dot(changes[0], changes[1]))
         yield None
@@ -201,7 +190,7 @@ def _of_row(
     scale = norms[0] * norms[1]
     spectra: list[NDArray[np.float64] | None] = [None, None]
     if with_spectra:
-        whole = compared.changes(row)
+        whole = _changes(readers, row)
         for index in (0, 1):
             spectra[index] = singular_values(whole[index]).numpy()
             yield None
