@@ -8,8 +8,10 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import pyqtgraph as pg
 import pytest
 from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QPainter, QPixmap
 
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.figures.health import near_pole as near_pole_of_one
@@ -305,3 +307,19 @@ def test_nothing_is_drawn_anew_without_news(panel, session, qtbot):
         )
         session.layers.learnt.emit("")
         assert drawn
+
+
+@pytest.mark.parametrize("tau", [0.3, 0.123])
+def test_the_scale_of_the_map_has_room_for_tau_beside_its_title(role_map, tau):
+    role_map.set_tau(tau)
+    role_map.grab()
+    items = role_map.canvas.scene().items()
+    (bar,) = [each for each in items if isinstance(each, pg.ColorBarItem)]
+    title = bar.axis.label.mapRectToParent(bar.axis.label.boundingRect())
+    paper = QPixmap(10, 10)
+    painter = QPainter(paper)
+    painter.setFont(bar.axis.style["tickFont"] or role_map.font())
+    *_, texts = bar.axis.generateDrawSpecs(painter)
+    painter.end()
+    assert any("τ" in text for *_, text in texts)
+    assert not any(title.intersects(rect) for rect, *_ in texts)

@@ -9,7 +9,7 @@ from math import inf, isfinite, log10
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QFontMetricsF, QKeyEvent
 from PySide6.QtWidgets import QGraphicsRectItem
 
 # isort: split
@@ -21,11 +21,11 @@ from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, LOWEST_LOG, tau_text
 from ace_gui.gui.plots.along_model.layer_plot import LayersPlot, slot_of
 from ace_gui.gui.plots.frame.cells_plot import CellsPlot
 from ace_gui.gui.plots.frame.spec import Axis, Cells, Curve, PlotSpec
-from ace_gui.gui.theme import Tokens
+from ace_gui.gui.theme import Face, Tokens, face
 
 NO_BLOCKS = "No layer here belongs to a numbered block."
 _MAP = "cividis"  # even steps of lightness, equal for every kind of colour vision
-_BAR_LABELS = 58  # pixels
+_WIDEST = "τ = 0.30"  # of the texts next to the colour bar; its title has the rest
 _SHORTEST = 0.5  # minimum range of the colours in decades
 
 
@@ -47,7 +47,6 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         self.canvas.addItem(self._frame)
         self._map = pg.colormap.get(_MAP)
         self._bar = pg.ColorBarItem(interactive=False, colorMap=self._map, width=12)
-        self._bar.axis.setWidth(_BAR_LABELS)
         self._bar.axis.setStyle(hideOverlappingLabels=False)
         self.canvas.grid.addItem(self._bar, 2, 5)
 
@@ -170,6 +169,10 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         """The scale of the colours, with τ on it."""
         ink, axis, (low, high) = self.theme.text2, self._bar.axis, self._levels()
         self._bar.setLevels((low, high))
+        font = face(Face.CAPTION)
+        metrics = QFontMetricsF(font)
+        axis.setTickFont(font)
+        axis.setWidth(metrics.horizontalAdvance(_WIDEST) + 2.5 * metrics.height())
         axis.setLabel("γ", color=ink)
         axis.setTextPen(pg.mkPen(ink))
         axis.setPen(pg.mkPen(ink))
