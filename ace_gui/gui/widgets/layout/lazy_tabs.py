@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QFont, QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import (
     QTabBar,
@@ -63,13 +63,11 @@ class FittingTabBar(QTabBar):
 
 
 class LazyTabs(QTabWidget):
-    """``made`` carries a newly created content.
+    """Tabs whose content is created when they are first shown.
 
     A tab shown for the first time is empty for a moment: creating, filling and showing its content
     are separate turns of the event loop.
     """
-
-    made = Signal(QWidget)
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -102,18 +100,12 @@ class LazyTabs(QTabWidget):
             self._contents[index] = content
             self._rooms[index].addWidget(content)
             tab_through(self.bar, content)
-            self.made.emit(content)
         return self._contents[index]
 
     @property
     def current(self) -> QWidget:
         """The current content, created if necessary."""
         return self.content(self.currentIndex())
-
-    @property
-    def shown(self) -> QWidget | None:
-        """The current content; None if it is not created yet."""
-        return self._contents.get(self.currentIndex())
 
     def contents(self) -> Iterator[QWidget]:
         """The contents created so far."""
