@@ -26,7 +26,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.models.command_search import Command, found
-from ace_gui.gui.models.items import VALUE, item_of, show_values
+from ace_gui.gui.models.item_models import VALUE, item_of, show_values
 from ace_gui.gui.panels.layer_cells import Index
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import rounded, write

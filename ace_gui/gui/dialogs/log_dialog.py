@@ -10,7 +10,7 @@ from PySide6.QtGui import QGuiApplication, QStandardItemModel
 from PySide6.QtWidgets import QAbstractItemView, QTreeView, QWidget
 
 from ace_gui.gui.dialogs.dialog import Dialog
-from ace_gui.gui.models.items import VALUE, item_of
+from ace_gui.gui.models.item_models import VALUE, item_of
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.log import KEPT, Entry, Level, Log
 from ace_gui.gui.text import plain, tooltip

@@ -10,7 +10,7 @@ from PySide6.QtGui import QPainter, QPixmap, QStandardItemModel
 
 from ace_gui.engine.contract.plan import ExpertSummary
 from ace_gui.formatting import human_bytes
-from ace_gui.gui.models.items import item_of
+from ace_gui.gui.models.item_models import item_of
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.chosen.inputs import Expert
 from ace_gui.gui.state.session import Session

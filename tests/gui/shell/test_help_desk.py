@@ -17,7 +17,7 @@ from ace_gui.gui.dialogs.command_palette import CommandPalette
 from ace_gui.gui.dialogs.help_dialog import ProblemDialog, ShortcutsDialog
 from ace_gui.gui.dialogs.log_dialog import LogDialog
 from ace_gui.gui.models.command_search import Command, found
-from ace_gui.gui.models.items import VALUE
+from ace_gui.gui.models.item_models import VALUE
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.log import KEPT, Level, Log, Source

@@ -11,7 +11,7 @@ from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
 
 from ace_gui.gui.models.examples_model import ListedExample
-from ace_gui.gui.models.items import VALUE
+from ace_gui.gui.models.item_models import VALUE
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
