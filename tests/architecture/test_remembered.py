@@ -95,7 +95,7 @@ def test_a_damaged_file_is_made_again(damage: str, tmp_path, calls: list[object]
     there = file.exists()
     assert remembered(CONFIG, SHAPES, tmp_path) == expected
     assert len(calls) == 2
-    assert ("made anew" in caplog.text) == there
+    assert ("made again" in caplog.text) == there
     assert len(list(tmp_path.iterdir())) == 1
     if file.is_file():
         assert remembered(CONFIG, SHAPES, tmp_path) == expected
