@@ -206,8 +206,7 @@ def test_counts_are_sent_as_one_sum(gpt2: Family):
     prepared = prepare(recipe_of(gpt2, merge_method="ties"))
     (group,) = groups(prepared)
     survey = survey_of(group, len(prepared.experts))
-    scan = partial(look_for, survey=survey, measure=survey.measure)
-    readers = Readers(prepared)
+    scan, readers = partial(look_for, survey=survey), Readers(prepared)
     found = scan_rows(scan, group.rows, prepared, readers).found
     assert len(found) == len(group.rows) > 2
     assert [each is None for each in found] == [True] * (len(found) - 1) + [False]

@@ -228,7 +228,7 @@ def look_for(
     readers: Readers,
     pool: ThreadPoolExecutor,
     survey: Survey,
-    measure: Callable[..., Tensor],
+    measure: Callable[..., Tensor] = _of_deltas,
 ) -> Tensor | None:
     """The contribution of one row; None if it has none."""
 
