@@ -52,9 +52,10 @@ def require_calibration(recipe: Recipe, title: str) -> None:
 
 def data_checks(prepared: Prepared) -> tuple[Check, ...]:
     """The check of a merge that needs data; none for other merges."""
-    if not prepared.needs:
+    title = next(iter(prepared.needs.values()), "")
+    if not title:
         return ()
-    lacking, title = prepared.plan.recipe.without_calibration, next(iter(prepared.needs.values()))
+    lacking = prepared.plan.recipe.without_calibration
     if lacking:
         return (Check("Calibration data", lacking_sentence(title, lacking), Verdict.ERROR),)
     return (Check("Calibration data", "Every expert has inputs."),)

@@ -92,27 +92,33 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
     rows = without_idle_rows(rows, ruled, dataclasses.asdict(parameters))
     refuse_other_than_floats(rows, base, experts)
     few = (_too_few(recipe, method),) if recipe.models and _too_few(recipe, method) else ()
-    prepared = Prepared(
-        plan=Plan(
-            recipe=recipe,
-            base=base.summary,
-            experts=tuple(expert.summary for expert in experts),
-            rows=rows,
-            parameters=dataclasses.asdict(parameters),
-            parameter_notes=notes,
-            heterogeneity=method.heterogeneity,
-            warnings=_warnings(base, rows) + unused + few + recipe.notes,
-        ),
-        base=base,
-        experts=experts,
-        method=method,
-        parameters=parameters,
-        tokenizers=tokenizers,
-        surveys=surveys,
+    return _assessed(
+        Prepared(
+            plan=Plan(
+                recipe=recipe,
+                base=base.summary,
+                experts=tuple(expert.summary for expert in experts),
+                rows=rows,
+                parameters=dataclasses.asdict(parameters),
+                parameter_notes=notes,
+                heterogeneity=method.heterogeneity,
+                warnings=_warnings(base, rows) + unused + few + recipe.notes,
+            ),
+            base=base,
+            experts=experts,
+            method=method,
+            parameters=parameters,
+            tokenizers=tokenizers,
+            surveys=surveys,
+        )
     )
-    prepared = dataclasses.replace(prepared, plan=_with_sizes(prepared))
-    plan = dataclasses.replace(prepared.plan, checks=worst_first(_checks(prepared)))
-    return dataclasses.replace(prepared, plan=plan)
+
+
+def _assessed(prepared: Prepared) -> Prepared:
+    """The same merge with the plan's sizes, and with the checks, which read the sizes."""
+    sized = dataclasses.replace(prepared, plan=_with_sizes(prepared))
+    plan = dataclasses.replace(sized.plan, checks=worst_first(_checks(sized)))
+    return dataclasses.replace(sized, plan=plan)
 
 
 def _with_sizes(prepared: Prepared) -> Plan:
