@@ -31,7 +31,13 @@ from ace_gui.engine.merging.units import (
     scan_rows,
     units,
 )
-from ace_gui.engine.merging.whole_model.surveying import groups, look_for, survey_of, surveyed
+from ace_gui.engine.merging.whole_model.surveying import (
+    groups,
+    look_for,
+    of_deltas,
+    survey_of,
+    surveyed,
+)
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.service.runner import Runner
@@ -206,7 +212,8 @@ def test_counts_are_sent_as_one_sum(gpt2: Family):
     prepared = prepare(recipe_of(gpt2, merge_method="ties"))
     (group,) = groups(prepared)
     survey = survey_of(group, len(prepared.experts))
-    scan, readers = partial(look_for, survey=survey), Readers(prepared)
+    scan = partial(look_for, survey=survey, measure=of_deltas)
+    readers = Readers(prepared)
     found = scan_rows(scan, group.rows, prepared, readers).found
     assert len(found) == len(group.rows) > 2
     assert [each is None for each in found] == [True] * (len(found) - 1) + [False]

@@ -43,7 +43,8 @@ Scanning = Callable[[Scan, Sequence[PlanRow]], Iterator[Sequence[Any] | None]]
 """A function from a survey pass and rows to the rows' findings, in order. None: no result yet."""
 
 
-def _of_deltas(survey: Survey, row: PlanRow, readers: Readers, part: Part | None) -> Tensor:
+def of_deltas(survey: Survey, row: PlanRow, readers: Readers, part: Part | None) -> Tensor:
+    """The survey's figures of the task vectors of a row, or of a part of it."""
     return survey.measure(row.experts, TaskVectors(row, readers, CPU, part))
 
 
@@ -204,7 +205,7 @@ def passes(
     rows: Sequence[PlanRow],
     scan: Scanning,
     title: str,
-    measure: Callable[..., Tensor] = _of_deltas,
+    measure: Callable[..., Tensor] = of_deltas,
 ) -> Iterator[PassProgress | None]:
     """Carry out a survey over rows, in as many passes as it needs.
 
@@ -228,7 +229,7 @@ def look_for(
     readers: Readers,
     pool: ThreadPoolExecutor,
     survey: Survey,
-    measure: Callable[..., Tensor] = _of_deltas,
+    measure: Callable[..., Tensor],
 ) -> Tensor | None:
     """The contribution of one row; None if it has none."""
 
