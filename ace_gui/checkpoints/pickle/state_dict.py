@@ -119,7 +119,8 @@ def _refuse_other(stamp: FileStamp, beginning: bytes) -> None:
         )
     if beginning[257:262] == b"ustar":
         raise refusal(
-            stamp.path, "This is a tar of PyTorch before 0.2, which is not read. Save it again."
+            stamp.path,
+            "This is a tar of PyTorch before 0.2, which is not read; save it with a newer one.",
         )
 
 
