@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,11 +11,31 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
 
-from ace_gui.gui.models.examples_model import ListedExample
+from ace_gui.engine.contract.scored.task_examples import ComparedExample
 from ace_gui.gui.models.item_models import VALUE
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
+from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedExample:
+    """An example with its task, the colour of the task's expert, and the other model."""
+
+    task: str
+    colour: str
+    other_model: str
+    found: ComparedExample
+
+    @property
+    def words(self) -> str:
+        example, found = self.found.example, self.found
+        texts = "; ".join(text for _, text in example.texts)
+        parts = [f"should be {example.label}"] if example.label else []
+        parts.append(f"the merge answers {found.answer}, {self.other_model} {found.other}")
+        text = f"{f'{texts}. ' if texts else ''}{'; '.join(parts)}"
+        return plain(f"{self.task}, {example.row}: {text}")
 
 
 def image_of(pixels_HWC: NDArray[np.uint8]) -> QImage:
