@@ -48,6 +48,9 @@ NO_SCORES: Final = (
     "The models are not evaluated yet. Base, experts and every finished merge are evaluated one "
     "after another, in the background."
 )
+WHILE_MERGING: Final = (
+    "A merge is running. Afterwards, base, experts and every finished merge can be evaluated."
+)
 BEING_EVALUATED: Final = "The models are being evaluated"
 _UNBOUNDED: Final = frozenset({"perplexity", "score"})
 """Metrics whose values do not share an axis with others."""
@@ -86,6 +89,7 @@ class ScoresTab(JobPage):
         results = session.results
         self.follow(results.scores.changed, results.runs.changed, session.engine_changed)
         self.follow(session.draft.changed, scoring.changed, results.changed)
+        self.follow(session.activity.changed)
         self.refresh()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -97,7 +101,9 @@ class ScoresTab(JobPage):
         known = self.session.results.scores
         self.show_page(2 if known.tasks and known.models else bool(known.tasks))
         if not (known.tasks and known.models):
-            self.no_scores.say(BEING_EVALUATED if self.scoring.is_running else NO_SCORES)
+            merging = self.session.activity.is_running(State.MERGING)
+            sentence = WHILE_MERGING if merging else NO_SCORES
+            self.no_scores.say(BEING_EVALUATED if self.scoring.is_running else sentence)
             return
         self.merge.update_merges()
         rows = figures_of(known, self.merge.current)

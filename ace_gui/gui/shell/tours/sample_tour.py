@@ -50,10 +50,6 @@ class Demo(QObject):
         session.select(session.layers.most_heterogeneous)
         window.workspace.show_scores().show_tab(ScoresTab)
         inputs = session.draft.inputs
-        session.advice.emit(
-            "The sample is merged with two other methods for comparison. Then all merges are "
-            "evaluated, and this page shows the scores."
-        )
         window.comparison.start([inputs.with_method(name).recipe() for name in COMPARED])
         yield lambda: not window.comparison.is_running  # at once if nothing could be merged
         window.scoring.evaluate()
