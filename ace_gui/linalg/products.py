@@ -86,6 +86,7 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
         add_product_(sum_NM[0], left_NK[0], right_KM[0], alpha)
     elif _for_numpy(sum_NM):
         for rows, columns in pairs(parts(len(sum_NM)), parts(sum_NM.shape[1])):
+            # numpy cannot accumulate into a sum.
             added_NM = _by_numpy(left_NK[rows], right_KM[:, columns])
             sum_NM[rows, columns].add_(added_NM, alpha=alpha)
     else:

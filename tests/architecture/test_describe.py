@@ -30,6 +30,10 @@ def shapes() -> Mapping[str, dict[str, Shape]]:
     return {name: saved_shapes(config) for name, config in CONFIGS.items()}
 
 
+def test_every_published_model_has_a_table():
+    assert list(TABLES) == list(CONFIGS)
+
+
 @pytest.mark.parametrize("model", CONFIGS)
 def test_every_tensor_of_a_published_model(model: str, shapes: Mapping[str, dict[str, Shape]]):
     found = describe(CONFIGS[model], shapes[model])
