@@ -60,8 +60,9 @@ def tab_label(painter: QPainter, option: QStyleOptionTab, widget: QWidget | None
     ink = theme.text if strong else theme.text2
     rect = option.rect.adjusted(_TAB_EDGE, 0, -tab_gap(widget) - _TAB_EDGE, 0)
     if not option.icon.isNull():
-        option.icon.paint(painter, rect, _LEFT)
-        rect.setLeft(rect.left() + option.iconSize.width() + 4)
+        square = QStyle.alignedRect(option.direction, _LEFT, option.iconSize, rect)
+        option.icon.paint(painter, square)
+        rect.setLeft(square.right() + 5)
     painter.setPen(QColor(ink if state_is(option, "Enabled") else theme.text3))
     if widget is not None:
         painter.setFont(widget.font())

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QCheckBox, QLabel, QMenu, QStyleOptionComboBox, QV
 from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.plots.frame.controls import Choice
-from ace_gui.gui.theme import DARK, LIGHT, Tokens, set_scheme
+from ace_gui.gui.theme import DARK, LIGHT, Tokens, current_theme, icon, set_scheme
 from ace_gui.gui.widgets.labels.plain_label import plain_label
 from ace_gui.gui.widgets.layout.arrangement import Column
 from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
@@ -75,6 +75,21 @@ def test_every_tab_is_in_view_in_little_room(titled: LazyTabs) -> None:
     titled.resize(titled.bar.tabRect(4).right() + 2, 200)
     titled.setTabText(4, "Checks (12)")  # a longer title makes them fit again
     assert titled.bar.tabRect(4).right() < titled.width()
+
+
+def test_the_icon_of_a_tab_is_beside_its_title(titled: LazyTabs) -> None:
+    titled.setTabIcon(4, icon("warning"))
+    rect, size = titled.bar.tabRect(4), titled.bar.iconSize().width()
+    picture = titled.bar.grab(rect).toImage()
+    inked = [
+        x
+        for x in range(picture.width())
+        for y in range(picture.height())
+        if QColor(picture.pixel(x, y)).name() == current_theme().warn.lower()
+    ]
+    assert inked
+    assert max(inked) <= size + 4
+    assert max(inked) - min(inked) < size
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
