@@ -115,6 +115,13 @@ def test_a_cell_a_layer_and_a_dot_above_tau(role_map):
     assert not role_map.legend.entries()
 
 
+def test_the_title_of_the_colours_is_upright_beside_their_numbers(role_map):
+    texts = [each for each in role_map.canvas.scene().items() if hasattr(each, "toPlainText")]
+    (title,) = (each for each in texts if each.toPlainText().strip() == "γ")
+    assert not title.sceneTransform().isRotating()
+    assert role_map.canvas.sceneRect().contains(title.sceneBoundingRect())
+
+
 def test_arrow_keys_move_from_cell_to_cell(role_map, qtbot):
     role_map.select("layers.1.key.weight")
     moves = [
