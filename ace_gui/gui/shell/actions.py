@@ -12,17 +12,14 @@ from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.control.operations.merge_operation import MergeOperation
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.session import Session
+from ace_gui.gui.state.session import NO_EXPERT, NO_MODEL, STILL_READ, WAIT, Session
 from ace_gui.gui.theme import icon
 
 _Key = QKeySequence.StandardKey
 WHY: Final = "why"
 """The action property that holds the reason why it is disabled."""
 BUSY = (State.MERGING, State.EXPORTING)
-NO_MODEL: Final = "Open a base model first."
-WAIT: Final = "Wait for the merge or the export to end, or cancel it."
 _NO_MERGE: Final = "Merge first."
-_PLANNING: Final = "The models are still being read."
 
 
 # Reasons why an action is disabled; empty: it is enabled
@@ -37,7 +34,7 @@ def _no_model(session: Session) -> str:
 
 
 def _no_expert(session: Session) -> str:
-    return _no_model(session) or ("" if session.draft.inputs.experts else "Add an expert first.")
+    return _no_model(session) or ("" if session.draft.inputs.experts else NO_EXPERT)
 
 
 def _not_loaded(session: Session) -> str:
@@ -45,12 +42,12 @@ def _not_loaded(session: Session) -> str:
 
 
 def _cannot_merge(session: Session) -> str:
-    return "" if session.can_merge else _no_expert(session) or _waits(session) or _PLANNING
+    return session.merge_obstacle
 
 
 def _cannot_compare(session: Session) -> str:
     plan = session.draft.plan
-    return "" if plan is not None and plan.experts else _no_expert(session) or _PLANNING
+    return "" if plan is not None and plan.experts else _no_expert(session) or STILL_READ
 
 
 def _cannot_export(session: Session) -> str:

@@ -13,11 +13,12 @@ from shiboken6 import isValid
 
 from ace_gui.gui.models.command_search import Command
 from ace_gui.gui.panels.notice import Severity
-from ace_gui.gui.shell.actions import NO_MODEL, WHY
+from ace_gui.gui.shell.actions import WHY
 from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.window_dialogs import show_once
 from ace_gui.gui.shell.window_header import WORKSPACES
 from ace_gui.gui.state.log import Level, Source
+from ace_gui.gui.state.session import NO_MODEL
 from ace_gui.gui.widgets.labels.terms import term_of
 
 if TYPE_CHECKING:

@@ -26,6 +26,11 @@ from ace_gui.gui.state.found.results import Results
 from ace_gui.gui.state.log import Level, Log, Source
 from ace_gui.gui.text import error_details
 
+NO_MODEL: Final = "Open a base model first."
+NO_EXPERT: Final = "Add an expert first."
+WAIT: Final = "Wait for the merge or the export to end, or cancel it."
+STILL_READ: Final = "The models are still being read."
+
 
 class Checks(QObject):
     """The plan's checks and, after the experts are compared, whether they fit the base; worst
@@ -145,9 +150,17 @@ class Session(QObject):
     @property
     def can_merge(self) -> bool:
         """Whether there is a plan with experts and nothing prevents a merge."""
-        plan = self.draft.plan
-        busy = self.activity.is_running(State.MERGING, State.EXPORTING, State.PLANNING)
-        return plan is not None and bool(plan.experts) and not busy
+        return not self.merge_obstacle
+
+    @property
+    def merge_obstacle(self) -> str:
+        """The reason why no merge can begin now, or an empty string."""
+        plan, inputs = self.draft.plan, self.draft.inputs
+        if self.activity.is_running(State.MERGING, State.EXPORTING):
+            return WAIT
+        if plan is None or self.activity.is_running(State.PLANNING):
+            return STILL_READ if inputs.experts else NO_EXPERT if inputs.base else NO_MODEL
+        return "" if plan.experts else NO_EXPERT
 
     @property
     def can_export(self) -> bool:

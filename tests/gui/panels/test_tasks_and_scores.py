@@ -26,6 +26,8 @@ from ace_gui.engine.contract.jobs import (
     DescribeTasksJob,
     EvaluateJob,
     KnownScoresJob,
+    MergeJob,
+    TryJob,
 )
 from ace_gui.engine.contract.scored.scores import EXPERTS
 from ace_gui.engine.contract.scored.task_examples import (
@@ -36,18 +38,22 @@ from ace_gui.engine.contract.scored.task_examples import (
 )
 from ace_gui.engine.contract.scored.verdicts import Verdict
 from ace_gui.errors import EngineError
-from ace_gui.gui.control.operations.scoring import DELAY
+from ace_gui.gui.control.operations.scoring import DELAY, WHILE_MERGING
 from ace_gui.gui.models.task_figures_model import GAINED, KEPT, LOST, MERGE
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.scores.scores_tab import REFRESH, ScoresTab
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
+from ace_gui.gui.panels.scores.try_tab import TryTab
+from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.found.known_scores import figures_of
 from ace_gui.gui.state.found.runs import mean_score
+from ace_gui.gui.state.session import WAIT
+from ace_gui.gui.text import tooltip
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
-from tests.gui.fakes import COLA, SST2, FakeWorker, load, merged, task_score
+from tests.gui.fakes import COLA, SST2, FakeWorker, load, merged, started, task_score
 
 DATA = (Path("/data/cola.csv"), Path("/data/sst2.csv"))
 TASK_DATA = tuple(Task(data=path, expert=path.stem) for path in DATA)
@@ -205,6 +211,37 @@ def test_scores_are_asked_for_with_every_finished_merge_and_can_be_stopped(page,
     assert number in worker.cancelled
     worker.say(JobCancelled(), job=number)
     assert index.evaluate.text() == "Evaluate"
+
+
+def test_what_waits_for_a_merge_says_so_and_what_does_not_works(page, loaded, worker, qtbot):
+    store = Path(record_scores(loaded, worker))
+    loaded.session.draft.set_parameter("tau", 0.7)
+    scores, tune = scores_place(page), page.show_tab(TuneTab)
+    loaded.workspace.show_methods()
+    methods = loaded.workspace.comparison.methods
+    buttons = {scores.evaluate: WHILE_MERGING, tune.button: WAIT, methods.start: WAIT}
+    usual = {button: button.toolTip() for button in buttons}
+    loaded.actions_.merge.trigger()
+    merging = worker.newest(MergeJob)
+    worker.say(started(), job=merging)
+    tune.refresh()
+    for button, why in buttons.items():
+        assert not button.isEnabled()
+        assert button.toolTip() == tooltip(why)
+    examples = loaded.workspace.show_scores().show_tab(ExamplesTab)
+    qtbot.waitUntil(lambda: bool(worker.asked(CompareExamplesJob)))
+    assert worker.asked(CompareExamplesJob)[-1].store == store, "its answers are known"
+    worker.say(JobCancelled(), job=worker.newest(CompareExamplesJob))
+    assert not examples.compare_button.isEnabled()
+    assert examples.compare_button.toolTip() == tooltip(WHILE_MERGING)
+    index = page.show_tab(TryTab)
+    index.text.setPlainText("the cat")
+    index.button.click()
+    assert len(worker.asked(TryJob)) == 1
+    worker.say(JobCancelled(), job=merging)
+    tune.refresh()
+    assert {button: button.toolTip() for button in buttons} == usual
+    assert scores.evaluate.isEnabled()
 
 
 def test_scores_that_are_known_are_shown_without_evaluating(page, loaded, worker, qtbot):

@@ -30,6 +30,9 @@ from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import Recipe
 
 SCORING: Final = (EvaluateJob, CompareExamplesJob, TuneJob, RoutesJob)
+WHILE_MERGING: Final = (
+    "A merge is running. Base, experts and every finished merge can be evaluated afterwards."
+)
 DELAY: Final = 250  # ms; skips the intermediate states of a name being typed
 REPORTED: Final = 2
 """Merges in addition to a search's trials: the best and the original recipe, on the other half."""
@@ -135,6 +138,8 @@ class Scoring(QObject):
             return "Open a base model first."
         if not session.draft.inputs.tasks:
             return "Add a task first."
+        if session.activity.is_running(State.MERGING):
+            return WHILE_MERGING
         return "An evaluation is running." if self.is_running else ""
 
     def evaluate(self) -> None:
@@ -284,7 +289,7 @@ class TuneOperation(OneOperation):
         session = self._session
         if not session.draft.inputs.tasks:
             return "Add a task first."
-        return "" if session.can_merge else "Open a base model and its experts first."
+        return session.merge_obstacle
 
     def start(
         self, ranges: Sequence[ParameterRange], merges: int | None, limit: int | None

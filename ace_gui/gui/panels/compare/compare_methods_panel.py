@@ -225,8 +225,7 @@ class CompareMethodsPanel(QWidget):
             share = done / max(progress.of, 1)
         self.start.action = f"Compare {count}" if count else "Compare"
         why = "" if count else "Select a method, or values of one parameter."
-        why = comparison.obstacle or why
-        why = why if self._session.can_merge else why or "Wait until the models can be merged."
+        why = comparison.obstacle or self._session.merge_obstacle or why
         self.start.show_job(running, why, share=share)
         self.use.setEnabled(len(chosen) == 1 and not chosen[0].error and not running)
         self.pair.setEnabled(len(chosen) == 2 and all(self._pair()))

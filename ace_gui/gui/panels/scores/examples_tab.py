@@ -21,7 +21,7 @@ from ace_gui.gui.panels.scores.example_cells import ExampleCell, ExamplePicture,
 from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain
+from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import Segments, push_button
 from ace_gui.gui.widgets.labels.plain_label import (
@@ -69,9 +69,9 @@ class CompareButton(QPushButton):
         known, self._wanted = self._session.results.scores, (store, with_base)
         why = self._scoring.obstacle or ("" if store else "Merge first.")
         self.setEnabled(not why)
-        self.setToolTip(why or "Evaluate both models if their answers are not known yet")
+        self.setToolTip(tooltip(why or "Evaluate both models if their answers are not known yet"))
         asked = (store, with_base, known.tasks)
-        free = self.isVisible() and (not why or bool(self._asked))
+        free = self.isVisible() and (not self._scoring.is_running or bool(self._asked))
         if free and store and known.is_complete(store) and asked != self._asked:
             self._asked = asked
             self._compare()
@@ -119,6 +119,7 @@ class ExamplesTab(JobPage):
         self.follow(self.against.chosen, self.verdict.chosen, self.merge.chosen, self.task.chosen)
         self.follow(session.results.scores.changed, session.results.runs.changed)
         self.follow(session.draft.changed, session.engine_changed, scoring.changed)
+        self.follow(session.activity.changed)
         self.refresh()
 
     @property

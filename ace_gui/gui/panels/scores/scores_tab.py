@@ -48,9 +48,6 @@ NO_SCORES: Final = (
     "The models are not evaluated yet. Base, experts and every finished merge are evaluated one "
     "after another, in the background."
 )
-WHILE_MERGING: Final = (
-    "A merge is running. Afterwards, base, experts and every finished merge can be evaluated."
-)
 BEING_EVALUATED: Final = "The models are being evaluated"
 _UNBOUNDED: Final = frozenset({"perplexity", "score"})
 """Metrics whose values do not share an axis with others."""
@@ -101,8 +98,7 @@ class ScoresTab(JobPage):
         known = self.session.results.scores
         self.show_page(2 if known.tasks and known.models else bool(known.tasks))
         if not (known.tasks and known.models):
-            merging = self.session.activity.is_running(State.MERGING)
-            sentence = WHILE_MERGING if merging else NO_SCORES
+            sentence = self.scoring.obstacle or NO_SCORES
             self.no_scores.say(BEING_EVALUATED if self.scoring.is_running else sentence)
             return
         self.merge.update_merges()

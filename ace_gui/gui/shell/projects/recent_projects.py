@@ -9,10 +9,11 @@ from PySide6.QtCore import QObject
 
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.panels.welcome.recent_column import last_use
-from ace_gui.gui.shell.actions import BUSY, WAIT, set_allowed
+from ace_gui.gui.shell.actions import BUSY, set_allowed
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.projects.opener import RECIPE, RECIPES_KIND
 from ace_gui.gui.shell.shell_window import ShellWindow
+from ace_gui.gui.state.session import WAIT
 from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import plain, short_name
 from ace_gui.gui.widgets.files.file_dialogs import ask_files
