@@ -60,9 +60,11 @@ class Notice(QFrame):
         self.sentence.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         self.answers: list[QPushButton] = []
         self._answers = FlowLayout(spacing=4)
-        self.details_button = tool_button("Details", "Show or hide the details")
+        tip = "Show or hide the details"
+        self.details_button = push_button("Details", lambda: None, kind="link", tip=tip, name=tip)
         self.details_button.setCheckable(True)
-        self.copy = tool_button("Copy", "Copy the message and its details", self._copy_text)
+        tip = "Copy the message and its details"
+        self.copy = push_button("Copy", self._copy_text, kind="link", tip=tip, name=tip)
         self.dismiss = tool_button("", "Dismiss this message", self.hide)
         self.dismiss.setIcon(icon("cancel", "toast_text" if floats else "text2"))
         self.details = read_only("Details of the message", _DETAIL_LINES)

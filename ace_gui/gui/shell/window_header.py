@@ -1,5 +1,5 @@
-"""The header: menus, workspaces and the main button, which offers Merge, then its progress, then
-Export."""
+"""The header: menus, workspaces and the main button, which offers to add experts, then Merge, then
+its progress, then Export."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PrimaryArea(QWidget):
         session.activity.progressed.connect(lambda: start_once(self._timer))
         for changed in (session.activity.changed, session.draft.changed, session.results.changed):
             changed.connect(self.refresh)
-        for action in (actions.merge, actions.export):
+        for action in (actions.add_experts, actions.merge, actions.export):
             action.changed.connect(self.refresh)
         self.refresh()
 
@@ -107,7 +107,8 @@ class PrimaryArea(QWidget):
         elif session.results.is_merged:
             self._show_merged()
         else:
-            self._offer(self._actions.merge, "primary")
+            actions, experts = self._actions, session.draft.inputs.experts
+            self._offer(actions.merge if experts else actions.add_experts, "primary")
             self._say("")
             self.again.hide()
 

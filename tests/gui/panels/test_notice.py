@@ -47,6 +47,13 @@ def test_a_sentence_is_shown_with_its_details_folded_away_copied_and_dismissed(n
     assert notice.isHidden()
 
 
+def test_answers_stand_in_one_line_with_details_and_copy(notice):
+    notice.ask(Severity.WARNING, "Too far.", "More.", {"Merge anyway": lambda: None})
+    notice.resize(500, 200)
+    buttons = (notice.details_button, notice.copy, *notice.answers)
+    assert len({(button.y(), button.height()) for button in buttons}) == 1
+
+
 def test_markup_and_control_characters_of_file_names_do_nothing(notice):
     notice.show_message(Severity.WARNING, "<b>bold\u202e</b>")
     assert notice.sentence.textFormat() == Qt.TextFormat.PlainText

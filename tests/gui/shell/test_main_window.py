@@ -40,11 +40,13 @@ from tests.gui.fakes import (
     BASE,
     COLA,
     SST2,
+    TWO,
     FakeWorker,
     finished_merge,
     finished_tensor,
     load,
     plan,
+    recipe,
     started,
 )
 
@@ -171,6 +173,17 @@ def test_a_merge_locks_the_models_and_unlocks_the_export(loaded, worker):
     loaded.conductor.set_parameter("tau", 0.7)
     assert index.outdated.isVisible()
     assert index.main.text() == "Merge again"
+
+
+def test_the_main_button_adds_experts_to_a_base_alone(window, worker, qtbot):
+    window.session.adopt(Inputs(base=BASE), plan(recipe()))
+    main = window.header.primary.main
+    assert main.isEnabled()
+    assert main.text() == "Add experts…"
+    with qtbot.waitSignal(window.actions_.add_experts.triggered):
+        main.click()
+    window.session.adopt(TWO, plan(recipe(COLA, SST2)))
+    assert main.text() == "Merge"
 
 
 def test_a_cancelled_merge_is_offered_to_be_continued(loaded, worker):

@@ -96,7 +96,7 @@ class InspectorPanel(QWidget):
 
 
 _BLOCK: Final = re.compile(r"(\d+\.)(.+)")
-_NONE: Final = "Choose a layer in the table or in the plot below."
+_NONE: Final = "Choose a layer in the table or in a plot of all layers."
 
 
 class LayerHead(QWidget):
