@@ -116,6 +116,7 @@ def test_a_cell_a_layer_and_a_dot_above_tau(role_map):
 
 
 def test_the_title_of_the_colours_is_upright_beside_their_numbers(role_map):
+    role_map.show_layers(replace(LAYERS, gamma_L=np.linspace(0.2, 0.6, len(NAMES))))
     texts = [each for each in role_map.canvas.scene().items() if hasattr(each, "toPlainText")]
     (title,) = (each for each in texts if each.toPlainText().strip() == "γ")
     assert not title.sceneTransform().isRotating()

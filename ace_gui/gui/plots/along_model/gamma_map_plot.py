@@ -49,6 +49,7 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         self._bar = pg.ColorBarItem(interactive=False, colorMap=self._map, width=12)
         self._bar.axis.setStyle(hideOverlappingLabels=False)
         self._bar.axis.label.setRotation(0)
+        self._bar.axis.enableAutoSIPrefix(False)
         self.canvas.grid.addItem(self._bar, 2, 5)
 
     # Data
