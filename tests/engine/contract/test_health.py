@@ -157,7 +157,9 @@ def test_the_model_is_as_healthy_as_its_worst_layer():
     table = extreme_table([fine, noted, bad])
     assert ("Largest ridge mass Σ εₜ", "bad", "3.000") in table.rows
     assert extreme_table([]) is None
-    assert "1 tensor with a warning" in whole.sentence
+    total = WORST_SHOWN + 3
+    notes = f"{WORST_SHOWN + 1} have a note"
+    assert whole.sentence == f"Of {total} tensors, 1 has a warning and {notes}."
     assert model_health([fine]).sentence == "Nothing out of the ordinary in 1 tensor."
     assert model_health([]).verdict is Verdict.OK
 

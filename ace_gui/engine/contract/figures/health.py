@@ -260,8 +260,8 @@ def _after(report: LayerReport, ratio: float | None) -> Iterator[Finding]:
     if refined and mass is not None and NOTED_RIDGE_MASS < mass <= LARGEST_RIDGE_MASS:
         yield _note(
             "Ridge mass",
-            f"The ridge mass Σ εₜ is {mass:.2g}: noticeable in the refinement, which it turns "
-            "against the experts as it nears 1. A lower ε would leave more room.",
+            f"The ridge mass Σ εₜ is {mass:.2g}: the nearer it is to 1, the more the "
+            "refinement works against the experts. A lower ε leaves more room.",
         )
     refinement = report.refinement_ratio
     if refinement is not None and refinement > LARGEST_REFINEMENT:
@@ -298,14 +298,10 @@ def _left_out_sentence(found: LayerStatistics) -> str:
 
 def _summary(counts: Mapping[Verdict, int]) -> str:
     total, noted = sum(counts.values()), counts.get(Verdict.NOTE, 0)
-    parts = []
-    if warned := counts.get(Verdict.WARNING, 0):
-        parts.append(f"{counted(warned, 'tensor', 'tensors')} with a warning")
-    if noted:
-        parts.append(f"{noted if warned else counted(noted, 'tensor', 'tensors')} with a note")
-    if not parts:
-        return f"Nothing out of the ordinary in {counted(total, 'tensor', 'tensors')}."
-    return f"Of {total}: {', '.join(parts)}."
+    warned = counts.get(Verdict.WARNING, 0)
+    of, found = counted(total, "tensor", "tensors"), {"a warning": warned, "a note": noted}
+    parts = [f"{n} {'has' if n == 1 else 'have'} {what}" for what, n in found.items() if n]
+    return f"Of {of}, {' and '.join(parts)}." if parts else f"Nothing out of the ordinary in {of}."
 
 
 def _number(parameters: Mapping[str, ParameterValue], name: str) -> float | None:
