@@ -19,6 +19,7 @@ from ace_gui.engine.contract.scored.task_examples import TryInput
 from ace_gui.engine.contract.scored.tuned import ParameterRange
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.recommended import with_recommended
 from ace_gui.recipe.tasks import Task, limited
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class PlanJob(Job, state="planning"):
 
 
 class LoadRecipeJob(Job, state="planning"):
-    """Read a recipe file, or take model folders (base first), and plan. Yields PlanReady."""
+    """Read a recipe file, or take model folders (base first) for the recommended merge, and plan.
+    Yields PlanReady."""
 
     paths: tuple[Path, ...]
 
@@ -71,7 +73,7 @@ class LoadRecipeJob(Job, state="planning"):
         else:
             base, *experts = (Path(os.path.abspath(path)) for path in self.paths)  # noqa: PTH100
             models = tuple(ModelEntry(model=path) for path in experts)
-            recipe = Recipe(base_model=base, models=models)
+            recipe = with_recommended(Recipe(base_model=base, models=models))
         yield from PlanJob(recipe=recipe).steps(engine)
 
 

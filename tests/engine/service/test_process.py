@@ -38,6 +38,7 @@ from ace_gui.errors import CheckpointError, EngineError
 from ace_gui.paths import Sample
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.recommended import is_recommended
 from tests.helpers.models import Family
 from tests.helpers.recipes import recipe_of
 
@@ -147,11 +148,12 @@ def test_errors_keep_their_type_and_place(engine: EngineProcess, recipe: Recipe)
     assert "Traceback" in event.error.details
 
 
-def test_folders_on_the_command_line_are_a_recipe(engine: EngineProcess, roberta: Family):
+def test_folders_that_are_opened_have_the_recommended_merge(engine: EngineProcess, roberta: Family):
     job = LoadRecipeJob(paths=(roberta.base, *roberta.experts.values()))
     events = [event for _, event in until(engine, ask(engine, job))]
     plan = next(event.plan for event in events if isinstance(event, PlanReady))
     assert [expert.name for expert in plan.experts] == list(roberta.experts)
+    assert is_recommended(plan.recipe)
 
 
 def test_a_killed_engine_is_reported_in_a_sentence():
