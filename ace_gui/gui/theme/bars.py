@@ -38,9 +38,9 @@ def tab_gap(bar: QWidget | None) -> int:
     return _TAB_GAPS.get(kind_of(bar), _TAB_GAP)
 
 
-def tab_space(bar: QWidget | None) -> int:
-    """Pixels of a tab besides its title and its icon."""
-    return tab_gap(bar) + 2 * _TAB_EDGE
+def tab_space(kind: str) -> int:
+    """Pixels of a tab besides its title and its icon, in a bar of this kind."""
+    return _TAB_GAPS.get(kind, _TAB_GAP) + 2 * _TAB_EDGE
 
 
 def tab_shape(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:

@@ -148,7 +148,7 @@ class WorkbenchStyle(QProxyStyle):
         if found is not None:
             return found
         if metric == _PM.PM_TabBarTabHSpace:
-            return bars.tab_space(widget)
+            return bars.tab_space(kind_of(widget))
         usual = super().pixelMetric(metric, option, widget)
         return round(usual * drawn_controls.scale()) if metric in _SCALED_METRICS else usual
 

@@ -18,8 +18,10 @@ from PySide6.QtWidgets import (
     QHeaderView,
     QLabel,
     QLineEdit,
+    QPlainTextEdit,
     QScrollArea,
     QStyle,
+    QTextEdit,
     QWidget,
 )
 
@@ -111,6 +113,9 @@ def apply_style(widget: QWidget) -> None:
     elif isinstance(widget, QScrollArea):
         for part in (widget.viewport(), widget.widget()):
             _let_through(part)
+    elif isinstance(widget, QPlainTextEdit | QTextEdit):
+        if widget.frameShape() == QFrame.Shape.StyledPanel:  # the frame has the round ground
+            _let_through(widget.viewport())
     elif isinstance(widget, QLineEdit) and not _is_inner(widget):
         widget.setTextMargins(*_FIELD_MARGINS)
         if widget.validator() is not None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QCheckBox, QLabel, QMenu, QStyleOptionComboBox, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QLabel,
+    QMenu,
+    QPlainTextEdit,
+    QStyleOptionComboBox,
+    QVBoxLayout,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.plots.frame.controls import Choice
@@ -62,8 +70,10 @@ def test_every_tab_is_in_view_in_little_room(titled: LazyTabs) -> None:
 
     whole, roomy = titles(), width()
     assert whole[0] == "Spectrum"
+    size = titled.bar.font().pointSizeF()
     titled.resize(roomy - 10, 200)  # the room round the titles goes first
     assert titles() == whole
+    assert titled.bar.font().pointSizeF() == size
     assert 0 < width() <= titled.width()
     for room in (roomy // 2, 120):
         titled.resize(room, 200)
@@ -104,6 +114,20 @@ def test_a_check_box_is_seen_on_its_background(theme: Tokens, qtbot: QtBot) -> N
         row = [QColor(picture.pixel(x, picture.height() // 2)).name() for x in range(12)]
         assert max(contrast(colour, theme.canvas) for colour in row) >= 3  # WCAG 2.2, graphics
     set_scheme("system")
+
+
+def test_the_corners_of_a_text_box_are_round(qtbot: QtBot) -> None:
+    ground = QWidget()
+    qtbot.addWidget(ground)
+    box = QPlainTextEdit(ground)
+    box.setGeometry(10, 10, 200, 80)
+    ground.resize(220, 100)
+    ground.show()
+    picture = ground.grab().toImage()
+    outside, inside = picture.pixel(2, 2), picture.pixel(110, 70)
+    assert outside != inside
+    assert picture.pixel(11, 11) != inside
+    assert picture.pixel(208, 88) != inside
 
 
 def test_a_choice_gives_up_the_middle_of_what_does_not_fit(qtbot: QtBot) -> None:

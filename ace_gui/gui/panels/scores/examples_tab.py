@@ -141,8 +141,7 @@ class ExamplesTab(JobPage):
         self.show_page(int(bool(found)))
         if not found:
             why = self.compare_button.offer(merge, with_base=self.with_base)
-            running = self.scoring.is_running
-            self.empty.say("Comparing the answers …" if running else f"{NOTHING} {why}")
+            self.empty.say(f"{NOTHING} {why}")
             return
         chosen = [each for each in found.values() if self.task.current in (_ALL, each.task)]
         self._show_examples(chosen)

@@ -23,7 +23,7 @@ _SMALLER: Final = 0.85  # of the font size
 
 
 class FittingTabBar(QTabBar):
-    """Takes smaller gaps and a smaller font if not all titles fit, then elides them."""
+    """If not all titles fit: takes smaller gaps, then a smaller font, then elides the titles."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -36,10 +36,10 @@ class FittingTabBar(QTabBar):
         """Fit the tabs into ``room`` pixels."""
         self._room = room
         font = QFont(self._parent.font())
-        tight = self._needed(QFontMetrics(font)) > room
-        if tight:
+        tight = "tight" if self._needed(QFontMetrics(font), "") > room else ""
+        if tight and self._needed(QFontMetrics(font), tight) > room:
             font.setPointSizeF(font.pointSizeF() * _SMALLER)
-        change_kind(self, "tight" if tight else "")
+        change_kind(self, tight)
         self.setFont(font)
 
     def tabLayoutChange(self) -> None:
@@ -54,12 +54,12 @@ class FittingTabBar(QTabBar):
     def minimumSizeHint(self) -> QSize:
         return QSize(0, super().minimumSizeHint().height())
 
-    def _needed(self, metrics: QFontMetrics) -> int:
-        """The width of all tabs in the usual font."""
+    def _needed(self, metrics: QFontMetrics, kind: str) -> int:
+        """The width of all tabs with the gaps of this kind of bar."""
         seen = [index for index in range(self.count()) if self.isTabVisible(index)]
         icons = sum(self.iconSize().width() + 4 for i in seen if not self.tabIcon(i).isNull())
         words = sum(metrics.horizontalAdvance(self.tabText(index)) for index in seen)
-        return icons + words + len(seen) * tab_space(None)
+        return icons + words + len(seen) * tab_space(kind)
 
 
 class LazyTabs(QTabWidget):
