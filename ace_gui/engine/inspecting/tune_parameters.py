@@ -42,6 +42,7 @@ TRIALS: Final = 25
 """Merges for several parameters."""
 
 SEED: Final = 0
+_DIGITS: Final = 4  # of a score, in comparisons
 
 _Parameters = Mapping[str, ParameterValue]
 _Ask = Generator[Sequence[_Parameters], Sequence[float | None], None]
@@ -85,7 +86,7 @@ def tune(
     where = workers.device if workers else device
     given = scored.absolute() if workers else scored
     points = yield from _searched(where, given, found, merges, workers, opened)
-    best = _best(points, recipe, found)
+    best = best_point(points, recipe, found)
     both = [(where, each, Half.REPORTED) for each in (_with(given, best.parameters), given)]
     scores: dict[int, tuple[TaskScore, ...]] = {}
     for result in _each(_scores, both, workers, opened):
@@ -303,9 +304,11 @@ def _suggested(trial: Any, each: ParameterRange, field: Any) -> ParameterValue:
     return float(f"{value:.6g}")
 
 
-def _best(points: Sequence[TunePoint], recipe: Recipe, chosen: _Chosen) -> TunePoint:
-    """The point with the highest score; among equals, the one that changes the recipe least."""
+def best_point(points: Sequence[TunePoint], recipe: Recipe, chosen: _Chosen) -> TunePoint:
+    """The point with the highest score; among equals, the one that changes the recipe least.
 
+    Scores are equal if they differ by less than is shown.
+    """
     own = _own_values(recipe, chosen)
 
     def change(point: TunePoint) -> float:
@@ -318,4 +321,4 @@ def _best(points: Sequence[TunePoint], recipe: Recipe, chosen: _Chosen) -> TuneP
     known = [point for point in points if point.score is not None]
     if not known:
         raise TaskError(f"No merge could be made: {points[0].error}")
-    return max(known, key=lambda point: (point.score or 0.0, -change(point)))
+    return max(known, key=lambda point: (round(point.score or 0.0, _DIGITS), -change(point)))

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +13,13 @@ import pytest
 
 import ace_gui
 from ace_gui.cli.tuning import _tuned_recipe, parameter_range
-from ace_gui.engine.contract.scored.tuned import TunePoint
+from ace_gui.engine.contract.scored.tuned import ParameterRange, TunePoint
 from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.evaluating.task_data import Half
 from ace_gui.engine.inspecting.compare_recipes import compare_all
-from ace_gui.engine.inspecting.tune_parameters import tune
+from ace_gui.engine.inspecting.tune_parameters import best_point, tune
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.engine.workflow import Options, report_to_file
@@ -86,6 +87,18 @@ def test_a_curve_its_best_value_and_what_it_is_worth(recipe: Path, tmp_path):
         else:
             mean = np.mean([each.normalised for each in own])
             assert found.result.best.score == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(("score", "chosen"), [(0.50001, 0.3), (0.501, 0.9)])
+def test_a_value_is_only_changed_for_a_score_that_looks_better(score: float, chosen: float):
+    method = {"merge_method": "task_arithmetic", "parameters": {"scaling": 0.3}}
+    recipe = Recipe(base_model=Path("base"), models=(), **method)
+    ranges = [(ParameterRange(name="scaling", low=0.0, high=1.0), SimpleNamespace(default=0.3))]
+    points = [
+        TunePoint(parameters={"scaling": value}, index=n, of=2, score=score_, seconds=1.0)
+        for n, (value, score_) in enumerate([(0.3, 0.5), (0.9, score)])
+    ]
+    assert best_point(points, recipe, ranges).parameters == {"scaling": chosen}
 
 
 def test_the_tuned_recipe_has_the_values_that_followed_from_the_base(recipe: Path, tmp_path):

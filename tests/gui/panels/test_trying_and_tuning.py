@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pyqtgraph import TextItem
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QImage
 
 from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PlanReady
@@ -206,6 +208,9 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(page, loaded, work
     worker.say(points[1], tuned, JobDone(), job=number)
     assert index.result.text() == "tau 0.9: 50.0 % of the experts' scores become 75.0 %"
     assert index.curve.message() is None
+    texts = (each for each in index.curve.canvas.scene().items() if isinstance(each, TextItem))
+    boxes = [each for each in texts if each.fill.style() != Qt.BrushStyle.NoBrush]
+    assert not boxes, "a point without a name covers no curve"
     assert "tau 0.9: 0.7500, chosen" in index.curve.accessibleDescription()
     assert [column.values[1].item() for column in index.curve.columns()] == [0.9, 0.75, 2.0]
     figures = index.figures.model()
@@ -219,6 +224,32 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(page, loaded, work
     loaded.conductor.set_parameter("tau", 0.4)
     assert not loaded.opener.recipe_text(Path("/x"), mergekit=False).startswith("#")
     assert index.use.isEnabled()
+
+
+def test_a_search_that_finds_nothing_better_says_so(page, loaded, worker):
+    loaded.session.draft.set_tasks(TASKS)
+    index = page.show_tab(TuneTab)
+    for name, (tick, *_) in index.ranges.rows.items():
+        tick.setChecked(name == "tau")
+    index.button.click()
+    number = worker.newest(TuneJob)
+    points = point(0.3, 0.5, 0), point(0.9, 0.5, 1)  # 0.3: the default
+    before, after = (
+        tuple(task_score("merged", task, mean, normalised=mean) for task in ("cola", "sst2"))
+        for mean in (0.5, 0.50001)
+    )
+    found = Tuned(
+        points=points,
+        best=points[0],
+        scores=after,
+        before=before,
+        seconds=8.0,
+        recipe=worker.jobs[number].recipe,
+    )
+    worker.say(*points, found, JobDone(), job=number)
+    assert index.result.text() == "tau 0.3: 50.0 % of the experts' scores are unchanged"
+    assert not index.use.isEnabled()
+    assert index.use.text() == "These values are in the recipe"
 
 
 def test_tuning_can_be_stopped_and_says_why_it_failed(page, loaded, worker):

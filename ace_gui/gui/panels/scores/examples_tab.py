@@ -162,7 +162,7 @@ class ExamplesTab(JobPage):
         others = "base model" if self.with_base else "expert"
         whose = others if verdict is Verdict.GAINED else "merge"
         losses = all(each.metric.value in LOSSES for each in chosen)
-        rule = f"The true label, and below it the {whose}'s answer."
+        rule = f"The true label, and the {whose}'s answer."
         self.note.setText(f"{some} {'Lost: the loss grew most.' if losses else rule}".lstrip())
 
     def _show_detail(self) -> None:
@@ -215,8 +215,8 @@ _TEXTS: Final = 2  # rows, if examples are not pictures
 _TALL: Final = 56  # in text lines: in a lower window only the lost examples are shown
 _NOTHING: Final = "Examples that only one of expert and merge answers right."
 _RULES: Final = {
-    Verdict.LOST: "the true label, and below it what the merge answers",
-    Verdict.GAINED: "the true label, and below it what the expert answers",
+    Verdict.LOST: "the true label, and what the merge answers",
+    Verdict.GAINED: "the true label, and what the expert answers",
 }
 
 

@@ -175,8 +175,8 @@ class TuneTab(JobPage):
             f"On the half of the data that the search did not use, {n} examples. "
             f"{len(tuned.points) + REPORTED} merges took {duration(tuned.seconds)}."
         )
-        now = self.session.draft.inputs.touched
-        used = all(now.get(name) == value for name, value in tuned.best.parameters.items())
+        now = self.session.draft.parameter
+        used = all(now(name) == value for name, value in tuned.best.parameters.items())
         recipe = self._tuning.recipe
         same = recipe is not None and recipe.merge_method == self.session.draft.inputs.method
         self.use.setEnabled(same and not used)
@@ -198,11 +198,11 @@ def _row(title: str, scores: tuple[TaskScore, ...], mean: MeanScore, tasks: list
 def _change(before: MeanScore, after: MeanScore) -> str:
     """``87.1 % of the experts become 89.0 %``, or else the mean scores."""
     then, now = before.normalised, after.normalised
-    if then is not None and then == now:
-        return f"{100 * now:.1f} % of the experts' scores, as before"
     if then is not None and now is not None:
+        old, new = f"{100 * then:.1f} %", f"{100 * now:.1f} %"
         worse = ", which is worse" if now < then else ""
-        return f"{100 * then:.1f} % of the experts' scores become {100 * now:.1f} %{worse}"
+        become = "are unchanged" if old == new else f"become {new}{worse}"
+        return f"{old} of the experts' scores {become}"
     if before.score is not None and after.score is not None:
         return f"a mean score of {score_text(before.score)} becomes {score_text(after.score)}"
     return "scored on the other half"

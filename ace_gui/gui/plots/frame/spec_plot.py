@@ -288,7 +288,7 @@ class SpecPlot(Plot):
             font = face(Face.CAPTION_STRONG if curve.strong else Face.CAPTION)
             for text, x, y in zip(curve.names, *self.drawn(curve), strict=False):
                 self._write(text, QPointF(x, y), self.theme.text2, font, anchor=(0, 0.5))
-                if curve.strong:  # over lines
+                if curve.strong and text:  # over lines
                     self._written[-1].fill = pg.mkBrush(self.theme.card)
                     self._written[-1].setZValue(99)
         self._part_names()
