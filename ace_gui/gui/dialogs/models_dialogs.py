@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -64,9 +65,11 @@ class ScanDialog(Dialog):
             return
         blocked = QSignalBlocker(self.tree)
         self._found = found
+        known = Counter(model_name(model.path) for model in found.models)
         for index, model in enumerate(found.models):
-            hub = hub_name(model.path)
-            name = plain(hub or model_name(model.path))
+            hub, name = hub_name(model.path), model_name(model.path)
+            folder = f"{model.path.parent.name}/" if known[name] > 1 else ""
+            name = plain(hub or f"{folder}{name}")
             revision = model.path.name[:8] if hub else ""
             facts = " ".join(filter(None, (model.architecture, model.dtype, revision)))
             size = human_bytes(model.bytes) if model.bytes else ""

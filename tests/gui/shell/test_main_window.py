@@ -240,6 +240,16 @@ def test_a_first_drop_is_the_base_and_later_ones_are_experts(window, worker, tmp
     assert [entry.model.name for entry in planned.models] == ["a", "b"]
 
 
+def test_models_of_one_name_are_told_apart_by_their_folders(window, worker, tmp_path):
+    drop(window, tmp_path / "x", tmp_path / "y")
+    paths = [tmp_path / name for name in ("x/base", "y/base", "y/law")]
+    models = tuple(FoundModel(path=path, architecture="Toy", bytes=5) for path in paths)
+    worker.say(ModelsFound(models=models, base=None, alike=(frozenset(),) * 3), JobDone())
+    tree = window.opener.scanned.tree
+    names = [tree.topLevelItem(row).text(0) for row in range(tree.topLevelItemCount())]
+    assert names == ["x/base", "y/base", "law"]
+
+
 def test_several_models_at_once_raise_the_question_of_the_base(window, worker, tmp_path):
     one, other, broken = tmp_path / "a", tmp_path / "b", tmp_path / "broken"
     drop(window, one, other, broken)
