@@ -183,7 +183,8 @@ def point(value: float, score: float | None, index: int) -> TunePoint:
 def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(page, loaded, worker):
     index = page.show_tab(TuneTab)
     assert not index.button.isEnabled()
-    assert index.button.toolTip() == "Add a task first."
+    assert index.button.toolTip() == index.cost.text() == "Add a task first."
+    assert not index.problem.text(), "nothing has gone wrong"
     loaded.session.draft.set_tasks(TASKS)
     for name, (tick, low, high) in index.ranges.rows.items():
         tick.setChecked(name == "tau")

@@ -135,10 +135,11 @@ class TuneTab(JobPage):
         why = tuning.obstacle or self.ranges.fault
         self.button.show_job(tuning.is_running, why)
         count = self.merges.value() or (GRID if len(self.ranges.ranges) < 2 else PROPOSED)
-        self.cost.setText(f"{count} merges for the search, and {REPORTED} for the other half.")
-        if tuning.is_running and tuning.points:
-            self.cost.setText(_time_left(tuning.points))
-        show_problem(self.problem, tuning.error or ("" if tuning.is_running else tuning.obstacle))
+        cost = f"{count} merges for the search, and {REPORTED} for the other half."
+        if tuning.is_running:
+            cost = _time_left(tuning.points) if tuning.points else cost
+        self.cost.setText(cost if tuning.is_running else tuning.obstacle or cost)
+        show_problem(self.problem, tuning.error)
 
     def _show_curve(self) -> None:
         tuning = self._tuning
