@@ -25,8 +25,8 @@ from ace_gui.engine.evaluating.loaded_models import stacked
 from ace_gui.errors import MethodError, TaskError
 from ace_gui.formatting import plain
 
-_COMPARED: Final = 128
-"""Most inputs of each task whose answers are compared with the expert's."""
+_COMPARED: Final = 256
+"""Inputs whose answers are compared with the experts', over all tasks."""
 
 _TOGETHER: Final = 16
 """Inputs per batch when they are compared."""
@@ -210,17 +210,20 @@ def answers(asker: Asker, pieces: Sequence[Sequence[Piece]]) -> list[Tensor]:
 
 
 class Disagreement:
-    """Share of answers that differ from the expert's; mean over tasks, inputs and their answers."""
+    """Share of answers that differ from the expert's; mean over tasks, inputs and their answers.
 
-    def __init__(self, *seed: int) -> None:
-        self._seed = seed
+    ``tasks``: their number.
+    """
+
+    def __init__(self, tasks: int, seed: int) -> None:
+        self._most, self._seed = math.ceil(_COMPARED / tasks), seed
         self._tasks: dict[str, tuple[_Inputs, list[Tensor]]] = {}
 
     def add_expert(self, expert: Asker) -> None:
         """Store an expert's answers to some inputs of its task, if answers are choices."""
         if expert.has_entropy:
             examples = expert.data.examples
-            chosen = batch_indices(len(examples), _COMPARED, 0, self._seed)
+            chosen = batch_indices(len(examples), self._most, 0, (self._seed,))
             pieces = expert.pieces_of([examples[at] for at in chosen])
             self._tasks[expert.data.name] = pieces, list(_answers(expert, pieces))
 

@@ -155,7 +155,7 @@ class GramSums:
         for rows_NI in torch.split(input_NI, max(_ROWS, _ENTRIES // input_NI.shape[1])):
             single_NI = rows_NI.float()
             add_gram_(self._grams[name], single_NI)
-            self._totals[name] += single_NI.sum(dim=0, dtype=torch.float64)
+            self._totals[name] += single_NI.sum(dim=0)
         self._rows[name] += len(input_NI)
 
     def result(self) -> tuple[dict[str, Tensor], dict[str, int]]:

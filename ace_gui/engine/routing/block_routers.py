@@ -72,10 +72,11 @@ def trained_blocks(
     }
     distance: Disagreement | None = None
     if parameters.steps and parameters.patience:
-        distance, loaded = Disagreement(SEED), Loaded(device)
-        for t in range(len(prepared.experts)):
-            for data, loading in calibration(prepared, t).tasks:
-                distance.add_expert(loaded.asker(data, loading))
+        loaded = Loaded(device)
+        own = [each for t in range(len(names)) for each in calibration(prepared, t).tasks]
+        distance = Disagreement(len(own), SEED)
+        for data, loading in own:
+            distance.add_expert(loaded.asker(data, loading))
     tasks = list(_tasks(prepared, folder, device)) if parameters.steps else []
 
     def forget(*_: Any) -> None:  # the weights may belong to the input of another model

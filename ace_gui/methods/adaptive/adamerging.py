@@ -102,16 +102,12 @@ def _factors(
         yield {"delta": torch.where(kept * weights[t] * elected > 0, kept, 0)}
 
 
-def _part(t: int, factors: Values, gates: Values) -> Tensor:
-    return gates["coefficient"][t] * factors["delta"]
-
-
 LEARNING = Learning[AdaMergingParameters](
     start=_start,
     shared=_shared,
     factors=_factors,
     prepares=lambda parameters: parameters.variant in _TIES,
-    part=_part,
+    part=lambda _t, factors, _gates: factors["delta"],
     figures=lambda gates: gates["coefficient"],
     curve="mean coefficient λ",
 )

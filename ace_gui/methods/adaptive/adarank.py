@@ -123,11 +123,10 @@ def _factors(
 
 
 def _part(t: int, factors: Values, gates: Values) -> Tensor:
-    coefficient = gates["coefficient"][t]
     if "delta" in factors:
-        return coefficient * factors["delta"]
+        return factors["delta"]
     kept_R = gates["kept"][t].to(factors["left"].dtype)
-    return coefficient * ((factors["left"] * kept_R) @ factors["right"])
+    return (factors["left"] * kept_R) @ factors["right"]
 
 
 def _figures(gates: Values) -> Tensor:

@@ -105,14 +105,10 @@ def _gates(
     }
 
 
-def _part(t: int, factors: Values, gates: Values) -> Tensor:
-    return gates["coefficient"][t] * (gates["mask"] * factors["delta"])
-
-
 LEARNING = Learning[ConcreteParameters](
     start=_start,
     gates=_gates,
-    part=_part,
+    part=lambda _t, factors, gates: gates["mask"] * factors["delta"],
     figures=lambda gates: gates["level"].expand_as(gates["coefficient"]),
     curve="mean of the mask",
     numbers=lambda shape, experts: prod(shape) + experts,

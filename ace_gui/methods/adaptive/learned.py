@@ -22,7 +22,7 @@ from ace_gui.methods.method import (
     steps_parameter,
 )
 from ace_gui.methods.shared.census import finished, task_vector
-from ace_gui.methods.shared.learning import Learning, Values
+from ace_gui.methods.shared.learning import Learning, Values, scales
 from ace_gui.methods.shared.measured import required_values
 from ace_gui.methods.shared.on_demand import Computed
 from ace_gui.methods.shared.survey import Findings
@@ -78,7 +78,7 @@ def merged_as_learned(
     learning: Learning[Any],
     **context: Unpack[Context],
 ) -> Merged:
-    """Σ_t w_t part(t) with the values that were learned, any shape, float32.
+    """Σ_t w_t λ_t part(t) with the values that were learned, any shape, float32.
 
     Raises MethodError for a task vector that is not finite, and without what was learned.
     """
@@ -87,10 +87,10 @@ def merged_as_learned(
     gates = learning.gates(values, parameters, None)
     total = torch.zeros(())
     each = factors_of(learning, deltas, weights, parameters, context.get("findings"))
-    for t, factors in enumerate(each):
+    for t, (factors, scale) in enumerate(zip(each, scales(weights, gates), strict=True)):
         found = learning.part(t, factors, gates)
         if t == 0:
             total = torch.zeros_like(found, dtype=torch.float64)
-        total.add_(found, alpha=weights[t])
+        total.add_(found, alpha=scale)
         del factors, found
     return finished(total)

@@ -1,13 +1,13 @@
 """What a method learns from data: coefficients, ranks or masks on the task vectors.
 
-A merged tensor is W₀ + Δ, and Δ a sum over experts, Δ = Σ_t w_t part(t, gates(values)). So its
+A merged tensor is W₀ + Δ, and Δ a sum over experts, Δ = Σ_t w_t λ_t part(t, gates(values)). So its
 gradient with respect to the values needs ∂L/∂Δ of one model, and one expert's task vector at a
 time. T experts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -32,10 +32,12 @@ class Learning(Generic[Parameters]):
     ``start``: the values of a tensor to begin with, from its task vectors, the parameters and the
     findings. ``shared``: those that are one for the whole model, from the parameters and T; the
     first dimension is the experts'. ``gates``: from values to what the parts are made with, a
-    differentiable function; with a generator it may draw, without one it is what is exported.
+    differentiable function; with a generator it may draw, without one it is what is exported. A
+    gate "coefficient" holds the λ_t; without one they are 1.
     ``factors``: expert by expert, what its part is made of, where that is not {"delta": ΔW_t};
     ``prepares``: the parameters that need such factors, which are kept on disk.
-    ``part``: what expert t adds, from its factors and the gates; differentiable in the gates.
+    ``part``: what expert t adds but for λ_t, from its factors and the gates, which it can be
+    differentiated by.
     ``per_expert``: each expert is learned by itself, on its own tasks. ``penalty``: a number that
     is added to the loss, from the gates. ``plain_descent``: w ← w − rate · ∂L/∂w, without moments.
     ``numbers``: how many of a tensor are learned at once, from its shape and T.
@@ -68,14 +70,20 @@ def change(
     factors: Callable[[int], Values],
     weights: Sequence[float],
     gates: Values,
-    experts: Iterable[int] | None = None,
 ) -> Tensor:
-    """Δ = Σ_t w_t part(t), of these ``experts`` or of all. ``factors``: called once for each."""
+    """Δ = Σ_t w_t λ_t part(t), without a graph. ``factors``: called once for each expert."""
     total: Tensor | None = None
-    for t in range(len(weights)) if experts is None else experts:
+    for t, scale in enumerate(scales(weights, gates)):
         found = learning.part(t, factors(t), gates)
-        total = found.mul(weights[t]) if total is None else total.add_(found, alpha=weights[t])
+        total = found * scale if total is None else total.add_(found, alpha=scale)
     return torch.zeros(()) if total is None else total
+
+
+def scales(weights: Sequence[float], gates: Values) -> list[float]:
+    """w_t λ_t of every expert."""
+    if "coefficient" not in gates:
+        return list(weights)
+    return [w * own for w, own in zip(weights, gates["coefficient"].tolist(), strict=True)]
 
 
 def gradients(
@@ -87,29 +95,35 @@ def gradients(
     gradient: Tensor,
     penalty: Callable[[Values], Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """∂L/∂values from ∂L/∂Δ (``gradient``), a few experts at a time: ∂L/∂v = Σ_t ⟨∂L/∂Δ, ∂Δ_t/∂v⟩.
+    """∂L/∂values from ∂L/∂Δ (``gradient``): that of Σ_t w_t λ_t ⟨∂L/∂Δ, part(t)⟩, a few at a time.
 
     ``made``: the gates of values, with the random numbers of this step.
     """
     leaves = {name: value.detach().requires_grad_() for name, value in values.items()}
     sums = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
 
-    def add(output: Tensor, own: Tensor | None) -> None:
+    def add(output: Tensor) -> None:
         found = torch.autograd.grad(
-            output, list(leaves.values()), own, retain_graph=True, allow_unused=True
+            output, list(leaves.values()), retain_graph=True, allow_unused=True
         )
         for total, more in zip(sums.values(), found, strict=True):
             if more is not None:
                 total += more
 
     some = max(1, TOGETHER // max(1, gradient.numel()))
+    gradient = gradient.flatten()
     with torch.enable_grad():
         gates = made(leaves)
         for first in range(0, len(weights), some):
-            experts = range(first, min(first + some, len(weights)))
-            part = change(learning, factors, weights, gates, experts)
-            add(part, gradient.to(part.dtype))
-            del part
+            chunk = slice(first, first + some)
+            pulls = []
+            for t in range(len(weights))[chunk]:
+                part = learning.part(t, factors(t), gates).flatten()
+                pulls.append(torch.dot(part, gradient.to(part.dtype)))
+                del part
+            pull_T = torch.stack(pulls)
+            pull_T = pull_T * pull_T.new_tensor(weights[chunk])
+            add((pull_T * gates["coefficient"][chunk] if "coefficient" in gates else pull_T).sum())
         if penalty is not None:
-            add(penalty(gates), None)
+            add(penalty(gates))
     return sums

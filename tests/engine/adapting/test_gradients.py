@@ -19,7 +19,7 @@ from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.methods.adaptive.learned import factors_of
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared import learning as learning_module
-from ace_gui.methods.shared.learning import Values, change
+from ace_gui.methods.shared.learning import Values
 
 LEARNING = [method for method in METHODS.values() if method.learning is not None]
 every = pytest.mark.parametrize("method", LEARNING, ids=lambda method: method.name)
@@ -152,7 +152,9 @@ def reference(own: MergedValues, leaves: dict[str, Tensor], model: Any, tokens: 
         values = {name: leaves[f"/{name}"] for name in own.shared}
         values |= {name: leaves[f"{row.name}/{name}"] for name in own.own[row.name]}
         gates = own.gates(row, 3)(values)
-        merged[row.name] = row.base + change(own.learning, row.factors, row.weights, gates)
+        scales = gates.get("coefficient", torch.ones(len(row.weights))) * torch.tensor(row.weights)
+        parts = [own.learning.part(t, row.factors(t), gates) for t in range(len(row.weights))]
+        merged[row.name] = row.base + sum(map(torch.mul, scales, parts))
         if own.learning.penalty is not None:
             total = total + own.learning.penalty(gates, own.parameters)
     return total + loss_of(model, tokens, merged)

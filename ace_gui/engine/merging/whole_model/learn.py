@@ -192,7 +192,8 @@ class _Work:
         self._shapes = {row.tensor: row.tensor_shape for row in rows}
         self._parameters = SharedParameters([row.tensor for row in self._rows])
         self._writer = StatisticsWriter(folder)
-        self._disagreement = Disagreement(prepared.plan.recipe.seed)
+        tasks = sum(len(source.tasks) for source in sources)
+        self._disagreement = Disagreement(tasks, prepared.plan.recipe.seed)
         self._names: list[str] = []
         before = found_curves(folder)  # of stages finished by an earlier run
         self._losses = dict(before.losses)
