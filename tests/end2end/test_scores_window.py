@@ -13,10 +13,12 @@ from ace_gui.engine.contract.scored.scores import EXPERTS
 from ace_gui.engine.contract.scored.verdicts import Verdict
 from ace_gui.gui.app import Workbench
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
+from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.panels.scores.tune_tab import TuneTab
+from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.paths import Sample
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
@@ -65,13 +67,20 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
         assert known.line(model)[score.task].score == score.score
     qtbot.waitUntil(lambda: not window.scoring.is_running, timeout=PATIENCE)
 
+    _try_a_listed_example(window, page, Path(store), qtbot)
+    _tune_the_scaling(window, page, tmp_path / "tuned.yaml", qtbot)
+
+
+def _try_a_listed_example(window: MainWindow, page: ScoresPage, store: Path, qtbot: QtBot) -> None:
+    known = window.session.results.scores
     examples = page.show_tab(ExamplesTab)
     assert isinstance(examples, ExamplesTab)
-    found = lambda: known.examples(Path(store), with_base=False)  # noqa: E731
+    found = lambda: known.examples(store, with_base=False)  # noqa: E731
     qtbot.waitUntil(lambda: set(found()) == {"digits", "shapes"}, timeout=PATIENCE)
     lost = sum(each.counts[Verdict.LOST] for each in found().values())
     gained = sum(each.counts[Verdict.GAINED] for each in found().values())
-    drop = sum(known.line(EXPERTS)[t].score - known.line(store)[t].score for t in known.line(store))
+    merged = known.line(str(store))
+    drop = sum(known.line(EXPERTS)[t].score - merged[t].score for t in merged)
     assert lost - gained == pytest.approx(30 * drop)
     assert examples.list.rows.rowCount() == lost > 0
 
@@ -84,9 +93,11 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
         lambda: len(operation.by_model) == 3 and not operation.is_running, timeout=PATIENCE
     )
     best = {model: answer.shares[0][0] for model, answer in operation.by_model.items()}
-    assert best[store] == listed.answer  # what the list says is what the model says
+    assert best[str(store)] == listed.answer  # what the list says is what the model says
     assert best["digits"] == listed.other == listed.example.label
 
+
+def _tune_the_scaling(window: MainWindow, page: ScoresPage, out: Path, qtbot: QtBot) -> None:
     tune = page.show_tab(TuneTab)
     assert isinstance(tune, TuneTab)
     for name, (tick, low, high) in tune.ranges.rows.items():
@@ -101,9 +112,8 @@ def test_from_tasks_to_scores_examples_trying_and_a_tuned_value(
     assert len(window.scoring.tuning.points) == 2
     tune.use.click()
     qtbot.waitUntil(lambda: not window.engine.is_busy, timeout=PATIENCE)
-    window.opener.write_recipe(tmp_path / "tuned.yaml")
-    text = (tmp_path / "tuned.yaml").read_text(encoding="utf-8")
-    assert text.startswith("# Tuned by ACE workbench: scaling ")
-    tuned = load_recipe(tmp_path / "tuned.yaml")
+    window.opener.write_recipe(out)
+    assert out.read_text(encoding="utf-8").startswith("# Tuned by ACE workbench: scaling ")
+    tuned = load_recipe(out)
     assert tuned.parameters["scaling"] == window.scoring.tuning.tuned.best.parameters["scaling"]
     assert [task.title for task in tuned.tasks] == ["digits", "shapes"]

@@ -80,7 +80,7 @@ def test_inputs_and_outputs(family: Family, tmp_path: Path, every: int) -> None:
     cases = [case(f"{path} 0", merge, out, **{str(path): 0}) for path in unreadable]
     cases += [case(f"{path} unlisted", merge, out, **{str(path): 0o111}) for path in (base, expert)]
     (tmp_path / "closed").mkdir()
-    closed = {str(tmp_path / "closed"): 0o555}
+    closed, hidden = ({str(tmp_path / "closed"): mode} for mode in (0o555, 0))
     mine = tmp_path / "mine.json"
     mine.write_text('{\n "layers": []}')
     inside = tmp_path / "closed" / "x"
@@ -91,18 +91,8 @@ def test_inputs_and_outputs(family: Family, tmp_path: Path, every: int) -> None:
         case("report into closed", ["report", recipe, "--out", inside], out, **closed),
         case("mergekit into closed", ["mergekit", recipe, "--out", inside], out, **closed),
         case("demo into closed", ["demo", "--headless", "--out", inside], out, **closed),
-        case(
-            "json unreadable",
-            ["inspect", recipe, "--json", tmp_path / "mine.json"],
-            out,
-            **{str(tmp_path / "mine.json"): 0},
-        ),
-        case(
-            "task of closed",
-            ["task", tmp_path / "closed", "a", "--out", out],
-            out,
-            **{str(tmp_path / "closed"): 0},
-        ),
+        case("json unreadable", ["inspect", recipe, "--json", mine], out, **{str(mine): 0}),
+        case("task of closed", ["task", inside.parent, "a", "--out", out], out, **hidden),
     ]
     for found in reported(tmp_path, cases[::every]):
         said = str(found["stderr"])

@@ -11,7 +11,8 @@ import json
 import time
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -116,22 +117,13 @@ def write_adapter(
         before = (*calibrated(prepared, where, None), *learned(prepared, where))
         yield from (event for event in before if event is not None)
         manifest = make_manifest(prepared, where, None, as_output=False)
-        chosen = {"include": options.include, "exclude": options.exclude}
         with writing(folder := staging_folder(target)):
-            store = AdapterStore.opened(folder, manifest, chosen, resume=resume)
-            try:
-                work = _Writing(
-                    plan=plan,
-                    prepared=prepared,
-                    device=where,
-                    store=store,
-                    balanced=options.balanced,
-                )
+            store = AdapterStore.opened(folder, manifest, asdict(options), resume=resume)
+            with closing(store):
+                work = _Writing(plan, prepared, where, store, options.balanced)
                 yield from work.events()
                 hashes = verify_shards(store.model, store.shards, store.finish())
                 _write_beside(store, work.plan, prepared, described or manifest, target, hashes)
-            finally:
-                store.close()
             promote(store.model, target)
             discard(folder)
     yield MergeFinished(
@@ -144,7 +136,7 @@ def write_adapter(
     yield exported(target)
 
 
-@dataclass(kw_only=True)
+@dataclass
 class _Writing:
     """One adapter being written. ``plan``: with the ranks that are written, once they are known."""
 

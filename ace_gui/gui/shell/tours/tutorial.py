@@ -101,16 +101,17 @@ def tutorial(window: ShellWindow) -> Tour:
     return Tour(window, [*_merging(window), *_judging(window)], watched)
 
 
+def _show(window: ShellWindow, index: int) -> None:
+    workspace = window.workspace
+    workspace.show_space(0)
+    workspace.cards.bring(index)
+    if index != LAYERS:
+        panel = workspace.inspector if index == INSPECTOR else workspace.heterogeneity
+        panel.tabs.setCurrentIndex(0)
+
+
 def _merging(window: ShellWindow) -> list[Step]:
     session = window.session
-
-    def show(index: int) -> None:
-        workspace = window.workspace
-        workspace.show_space(0)
-        workspace.cards.bring(index)
-        if index != LAYERS:
-            panel = workspace.inspector if index == INSPECTOR else workspace.heterogeneity
-            panel.tabs.setCurrentIndex(0)
 
     def is_open() -> bool:
         return window.project.file == Sample.IMAGES.recipe and session.layers.is_analysed
@@ -129,14 +130,14 @@ def _merging(window: ShellWindow) -> list[Step]:
                 resource_path("pictures/gamma.svg").read_text(encoding="utf-8"),
                 "Spectra of three experts: with a small γ, and with a large one",
             ),
-            begin=lambda: show(LAYERS),
+            begin=lambda: _show(window, LAYERS),
             target=lambda: window.workspace.layers.table,
             done=lambda: session.selection is not None,
         ),
         Step(
             sentence="The same γ along the model. The recommended merge treats all "
             "matrices alike. ACE as published refines those above a threshold τ.",
-            begin=lambda: show(VIEWS),
+            begin=lambda: _show(window, VIEWS),
             target=lambda: window.workspace.heterogeneity,
         ),
         Step(
@@ -147,7 +148,7 @@ def _merging(window: ShellWindow) -> list[Step]:
         Step(
             sentence="The singular values of each expert's change of the chosen matrix, and of the "
             "merge. Ctrl+G goes to the most heterogeneous one.",
-            begin=lambda: show(INSPECTOR),
+            begin=lambda: _show(window, INSPECTOR),
             target=lambda: window.workspace.inspector,
         ),
     ]
