@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import Qt, QUrl
+from PySide6.QtCore import QEvent, Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QGuiApplication, QShowEvent, QTextCursor
 from PySide6.QtWidgets import (
     QHeaderView,
@@ -82,6 +82,15 @@ class HelpDialog(Dialog):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self._go_to_term()  # only now the page's width is known
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Links have the colour that the scheme had when their page was read."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            bar = self.text.verticalScrollBar()
+            place = bar.value()
+            self._show_page(self.pages.currentItem())
+            bar.setValue(place)
 
     def _go_to_term(self) -> None:
         term, block = self._term, self.text.document().firstBlock()

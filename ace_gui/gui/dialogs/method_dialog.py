@@ -16,7 +16,6 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import (
-    QColor,
     QKeySequence,
     QShortcut,
     QShowEvent,
@@ -34,7 +33,7 @@ from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.chosen.draft import by_family
 from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.named import named, search_field
 from ace_gui.gui.widgets.labels.formula import citation, formula
@@ -265,7 +264,6 @@ def _grouped(
         title.setSizeHint(QSize(0, height))
         title.setFlags(Qt.ItemFlag.ItemIsEnabled)
         title.setFont(face(Face.CAPTION_STRONG))
-        title.setForeground(QColor(current_theme().text3))
         for method in members:
             item = QStandardItem(method.title)
             item.setSizeHint(QSize(0, height))

@@ -19,6 +19,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
+from ace_gui.gui.widgets.layout.arrangement import Column
 
 _WIDTH: Final = 40  # in text lines
 _WHAT: Final = (
@@ -36,7 +37,9 @@ class ReportDialog(Dialog):
         self.setMinimumWidth(_WIDTH * self.fontMetrics().height())
         title = plain_label(plain(" · ".join(title_parts(run, session.draft.methods))), self)
         title.setFont(face(Face.TITLE))
-        chapters = QGridLayout()
+        listed = Column()
+        chapters = QGridLayout(listed)
+        chapters.setContentsMargins(0, 0, 0, 0)
         chapters.setHorizontalSpacing(24)
         chapters.setVerticalSpacing(10)
         chapters.setColumnStretch(1, 1)
@@ -47,7 +50,7 @@ class ReportDialog(Dialog):
             chapters.addWidget(secondary_label(plain(content), self), row, 1)
         self.add_button("&Save report…", self.accept, kind="primary")
         self.accepted.connect(write)
-        self.fill(title, secondary_label(_WHAT), chapters, None, margin=16, gap=16)
+        self.fill(title, secondary_label(_WHAT), listed, None, margin=16, gap=16)
 
 
 def chapters_of(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:

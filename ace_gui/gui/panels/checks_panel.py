@@ -11,10 +11,16 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QVBoxLayout
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.formatting import counted
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain, quoted, tooltip
+from ace_gui.gui.text import plain, quoted
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.fields.named import named, read_only
-from ace_gui.gui.widgets.labels.plain_label import IconLabel, heading, muted_label, plain_label
+from ace_gui.gui.widgets.labels.plain_label import (
+    ElidedLabel,
+    IconLabel,
+    heading,
+    muted_label,
+    plain_label,
+)
 from ace_gui.gui.widgets.layout.arrangement import Column, across, clear_layout, down, scroll_area
 from ace_gui.gui.widgets.layout.following import Following
 
@@ -128,12 +134,11 @@ class CheckRow(QFrame):
 
     def _head(self, title: str, subject: str) -> QHBoxLayout:
         word, _, kind = VERDICTS[self.check.verdict]
-        about = muted_label()
-        about.setWordWrap(False)
-        shown = "" if self.check.subject == EVERYTHING else subject
-        about.setText(about.fontMetrics().elidedText(shown, Qt.TextElideMode.ElideMiddle, 140))
-        about.setToolTip(tooltip(shown) if shown else "")
+        about = ElidedLabel()
+        about.setProperty("kind", "caption")
+        about.setFont(face(Face.CAPTION))
+        about.set_full_text("" if self.check.subject == EVERYTHING else subject)
         verdict = plain_label(word, wrap=False)
         verdict.setProperty("kind", kind)
         verdict.setFont(face(Face.CAPTION_STRONG if self.check.is_worry else Face.CAPTION))
-        return across(heading(title), about, None, verdict, gap=6)
+        return across(heading(title), (about, 1), verdict, gap=6)

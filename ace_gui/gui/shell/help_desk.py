@@ -173,7 +173,7 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
     for index, (title, tip) in enumerate(WORKSPACES):
         add(title, "Workspace", tip, partial(Workspace.show_space, index=index))
     for where, tabs in ({} if why else workspace().panels_with_tabs()).items():
-        for index in range(tabs.count()):
+        for index in filter(tabs.isTabVisible, range(tabs.count())):
             show = partial(Workspace.bring, tabs=tabs, index=index)
             add(tabs.tabText(index), where, tabs.tabToolTip(index), show)
     for kind, title, tip in TABS:

@@ -6,7 +6,7 @@ import html
 import re
 from typing import Final
 
-from PySide6.QtCore import QByteArray, QRectF, QSize, Qt
+from PySide6.QtCore import QByteArray, QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
@@ -37,13 +37,24 @@ def citation(text: str, parent: QWidget | None = None) -> QLabel:
     linked = _ARXIV.sub(
         r'<a href="https://arxiv.org/abs/\1">arXiv:\1</a>', html.escape(plain(text))
     )
-    made = QLabel(linked, parent)
+    made = _Linked(linked, parent)
     made.setTextFormat(Qt.TextFormat.RichText)
     made.setWordWrap(True)
     made.setOpenExternalLinks(True)
     made.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
     made.setAccessibleName(plain(text))
     return made
+
+
+class _Linked(QLabel):
+    """Its links have the colours of the current scheme."""
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            text = self.text()
+            self.clear()  # the same text would not be read again
+            self.setText(text)
 
 
 class Drawing(QWidget):

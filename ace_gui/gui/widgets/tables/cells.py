@@ -132,12 +132,12 @@ _GAP: Final = 8.0  # px
 
 
 class MethodCell(QStyledItemDelegate):
-    """Methods that cannot merge what is loaded are paler and say why; families are drawn
-    normally."""
+    """Methods that cannot merge what is loaded are paler and say why; families are headings."""
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
         method = index.data(METHOD)
         if not isinstance(method, MethodInfo):
+            option.palette.setColor(QPalette.ColorRole.Text, QColor(current_theme().text3))
             super().paint(painter, option, index)
             return
         theme, widget = current_theme(), option.widget
