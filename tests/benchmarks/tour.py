@@ -141,13 +141,10 @@ class Tour:
     def _dialogs(self) -> Iterator[tuple[str, Callable[[], object]]]:
         window = self._window
         others = (
-            ("command palette", window.help.show_palette),
             ("diagnostics", window.help.copy_diagnostics),
-            ("clean up", window.dialogs.clean_up_runs),
             ("scan", lambda: window.opener.scan_folders([self._recipe.parent], None)),
-            ("export", window.dialogs.open_export),
         )
-        for name, open_it in (*openers(window), *others):
+        for name, open_it in (*openers(window).items(), *others):
             yield f"open: {name}", open_it
             yield f"look at: {name}", lambda: None
             yield f"close: {name}", _close_dialogs

@@ -8,77 +8,78 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-CHANGES = "merged"  # the state in which the font is enlarged
-_BODY = 9.75  # points: what the window writes in at 100 %
-_TURN = 60  # ms that a state is given to be laid out and painted
-_PATIENCE = 8  # times that much, where something is wrong: some panels take several turns
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QImage
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QWidget
+
+from ace_gui.gui.app import make_application
+from ace_gui.gui.picture import Studio
+from ace_gui.gui.theme import current_theme, set_scheme
+from ace_gui.paths import Sample
+from tests.helpers.windows import keep_settings_in
+from tests.walk.faults import look_at
+from tests.walk.states import States
+
+ENLARGED_AT = "merged"  # with --late
+BODY = 9.75  # points: what the window writes in at 100 %
+TURN = 60  # ms that a state is given to be laid out and painted
+PATIENCE = 8  # times that much, where something is wrong: some panels take several turns
 
 
 class Walk:
     """Looks at every state in each scheme; ``found`` has the faults and where each is seen."""
 
-    def __init__(self, options: argparse.Namespace, size: tuple[int, int]) -> None:
-        from PySide6.QtCore import QSize
-
-        from ace_gui.gui.app import make_application
-        from ace_gui.gui.picture import Studio
-
-        self.options, self.size = options, QSize(*size)
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.size = options, QSize(*options.size)
+        self.found: dict[str, list[str]] = defaultdict(list)
+        self.looks = 0
         application = make_application()
         font = application.font()
-        font.setPointSizeF(_BODY * (1 if options.late else options.font / 100))
+        font.setPointSizeF(BODY * (1 if options.late else options.font / 100))
         application.setFont(font)
         self.studio = Studio(options.scheme[0])
-        self.found: dict[str, list[str]] = defaultdict(list)
-        self.seen: list[str] = []
+        self.window = self.studio.window
+        self.window.resize(self.size)
 
     def run(self) -> None:
-        from tests.walk.states import States
-
-        self.studio.window.resize(self.size)
         try:
-            states = States(self.studio, self.options.recipe, self.look)
-            for state in states.all(brief=self.options.brief):
-                self.look(state)
+            states = States(self.studio, self.options.recipe).all(brief=self.options.brief)
+            for state in states:
+                self.look(*(state if isinstance(state, tuple) else (state, self.window)))
         finally:
             self.studio.close()
 
-    def look(self, state) -> None:
-        """At the window or what the state names, in the scheme that is shown first."""
-        from ace_gui.gui.theme import current_theme, set_scheme
-
+    def look(self, name: str, root: QWidget) -> None:
+        """At the window, a dialog or a menu, in the scheme that is shown first."""
         options = self.options
-        name, root = (state, self.studio.window) if isinstance(state, str) else state
-        if options.late and name == CHANGES:
-            self.studio.window.preferences.enlarge(options.font)
-        self.seen += [name] * len(options.scheme)
+        if options.late and name == ENLARGED_AT:
+            self.window.preferences.enlarge(options.font)
         for scheme in sorted(options.scheme, key=lambda s: (s == "dark") != current_theme().dark):
             set_scheme(scheme)
             picture, faults = self.settled(root)
+            self.looks += 1
             for fault in faults:
                 if fault not in self.found:
                     sys.stderr.write(f"{name}: {fault}\n")
                 self.found[fault].append(f"{name} ({scheme})")
             if options.pictures is not None:
-                plain = name.replace(": ", "-").replace(" ", "-").replace(",", "")
+                plain = re.sub(r"[^\w%'-]+", "-", name)
                 file = f"{plain}-{self.size.width()}-{options.font}-{scheme}.png"
                 picture.save(str(options.pictures / file))
 
-    def settled(self, root):
+    def settled(self, root: QWidget) -> tuple[QImage, list[str]]:
         """A picture, and the faults that stay."""
-        from PySide6.QtTest import QTest
-
-        from tests.walk.faults import look_at
-
-        for _ in range(_PATIENCE):
-            QTest.qWait(_TURN)
-            while not self.studio.window.centralWidget().updatesEnabled():
-                QTest.qWait(_TURN)  # the colours of the other scheme are on their way
+        for _ in range(PATIENCE):
+            QTest.qWait(TURN)
+            while not self.window.centralWidget().updatesEnabled():
+                QTest.qWait(TURN)  # the colours of the other scheme are on their way
             picture, faults = look_at(root, self.size)
             if not faults:
                 break
@@ -88,8 +89,6 @@ class Walk:
 def use_folder(folder: Path, screen: tuple[int, int] | None) -> None:
     """Settings and kept files in a folder; with ``screen`` on a screen of that size for Qt's
     platform without one."""
-    from tests.helpers.windows import keep_settings_in
-
     os.environ["LC_ALL"] = "en.UTF-8"
     keep_settings_in(folder)
     for kind in ("CACHE", "DATA", "STATE"):
@@ -103,10 +102,9 @@ def use_folder(folder: Path, screen: tuple[int, int] | None) -> None:
 
 def main() -> int:
     """Read the command line, walk, and print."""
-    from ace_gui.paths import Sample
-
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--size", default="1366x768", help="of the screen, or the window")
+    size = lambda text: tuple(map(int, text.split("x")))  # noqa: E731
+    parser.add_argument("--size", type=size, default=(1366, 768), help="of screen or window")
     parser.add_argument("--font", type=int, default=100, help="percent")
     parser.add_argument("--display", action="store_true", help="on the display that there is")
     parser.add_argument("--scheme", nargs="+", choices=("light", "dark"), default=["light"])
@@ -115,17 +113,16 @@ def main() -> int:
     parser.add_argument("--recipe", type=Path, default=Sample.IMAGES.recipe)
     parser.add_argument("--pictures", type=Path)
     options = parser.parse_args()
-    size = tuple(map(int, options.size.split("x")))
     with tempfile.TemporaryDirectory() as name:
-        use_folder(Path(name), None if options.display else size)
+        use_folder(Path(name), None if options.display else options.size)
         if options.pictures is not None:
             options.pictures.mkdir(parents=True, exist_ok=True)
-        walk = Walk(options, size)
+        walk = Walk(options)
         walk.run()
     for fault, seen in sorted(walk.found.items(), key=lambda pair: -len(pair[1])):
         print(f"{fault}\n    in: {seen[0]}" + f" and {len(seen) - 1} more" * (len(seen) > 1))
-    looked = f"{len(walk.seen)} looks at {len(set(walk.seen))} states"
-    print(f"{len(walk.found)} faults at {options.size}, font at {options.font} %, in {looked}")
+    at = f"{walk.size.width()}x{walk.size.height()}, font at {options.font} %"
+    print(f"{len(walk.found)} faults at {at}, in {walk.looks} looks")
     return int(bool(walk.found))
 
 

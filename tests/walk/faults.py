@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
-from itertools import combinations
+from dataclasses import dataclass
+from itertools import combinations, groupby
 from typing import Final
 
 import numpy as np
-from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QAccessible, QColor, QFontMetrics, QImage
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import (
+    QAccessible,
+    QAction,
+    QColor,
+    QFontMetrics,
+    QFontMetricsF,
+    QImage,
+    QPaintDevice,
+    QPaintEngine,
+    QPainter,
+    QPainterPath,
+    QRegion,
+    QTextItem,
+)
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
     QAbstractScrollArea,
-    QAbstractSlider,
-    QAbstractSpinBox,
-    QComboBox,
-    QHeaderView,
-    QLabel,
+    QGraphicsView,
     QLineEdit,
     QPlainTextEdit,
-    QScrollArea,
-    QScrollBar,
-    QSplitter,
-    QSplitterHandle,
     QTabBar,
     QTextEdit,
     QToolTip,
@@ -34,76 +41,203 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.legend import Chip
 from tests.helpers.contrast import TEXT, contrast
-from tests.walk.texts import SENSE, Painted, Recorder, labels, written
 
-SLACK: Final = 1  # px that rounding may take
-PAINTED_SLACK: Final = 2.0  # px that rounding and side bearings take
+SLACK: Final = 2  # px that rounding and side bearings may take
 LEAST_PLOT: Final = QSize(110, 72)  # px of data, at any size of font
-KEPT: Final = 2  # characters of a painted text that was shortened
+KEPT: Final = 9  # characters of a shortened text that still say something
+OF_TABS: Final = 2  # the same of a tab, whose place tells it
+SCROLLED: Final = 18  # characters of a field that need not be seen together
+ICON: Final = range(6, 32)  # px of the sides of a shape that is taken for an icon
 ROUNDING: Final = 0.02  # of a contrast, by colours of whole numbers
 FREE: Final = ("toast", "ring")  # are over others on purpose
+ROLES: Final = QAccessible.Role
 CONTROLS: Final = (
-    *(QAbstractButton, QComboBox, QLineEdit, QAbstractItemView, QTabBar, QAbstractSlider),
-    *(QAbstractSpinBox, QPlainTextEdit, QTextEdit, Plot),
+    *(ROLES.Button, ROLES.CheckBox, ROLES.RadioButton, ROLES.ComboBox, ROLES.EditableText),
+    *(ROLES.SpinBox, ROLES.Slider, ROLES.List, ROLES.Table, ROLES.Tree, ROLES.PageTabList),
 )
-PARTS: Final = (QScrollBar, QHeaderView)  # the keys of what they belong to move them
-SHOWN: Final = (QLabel, QAbstractButton, QComboBox, QLineEdit, QTabBar, QAbstractItemView, Plot)
-_RECORDER = Recorder()
 
 
 def look_at(root: QWidget, screen: QSize) -> tuple[QImage, list[str]]:
     """Its picture, and one line a fault, on a screen of this size."""
-    picture, texts = _RECORDER.grab(root)
-    covers = [each for each in root.findChildren(QWidget) if is_free(each) and each.isVisible()]
-    seen = [text for text in texts if not _is_covered(text, covers, root)]
-    of_labels = [text for text in labels(root) if not _is_covered(text, covers, root)]
-    found = [*_off_screen(root, screen), *_cut_or_over_others(seen)]
-    found += _unreadable(picture, [*seen, *of_labels])
-    for widget in (root, *root.findChildren(QWidget)):
-        if widget.isVisible() and widget.window() is root:
-            checks = (_shortened, _cut, _overlaps, _plot, _scrolls_across, _out_of_reach)
-            faults = [
-                *_tip(widget, screen),
-                *(fault for check in checks for fault in check(widget)),
-            ]
-            found += [f"{_path(widget)}: {fault}" for fault in faults]
+    widgets = [each for each in (root, *root.findChildren(QWidget)) if each.isVisible()]
+    widgets = [each for each in widgets if each.window() is root]
+    picture = root.grab().toImage()
+    painted = [each for each in record(root, widgets) if _is_on_top(each, root)]
+    found = [*_off_screen(root, screen), *_over_others(painted), *_unreadable(picture, painted)]
+    found += [*_cut(painted, root), *_shortened(painted, root)]
+    for widget in widgets:
+        for check in (_misplaced, _plot, _out_of_reach, lambda each: _tip(each, screen)):
+            found += [f"{_path(widget)}: {fault}" for fault in check(widget)]
     return picture, found
 
 
-def is_free(widget: QWidget) -> bool:
-    return widget.property("kind") in FREE
+# What is painted
 
 
-def _is_covered(text: Painted, covers: list[QWidget], root: QWidget) -> bool:
-    """Whether a message is over it."""
-    return any(
-        not cover.isAncestorOf(text.by)
-        and QRectF(cover.rect()).translated(cover.mapTo(root, QPoint(0, 0))).intersects(text.seen)
-        for cover in covers
-    )
+@dataclass(frozen=True)
+class Painted:
+    """A text in one line, or an icon, which has none, where it is in the window.
+
+    ``room``: where its widget lets it be seen, ``seen``: what is seen of it.
+    """
+
+    text: str
+    by: QWidget
+    rect: QRectF
+    room: QRectF | None
+    seen: QRectF
+    ink: QColor
 
 
-# How faults name what they are about
+class Recorder(QPaintEngine):
+    """Notes every text and icon that Qt or the window paints: ``by`` which widget, ``at`` where."""
+
+    def __init__(self) -> None:
+        super().__init__(QPaintEngine.PaintEngineFeature.AllFeatures)
+        self.found: list[Painted] = []
+        self.begin = self.end = lambda *_: True
+        self.updateState = self.drawPixmap = self.drawImage = self.drawPolygon = lambda *_: None
+
+    def type(self) -> QPaintEngine.Type:
+        return QPaintEngine.Type.User
+
+    def drawPath(self, path: QPainterPath) -> None:
+        self._note("", path.boundingRect())
+
+    def drawTextItem(self, start: QPointF, item: QTextItem) -> None:
+        text = item.text().rstrip()
+        blank = QFontMetricsF(item.font()).horizontalAdvance(item.text()[len(text) :])
+        top, height = start.y() - item.ascent(), item.ascent() + item.descent()
+        if text:
+            self._note(text, QRectF(start.x(), top, item.width() - blank, height))
+
+    def _note(self, text: str, rect: QRectF) -> None:
+        painter, place, ink = self.painter(), self.painter().deviceTransform(), QColor()
+        rect = place.mapRect(rect)
+        if text:
+            ink = QColor(painter.pen().color())
+            ink.setAlphaF(ink.alphaF() * painter.opacity())
+        elif {int(rect.width()), int(rect.height())} - set(ICON):
+            return
+        room = place.mapRect(painter.clipBoundingRect()) if painter.hasClipping() else None
+        last = self.found[-1] if self.found else None
+        if last and text and last.text and last.by is self.by and last.room == room:
+            gap = rect.topLeft() - last.rect.topRight()
+            if max(abs(gap.x()), abs(gap.y())) <= SLACK:  # goes on in another font or colour
+                text, rect = last.text + text, rect | self.found.pop().rect
+        seen = QRectF(self.by.visibleRegion().boundingRect()).translated(self.at)
+        seen &= rect if room is None else rect & room
+        self.found.append(Painted(text, self.by, rect, room, seen, ink))
 
 
-def _path(widget: QWidget) -> str:
-    """The widget's class and name, and those of what it is in that have a name."""
-    above, parts = widget.parentWidget(), [_called(widget)]
-    while above is not None and len(parts) < 3 and not above.isWindow():
-        if above.accessibleName():
-            parts.append(_called(above))
-        above = above.parentWidget()
-    return " < ".join(parts)
+class Device(QPaintDevice):
+    """Hands what is painted on it to a recorder, as a window of this one's size would."""
+
+    def __init__(self, root: QWidget) -> None:
+        super().__init__()
+        self.metric, self.recorder = root.metric, Recorder()
+
+    def paintEngine(self) -> QPaintEngine:
+        return self.recorder
 
 
-def _called(widget: QWidget) -> str:
-    text = getattr(widget, "text", None)
-    name = widget.accessibleName() or (text() if callable(text) else "")
-    return f"{type(widget).__name__}({str(name)[:40]!r})"
+def record(root: QWidget, widgets: list[QWidget]) -> list[Painted]:
+    """What each of the widgets in a window paints."""
+    device, alone = Device(root), QWidget.RenderFlag.DrawWindowBackground
+    painter = QPainter(device)
+    for widget in widgets:
+        device.recorder.by, device.recorder.at = widget, widget.mapTo(root, QPoint())
+        QWidget.render(widget, painter, device.recorder.at, QRegion(), alone)
+    painter.end()
+    return device.recorder.found
 
 
-def _size(size: QSize | QRectF) -> str:
-    return f"{size.width():.0f}×{size.height():.0f}"
+def _is_on_top(each: Painted, root: QWidget) -> bool:
+    """Whether nothing, for example a message, is over either end of it."""
+    ends = each.seen.adjusted(1, 0, -1, 0)
+    at = () if ends.isEmpty() else (ends.topLeft(), ends.center(), ends.bottomRight())
+    over = [root.childAt(point.toPoint()) or root for point in at]
+    in_view = not each.by.visibleRegion().isEmpty()
+    return in_view and all(each.by.isAncestorOf(w) or w is each.by for w in over)
+
+
+# Whether words can be read
+
+
+def _cut(painted: list[Painted], root: QWidget) -> Iterator[str]:
+    """Words that do not fit into the room that they are given, or into their widget."""
+    places = Counter((each.text, each.by, each.rect.getRect()) for each in painted)
+    for each in painted:
+        by, view, high = each.by, each.by.parentWidget(), 0.2 * each.rect.height()
+        long = isinstance(by, QLineEdit) and len(each.text) > SCROLLED
+        if not each.text or long or isinstance(view, QTextEdit | QPlainTextEdit):
+            continue
+        once = places[each.text, by, each.rect.getRect()] == 1  # or on the grounds of two colours
+        port = QRectF(by.rect()).translated(by.mapTo(root, QPointF()))
+        if isinstance(view, QAbstractItemView):
+            port = port | each.rect  # a row that is scrolled to
+        room = port & each.room if once and each.room is not None else port
+        # What is above and below the letters may be missing.
+        if not room.adjusted(-SLACK, -high, SLACK, high).contains(each.rect):
+            needed = f"{each.text[:40]!r}, which needs {_size(each.rect)}"
+            yield f"{_path(by)}: {_size(room)} for {needed}"
+
+
+def _shortened(painted: list[Painted], root: QWidget) -> Iterator[str]:
+    """Words that are elided to nothing that makes sense; a number is never elided."""
+    above = root.parentWidget().window() if root.parentWidget() else root
+    named = [each for kind in (QAbstractButton, QAction) for each in above.findChildren(kind)]
+    whole = {each.text().replace("&", "") for each in named}  # some end so on purpose
+    for (by, room), lines in groupby(painted, lambda each: (each.by, each.room)):
+        texts = [each.text for each in lines]
+        # What is clipped alike are the lines of one text.
+        for text in texts if room is None else ["".join(texts)]:
+            kept = len(text.replace("…", "").strip())
+            few = kept < (OF_TABS if isinstance(by, QTabBar) else KEPT)
+            if "…" in text and text not in whole and (few or re.match(r"−?[\d.]+…", text)):
+                yield f"{_path(by)}: elided to {text!r}"
+
+
+def _over_others(painted: list[Painted]) -> Iterator[str]:
+    """Words and icons that are over another word."""
+    edges = np.array([each.seen.getCoords() for each in painted]).reshape(-1, 4)
+    ends = np.minimum(edges[:, None, 2:], edges[None, :, 2:])
+    wide, tall = np.moveaxis(ends - np.maximum(edges[:, None, :2], edges[None, :, :2]), 2, 0)
+    heights = np.array([each.rect.height() for each in painted])
+    over = (wide > SLACK) & (tall > 0.3 * np.minimum(heights[:, None], heights[None, :]))
+    for one, other in ((painted[i], painted[k]) for i, k in np.argwhere(np.triu(over, 1))):
+        twice = one.text == other.text and one.by is other.by  # in the colours of two grounds
+        first, word = sorted((one, other), key=lambda each: len(each.text))
+        icon = not first.text and (
+            first.rect.contains(word.seen) or isinstance(first.by.parent(), QGraphicsView)
+        )
+        if word.text and not (twice or icon):
+            what = repr(first.text[:40]) if first.text else "an icon"
+            yield f"{_path(word.by)}: {what} is over {word.text[:40]!r}"
+
+
+def _unreadable(picture: QImage, painted: list[Painted]) -> Iterator[str]:
+    """Words in a picture whose ink is too near to their ground."""
+    plain = picture.convertToFormat(QImage.Format.Format_RGB32)
+    numbers = np.frombuffer(plain.constBits(), np.uint32).reshape(plain.height(), -1)
+    pixels = numbers[:, : plain.width()] & 0xFFFFFF
+    for each in painted:
+        rect = each.seen.toAlignedRect() & plain.rect()
+        if not re.search(r"\w", each.text) or rect.isEmpty():
+            continue
+        crop = pixels[rect.top() : rect.bottom() + 1, rect.left() : rect.right() + 1]
+        colours, counts = np.unique(crop, return_counts=True)
+        ground = f"#{colours[counts.argmax()]:06x}"
+        seen = _on(each.ink, ground)
+        if (ratio := contrast(seen, ground)) < TEXT - ROUNDING:
+            yield f"{_path(each.by)}: {each.text[:40]!r} is {seen} on {ground}: {ratio:.2f}"
+
+
+def _on(ink: QColor, ground: str) -> str:
+    """What a translucent ink looks like on its ground."""
+    share, behind = ink.alphaF(), QColor(ground)
+    parts = zip(ink.getRgbF()[:3], behind.getRgbF()[:3], strict=True)
+    return QColor.fromRgbF(*(share * top + (1 - share) * below for top, below in parts)).name()
 
 
 # Where things are
@@ -111,36 +245,35 @@ def _size(size: QSize | QRectF) -> str:
 
 def _off_screen(root: QWidget, screen: QSize) -> Iterator[str]:
     if root.width() > screen.width() or root.height() > screen.height():
-        yield f"{type(root).__name__} of {_size(root.size())} is larger than the screen"
+        yield f"{type(root).__name__} of {_size(root)} is larger than the screen"
     elif root.parentWidget() is not None and not root.screen().geometry().contains(root.geometry()):
         yield f"{type(root).__name__} is partly off the screen: {root.geometry().getRect()}"
 
 
 def _tip(widget: QWidget, screen: QSize) -> Iterator[str]:
     """A tip that is larger than the screen; Qt moves others into it."""
-    if (text := widget.toolTip()) and not text.startswith("<"):
-        needed = QFontMetrics(QToolTip.font()).size(0, text)
-        if needed.width() > screen.width() or needed.height() > screen.height():
-            yield f"its tip needs {_size(needed)}: {text[:40]!r}"
+    needed = QFontMetrics(QToolTip.font()).size(0, widget.toolTip())
+    if needed != needed.boundedTo(screen):
+        yield f"its tip needs {_size(needed)}: {widget.toolTip()[:40]!r}"
 
 
-def _cut(widget: QWidget) -> Iterator[str]:
-    """Something to read or to press that reaches out of one of those around it."""
-    inner, above, rect = widget, widget.parentWidget(), widget.rect()
-    if not isinstance(widget, SHOWN) or is_free(widget):
-        return
-    while above is not None and not inner.isWindow():
-        rect = rect.translated(inner.pos())
-        if is_free(above) or _scrolls(above, rect) or above.visibleRegion().isEmpty():
-            return  # where nothing of what it is in is seen, that is folded on purpose
-        if not _contains(above.rect(), rect):
-            yield f"{_size(widget.size())} is cut by {_called(above)} of {_size(above.size())}"
-            return
-        inner, above = above, above.parentWidget()
-
-
-def _contains(outer: QRect, inner: QRect) -> bool:
-    return outer.adjusted(-SLACK, -SLACK, SLACK, SLACK).contains(inner)
+def _misplaced(parent: QWidget) -> Iterator[str]:
+    """What is in a widget and reaches out of it, or is over something else that is laid out."""
+    direct = parent.findChildren(QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly)
+    children = [each for each in direct if each.isVisible() and not each.isWindow()]
+    children = [each for each in children if not each.size().isEmpty()]
+    children = [each for each in children if each.property("kind") not in FREE]
+    if parent.visibleRegion().isEmpty():
+        return  # folded on purpose
+    for child in children:
+        rect = child.geometry()
+        whole = parent.rect().adjusted(-SLACK, -SLACK, SLACK, SLACK)
+        if not (whole.contains(rect) or _scrolls(parent, rect)):
+            yield f"{_called(child)} at {rect.getRect()} reaches out of its {_size(parent)}"
+    for one, other in combinations(children, 2) if parent.layout() is not None else ():
+        shared = one.geometry() & other.geometry()
+        if shared.width() >= SLACK and shared.height() >= SLACK:
+            yield f"{_called(one)} and {_called(other)} overlap by {_size(shared)}"
 
 
 def _scrolls(port: QWidget, rect: QRect) -> bool:
@@ -148,30 +281,9 @@ def _scrolls(port: QWidget, rect: QRect) -> bool:
     area = port.parentWidget()
     if not isinstance(area, QAbstractScrollArea) or area.viewport() is not port:
         return False
-    if isinstance(area, QAbstractItemView):
-        return True  # what is in cells moves with them
+    off = area.horizontalScrollBarPolicy() == Qt.ScrollBarPolicy.ScrollBarAlwaysOff
     beyond = rect.left() < -SLACK or rect.right() > port.width() + SLACK
-    return area.horizontalScrollBar().maximum() > 0 or not beyond
-
-
-def _overlaps(parent: QWidget) -> Iterator[str]:
-    """What is laid out in a widget and reaches out of it, or is over something else in it."""
-    laid_out = parent.layout() is not None or isinstance(parent, QSplitter)
-    if isinstance(parent, QAbstractScrollArea) or not laid_out:
-        return
-    children = [
-        child
-        for child in parent.findChildren(QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly)
-        if child.isVisible() and not (child.isWindow() or child.size().isEmpty() or is_free(child))
-    ]
-    children = [child for child in children if not isinstance(child, QSplitterHandle)]
-    for child in children:
-        if not _contains(parent.rect(), child.geometry()):
-            yield f"{_called(child)} reaches out of it: {child.geometry().getRect()}"
-    for one, other in combinations(children, 2):
-        shared = one.geometry().intersected(other.geometry())
-        if shared.width() > SLACK and shared.height() > SLACK:
-            yield f"{_called(one)} and {_called(other)} overlap by {_size(shared.size())}"
+    return isinstance(area, QAbstractItemView) or not (off and beyond)
 
 
 def _plot(plot: QWidget) -> Iterator[str]:
@@ -181,97 +293,16 @@ def _plot(plot: QWidget) -> Iterator[str]:
             yield f"only {_size(view)} px of data"
 
 
-def _scrolls_across(area: QWidget) -> Iterator[str]:
-    if not isinstance(area, QScrollArea) or area.widget() is None:
-        return
-    off = area.horizontalScrollBarPolicy() == Qt.ScrollBarPolicy.ScrollBarAlwaysOff
-    if off and area.widget().width() > area.viewport().width() + SLACK:
-        yield f"content of {area.widget().width()} px in {area.viewport().width()}"
-
-
-# Whether words have room
-
-
-def _shortened(widget: QWidget) -> Iterator[str]:
-    """Texts of Qt's controls that are cut, or elided to nothing that makes sense."""
-    for each in written(widget):
-        if each.shown != each.text:
-            if len(each.shown.replace("…", "").strip()) < min(SENSE, len(each.text)):
-                yield f"elided to {each.shown!r}"
-        elif not _contains(QRect(QPoint(), each.room), QRect(QPoint(), each.needed)):
-            yield f"{_size(each.room)} for {each.text[:40]!r}, which needs {_size(each.needed)}"
-
-
-def _cut_or_over_others(painted: list[Painted]) -> Iterator[str]:
-    """Painted texts that are cut, shortened, or over another."""
-    for each in painted:
-        yield from (f"{_by(each)}: {fault}" for fault in _cut_paint(each))
-    for one, other in combinations(painted, 2):
-        shared, lower = one.seen & other.seen, min(one.rect.height(), other.rect.height())
-        same = one.text == other.text and one.by is other.by  # the same twice, in two colours
-        if not same and shared.width() > PAINTED_SLACK and shared.height() > 0.3 * lower:
-            yield f"{_by(one)}: {one.text[:40]!r} is over {other.text[:40]!r}"
-
-
-def _cut_paint(each: Painted) -> Iterator[str]:
-    if "…" in each.text and len(each.text.replace("…", "").strip()) < KEPT:
-        yield f"shortened to {each.text!r}"
-    view = each.by.parentWidget()
-    if isinstance(view, QAbstractItemView) and not isinstance(view, QHeaderView):
-        return  # the rest of a row or a column is scrolled to
-    room = each.port if each.room is None else each.room
-    for given in (room, each.port):
-        high = 0.2 * each.rect.height()  # what is above and below the letters
-        if not given.adjusted(-PAINTED_SLACK, -high, PAINTED_SLACK, high).contains(each.rect):
-            yield f"{_size(given)} for {each.text[:40]!r}, which needs {_size(each.rect)}"
-            return
-
-
-def _by(each: Painted) -> str:
-    widget = each.by
-    while not widget.accessibleName() and widget.parentWidget() is not None:
-        widget = widget.parentWidget()
-    return f"painted in {_called(widget)}"
-
-
-# Whether words can be read
-
-
-def _unreadable(picture: QImage, texts: list[Painted]) -> Iterator[str]:
-    """Texts in a picture whose ink is too near to their ground."""
-    plain = picture.convertToFormat(QImage.Format.Format_RGB32)
-    numbers = np.frombuffer(plain.constBits(), np.uint32).reshape(plain.height(), -1)
-    pixels = numbers[:, : plain.width()] & 0xFFFFFF
-    for each in texts:
-        rect = each.seen.toAlignedRect() & plain.rect()
-        crop = pixels[rect.top() : rect.bottom() + 1, rect.left() : rect.right() + 1]
-        if not re.search(r"\w", each.text) or rect.isEmpty():
-            continue
-        colours, counts = np.unique(crop, return_counts=True)
-        ground = f"#{colours[counts.argmax()]:06x}"
-        seen = _over(each.ink, ground)
-        if (ratio := contrast(seen, ground)) < TEXT - ROUNDING:
-            yield f"{each.text[:40]!r} is {seen} on {ground}: {ratio:.2f}"
-
-
-def _over(ink: QColor, ground: str) -> str:
-    """What a translucent ink looks like on its ground."""
-    share, behind = ink.alphaF(), QColor(ground)
-    parts = zip(ink.getRgbF()[:3], behind.getRgbF()[:3], strict=True)
-    return QColor.fromRgbF(*(share * top + (1 - share) * below for top, below in parts)).name()
-
-
 # Whether keys and a screen reader reach it
 
 
 def _out_of_reach(widget: QWidget) -> Iterator[str]:
     """A control that Tab does not reach, or that has no name."""
-    above = widget.parentWidget()
-    of_another = QComboBox | QAbstractSpinBox | QLineEdit | QTabBar | QAbstractItemView
+    role, above = _role(widget), widget.parentWidget()
     legend = isinstance(widget, Chip) and not widget.isCheckable()  # nobody can press it
-    if not isinstance(widget, CONTROLS) or isinstance(widget, PARTS) or legend:
+    if not (role in CONTROLS or isinstance(widget, Plot | QTextEdit)) or legend:
         return
-    if widget.isWindow() or isinstance(above, of_another):
+    if widget.isWindow() or _role(above) in CONTROLS:  # or it is a part of another
         return
     group = widget.group() if isinstance(widget, QAbstractButton) else None
     leading = group.buttons() if group is not None else [widget.focusProxy() or widget]
@@ -279,10 +310,34 @@ def _out_of_reach(widget: QWidget) -> Iterator[str]:
     if widget.isEnabled() and not by_keys:
         yield "is not reached by Tab"
     if sum(map(str.isalpha, _name(widget))) < 2:
-        yield f"in {type(above).__name__}({_name(above)[:40]!r}) has no name"
+        yield "has no name"
+
+
+def _role(widget: QWidget) -> QAccessible.Role:
+    return QAccessible.queryAccessibleInterface(widget).role()
 
 
 def _name(widget: QWidget) -> str:
+    """Its own, in whose place Qt speaks the value of some controls, or what Qt finds."""
     spoken = QAccessible.queryAccessibleInterface(widget)
-    own = widget.accessibleName()  # Qt speaks the value of some controls in its place
-    return own or (spoken.text(QAccessible.Text.Name) if spoken is not None else "")
+    return widget.accessibleName() or spoken.text(QAccessible.Text.Name)
+
+
+# How faults name what they are about
+
+
+def _path(widget: QWidget) -> str:
+    """The widget's class and name, and those of what it is in that have a name."""
+    above, parts = widget.parentWidget(), [_called(widget)]
+    while above is not None and len(parts) < 3 and not above.isWindow():
+        parts += [_called(above)] if above.accessibleName() else []
+        above = above.parentWidget()
+    return " < ".join(parts)
+
+
+def _called(widget: QWidget) -> str:
+    return f"{type(widget).__name__}({_name(widget)[:40]!r})"
+
+
+def _size(size: QSize | QRect | QRectF | QWidget) -> str:
+    return f"{size.width():.0f}×{size.height():.0f}"

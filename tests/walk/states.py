@@ -1,45 +1,45 @@
 """Every state of the window in turn, with the sample or with models of one's own.
 
-Each method of ``States`` brings the window somewhere, and yields the name of what is then to be
-looked at; with it the dialog or menu, where that is not the window.
+A method of ``States`` brings the window somewhere, and yields the name of what is then to be looked
+at; with it the dialog or menu, where that is not the window. Pages, tabs, choices, plots with
+tables, buttons that run a job, menus and dialogs are found in the window: what is added to it is
+walked, too.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QDialog, QMenu, QScrollArea, QWidget
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import (
+    QApplication,
+    QDialog,
+    QLineEdit,
+    QMenu,
+    QPushButton,
+    QScrollArea,
+    QWidget,
+)
 from shiboken6 import isValid
 
-from ace_gui.errors import CheckpointError
-from ace_gui.gui.panels.compare.compare_page import TWO_MODELS
-from ace_gui.gui.panels.health_panel import HealthPanel
-from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
-from ace_gui.gui.panels.layer_views import LearningView
-from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
-from ace_gui.gui.panels.scores.scores_tab import ScoresTab
-from ace_gui.gui.panels.scores.tasks_tab import TasksTab
-from ace_gui.gui.panels.scores.try_tab import TryTab
-from ace_gui.gui.panels.scores.tune_tab import TuneTab
-from ace_gui.gui.picture import Studio
+from ace_gui.errors import EngineError
+from ace_gui.gui.panels.job_page import RunButton
+from ace_gui.gui.picture import PATIENCE, Studio
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.shell.layout.cards import INSPECTOR, LAYERS, VIEWS
+from ace_gui.gui.shell.help_desk import commands_of_menus, commands_of_panels
+from ace_gui.gui.shell.layout.cards import LAYERS
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.inputs import Inputs
-from ace_gui.gui.state.chosen.layer_rules import overridden
-from ace_gui.gui.widgets.files.file_dialogs import offers
 from ace_gui.gui.widgets.layout.arrangement import Folding
-from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
 from ace_gui.paths import Sample
 from ace_gui.recipe import Override
 from ace_gui.recipe.tasks import TaskKind
@@ -48,13 +48,17 @@ from ace_gui.recipe.values import After, Cap
 State_ = str | tuple[str, QWidget]
 LONG: Final = "vit-small-patch16-224-in21k-finetuned-on-handwritten-digits-of-many-alphabets-epoch"
 NORMS: Final = Override(role="norm", blocks="0-1", disposition="base")
-RULE: Final = Override(blocks="0-1", disposition="base")
 COMPARED: Final = ("ace", "linear", "task_arithmetic", "ties", "tsv_m", "slerp")
 OTHER: Final = "task_arithmetic"  # what the recipe's own method is compared with
-EXAMPLES_USED: Final = 40  # of each task: the window shows as much with them as with all
+FEW: Final = 40  # examples of each task: the window shows as much with them as with all
 SMALL_RIDGE: Final = 1e-9  # moves the sample far more than its experts did
 STEPS: Final = 12  # of learning: enough for curves, not for a good merge
 NOTHING: Final = "nothing is called so"
+PAGES: Final = ("One layer", "All layers", "Scores", "Compare")
+FILES: Final = ("Open base model…", "Add experts…", "Open recipe…", "Scan a folder…", "Save as…")
+"""Commands that ask for a file, in a dialog of Qt or of the system."""
+BEGUN: Final = ("Compare methods…", "Try the sample", "Tutorial", "Copy diagnostics")
+"""Commands that are named as if they opened a dialog, or are among those that do."""
 
 
 def newest_dialog() -> QDialog | None:
@@ -63,229 +67,183 @@ def newest_dialog() -> QDialog | None:
     return shown[-1] if shown else None
 
 
-def openers(window: MainWindow) -> tuple[tuple[str, Callable[[], object]], ...]:
+def openers(window: MainWindow) -> dict[str, Callable[[], object]]:
     """What opens each dialog that needs nothing more, by its name."""
-    return (
-        ("methods to choose from", window.dialogs.choose_method),
-        ("help", window.help.show_help),
-        ("glossary", lambda: window.help.show_page("glossary", "Ridge mass")),
-        ("shortcuts", window.help.show_shortcuts),
-        ("log", window.help.show_log),
-        ("report of a problem", window.help.report_problem),
-        ("preferences", window.actions_.preferences.trigger),
-        ("about", window.help.show_about),
-        ("cached models", window.opener.open_cached),
-        ("a new override", lambda: window.dialogs.complete_override(RULE)),
-        ("closing", lambda: window.dialogs.ask_before_closing(window.close_unasked)),
-        ("workers of a cluster", window.menus.devices._ask),
-        ("memory for merging", window.menus.memory._ask),
-    )
+
+    def run(title: str) -> None:  # some menus are filled anew, and their actions with them
+        next(each for each in commands_of_menus(window.menuBar()) if each.title == title).run()
+
+    found = {}
+    for command in commands_of_menus(window.menuBar()):
+        opens = command.title.endswith("…") or command.menu == "Help"
+        if opens and not command.why and command.title not in FILES + BEGUN:
+            found[command.title.rstrip("…").casefold()] = partial(run, command.title)
+    found["a new override"] = lambda: window.dialogs.complete_override(NORMS)
+    found["closing"] = lambda: window.dialogs.ask_before_closing(window.close_unasked)
+    return found
 
 
 def opened(name: str, open_it: Callable[[], object]) -> Iterator[State_]:
-    """A dialog, opened and closed again."""
+    """A dialog, also where a search in it finds little or nothing, and closed again."""
     open_it()
     dialog = newest_dialog()
     assert dialog is not None, name
+    if dialog.windowType() is Qt.WindowType.Popup:  # some displays close it by themselves
+        dialog.setWindowFlags(Qt.WindowType.Dialog)
+        dialog.show()
     yield name, dialog
+    for field in dialog.findChildren(QLineEdit):
+        for text in ("la", NOTHING) if field.isVisible() and field.placeholderText() else ():
+            field.setText(text)
+            yield f"{name}, {text}", dialog
     dialog.close()
 
 
-def turn_to(tabs: LazyTabs, kind: type[QWidget]) -> QWidget:
-    """Show the tab with a panel of this kind."""
-    panels = ((index, tabs.content(index)) for index in range(tabs.count()))
-    index, panel = next(each for each in panels if isinstance(each[1], kind))
-    tabs.setCurrentIndex(index)
-    return panel
-
-
 class States:
-    """``during`` is called with a state in the middle of a merge, which waits for nobody."""
+    """With models of a recipe, in a studio's window."""
 
-    def __init__(self, studio: Studio, recipe: Path, during: Callable[[State_], None]) -> None:
-        self.studio, self.recipe, self.during = studio, recipe, during
+    def __init__(self, studio: Studio, recipe: Path) -> None:
+        self.studio, self.recipe = studio, recipe
         self.window, self.session = studio.window, studio.window.session
         self.draft, self.workspace = self.session.draft, self.window.workspace
-        self.tabs = self.workspace.inspector.tabs
-        self.views = self.workspace.heterogeneity.tabs
 
     def all(self, *, brief: bool) -> Iterator[State_]:
         """``brief``: without what has to be computed first, one merge apart."""
         yield from self.welcome()
+        yield from () if brief else self.tutorial()
         self.studio.open(self.recipe)
-        merged = (self.panels, self.all_tabs)
-        later = (self.covariances, self.choices, self.scores, self.comparison, self.runs)
-        whole = (self.before_merging, self.checks, self.first_merge, *merged, *later, self.menus)
-        whole += (self.dialogs, self.learning, self.routing)
-        for part in (self.only_merge, *merged, self.dialogs) if brief else whole:
+        merged = (self.merge, self.panels, self.layers)
+        parts = (self.before_merging, *merged, self.changes, self.others, self.menus)
+        for part in (*merged, self.dialogs) if brief else (*parts, self.questions, self.dialogs):
             yield from part()
 
     # What several need
 
-    def until_idle(self, condition: Callable[[], bool] = lambda: True) -> None:
-        engine = self.window.engine
-        self.studio.wait(lambda: condition() and not engine.is_busy, engine.idle)
+    def until(self, condition: Callable[[], bool] = lambda: True) -> None:
+        """Until this holds and nothing is computed."""
+        for _ in range(PATIENCE // 10):
+            if condition() and not self.window.engine.is_busy:
+                return
+            QTest.qWait(10)
+        raise TimeoutError("the window did not finish its work")
 
     def change(self, inputs: Inputs) -> None:
         """Other inputs, planned and analysed."""
         self.window.conductor.change(inputs)
-        self.until_ready(lambda: self.draft.inputs == inputs)
+        layers = self.session.layers
+        self.until(
+            lambda: self.draft.inputs == inputs and self.session.can_merge and layers.is_analysed
+        )
 
-    def until_ready(self, condition: Callable[[], bool]) -> None:
-        """Until this holds, the draft can be merged and nothing is computed."""
-        session = self.session
-        self.until_idle(lambda: condition() and session.can_merge and session.layers.is_analysed)
+    def pages(self, *menus: str) -> Iterator[tuple[str, QWidget]]:
+        """The pages and tabs that the window offers, of these menus, each when it is shown."""
+        tabs = {**self.workspace.panels_with_tabs(), "Scores": self.workspace.show_scores().tabs}
+        for command in commands_of_panels(lambda: self.workspace, ""):
+            if command.menu in menus:
+                command.run()
+                spaces, bar = self.workspace._spaces, tabs.get(command.menu)
+                title = command.title.removeprefix("Show ").partition(" (")[0]
+                page = spaces.currentWidget() if bar is None else bar.current
+                yield f"{command.menu}: {title}", page
+        self.workspace.show_space(0)
 
-    def use_few_examples(self) -> None:
-        few = (replace(task, limit=EXAMPLES_USED) for task in self.draft.inputs.tasks)
-        self.draft.set_tasks(tuple(few))
+    def show(self, name: str) -> tuple[str, QWidget]:
+        """The page of this name."""
+        return next(each for each in self.pages(*PAGES) if each[0] == name)
 
-    def until_done(self, work: object) -> None:
-        self.studio.wait(lambda: not work.is_running, work.changed)
-
-    @contextmanager
-    def left_column(self, *, folded: bool) -> Iterator[None]:
-        left = self.workspace.left
-        before = left.is_folded
-        left.fold(folded)
-        yield
-        left.fold(before)
-
-    def each_tab(
-        self, where: str, tabs: LazyTabs, *, tables: bool = True, choices: bool = True
-    ) -> Iterator[State_]:
-        """Every tab that is shown, with every choice in it, and its plots as tables."""
-        for index in filter(tabs.isTabVisible, range(tabs.count())):
-            tabs.setCurrentIndex(index)
-            panel = tabs.content(index)
-            title = f"{where}: {tabs.tabText(index).partition(' (')[0]}"
-            yield title
-            if tables and choices:
-                self.until_idle()
-                yield from self.each_choice(title, panel)
-            if tables:
-                yield from self.as_tables(
-                    f"{title} as a table", [panel, *panel.findChildren(QWidget)]
-                )
-        tabs.setCurrentIndex(0)
-
-    def each_choice(self, name: str, panel: QWidget) -> Iterator[State_]:
-        """Every choice of what a panel shows."""
-        for choice in panel.findChildren(Choice):
+    def all_of(self, name: str, page: QWidget) -> Iterator[State_]:
+        """A page: as it is, while its jobs run, and with what they found; with each choice in
+        it, and its plots as tables."""
+        yield name
+        self.until()
+        for button in page.findChildren(RunButton):
+            if button.isVisible() and button.isEnabled():
+                button.click()
+                yield f"{name}, running"
+                self.until()
+                yield f"{name}, done"
+        for folding in page.findChildren(Folding):
+            folding.unfold()
+        views = [v for v in (page, *page.findChildren(QWidget)) if isinstance(v, PlotWithTable)]
+        parts = [page] if name.startswith(PAGES[:2]) else views  # other choices change the inputs
+        for choice in [choice for part in parts for choice in part.findChildren(Choice)]:
             before = choice.current
             for value in choice.options if choice.isVisible() and choice.isEnabled() else ():
                 choice.choose(value)
-                self.until_idle()
+                self.until()
                 yield f"{name}, {choice.currentText()}"
             choice.choose(before)
-
-    def as_tables(self, name: str, widgets: list[QWidget]) -> Iterator[State_]:
-        if plots := [each for each in widgets if isinstance(each, PlotWithTable)]:
-            for plot in plots:
-                plot.show_table(True)
-            yield name
-            for plot in plots:
-                plot.show_table(False)
+        for shown in (True, False) if views else ():
+            for view in views:
+                view.show_table(shown)
+            if shown:
+                yield f"{name} as a table"
 
     # Before anything is merged
 
     def welcome(self) -> Iterator[State_]:
         yield "welcome"
         self.window.opener.scan_folders([self.recipe.parent], None)
-        self.until_idle()
-        yield "a scan", (scan := self.window.opener.scanned)
-        scan.close()
+        self.until()
+        yield from opened("a scan", lambda: None)
 
     def before_merging(self) -> Iterator[State_]:
+        """What there is without a merge; then too many experts, warnings and errors."""
         yield "opened"
-        yield from self.each_tab("nothing chosen", self.tabs, tables=False)
-        yield from self.each_tab("nothing merged", self.views, tables=False)
-        yield from self.each_tab("nothing scored", self.workspace.show_scores().tabs, tables=False)
-        self.workspace.show_methods()
-        yield "methods to compare"
-        self.workspace.show_space(0)
-        before = self.draft.inputs
+        for name, _ in self.pages(*PAGES):
+            yield f"nothing yet, {name}"
+        before, notice = self.draft.inputs, self.window.notice
         with tempfile.TemporaryDirectory() as name:  # names longer than any room for them
             copies = [Path(name) / f"{LONG}-{number}" for number in range(len(before.experts), 8)]
             for copy in copies:
                 shutil.copytree(before.experts[0].path, copy)
             self.change(replace(before.with_experts(copies), overrides=(NORMS,)))
-            for folded in (False, True):
-                with self.left_column(folded=folded):
-                    yield "eight experts" + ", folded" * folded
-            self.change(before)
-
-    def checks(self) -> Iterator[State_]:
-        """Warnings about an expert that does not fit, then errors as well."""
-        window, session, last = self.window, self.session, len(self.draft.inputs.experts)
-        with tempfile.TemporaryDirectory() as name:
-            odd = Path(name) / "digits-again"
-            shutil.copytree(self.draft.inputs.experts[0].path, odd)
-            config = json.loads((odd / "config.json").read_text(encoding="utf-8"))
-            config["layer_norm_eps"] = 0.5
-            (odd / "config.json").write_text(json.dumps(config), encoding="utf-8")
-            window.conductor.add_experts([odd])
-            self.until_ready(lambda: bool(session.checks.worries))
-            window.actions_.merge.trigger()
-            yield "warnings before merging"
-            session.limit_memory(1_000_000)
-            window.actions_.merge.trigger()
-            yield "errors before merging"
-            window.notice.details_button.setChecked(True)
+            for folded in (True, False):
+                self.workspace.left.fold(folded)
+                yield "eight experts" + ", folded" * folded
+            for memory, what in ((None, "warnings"), (1_000_000, "errors")):
+                self.session.limit_memory(memory)
+                self.window.actions_.merge.trigger()
+                yield f"{what} before merging"
+            notice.details_button.setChecked(True)
             yield "errors in detail"
-            session.limit_memory(None)
-            window.conductor.change(self.draft.inputs.without_experts([last]))
-            self.until_ready(lambda: not session.checks.worries)
-        sentence = "“interrupted-download” holds no tensors; download it again or remove it."
-        window.show_error(CheckpointError(sentence))
+            self.session.limit_memory(None)
+            self.change(before)
+        self.window.show_error(EngineError("“models” holds no tensors; download it again."))
         yield "an error"
-        window.notice.hide()
+        notice.hide()
 
     # The first merge
 
-    def first_merge(self) -> Iterator[State_]:
-        """Led by the tutorial where the recipe is its sample."""
-        if self.recipe != Sample.IMAGES.recipe:
-            yield from self.only_merge()
-            return
-        self.window.conductor.close()
-        yield "recent projects"
-        choose_space = self.window.header.workspaces.chosen.emit
+    def tutorial(self) -> Iterator[State_]:
+        """It leads through a merge of its own sample, whatever the recipe is."""
+        window = self.window
         asked = {
-            1: lambda: self.studio.open(self.recipe),
+            1: lambda: self.studio.open(Sample.IMAGES.recipe),
             2: self.studio.select_most_heterogeneous,
-            4: self.merge,
-            6: lambda: (self.workspace.show_space(1), choose_space(1)),
-            7: lambda: (self.window.scoring.evaluate(), self.until_done(self.window.scoring)),
+            4: window.merge.start,
+            6: window.header.workspaces.findChildren(QPushButton)[1].click,
+            7: window.scoring.evaluate,
         }
-        tour = self.window.help.begin_tutorial()
+        tour = window.help.begin_tutorial()
         while tour.is_running:
             number = tour.step_index + 1
             yield f"tutorial, step {number}"
-            asked.get(number, lambda: None)()
-            if tour.is_running and tour.step_index + 1 == number:  # a step to read
-                tour.mark.next.click()
-        self.workspace.show_space(0)
-        yield "merged"
+            asked.get(number, tour.mark.next.click)()
+            self.until(lambda at=number: not tour.is_running or tour.step_index >= at)
+        window.conductor.close()
+        yield "recent projects"
 
-    def only_merge(self) -> Iterator[State_]:
-        self.merge()
+    def merge(self) -> Iterator[State_]:
+        """Before, in the middle, and with all found about it."""
+        activity = self.session.activity
+        half = lambda p: p is not None and p.state is State.MERGING and 2 * p.done >= p.total  # noqa: E731
+        self.window.merge.start()
+        self.studio.wait(lambda: half(activity.progress), activity.progressed)
+        yield "merging"
+        self.until()
         self.studio.select_most_heterogeneous()
         yield "merged"
-
-    def merge(self) -> None:
-        """Merge, and call ``during`` once when half of the tensors are done."""
-        activity, left = self.session.activity, [self.during]
-
-        def watch() -> None:
-            progress = activity.progress
-            merging = progress is not None and progress.state is State.MERGING
-            if left and merging and 2 * progress.done >= progress.total:
-                left.pop()("merging")
-
-        activity.progressed.connect(watch)
-        self.studio.merge()
-        activity.progressed.disconnect(watch)
 
     # With a finished merge
 
@@ -302,262 +260,130 @@ class States:
         layers.show_only(1)
         yield "all tensors"
         layers.show_only(0)
-        with self.left_column(folded=False):
-            for folding in self.workspace.method.findChildren(Folding):
-                folding.unfold()
-            yield "more options"
+        folded = left.is_folded
+        left.fold(not folded)
+        yield "the left column, the other way"
+        left.fold(False)
+        for folding in left.findChildren(Folding):
+            folding.unfold()
+        for share in (0, 0.5, 1):
             for bar in [area.verticalScrollBar() for area in left.findChildren(QScrollArea)]:
-                for share in (0.5, 1.0):
-                    bar.setValue(round(share * bar.maximum()))
-                    yield f"the left column, scrolled to {share:.0%}"
-        with self.left_column(folded=not left.is_folded):
-            yield "the left column, the other way"
+                bar.setValue(round(share * bar.maximum()))
+            yield f"all options, scrolled to {share:.0%}"
+        left.fold(folded)
 
-    def all_tabs(self) -> Iterator[State_]:
-        """Every tab of both panels, and values tried under What if."""
-        self.workspace.cards.bring(INSPECTOR)
-        yield from self.each_tab("inspector", self.tabs)
-        self.workspace.cards.bring(VIEWS)
+    def layers(self) -> Iterator[State_]:
+        """Every tab about the layers, and values tried under What if."""
         what_if = self.window.what_if
         what_if.try_parameter("epsilon", 1e-3)
         what_if.try_parameter("k_frac", 0.1)
-        known = self.session.results.findings
-        self.studio.wait(lambda: what_if.new is not None, known.changed)
-        yield from self.each_tab("all layers", self.views)
+        self.until()
+        for name, page in self.pages(*PAGES[:2]):
+            yield from self.all_of(name, page)
         what_if.back()
 
-    def covariances(self) -> Iterator[State_]:
-        """ACE's covariances and those of the inputs: without data, while measuring, measured."""
-        inputs, activity = self.draft.inputs, self.session.activity
-        if inputs.base is None or inputs.recipe().without_calibration:
-            return
-        turn_to(self.tabs, CovariancesPanel)
-        self.draft.set_tasks(())
-        yield "covariances: no data"
-        self.draft.set_tasks(inputs.tasks)
-        measuring = self.window.scoring.covariances
-        measuring.start()
-        self.studio.wait(lambda: activity.progress is not None, activity.progressed)
-        yield "covariances: measuring"
-        self.until_done(measuring)
-        yield "covariances"
-        self.tabs.setCurrentIndex(0)
-
-    def choices(self) -> Iterator[State_]:
+    def changes(self) -> Iterator[State_]:
         """Each kind of choice; at the end the settings of the merge are back."""
         before = self.draft.inputs
         published = before.with_method("ace")
-        yield from self.overrides()
-        self.change(replace(before, after=After(cap=Cap())))
-        yield "a cap"
-        self.change(published.with_parameter("epsilon", SMALL_RIDGE))
-        yield "settings changed"
+        self.show("One layer: Inputs")
+        by_ties = Override(role="value", merge_method="ties", disposition="merge")
+        for name, inputs in {
+            "no data": replace(before, tasks=()),
+            "a cap": replace(before, after=After(cap=Cap())),
+            "the automatic variant": published.with_parameter("variant", "automatic"),
+            "overrides": replace(before, overrides=(by_ties, NORMS)),
+            "settings changed": published.with_parameter("epsilon", SMALL_RIDGE),
+        }.items():
+            self.change(inputs)
+            yield name
+            if name == "overrides":
+                yield from opened("an override", lambda: self.window.dialogs.edit_override(0))
         self.studio.merge()
-        self.workspace.cards.bring(VIEWS)
-        turn_to(self.views, HealthPanel)
+        self.workspace.show_health()
         yield "health warns"
-        self.change(published.with_parameter("variant", "automatic"))
-        yield "the automatic variant"
-        self.views.setCurrentIndex(0)
         self.change(before)
 
-    def overrides(self) -> Iterator[State_]:
-        values = {row.name for row in self.session.layers.merged if row.role == "value"}
-        by_ties = Override(merge_method="ties", disposition="merge")
-        rules = (*overridden(self.session, values, by_ties), NORMS)
-        before = self.draft.inputs
-        self.window.conductor.change(replace(before, overrides=rules))
-        self.until_ready(lambda: self.draft.plan and self.draft.plan.recipe.overrides == rules)
-        for area in self.workspace.left.findChildren(QScrollArea):
-            area.ensureWidgetVisible(self.workspace.method.overrides)
-        layers = self.workspace.layers
-        if values:
-            layers.table.scrollTo(layers.model.index_of(min(values)))
-        yield "overrides"
-        yield from opened("an override", lambda: self.window.dialogs.edit_override(0))
-        self.change(before)
+    # Other methods, scores, comparisons
 
-    # Scores, comparisons, runs
-
-    def scores(self) -> Iterator[State_]:
-        """Tasks, scores, examples, trying and tuning, where the recipe has tasks."""
-        before, known, scoring = self.draft.inputs, self.session.results.scores, self.window.scoring
-        if not before.tasks:
-            return
-        self.use_few_examples()
-        page = self.workspace.show_scores()
-        tab = page.show_tab(TasksTab)
-        self.studio.wait(lambda: all(map(known.described, known.tasks)), known.changed)
-        yield "scores: tasks"
-        task = known.tasks[0]
-        language = replace(known.described(task), kind=TaskKind.CAUSAL_LM)
-        tab.editor.show_task(task, language, None, before.names)
-        yield "scores: a language model's task"
-        tab.recolour()
-        scoring.evaluate()
-        self.until_done(scoring)
-        page.show_tab(ScoresTab)
-        yield "scores: scores"
-        examples = page.show_tab(ExamplesTab)
-        examples.compare_button.click()
-        self.until_done(scoring)
-        yield "scores: examples"
-        examples.detail.try_button.click()
-        page.show_tab(TryTab)
-        self.until_done(scoring.trying)
-        yield "scores: tried"
-        tune = page.show_tab(TuneTab)
-        tune.merges.setValue(3)
-        tune.limit.setValue(EXAMPLES_USED)
-        tune.button.click()
-        yield "scores: tuning"
-        self.until_done(scoring.tuning)
-        yield "scores: tuned"
-        self.draft.set_tasks(before.tasks)
-        yield from self.each_tab("scores", page.tabs, choices=False)
-        self.workspace.show_space(0)
-
-    def comparison(self) -> Iterator[State_]:
-        """Methods beside each other, two merges, two models, and the report's page."""
-        self.workspace.show_methods()
-        methods = self.workspace.comparison.methods
-        for (method, _variant), box in methods.choices.boxes.items():
-            box.setChecked(method in COMPARED)
-        methods.start.click()
-        yield "methods are compared"
-        self.until_done(self.window.comparison)
-        titles = [methods.model.headerData(i, Qt.Orientation.Horizontal) for i in range(20)]
-        methods.table.sortByColumn(titles.index("Mean ↑"), Qt.SortOrder.DescendingOrder)
-        methods.table.selectRow(0)
-        yield "methods compared"
-        own, found = self.draft.inputs.method, self.session.results.comparison
-        self.change(self.draft.inputs.with_method(OTHER))
-        self.studio.merge()
-        yield "merged by another method"
-        self.workspace.show_comparison()
-        name = self.session.selection
-        self.studio.wait(lambda: name in found.spectra, found.changed)
-        yield "two merges"
-        panel = self.workspace.comparison.panel
-        yield from self.as_tables("two merges as tables", panel.findChildren(QWidget))
-        self.workspace.comparison.show_look(TWO_MODELS)
-        models = self.workspace.comparison.models
-        for index, path in enumerate(self.draft.inputs.recipe().paths[:2]):
-            models.choose(index, path)
-        models.run.click()
-        self.until_done(self.window.two_models)
-        yield "two models"
-        yield from self.as_tables("two models as a table", models.findChildren(QWidget))
-        self.workspace.show_space(0)
-        self.change(self.draft.inputs.with_method(own))
-        yield from opened("report", self.window.actions_.report.trigger)
-        self.session.select(self.session.layers.most_heterogeneous)
-
-    def runs(self) -> Iterator[State_]:
-        """Several runs, one of them with a name of its own, and the questions about them."""
-        window, panel, runs = self.window, self.workspace.runs, self.session.results.runs.all
-        window.runs.rename(runs[-1], "less refined")
-        panel.list.setCurrentIndex(panel.model.index(1, 0))
-        with self.left_column(folded=False):
-            yield "runs"
-        yield from opened("delete runs", lambda: window.dialogs.delete_runs(list(runs[:2])))
-        yield from opened("clean up", window.dialogs.clean_up_runs)
-        yield from opened("save changes", lambda: window.project.before_leaving(lambda: None))
+    def others(self) -> Iterator[State_]:
+        """Merges by other methods, and what every page finds out about them."""
+        own, learnt = self.draft.inputs, self.session.results.learning
+        few = tuple(replace(task, limit=FEW) for task in own.tasks)
+        if not own.recipe().without_calibration:
+            self.change(own.with_method("adamerging").with_parameter("steps", STEPS))
+            self.window.merge.start()
+            steps = lambda: max(map(len, learnt.figures.values()), default=0)  # noqa: E731
+            self.studio.wait(lambda: steps() >= STEPS // 2, learnt.changed)
+            name, page = self.show("All layers: Learning")
+            yield f"{name}, running"
+            yield from self.all_of(name, page)
+        for method in (OTHER, "smile") if few else (OTHER,):
+            self.change(replace(own, tasks=few).with_method(method))
+            self.studio.merge()
+            yield f"merged by {method}"
+        for name, page in self.pages(*PAGES[2:]):
+            if name.endswith("Tune"):
+                page.merges.setValue(3)
+                page.limit.setValue(FEW)
+            elif name.endswith("Methods"):
+                for (method, _variant), box in page.methods.choices.boxes.items():
+                    box.setChecked(method in COMPARED)
+            elif name.endswith("Two models"):
+                for index, path in enumerate(own.recipe().paths[:2]):
+                    page.models.choose(index, path)
+            yield from self.all_of(name, page)
+            if name.endswith("Examples"):
+                page.detail.try_button.click()
+            elif name.endswith("Tasks") and few:
+                known = self.session.results.scores.described(few[0])
+                language = replace(known, kind=TaskKind.CAUSAL_LM)
+                page.editor.show_task(few[0], language, None, own.names)
+                yield f"{name}, a language model's"
+                page.recolour()
+        self.change(own)
 
     # Menus, dialogs, messages
 
     def menus(self) -> Iterator[State_]:
-        """Every menu of the menu bar, with those in it, and the one of the layers."""
-        for entry in self.window.menuBar().actions():
-            yield from self.menu(entry.menu())
-        yield from self.menu(self.workspace.layers.menu())
+        """Every menu in the window, and those in it."""
+        in_bar = [entry.menu() for entry in self.window.menuBar().actions()]
+        menus = [*in_bar, self.workspace.layers.menu(), *self.window.findChildren(QMenu)]
+        for menu in dict.fromkeys(menus):
+            if isValid(menu) and menu.actions():  # some are filled anew whenever they are shown
+                menu.popup(self.window.mapToGlobal(QPoint()))
+                yield f"menu {menu.title().replace('&', '') or 'of the layers'}", menu
+                menu.close()
 
-    def menu(self, menu: QMenu) -> Iterator[State_]:
-        title = menu.title().replace("&", "") or menu.accessibleName() or "of the layers"
-        menu.popup(self.window.mapToGlobal(self.window.rect().topLeft()))
-        yield f"menu {title}", menu
-        inner = [action.menu() for action in menu.actions() if action.menu()]
-        menu.close()
-        for each in inner:  # some menus are filled anew whenever they are shown
-            if isValid(each) and each.actions():
-                yield from self.menu(each)
+    def questions(self) -> Iterator[State_]:
+        """Several runs, one of them with a name of its own, and the questions about them."""
+        window, panel, runs = self.window, self.workspace.runs, self.session.results.runs.all
+        window.runs.rename(runs[-1], "less refined")
+        panel.list.setCurrentIndex(panel.model.index(1, 0))
+        self.workspace.left.fold(False)
+        yield "runs"
+        yield from opened("delete runs", lambda: window.dialogs.delete_runs(list(runs[:2])))
+        yield from opened("save changes", lambda: window.project.before_leaving(lambda: None))
 
     def dialogs(self) -> Iterator[State_]:
         """One after the other, then messages."""
         window = self.window
-        for name, open_it in openers(window):
+        for name, open_it in openers(window).items():
             yield from opened(name, open_it)
-        yield from self.palette()
-        yield from self.export()
-        window.help.copy_diagnostics()
-        yield "news"
-        report = Path("sample-merge.html")
-        window.notice.offer(f"The report is in {report}.", offers(report))
-        yield "a file written"
-        window.help.crash = "Fatal Python error: Segmentation fault\n\nCurrent thread …"
-        window.recent_projects.show_crash(window.help.crash)
-        yield "after a crash"
-        window.help.crash = ""
-        window.notice.hide()
-
-    def palette(self) -> Iterator[State_]:
-        self.window.help.show_palette()
-        palette = newest_dialog()
-        palette.setWindowFlags(Qt.WindowType.Dialog)  # some displays close popups by themselves
-        palette.show()
-        for found, text in (("", ""), (": some found", "glossary"), (": none found", NOTHING)):
-            palette.field.setText(text)
-            yield f"commands{found}", palette
-        palette.close()
-
-    def export(self) -> Iterator[State_]:
-        self.window.dialogs.open_export()
-        dialog = self.window.dialogs.export
-        with tempfile.TemporaryDirectory() as name:
-            dialog.folder.setText(name)
-            yield "export: a folder that is there", dialog
-            dialog.folder.setText(str(Path(name) / "merged-model"))
-            yield "export", dialog
+        window.dialogs.open_export()
+        dialog = window.dialogs.export
+        with tempfile.TemporaryDirectory() as there:
+            for name, folder in (("a folder that is there", there), ("export", f"{there}/new")):
+                dialog.folder.setText(folder)
+                yield name, dialog
             dialog.export_button.click()
-            self.until_idle()
+            self.until()
             yield "exported", dialog
             dialog.reject()
-
-    # Other methods
-
-    def learning(self) -> Iterator[State_]:
-        """While AdaMerging learns, and afterwards: the loss, and the coefficients."""
-        if self.draft.inputs.recipe().without_calibration:
-            return
-        own, learnt, activity = (
-            self.draft.inputs,
-            self.session.results.learning,
-            self.session.activity,
-        )
-        self.change(own.with_method("adamerging").with_parameter("steps", STEPS))
-        self.window.merge.start()
-        steps = lambda: max(map(len, learnt.figures.values()), default=0)  # noqa: E731
-        self.studio.wait(lambda: steps() >= STEPS // 2, learnt.changed)
-        view = turn_to(self.views, LearningView)
-        yield "learning"
-        self.studio.wait(lambda: not activity.is_running(State.MERGING), activity.changed)
-        yield from self.each_choice("learnt", view)
-        self.views.setCurrentIndex(0)
-        self.change(own)
-
-    def routing(self) -> Iterator[State_]:
-        """Which experts a merge with a router takes."""
-        if not self.draft.inputs.tasks:
-            return
-        self.use_few_examples()
-        self.change(self.draft.inputs.with_method("smile"))
-        self.studio.merge()
-        scoring = self.window.scoring
-        scoring.evaluate()
-        self.until_done(scoring)
-        table = self.workspace.show_scores().show_tab(ScoresTab).routes
-        yield "routing: nothing computed"
-        table.button.click()
-        self.until_done(scoring.routing)
-        yield "routing"
-        self.workspace.show_space(0)
+        window.help.copy_diagnostics()
+        yield "news"
+        self.session.written.emit("The report is in sample-merge.html.", Path("sample-merge.html"))
+        yield "a file written"
+        window.recent_projects.show_crash("Fatal Python error: Segmentation fault")
+        yield "after a crash"
+        window.notice.hide()

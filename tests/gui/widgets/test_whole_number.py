@@ -27,7 +27,7 @@ from tests.helpers.windows import timers_rest
 from tests.walk.states import newest_dialog, openers
 
 KINDS = ("float", "int")
-_WITHOUT_NUMBERS = {"closing", "help", "glossary", "shortcuts", "about", "log", "cached models"}
+_WITHOUT_NUMBERS = {"closing", "commands", "help pages", "glossary", "about", "log"}
 
 
 def numeric_fields(root: QWidget) -> list[QWidget]:
@@ -52,7 +52,7 @@ def in_the_window(window: MainWindow) -> Iterator[QWidget]:
             made = ParameterField(field("x", kind=kind, logarithmic=logarithmic, default=1), window)
             made.show_value(1, "", touched=True)
             yield from numeric_fields(made)
-    for name, open_it in openers(window):
+    for name, open_it in openers(window).items():
         if name not in _WITHOUT_NUMBERS:
             open_it()
             dialog = newest_dialog()
