@@ -131,7 +131,8 @@ class Notice(QFrame):
         line.addWidget(self.dismiss, 0, Qt.AlignmentFlag.AlignTop)
         for button in (self.details_button, self.copy):
             self._answers.addWidget(button)
-        self.setLayout(down(line, self._answers, self.details, margins=(14, 12, 10, 10)))
+        below = across((self._answers, 1), margins=(_ICON - 2, 0, 0, 0))  # under the sentence
+        self.setLayout(down(line, below, self.details, margins=(14, 12, 10, 10)))
 
     def _answer(self, action: Callable[[], object]) -> None:
         self._forget_answers()

@@ -301,6 +301,16 @@ def test_gamma_stays_under_a_method_without_a_threshold(panel, session, qtbot):
     assert plot.tau == math.inf
 
 
+@pytest.mark.parametrize("low", [0.147, 0.02, 1e-5])
+def test_the_scale_of_the_map_has_two_numbers_at_least(role_map, low):
+    role_map.set_tau(math.inf)
+    role_map.show_layers(replace(LAYERS, gamma_L=np.linspace(low, 2.2 * low, len(NAMES))))
+    items = role_map.canvas.scene().items()
+    (bar,) = [each for each in items if isinstance(each, pg.ColorBarItem)]
+    (ticks,) = bar.axis._tickLevels
+    assert len({text for _, text in ticks}) >= 2
+
+
 def test_nothing_is_drawn_anew_without_news(panel, session, qtbot):
     for index in range(3):
         plot = turn_to(panel, index, qtbot).plot

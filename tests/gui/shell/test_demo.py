@@ -12,6 +12,7 @@ from ace_gui.engine.contract.jobs import CompareJob, EvaluateJob, LoadRecipeJob,
 from ace_gui.gui.control.operations.scoring import WHILE_MERGING
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.shell.tours.sample_tour import COMPARED
+from ace_gui.gui.state.activity import MergeRun
 from ace_gui.recipe.recommended import TITLE, with_recommended
 from ace_gui.recipe.tasks import Task
 from ace_gui.recipe.values import After
@@ -81,6 +82,19 @@ def test_merge_the_sample_does_all_that_a_person_would(window, worker, qtbot):
     assert worker.newest(MergeJob) == merge  # once is enough
     qtbot.waitUntil(lambda: timers_rest(window.engine))
     worker.say(JobDone())
+
+
+def test_a_sample_that_was_merged_before_is_compared_at_once(window, worker, tmp_path):
+    made, session = with_recommended(recipe(COLA, SST2)), window.session
+    window.actions_.sample.trigger()
+    worker.say(ENGINE, job=0)
+    worker.say(PlanReady(plan=plan(made)), JobDone())
+    parameters, store = session.draft.resolved_parameters(), tmp_path / "store"
+    run = MergeRun(recipe=made, parameters=parameters, store=store, finished=finished_merge(store))
+    session.results.start_merge(run)  # kept by an earlier window
+    worker.say(*analysed(GAMMAS))
+    assert worker.asked(CompareJob)
+    assert not worker.asked(MergeJob)
 
 
 def test_models_opened_in_its_place_are_not_merged(window, worker, qtbot):

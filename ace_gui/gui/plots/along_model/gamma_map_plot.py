@@ -178,10 +178,9 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         axis.setLabel("γ", color=ink)
         axis.setTextPen(pg.mkPen(ink))
         axis.setPen(pg.mkPen(ink))
-        ticks = [(float(t), number_text(10.0**t, 1)) for t in _ticks(low, high)]
         at = log10(self._tau) if 0 < self._tau < inf else low - 1
         near = (high - low) / 12
-        ticks = [(position, text) for position, text in ticks if abs(position - at) > near]
+        ticks = [tick for tick in _ticks(low, high) if abs(tick[0] - at) > near]
         if low <= at <= high:
             ticks.append((at, tau_text(self._tau)))
         axis.setTicks([ticks])
@@ -236,14 +235,15 @@ class RoleMapPlot(LayersPlot, CellsPlot):
             row, column = row + down, column + across
 
 
-def _ticks(low: float, high: float) -> NDArray[np.float64]:
-    """Positions of round numbers on a logarithmic scale, few enough to be readable."""
+def _ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """Round numbers on a logarithmic scale, few enough to be readable, or else its two ends."""
     decades = np.arange(np.floor(low), np.ceil(high) + 1)
-    inside = decades[(decades >= low) & (decades <= high)]
-    if inside.size >= 2:
-        return inside
-    finer = np.concatenate([decades + log10(digit) for digit in (1, 2, 5)])
-    return np.sort(finer[(finer >= low) & (finer <= high)])
+    finer = np.sort(np.concatenate([decades + log10(digit) for digit in (1, 2, 5)]))
+    for numbers in (decades, finer):
+        inside = numbers[(numbers >= low) & (numbers <= high)]
+        if inside.size >= 2:
+            return [(float(each), number_text(10.0**each, 1)) for each in inside]
+    return [(each, number_text(10.0**each, 2)) for each in (low, high)]
 
 
 def _short(slot: str) -> str:

@@ -44,8 +44,9 @@ class Demo(QObject):
             is_open = window.project.file == self._recipe
             return is_open and session.state is state and session.layers.is_analysed
 
-        yield lambda: is_in(State.READY)
-        window.merge.start()
+        yield lambda: is_in(State.READY) or is_in(State.MERGED)  # by an earlier demo
+        if not session.results.is_merged:
+            window.merge.start()
         yield lambda: is_in(State.MERGED)
         session.select(session.layers.most_heterogeneous)
         window.workspace.show_scores().show_tab(ScoresTab)
