@@ -127,7 +127,7 @@ def _be(side: str, recipe: Path) -> None:
         loaded = Loaded(device)
         for t in range(len(prepared.experts)):
             for data, loading in calibration(prepared, t).tasks:
-                for _ in answered(loaded.asker(data, loading)):
+                for _ in answered(loaded.evaluator(data, loading)):
                     pass
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ace_gui.engine.adapting.training import Seen
-from ace_gui.engine.evaluating.askers import Asker, Piece
+from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
 from ace_gui.engine.evaluating.loaded_models import stacked
 from ace_gui.errors import MethodError, TaskError
 from ace_gui.formatting import plain
@@ -92,39 +92,46 @@ class TaskObjective:
     """
 
     def __init__(
-        self, asker: Asker, targets: Sequence[Any] | None, *, size: int, seed: tuple[int, ...]
+        self,
+        evaluator: Evaluator,
+        targets: Sequence[Any] | None,
+        *,
+        size: int,
+        seed: tuple[int, ...],
     ) -> None:
-        if not (asker.has_entropy if targets is None else asker.learns):
+        if not (evaluator.has_entropy if targets is None else evaluator.learns):
             raise TaskError(
-                f"The task {asker.data.name} is {asker.kind.value}, from which nothing is learned "
-                "here; choose a method that needs no data.",
+                f"The task {evaluator.data.name} is {evaluator.kind.value}, from which nothing is "
+                "learned here; choose a method that needs no data.",
                 key="kind",
             )
-        self.asker = asker
-        self.name = asker.data.name
+        self.evaluator = evaluator
+        self.name = evaluator.data.name
         self._targets = targets
         self._size, self._seed = size, seed
 
     def __call__(self, step: int, kept: Kept) -> Found:
         """The loss on the step's batch; ``kept`` caches preprocessed inputs."""
-        chosen = batch_indices(len(self.asker.data.examples), self._size, step, self._seed)
-        examples = self.asker.data.examples
+        chosen = batch_indices(len(self.evaluator.data.examples), self._size, step, self._seed)
+        examples = self.evaluator.data.examples
         keys = [("inputs", self.name, at) for at in chosen]
         missing = [n for n, key in enumerate(keys) if key not in kept]
-        together = self.asker.pieces_of([examples[chosen[n]] for n in missing]) if missing else []
+        together = (
+            self.evaluator.pieces_of([examples[chosen[n]] for n in missing]) if missing else []
+        )
         made = dict(zip(missing, together, strict=True))
         pieces = [kept.get(key, lambda: made[n]) for n, key in enumerate(keys)]  # noqa: B023
-        outputs = answers(self.asker, pieces)
+        outputs = answers(self.evaluator, pieces)
         if self._targets is None:
             losses = torch.cat([entropy(each) for each in _stacked(outputs)])
         else:
             losses = torch.stack(
                 [
-                    self.asker.loss(own, self._targets[index], given) if len(own) else own.sum()
+                    self.evaluator.loss(own, self._targets[index], given) if len(own) else own.sum()
                     for own, index, given in zip(outputs, chosen, pieces, strict=True)
                 ]
             )
-        spread = _spread(outputs) if self.asker.has_entropy else None
+        spread = _spread(outputs) if self.evaluator.has_entropy else None
         return Found(loss=losses.mean(), spread=spread)
 
 
@@ -195,7 +202,7 @@ def _spread(outputs: Sequence[Tensor]) -> float:
     return float(torch.special.entr(mean_C).sum())
 
 
-def answers(asker: Asker, pieces: Sequence[Sequence[Piece]]) -> list[Tensor]:
+def answers(evaluator: Evaluator, pieces: Sequence[Sequence[Piece]]) -> list[Tensor]:
     """Logits of every example, R × C; pieces of one shape go through the model together."""
     waiting = defaultdict[Any, list[tuple[int, int]]](list)
     for n, own in enumerate(pieces):
@@ -204,9 +211,11 @@ def answers(asker: Asker, pieces: Sequence[Sequence[Piece]]) -> list[Tensor]:
             waiting[shape].append((n, at))
     found: dict[tuple[int, int], Tensor] = {}
     for group in waiting.values():
-        batch = stacked(asker, [pieces[n][at] for n, at in group])
-        found |= dict(zip(group, asker.rows(batch), strict=True))
-    return [asker.joined([found[n, at] for at in range(len(own))]) for n, own in enumerate(pieces)]
+        batch = stacked(evaluator, [pieces[n][at] for n, at in group])
+        found |= dict(zip(group, evaluator.rows(batch), strict=True))
+    return [
+        evaluator.joined([found[n, at] for at in range(len(own))]) for n, own in enumerate(pieces)
+    ]
 
 
 class Disagreement:
@@ -219,7 +228,7 @@ class Disagreement:
         self._most, self._seed = math.ceil(_COMPARED / tasks), seed
         self._tasks: dict[str, tuple[_Inputs, list[Tensor]]] = {}
 
-    def add_expert(self, expert: Asker) -> None:
+    def add_expert(self, expert: Evaluator) -> None:
         """Store an expert's answers to some inputs of its task, if answers are choices."""
         if expert.has_entropy:
             examples = expert.data.examples
@@ -231,20 +240,20 @@ class Disagreement:
         """Whether the answers of the expert are stored."""
         return task in self._tasks
 
-    def __call__(self, merged: Sequence[Asker]) -> float:
-        """The disagreement of the merged model, given an asker for each task."""
+    def __call__(self, merged: Sequence[Evaluator]) -> float:
+        """The disagreement of the merged model, given an evaluator for each task."""
         shares = []
-        for asker in merged:
-            pieces, wanted = self._tasks[asker.data.name]
-            found = zip(wanted, _answers(asker, pieces), strict=True)
+        for evaluator in merged:
+            pieces, wanted = self._tasks[evaluator.data.name]
+            found = zip(wanted, _answers(evaluator, pieces), strict=True)
             each = [(own != theirs).double().mean() for own, theirs in found if len(own)]
             shares.append(torch.stack(each).mean())
         return float(torch.stack(shares).mean())
 
 
-def _answers(asker: Asker, pieces: _Inputs) -> Iterator[Tensor]:
+def _answers(evaluator: Evaluator, pieces: _Inputs) -> Iterator[Tensor]:
     """The indices of the answers to each input, R."""
     with torch.no_grad():
         for first in range(0, len(pieces), _TOGETHER):
-            for logits_RC in answers(asker, pieces[first : first + _TOGETHER]):
+            for logits_RC in answers(evaluator, pieces[first : first + _TOGETHER]):
                 yield logits_RC.argmax(dim=1)

@@ -31,7 +31,7 @@ from ace_gui.engine.calibrating.statistics_folder import (
     found_statistics,
 )
 from ace_gui.engine.contract.events import PassProgress
-from ace_gui.engine.evaluating.askers import Asker
+from ace_gui.engine.evaluating.evaluators import Evaluator
 from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.planning.merge_checks import require_calibration
@@ -187,14 +187,14 @@ def _measured(
 ) -> Generator[PassProgress, None, Statistics]:
     """Measure expert ``t`` into the folder, which no other process may do meanwhile."""
     loaded, title = Loaded(device), _TITLES[need].format(plain(source.name))
-    tensors, groups = _groups(prepared, t, need, loaded.asker(*source.tasks[0]))
+    tensors, groups = _groups(prepared, t, need, loaded.evaluator(*source.tasks[0]))
     progress = PassProgress(title=title, done=0, total=source.examples * len(groups))
     with claimed(folder):
         writer = StatisticsWriter(folder)
         for number, sums in enumerate(groups):
             if not writer.has(number, sums.names):
                 for data, loading in source.tasks:
-                    for count in sums.add(loaded.asker(data, loading)):
+                    for count in sums.add(loaded.evaluator(data, loading)):
                         done = min(progress.done + count, source.examples * (number + 1))
                         progress = replace(progress, done=done)
                         yield progress
@@ -212,12 +212,12 @@ def _measured(
 
 
 def _groups(
-    prepared: Prepared, t: int, need: Need, asker: Asker
+    prepared: Prepared, t: int, need: Need, evaluator: Evaluator
 ) -> tuple[dict[str, str], Sequence[GramSums | FisherSums]]:
     """The stored names by the base's, and the groups of tensors measured together."""
     expert, names = prepared.experts[t], _names(prepared, t, need)
     if need is Need.GRADIENTS:
-        return fisher_groups(asker, expert, names)
+        return fisher_groups(evaluator, expert, names)
     traits = prepared.base.architecture.traits
     widths = {n: expert.shape(n)[-2 if traits[n].transposed else -1] for n in names}
-    return gram_groups(asker, expert, widths)
+    return gram_groups(evaluator, expert, widths)

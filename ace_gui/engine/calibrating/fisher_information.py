@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ace_gui.engine.calibrating.model_parameters import Pieces, pieces
 from ace_gui.engine.calibrating.squared_gradients import SquaredGradients
-from ace_gui.engine.evaluating.askers import Asker, Inputs
+from ace_gui.engine.evaluating.evaluators import Evaluator, Inputs
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS
 from ace_gui.engine.evaluating.loaded_models import stacked_batches
 from ace_gui.engine.planning.models import OpenedModel
@@ -35,11 +35,11 @@ _SHARE: Final = 0.5
 
 
 def fisher_groups(
-    asker: Asker, expert: OpenedModel, names: Sequence[str]
+    evaluator: Evaluator, expert: OpenedModel, names: Sequence[str]
 ) -> tuple[dict[str, str], list[FisherSums]]:
     """The stored names by the base's, which are the same, and the groups measured together."""
-    found = pieces(asker.model, expert, names)
-    budget = max(_LEAST_BYTES, int(_SHARE * sum(p.nbytes for p in asker.model.parameters())))
+    found = pieces(evaluator.model, expert, names)
+    budget = max(_LEAST_BYTES, int(_SHARE * sum(p.nbytes for p in evaluator.model.parameters())))
     chosen: list[list[str]] = [[]]
     held = 0
     for name in found:
@@ -78,18 +78,18 @@ class FisherSums:
         self._squares: dict[str, Tensor] = {}
         self._examples = 0
 
-    def add(self, asker: Asker) -> Iterator[int]:
-        """Add the asker's examples; yields the number of added examples."""
-        require_probabilities(asker.data.kind, asker.data.name)
-        named = dict(asker.model.named_parameters(remove_duplicate=False))
+    def add(self, evaluator: Evaluator) -> Iterator[int]:
+        """Add the evaluator's examples; yields the number of added examples."""
+        require_probabilities(evaluator.data.kind, evaluator.data.name)
+        named = dict(evaluator.model.named_parameters(remove_duplicate=False))
         wanted = sorted({piece[0] for own in self._pieces.values() for piece in own})
-        before = [(each, each.requires_grad) for each in asker.model.parameters()]
-        asker.model.requires_grad_(False)
+        before = [(each, each.requires_grad) for each in evaluator.model.parameters()]
+        evaluator.model.requires_grad_(False)
         for name in wanted:
             named[name].requires_grad_(True)
-        gradients = SquaredGradients(partial(_answers, asker), {n: named[n] for n in wanted})
+        gradients = SquaredGradients(partial(_answers, evaluator), {n: named[n] for n in wanted})
         try:
-            for batch in stacked_batches(asker):
+            for batch in stacked_batches(evaluator):
                 for more in gradients.add(batch.inputs, self._examples, self._squares):
                     self._examples += more
                     yield more
@@ -117,17 +117,17 @@ class FisherSums:
         return found, rows
 
 
-def _answers(asker: Asker, inputs: Inputs, first: int) -> list[Tensor]:
+def _answers(evaluator: Evaluator, inputs: Inputs, first: int) -> list[Tensor]:
     """The values to differentiate (N each); their squared gradients add up to the information.
 
     ``first``: index of the first example, from which answers are drawn.
     """
-    logits = asker.model(**inputs).logits.float()
-    if asker.data.kind is TaskKind.REGRESSION:  # E (y − f)² = 1
+    logits = evaluator.model(**inputs).logits.float()
+    if evaluator.data.kind is TaskKind.REGRESSION:  # E (y − f)² = 1
         return [logits[:, 0]]
-    if asker.label_indices:
-        logits = logits[..., list(asker.label_indices)]
-    if asker.data.kind is TaskKind.CAUSAL_LM:
+    if evaluator.label_indices:
+        logits = logits[..., list(evaluator.label_indices)]
+    if evaluator.data.kind is TaskKind.CAUSAL_LM:
         logits = logits[:, :-1]
     if logits.ndim == 2 and logits.shape[1] <= FEW:
         return _of_all_labels(logits)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.calibrating.model_parameters import LinearInputs, ModuleInput, Seen, locate
-from ace_gui.engine.evaluating.askers import Asker, Batch
+from ace_gui.engine.evaluating.evaluators import Batch, Evaluator
 from ace_gui.engine.evaluating.loaded_models import stacked, stacked_batches
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.linalg.blocks import add_gram_, mirror_
@@ -42,13 +42,13 @@ class _Enough(Exception):  # noqa: N818 (no error: the group has all it wants)
 
 
 def gram_groups(
-    asker: Asker, expert: OpenedModel, widths: Mapping[str, int]
+    evaluator: Evaluator, expert: OpenedModel, widths: Mapping[str, int]
 ) -> tuple[dict[str, str], list[GramSums]]:
     """The stored names by the base's ("…[3]" of a stack), and the groups measured together.
 
     ``widths``: number of inputs, by the base's name of a tensor.
     """
-    found = locate(asker.model, expert, widths)
+    found = locate(evaluator.model, expert, widths)
     tensors = {
         name if index.index is None or len(own) == 1 else f"{name}[{index.index}]": index.name
         for name, own in found.items()
@@ -63,12 +63,12 @@ def gram_groups(
                 held.append(index)
                 size = 4 * widths[name] ** 2
                 sizes[index.parameter] = sizes.get(index.parameter, 0) + size
-    calls = _calls(asker, list(members))
-    budget = max(_LEAST_BYTES, int(_SHARE * _bytes(asker)))
+    calls = _calls(evaluator, list(members))
+    budget = max(_LEAST_BYTES, int(_SHARE * _bytes(evaluator)))
     groups = []
     for parameters in _grouped(list(dict.fromkeys(p.parameter for p in calls)), sizes, budget):
         until = None
-        if asker.data.kind is not TaskKind.TEXT_TO_TEXT:  # which runs once per token written
+        if evaluator.data.kind is not TaskKind.TEXT_TO_TEXT:  # which runs once per token written
             until = _next_call(calls, parameters)
         names = tuple(index.name for each in parameters for index in members[each])
         groups.append(GramSums(names, until))
@@ -80,8 +80,8 @@ def gram_groups(
     return tensors, groups
 
 
-def _bytes(asker: Asker) -> int:
-    return sum(each.nbytes for each in asker.model.parameters())
+def _bytes(evaluator: Evaluator) -> int:
+    return sum(each.nbytes for each in evaluator.model.parameters())
 
 
 def _grouped(order: Sequence[str], sizes: Mapping[str, int], budget: int) -> Iterator[list[str]]:
@@ -97,12 +97,12 @@ def _grouped(order: Sequence[str], sizes: Mapping[str, int], budget: int) -> Ite
         yield group
 
 
-def _calls(asker: Asker, parameters: Sequence[str]) -> list[ModuleInput]:
+def _calls(evaluator: Evaluator, parameters: Sequence[str]) -> list[ModuleInput]:
     """The matrices in the order in which one input passes through them."""
-    pieces = asker.pieces_of(asker.data.examples[:1])[0]
-    one = stacked(asker, pieces[:1])
+    pieces = evaluator.pieces_of(evaluator.data.examples[:1])[0]
+    one = stacked(evaluator, pieces[:1])
     calls: list[ModuleInput] = []
-    _ask(asker, one, parameters, lambda index, _input: calls.append(index))
+    _run(evaluator, one, parameters, lambda index, _input: calls.append(index))
     return calls
 
 
@@ -113,11 +113,11 @@ def _next_call(calls: Sequence[ModuleInput], group: Sequence[str]) -> ModuleInpu
     )
 
 
-def _ask(asker: Asker, batch: Batch, parameters: Sequence[str], seen: Seen) -> None:
-    named = dict(asker.model.named_parameters(remove_duplicate=False))
+def _run(evaluator: Evaluator, batch: Batch, parameters: Sequence[str], seen: Seen) -> None:
+    named = dict(evaluator.model.named_parameters(remove_duplicate=False))
     chosen = {name: named[name].data for name in parameters}
     with torch.no_grad(), full_float32(), LinearInputs(chosen, seen):
-        asker.ask(batch)
+        evaluator.run(batch)
 
 
 class GramSums:
@@ -132,14 +132,14 @@ class GramSums:
         self._totals: dict[str, Tensor] = {}
         self._rows: dict[str, int] = dict.fromkeys(names, 0)
 
-    def add(self, asker: Asker) -> Iterator[int]:
-        """Add the asker's inputs, batch by batch; yields the size of each batch."""
+    def add(self, evaluator: Evaluator) -> Iterator[int]:
+        """Add the evaluator's inputs, batch by batch; yields the size of each batch."""
         wanted = {name.partition("[")[0] for name in self._rows}
         if self._until is not None:
             wanted.add(self._until.parameter)
-        for batch in stacked_batches(asker):
+        for batch in stacked_batches(evaluator):
             with contextlib.suppress(_Enough):
-                _ask(asker, batch, sorted(wanted), self._seen)
+                _run(evaluator, batch, sorted(wanted), self._seen)
             yield len(batch.notes)
 
     def _seen(self, index: ModuleInput, input_NI: Tensor) -> None:

@@ -23,7 +23,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from ace_gui.engine.evaluating.askers import Inputs
+from ace_gui.engine.evaluating.evaluators import Inputs
 from ace_gui.linalg.precision import full_float32
 from ace_gui.machine import free_memory
 

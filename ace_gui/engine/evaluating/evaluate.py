@@ -20,7 +20,7 @@ from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scored.scores import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.examples import read_task
-from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker_class, require_kind
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS, evaluator_class, require_kind
 from ace_gui.engine.evaluating.loaded_models import (
     Loaded,
     answered,
@@ -189,7 +189,7 @@ def check_tasks(prepared: Prepared) -> Steps[None]:
         raise TaskError("The recipe has no tasks to score; add some.", key="tasks")
     trials = yield from all_trials(Models(prepared), prepared.plan.recipe.tasks)
     for trial in trials:
-        asker_class(trial.data, trial.loading).preprocessor(trial.data, trial.loading)
+        evaluator_class(trial.data, trial.loading).preprocessor(trial.data, trial.loading)
         yield None
 
 
@@ -303,7 +303,7 @@ def _computed(
     trial: Trial, loaded: Loaded, before: int, total: int
 ) -> Generator[EvaluationProgress, None, Outcome]:
     """Run the model of a trial. ``before``: examples of earlier trials."""
-    one, answers = loaded.asker(trial.data, trial.loading), list[Any]()
+    one, answers = loaded.evaluator(trial.data, trial.loading), list[Any]()
     for step in answered(one):
         if isinstance(step, int):
             yield progress_of(trial, before + step, total, one.tokens_per_second)

@@ -226,7 +226,7 @@ def _kind_of_language_task(task: Task, table: Table) -> TaskKind:
 
 def kinds_of(config: Mapping[str, Any]) -> list[TaskKind]:
     """The kinds of tasks that a model can do."""
-    return [kind for kind, asker in KINDS.items() if asker.does(class_of(config))]
+    return [kind for kind, evaluator in KINDS.items() if evaluator.does(class_of(config))]
 
 
 def _require_settings(task: Task, kind: TaskKind) -> None:

@@ -18,8 +18,8 @@ from ace_gui.architecture.loading import load_pretrained
 from ace_gui.architecture.names import match_names
 from ace_gui.checkpoints import TensorReader
 from ace_gui.engine.devices import resolve_device
-from ace_gui.engine.evaluating.askers import Asker, Batch, Piece
-from ace_gui.engine.evaluating.kinds.every_kind import asker
+from ace_gui.engine.evaluating.evaluators import Batch, Evaluator, Piece
+from ace_gui.engine.evaluating.kinds.every_kind import evaluator
 from ace_gui.engine.evaluating.subjects import Loading, Own, loading_of
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.modules.stored import has_modules, read_manifest
@@ -126,14 +126,14 @@ class Loaded:
         self._loading: Loading | None = None
         self._model: Any = None
 
-    def asker(self, data: TaskData, loading: Loading) -> Asker:
-        """The asker for a model on a task's examples."""
+    def evaluator(self, data: TaskData, loading: Loading) -> Evaluator:
+        """The evaluator for a model on a task's examples."""
         if self._loading != loading:
             if self._model is not None:
                 self._model = None
                 gc.collect()
             self._model, self._loading = load(loading, self._device), loading
-        return asker(data, loading, self._model)
+        return evaluator(data, loading, self._model)
 
 
 def loaded_model(folder: Path, task: str | None, device: str) -> Any:
@@ -179,29 +179,29 @@ class _Slot:
     content: Piece
 
 
-def answered(asker: Asker) -> Iterator[int | list[Any]]:
+def answered(evaluator: Evaluator) -> Iterator[int | list[Any]]:
     """Yield the number of started examples, batch by batch; return the answers in order.
 
     Raises ResourceError if memory is too small for one piece, TaskError for damaged data.
     """
-    outputs: list[dict[int, Any]] = [{} for _ in asker.data.examples]
-    for batch in _padded_batches(asker) if asker.pads else _batches(asker):
-        for index, answer in zip(batch, _asked(asker, batch), strict=True):
+    outputs: list[dict[int, Any]] = [{} for _ in evaluator.data.examples]
+    for batch in _padded_batches(evaluator) if evaluator.pads else _batches(evaluator):
+        for index, answer in zip(batch, _outputs(evaluator, batch), strict=True):
             outputs[index.example][index.piece] = answer
         yield sum(map(bool, outputs))
-    yield [asker.answer([each[n] for n in range(len(each))]) for each in outputs]
+    yield [evaluator.answer([each[n] for n in range(len(each))]) for each in outputs]
 
 
-def stacked_batches(asker: Asker) -> Iterator[Batch]:
-    """Every piece of the asker's examples, in batches of one shape that fit into memory."""
-    for batch in _batches(asker):
-        yield stacked(asker, [index.content for index in batch])
+def stacked_batches(evaluator: Evaluator) -> Iterator[Batch]:
+    """Every piece of the evaluator's examples, in batches of one shape that fit into memory."""
+    for batch in _batches(evaluator):
+        yield stacked(evaluator, [index.content for index in batch])
 
 
-def _batches(asker: Asker) -> Iterator[list[_Slot]]:
+def _batches(evaluator: Evaluator) -> Iterator[list[_Slot]]:
     """Group pieces by shape until a batch is full."""
-    room, waiting = _Room(asker), defaultdict[Any, list[_Slot]](list)
-    for index in _slots(asker):
+    room, waiting = _Room(evaluator), defaultdict[Any, list[_Slot]](list)
+    for index in _slots(evaluator):
         shape = tuple((name, tuple(t.shape)) for name, t in index.content.inputs.items())
         held = waiting[shape]
         held.append(index)
@@ -210,54 +210,54 @@ def _batches(asker: Asker) -> Iterator[list[_Slot]]:
     yield from waiting.values()
 
 
-def _padded_batches(asker: Asker) -> Iterator[list[_Slot]]:
+def _padded_batches(evaluator: Evaluator) -> Iterator[list[_Slot]]:
     """Pieces of similar length, the longest first, as they need most memory."""
-    room, left = _Room(asker), sorted(_slots(asker), key=lambda slot: -_size(slot.content))
+    room, left = _Room(evaluator), sorted(_slots(evaluator), key=lambda slot: -_size(slot.content))
     while left:
         count = room.pieces(left[0].content)
         batch, left = left[:count], left[count:]
         yield batch
 
 
-def _slots(asker: Asker) -> Iterator[_Slot]:
-    examples = asker.data.examples
+def _slots(evaluator: Evaluator) -> Iterator[_Slot]:
+    examples = evaluator.data.examples
     for start in range(0, len(examples), READ_TOGETHER):
-        pieces = asker.pieces_of(examples[start : start + READ_TOGETHER])
+        pieces = evaluator.pieces_of(examples[start : start + READ_TOGETHER])
         for number, own in enumerate(pieces, start):
             for index, piece in enumerate(own):
                 yield _Slot(example=number, piece=index, content=piece)
 
 
-def _asked(
-    asker: Asker, batch: list[_Slot], ask: Callable[[Batch], list[Any]] | None = None
+def _outputs(
+    evaluator: Evaluator, batch: list[_Slot], run: Callable[[Batch], list[Any]] | None = None
 ) -> list[Any]:
     """The model's output; if memory runs out, the batch is split into halves."""
     try:
         with torch.inference_mode():
-            return (ask or asker.ask)(stacked(asker, [index.content for index in batch]))
+            return (run or evaluator.run)(stacked(evaluator, [index.content for index in batch]))
     except Exception as error:
         if not is_out_of_memory(error):
             raise
     if len(batch) == 1:
         raise ResourceError(
-            f"There was not enough memory for one example of {asker.data.name}; close other "
+            f"There was not enough memory for one example of {evaluator.data.name}; close other "
             "programs, or choose another device."
         )
     half = len(batch) // 2
-    return _asked(asker, batch[:half]) + _asked(asker, batch[half:])
+    return _outputs(evaluator, batch[:half]) + _outputs(evaluator, batch[half:])
 
 
-def stacked(asker: Asker, pieces: Sequence[Piece]) -> Batch:
+def stacked(evaluator: Evaluator, pieces: Sequence[Piece]) -> Batch:
     """Pieces as a batch, on the model's device."""
-    inputs = {n: t.to(asker.model.device) for n, t in asker.stack(pieces).items()}
+    inputs = {n: t.to(evaluator.model.device) for n, t in evaluator.stack(pieces).items()}
     return Batch(inputs=inputs, notes=[piece.note for piece in pieces])
 
 
 class _Room:
     """The number of pieces per batch, from the memory of one."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
         self._largest, self._most = 0, MOST
         self._measured, self._taken = 0, 0
 
@@ -272,13 +272,16 @@ class _Room:
             growth = (size / self._measured) ** 2 if self._measured else math.inf
             self._most = self._fitting(max(self._taken, 1) * growth)
             if self._most < MOST:
-                largest, kept = _largest_output(self._asker, piece), self._asker.kept_bytes(piece)
+                largest, kept = (
+                    _largest_output(self._evaluator, piece),
+                    self._evaluator.kept_bytes(piece),
+                )
                 self._measured, self._taken = size, _TIMES_LARGEST * largest + kept
                 self._most = self._fitting(self._taken)
         return self._most
 
     def _fitting(self, taken: float) -> int:
-        device = self._asker.model.device
+        device = self._evaluator.model.device
         return max(1, min(MOST, int(_BATCH_SHARE * _free(device) / taken)))
 
 
@@ -286,7 +289,7 @@ def _size(piece: Piece) -> int:
     return max(tensor.numel() for tensor in piece.inputs.values())
 
 
-def _largest_output(asker: Asker, piece: Piece) -> int:
+def _largest_output(evaluator: Evaluator, piece: Piece) -> int:
     """Bytes of the largest output of a module for one piece."""
     sizes = [sum(tensor.nbytes for tensor in piece.inputs.values()), 1]
 
@@ -294,9 +297,9 @@ def _largest_output(asker: Asker, piece: Piece) -> int:
         if isinstance(output, Tensor):
             sizes.append(output.nbytes)
 
-    hooks = [module.register_forward_hook(note) for module in asker.model.modules()]
+    hooks = [module.register_forward_hook(note) for module in evaluator.model.modules()]
     try:
-        _asked(asker, [_Slot(example=0, piece=0, content=piece)], asker.probe)
+        _outputs(evaluator, [_Slot(example=0, piece=0, content=piece)], evaluator.probe)
     finally:
         for hook in hooks:
             hook.remove()

@@ -43,7 +43,7 @@ def routed(models: Models, tasks: Sequence[Task], device: str = "auto") -> Itera
     for with_modules in (False, True):  # one model after the other, to load each rarely
         for trial in trials:
             index = trial.subject.name, trial.data.name
-            one = loaded.asker(trial.data, _loading(trial, with_modules=with_modules))
+            one = loaded.evaluator(trial.data, _loading(trial, with_modules=with_modules))
             means = [_Mean(router) for router in routers_of(one.model)] if with_modules else []
             started = time.perf_counter()
             for step in answered(one):

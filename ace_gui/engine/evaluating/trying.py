@@ -15,12 +15,12 @@ from torch import Tensor
 
 from ace_gui.engine.contract.events import Event
 from ace_gui.engine.contract.scored.task_examples import Tried, TriedBegun, TriedText, TryInput
-from ace_gui.engine.evaluating.askers import Asker, Batch
 from ace_gui.engine.evaluating.data.images import picture_of
 from ace_gui.engine.evaluating.data.table import Table
 from ace_gui.engine.evaluating.evaluate import SEED
+from ace_gui.engine.evaluating.evaluators import Batch, Evaluator
 from ace_gui.engine.evaluating.examples import kind_of, metric_of, read_task
-from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker, require_kind
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS, evaluator, require_kind
 from ace_gui.engine.evaluating.kinds.language import Prompter
 from ace_gui.engine.evaluating.loaded_models import load
 from ace_gui.engine.evaluating.shown_examples import cut
@@ -60,7 +60,7 @@ def _asked(
     data: TaskData, loading: Loading, model: str, wanted: TryInput, device: torch.device
 ) -> Iterator[Event | None]:
     """Load one model, yield its answer, and release it."""
-    one = asker(data, loading, load(loading, device))
+    one = evaluator(data, loading, load(loading, device))
     if one.writes:
         yield from _writing(one, model, wanted)
     else:
@@ -100,7 +100,7 @@ def _data(models: Models, task: Task, wanted: TryInput) -> Steps[TaskData]:
     )
 
 
-def _answered(one: Asker, model: str, loading: Loading) -> Tried:
+def _answered(one: Evaluator, model: str, loading: Loading) -> Tried:
     """Label probabilities, largest first; or the answer as text."""
     (example,) = one.data.examples
     names = one.names(one.data, loading.config)
@@ -110,7 +110,7 @@ def _answered(one: Asker, model: str, loading: Loading) -> Tried:
         batch = Batch(inputs=inputs, notes=[pieces[0].note])
         logits_1C = one.logits(batch)
         if logits_1C is None:
-            words = one.text(example, one.answer(one.ask(batch)), names)
+            words = one.text(example, one.answer(one.run(batch)), names)
             return Tried(model=model, words=cut(words))
         share_C = logits_1C[0].double().softmax(dim=0).tolist()
     indices = one.label_indices

@@ -22,7 +22,7 @@ from ace_gui.engine.adapting.training import Loop, Seen
 from ace_gui.engine.calibrating.calibration_data import calibration
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS, evaluator
 from ace_gui.engine.evaluating.loaded_models import Loaded, load
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.modules.mlp_blocks import ROUTER, SHARED, BlockRouter, LinearChange, put_layers
@@ -76,7 +76,7 @@ def trained_blocks(
         own = [each for t in range(len(names)) for each in calibration(prepared, t).tasks]
         distance = Disagreement(len(own), SEED)
         for data, loading in own:
-            distance.add_expert(loaded.asker(data, loading))
+            distance.add_expert(loaded.evaluator(data, loading))
     tasks = list(_tasks(prepared, folder, device)) if parameters.steps else []
 
     def forget(*_: Any) -> None:  # the weights may belong to the input of another model
@@ -84,11 +84,13 @@ def trained_blocks(
             router.first = None
 
     for task in tasks:
-        put_layers(task.asker.model, layers, routers, shared)
-        task.asker.model.register_forward_pre_hook(forget)
+        put_layers(task.evaluator.model, layers, routers, shared)
+        task.evaluator.model.register_forward_pre_hook(forget)
     step = partial(_step, tasks, routers, Kept(LEAST_KEPT))
-    askers = [task.asker for task in tasks]
-    loop = Loop(values, step, parameters, distance=partial(distance, askers) if distance else None)
+    evaluators = [task.evaluator for task in tasks]
+    loop = Loop(
+        values, step, parameters, distance=partial(distance, evaluators) if distance else None
+    )
     yield from trained(loop, training_folder, 0, title=TITLE, experts=names, curve="mean share")
     found = {f"{TRAINED}{SHARED}": shared.cpu()}
     return found | {f"{TRAINED}{n}": value.detach().float().cpu() for n, value in values.items()}
@@ -112,7 +114,7 @@ def _tasks(prepared: Prepared, folder: Path, device: torch.device) -> Iterator[T
         for data, _ in calibration(prepared, t).tasks:
             if KINDS[data.kind].has_entropy:
                 loading = models.loading(models.subjects()[-1], data.task)
-                one = asker(data, loading, load(loading, device))
+                one = evaluator(data, loading, load(loading, device))
                 _share(one.model, body)
                 yield TaskObjective(one, None, size=BATCH, seed=(SEED, found))
                 found += 1

@@ -21,7 +21,7 @@ from ace_gui.engine.adapting.objectives import batch_indices
 from ace_gui.engine.adapting.training import Loop, Seen
 from ace_gui.engine.calibrating.calibration_data import calibration
 from ace_gui.engine.contract.events import LearningProgress
-from ace_gui.engine.evaluating.askers import Asker
+from ace_gui.engine.evaluating.evaluators import Evaluator
 from ace_gui.engine.evaluating.loaded_models import Loaded, stacked_batches
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.modules.layers import head_of
@@ -55,8 +55,8 @@ def trained_corrections(
         given, wanted = list[Tensor](), list[Tensor]()
         for data, own in calibration(prepared, t).tasks:
             merged = models.loading(models.subjects()[-1], data.task)
-            given.append(_head_inputs(loaded.asker(data, merged)))
-            wanted.append(_head_inputs(loaded.asker(data, own)))
+            given.append(_head_inputs(loaded.evaluator(data, merged)))
+            wanted.append(_head_inputs(loaded.evaluator(data, own)))
         given_NH, rank = torch.cat(given), modules.rank(prepared.parameters)
         width, generator = given_NH.shape[1], torch.Generator().manual_seed(SEED)
         down_RH = torch.randn(rank, width, generator=generator) / width**0.5
@@ -88,9 +88,9 @@ def _step(
     return Seen(losses={name: float(loss.detach())}, figures=[float(share)])
 
 
-def _head_inputs(asker: Asker) -> Tensor:
+def _head_inputs(evaluator: Evaluator) -> Tensor:
     """The feature vectors that answers depend on, for each input in turn, N × H."""
-    model, found, seen = asker.model, list[Tensor](), list[Tensor]()
+    model, found, seen = evaluator.model, list[Tensor](), list[Tensor]()
     for parameter in model.parameters():
         parameter.requires_grad_(False)
 
@@ -98,7 +98,7 @@ def _head_inputs(asker: Asker) -> Tensor:
         seen.append(args[0].detach().requires_grad_())
         return (seen[-1], *args[1:])
 
-    for batch in stacked_batches(asker):
+    for batch in stacked_batches(evaluator):
         seen.clear()
         hook = head_of(model).register_forward_pre_hook(note)
         try:

@@ -72,10 +72,10 @@ def _trained_router(
     for t, source in enumerate(sources):
         for data, _ in source.tasks:
             loading = models.loading(models.subjects()[-1], data.task)
-            asker = loaded.asker(data, loading)
-            for batch in stacked_batches(asker):
+            evaluator = loaded.evaluator(data, loading)
+            for batch in stacked_batches(evaluator):
                 with torch.inference_mode():
-                    found = features(asker.model, batch.inputs)
+                    found = features(evaluator.model, batch.inputs)
                 seen.append(found.double().cpu())
                 owners += [t] * len(found)
                 yield PassProgress(title=TITLE, done=len(owners), total=total)

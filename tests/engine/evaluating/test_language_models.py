@@ -54,7 +54,7 @@ def answers_of(folder: Path, task: Task) -> list[Any]:
     """The answers of a model in a folder, each with whether it was cut."""
     loading = loading_of(folder, None)
     data = result_of(read_task(task, loading.config, seed=0))
-    *_, found = loaded_models.answered(Loaded(torch.device("cpu")).asker(data, loading))
+    *_, found = loaded_models.answered(Loaded(torch.device("cpu")).evaluator(data, loading))
     assert isinstance(found, list)
     return found
 
@@ -303,16 +303,21 @@ def test_choices_are_listed_and_answered_by_letter(tmp_path):
     )
     loading = loading_of(tmp_path / "model", None)
     data = result_of(read_task(task, loading.config, seed=0))
-    asker = Loaded(torch.device("cpu")).asker(data, loading)
-    assert asker.targets(data, {}) == ["A", "A", "A", "B"]
-    (piece,) = asker.pieces(data.examples[0])
+    evaluator = Loaded(torch.device("cpu")).evaluator(data, loading)
+    assert evaluator.targets(data, {}) == ["A", "A", "A", "B"]
+    (piece,) = evaluator.pieces(data.examples[0])
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
     message = {"role": "user", "content": "the cat\nA. on\nB. under"}
     expected = tokenizer.apply_chat_template([message], add_generation_prompt=True)["input_ids"]
     assert piece.inputs["input_ids"].tolist() == expected
     answers = [("it is A", False), ("B", False), ("(a)", False), ("b.", True)]
-    assert asker.judge(data, answers, asker.targets(data, {}), ()).each_N.tolist() == [1, 0, 1, 1]
-    assert asker.cut(answers).examples == 1
+    assert evaluator.judge(data, answers, evaluator.targets(data, {}), ()).each_N.tolist() == [
+        1,
+        0,
+        1,
+        1,
+    ]
+    assert evaluator.cut(answers).examples == 1
 
 
 @torch.no_grad()

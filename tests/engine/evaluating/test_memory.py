@@ -51,10 +51,10 @@ def test_one_batch_at_a_time(tmp_path, monkeypatch):
     """Five times the examples take no more memory while a model is asked."""
     answered, peaks = evaluate.answered, {}
 
-    def asking(asker: Any) -> Iterator[Any]:
+    def asking(evaluator: Any) -> Iterator[Any]:
         with LiveMemory() as memory:
-            yield from answered(asker)
-        peaks[asker.data.name] = memory.peak
+            yield from answered(evaluator)
+        peaks[evaluator.data.name] = memory.peak
 
     monkeypatch.setattr(evaluate, "answered", asking)
     save_vit(tmp_path / "model", ("cat", "dog"))

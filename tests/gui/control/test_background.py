@@ -19,7 +19,7 @@ ERRORS = (
 )
 
 
-class Asker(QObject):
+class Evaluator(QObject):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[object] = []
@@ -41,17 +41,17 @@ def test_tasks_after_one_that_raises_are_done_and_the_error_is_reported(
     qtbot, monkeypatch, error, asked
 ):
     monkeypatch.setattr(sys, "excepthook", lambda *_: None)
-    guard, asker, background = Guard(), Asker(), Background()
+    guard, evaluator, background = Guard(), Evaluator(), Background()
     try:
         with qtbot.waitSignal(guard.broken, timeout=5000) as received:
             for task in (raising(error), lambda: 7):
                 if asked:
-                    background.ask(task, asker.take)
+                    background.ask(task, evaluator.take)
                 else:
-                    background.start(lambda task=task: asker.found.append(task()))
-        background.start(lambda: asker.found.append(8))
+                    background.start(lambda task=task: evaluator.found.append(task()))
+        background.start(lambda: evaluator.found.append(8))
         background.waitForDone()
-        qtbot.waitUntil(lambda: sorted(asker.found) == [7, 8])
+        qtbot.waitUntil(lambda: sorted(evaluator.found) == [7, 8])
         assert str(error) in str(received.args[0])
     finally:
         guard.release()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ace_gui.architecture.loading import has_chat_template
-from ace_gui.engine.evaluating.askers import Asker
+from ace_gui.engine.evaluating.evaluators import Evaluator
 from ace_gui.engine.evaluating.kinds.language import CausalLM, MultipleChoice, TextToText
 from ace_gui.engine.evaluating.kinds.pictures import ClipZeroShot, ImageClassification
 from ace_gui.engine.evaluating.kinds.texts import (
@@ -21,7 +21,7 @@ from ace_gui.errors import TaskError
 from ace_gui.formatting import listing
 from ace_gui.recipe.tasks import Chat, TaskKind
 
-KINDS: Final[Mapping[TaskKind, type[Asker]]] = {
+KINDS: Final[Mapping[TaskKind, type[Evaluator]]] = {
     each.kind: each
     for each in (
         ImageClassification,
@@ -36,14 +36,14 @@ KINDS: Final[Mapping[TaskKind, type[Asker]]] = {
 }
 
 
-def asker_class(data: TaskData, loading: Loading) -> type[Asker]:
-    """The class of the asker for a task on a model."""
+def evaluator_class(data: TaskData, loading: Loading) -> type[Evaluator]:
+    """The class of the evaluator for a task on a model."""
     return KINDS[data.kind].for_class(class_of(loading.config))
 
 
-def asker(data: TaskData, loading: Loading, model: Any) -> Asker:
-    """The asker for a task on a model. Raises CheckpointError and TaskError."""
-    return asker_class(data, loading)(data, loading, model)
+def evaluator(data: TaskData, loading: Loading, model: Any) -> Evaluator:
+    """The evaluator for a task on a model. Raises CheckpointError and TaskError."""
+    return evaluator_class(data, loading)(data, loading, model)
 
 
 def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:

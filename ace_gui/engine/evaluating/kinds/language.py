@@ -13,16 +13,16 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.engine.evaluating.askers import (
-    Asker,
+from ace_gui.engine.evaluating.data.table import refused
+from ace_gui.engine.evaluating.evaluators import (
     Batch,
     Cut,
+    Evaluator,
     Inputs,
     JudgedByLabels,
     OfText,
     Piece,
 )
-from ace_gui.engine.evaluating.data.table import refused
 from ace_gui.engine.evaluating.metrics import (
     MetricResult,
     is_right,
@@ -141,7 +141,7 @@ class CausalLM(OfText):
         starts = range(0, max(len(token_L) - 1, 1), max(longest - 1, 1))
         return [_tokens(token_L[start : start + longest]) for start in starts]
 
-    def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
+    def run(self, batch: Batch) -> list[Any]:  # noqa: D102
         count = batch.inputs["input_ids"].shape[1] - 1
         if count < 1:  # nothing before, nothing to predict
             return [(0.0, 0)] * len(batch.notes)
@@ -169,7 +169,7 @@ class MultipleChoice(JudgedByLabels, OfText):
     writes = True
 
     @classmethod
-    def for_class(cls, class_name: str) -> type[Asker]:  # noqa: D102
+    def for_class(cls, class_name: str) -> type[Evaluator]:  # noqa: D102
         return cls if class_name.endswith("ForMultipleChoice") else LanguageChoice
 
     @classmethod
@@ -191,7 +191,7 @@ class MultipleChoice(JudgedByLabels, OfText):
         found: Tensor = self.model(**batch.inputs).logits[:, 0]
         return found
 
-    def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
+    def run(self, batch: Batch) -> list[Any]:  # noqa: D102
         found: list[float] = self.scores(batch).tolist()
         return found
 
@@ -398,7 +398,7 @@ class TextToText(Prompted):
     def probe(self, batch: Batch) -> list[Any]:  # noqa: D102
         return self._generated(batch, 1)
 
-    def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
+    def run(self, batch: Batch) -> list[Any]:  # noqa: D102
         started = time.perf_counter()
         answers = []
         for written, prompt_cut in zip(self._generated(batch, self.most), batch.notes, strict=True):

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from ace_gui.architecture.loading import load_tokenizer
-from ace_gui.engine.evaluating.askers import Batch, JudgedByLabels, Labelled, OfPictures
 from ace_gui.engine.evaluating.data.table import refused
+from ace_gui.engine.evaluating.evaluators import Batch, JudgedByLabels, Labelled, OfPictures
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import IMAGE, LABEL, Example, TaskData
 from ace_gui.formatting import shown

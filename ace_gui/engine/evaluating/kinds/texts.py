@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ace_gui.engine.evaluating.askers import (
+from ace_gui.engine.evaluating.data.table import refused
+from ace_gui.engine.evaluating.evaluators import (
     Batch,
     Cut,
     Labelled,
@@ -19,7 +20,6 @@ from ace_gui.engine.evaluating.askers import (
     label_index,
     label_text,
 )
-from ace_gui.engine.evaluating.data.table import refused
 from ace_gui.engine.evaluating.metrics import correlation, of_words
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import (
@@ -63,7 +63,7 @@ class Regression(OfWholeText):
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
         return number_text(float(answer), 3)
 
-    def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
+    def run(self, batch: Batch) -> list[Any]:  # noqa: D102
         found: list[float] = self.model(**batch.inputs).logits[:, 0].double().tolist()
         return found
 
@@ -120,7 +120,7 @@ class TokenClassification(OfHead, OfText):
         names = self.tokenizer.model_input_names
         return [Piece(inputs={name: torch.tensor(found[name]) for name in names}, note=firsts)]
 
-    def ask(self, batch: Batch) -> list[Any]:  # noqa: D102
+    def run(self, batch: Batch) -> list[Any]:  # noqa: D102
         logits_NLC = self.model(**batch.inputs).logits
         own_C = torch.tensor(self.label_indices)
         best_NL = own_C[logits_NLC[:, :, self.label_indices].argmax(dim=2).cpu()]

@@ -41,7 +41,7 @@ from ace_gui.engine.calibrating.statistics_folder import (
     found_statistics,
 )
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
-from ace_gui.engine.evaluating.kinds.every_kind import KINDS, asker
+from ace_gui.engine.evaluating.kinds.every_kind import KINDS, evaluator
 from ace_gui.engine.evaluating.loaded_models import load, older_objects_frozen
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import TaskData
@@ -234,7 +234,7 @@ class _Work:
                     if self._prepared.parameters.patience:  # still the expert's weights
                         for other, own in source.tasks:
                             if own == loading:
-                                self._disagreement.add_expert(asker(other, own, model))
+                                self._disagreement.add_expert(evaluator(other, own, model))
                     expert = self._prepared.experts[t]
                     answers = set(expert.answers.values())  # a tied head is the embedding
                     shapes = {n: s for n, s in self._shapes.items() if n in answers}
@@ -259,7 +259,7 @@ class _Work:
                 continue
             targets = KINDS[data.kind].targets(data, loading.config) if labelled else None
             seed = (self._prepared.plan.recipe.seed, index)
-            asked = asker(data, loading, model)
+            asked = evaluator(data, loading, model)
             found.append(TaskObjective(asked, targets, size=parameters.batch, seed=seed))
         if not found:
             raise TaskError(
@@ -292,7 +292,7 @@ class _Work:
             merged.write(None)
             return self._disagreement(watched)
 
-        watched = [task.asker for task in tasks if self._disagreement.knows(task.name)]
+        watched = [task.evaluator for task in tasks if self._disagreement.knows(task.name)]
         loop = Loop(
             values,
             objective,

@@ -62,7 +62,7 @@ class Cut:
     words: int = 0
 
 
-class Asker:
+class Evaluator:
     """A kind of task; an instance runs one model on one task's examples.
 
     ``classes``: a regular expression for the names of suitable model classes. ``metrics``: the
@@ -104,7 +104,7 @@ class Asker:
         return re.search(cls.classes, class_name) is not None
 
     @classmethod
-    def for_class(cls, class_name: str) -> type[Asker]:  # noqa: ARG003
+    def for_class(cls, class_name: str) -> type[Evaluator]:  # noqa: ARG003
         """The class that asks models of a class; another one if models of the kind differ."""
         return cls
 
@@ -149,13 +149,13 @@ class Asker:
         """The inputs of several examples."""
         return [self.pieces(example) for example in examples]
 
-    def ask(self, batch: Batch) -> list[Any]:
+    def run(self, batch: Batch) -> list[Any]:
         """The model's output for each piece of a batch."""
         raise NotImplementedError
 
     def probe(self, batch: Batch) -> list[Any]:
         """Run the model once, to see how much memory it needs."""
-        return self.ask(batch)
+        return self.run(batch)
 
     def stack(self, pieces: Sequence[Piece]) -> Inputs:
         """The inputs of several pieces as one."""
@@ -195,7 +195,7 @@ class Asker:
         return outputs[0]
 
 
-class JudgedByLabels(Asker):
+class JudgedByLabels(Evaluator):
     """The answer is the index of a label."""
 
     metrics = (Metric.ACCURACY, Metric.F1, Metric.MATTHEWS)
@@ -205,14 +205,14 @@ class JudgedByLabels(Asker):
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
         return label_text(answer, names)
 
-    def ask(self, batch: Batch) -> list[Any]:
+    def run(self, batch: Batch) -> list[Any]:
         """The label with the highest logit."""
         logits_NC = self.logits(batch)
         assert logits_NC is not None
         return [self.label_indices[index] for index in logits_NC.argmax(dim=1).tolist()]
 
 
-class OfHead(Asker):
+class OfHead(Evaluator):
     """Answers are labels of the model's head."""
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
@@ -237,7 +237,7 @@ class Labelled(JudgedByLabels, OfHead):
         return found
 
 
-class OfText(Asker):
+class OfText(Evaluator):
     """Inputs are made by a tokenizer. ``cut_off``: its arguments that cut long texts."""
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
@@ -268,7 +268,7 @@ class OfWholeText(OfText):
         ]
 
 
-class OfPictures(Asker):
+class OfPictures(Evaluator):
     """Inputs are made by an image processor."""
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
