@@ -16,7 +16,15 @@ import pytest
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
-from PySide6.QtGui import QGuiApplication, QHelpEvent, QImage, QKeyEvent, QMouseEvent
+from PySide6.QtGui import (
+    QGuiApplication,
+    QHelpEvent,
+    QImage,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPixmap,
+)
 from PySide6.QtWidgets import QApplication, QLabel, QToolTip
 
 # isort: split
@@ -43,6 +51,7 @@ from ace_gui.gui.plots.frame.export_image import (
 )
 from ace_gui.gui.plots.frame.items import Points
 from ace_gui.gui.plots.frame.spec import Axis
+from ace_gui.gui.plots.merges_plot import MergePoint, MergeScatter
 from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
 from ace_gui.gui.plots.one_layer.spectrum_curves import AFTER, BEFORE
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
@@ -211,6 +220,19 @@ def test_a_linear_axis_tells_its_ticks_apart_without_prefixes(qapp, low, high):
     texts = axis.tickStrings(values, axis.autoSIPrefixScale * axis.scale, spacing)
     assert len(set(texts)) == len(texts)
     assert not any("e" in text for text in texts)
+
+
+def test_every_line_of_the_grid_has_its_number(qtbot):
+    plot = in_view(qtbot, MergeScatter(), width=600, height=400)
+    plot.show_merges("mean", [MergePoint(f"merge {n}", n, n / 9) for n in range(3)], "norm")
+    axis, paper = plot.canvas.getAxis("left"), QPixmap(10, 10)
+    painter = QPainter(paper)
+    specs = axis.generateDrawSpecs(painter)
+    painter.end()
+    _, ticks, texts = specs
+    heights = {round(rect.center().y()) for rect, *_ in texts}
+    assert len(heights) >= 3
+    assert {round(start.y()) for _, start, _ in ticks} == heights
 
 
 # Heterogeneity
@@ -842,3 +864,18 @@ def test_without_a_threshold_there_is_no_line(qtbot):
     plot.select(None)
     assert "τ" in plot.caption.whole
     assert plot.canvas.getViewBox().viewRange()[0][0] < low, "the pill has room"
+
+
+def test_names_of_points_are_whole_after_a_change_of_the_width(qtbot):
+    plot = MergeScatter()
+    points = [MergePoint(f"a merge with the name {n}", 0.2 * n, n, n == 2) for n in range(3)]
+    plot.show_merges("mean", points)
+    in_view(qtbot, plot, width=330, height=300)
+    view = plot.canvas.getViewBox()
+
+    def whole() -> bool:
+        names = [each for each in items_of(plot, pg.TextItem) if each.isVisible()]
+        boxes = [each.mapRectToScene(each.boundingRect()) for each in names]
+        return bool(boxes) and all(map(view.sceneBoundingRect().contains, boxes))
+
+    qtbot.waitUntil(whole)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import ceil, floor, log10
 from typing import Any, Final
 
-from PySide6.QtCore import QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter
 from PySide6.QtWidgets import QGraphicsSceneResizeEvent
 
@@ -140,6 +140,17 @@ class QuantityAxis(PlainAxis):
         named = _LABELLED_WITHIN_DECADE if high - low <= _SHORT else ()
         minor = [d + log10(m) for d in decades for m in named]
         return [(1.0, labelled), (None, [v for v in minor if low <= v <= high])]
+
+    def generateDrawSpecs(self, p: Any) -> tuple[Any, ...] | None:
+        """Only ticks with a label: more lines would cover the data, and say nothing."""
+        specs = super().generateDrawSpecs(p)
+        if specs is None:
+            return None
+        line, ticks, texts = specs
+        at = QPointF.x if self.orientation == "bottom" else QPointF.y
+        labelled = [at(rect.center()) for rect, *_ in texts]
+        named = [t for t in ticks if any(abs(at(t[1]) - each) < 1 for each in labelled)]
+        return line, named, texts
 
     def tickStrings(
         self, values: Sequence[float], scale: float, spacing: float | None

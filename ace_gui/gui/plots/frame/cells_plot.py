@@ -73,7 +73,6 @@ class CellsPlot(SpecPlot):
         view.setMouseEnabled(x=False, y=False)
         view.invertY(True)
         self.canvas.addItem(self._rectangles)
-        view.sigResized.connect(lambda _view: self._part_names())
 
     @property
     def cells(self) -> Cells | None:

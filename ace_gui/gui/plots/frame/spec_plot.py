@@ -76,6 +76,7 @@ class SpecPlot(Plot):
         view = self.canvas.getViewBox()
         view.setMouseEnabled(x=True, y=False)
         view.sigRangeChanged.connect(lambda *_: self._part_names())
+        view.sigResized.connect(lambda _view: self._part_names())
         self.legend.toggled.connect(lambda *_: self._switch())
         scene = self.canvas.scene()
         scene.sigMouseMoved.connect(self._hover)
@@ -137,7 +138,6 @@ class SpecPlot(Plot):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._show_caption()
-        self._part_names()
 
     # Drawing
 
