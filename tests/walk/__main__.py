@@ -76,14 +76,16 @@ class Walk:
 
     def settled(self, root: QWidget) -> tuple[QImage, list[str]]:
         """A picture, and the faults that stay."""
+        stay: list[str] | None = None
         for _ in range(PATIENCE):
             QTest.qWait(TURN)
             while not self.window.centralWidget().updatesEnabled():
                 QTest.qWait(TURN)  # the colours of the other scheme are on their way
             picture, faults = look_at(root, self.size)
-            if not faults:
+            stay = [each for each in faults if stay is None or each in stay]
+            if not stay:
                 break
-        return picture, faults
+        return picture, stay
 
 
 def use_folder(folder: Path, screen: tuple[int, int] | None) -> None:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QVBoxLayout
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.formatting import counted
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain, quoted
+from ace_gui.gui.text import breakable, plain, quoted
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.fields.named import named, read_only
 from ace_gui.gui.widgets.labels.plain_label import (
@@ -119,7 +119,8 @@ class CheckRow(QFrame):
         self.details = read_only(f"All of {title}, {subject}", lines, Face.MONO)
         self.details.setPlainText(plain(check.details))
         button.toggled.connect(self._fold)
-        sentence = plain_label(quoted(check.sentence))
+        sentence = plain_label()
+        sentence.setText(breakable(quoted(check.sentence), names=True))
         foot = across(button, None)
         body = down(self._head(title, subject), sentence, foot, self.details, gap=2)
         sign = down(IconLabel(_ICON, icon(picture)), None)
