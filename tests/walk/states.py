@@ -212,6 +212,9 @@ class States:
         self.window.show_error(EngineError("“models” holds no tensors; download it again."))
         yield "an error"
         notice.hide()
+        self.window.conductor.close()
+        yield "recent projects"
+        self.studio.open(self.recipe)
 
     # The first merge
 
@@ -232,7 +235,6 @@ class States:
             asked.get(number, tour.mark.next.click)()
             self.until(lambda at=number: not tour.is_running or tour.step_index >= at)
         window.conductor.close()
-        yield "recent projects"
 
     def merge(self) -> Iterator[State_]:
         """Before, in the middle, and with all found about it."""
