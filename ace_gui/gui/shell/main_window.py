@@ -274,7 +274,10 @@ class MainWindow(ShellWindow):
         loaded = self.session.draft.inputs.base is not None
         self.welcome.show_opening(self.session.activity.is_running(State.PLANNING))
         self.header.workspaces.setVisible(loaded)
+        opens = loaded and self._pages.currentWidget() is self.welcome
         self._pages.setCurrentWidget(self.workspace if loaded else self.welcome)
+        if opens:
+            self.workspace.setFocus()  # from a button, a merge would move it on to a row of a table
 
     def _show_engine(self) -> None:
         engine = self.session.engine

@@ -16,7 +16,9 @@ from PySide6.QtCore import (
 )
 from PySide6.QtGui import QAction, QDropEvent
 from PySide6.QtWidgets import (
+    QAbstractItemView,
     QMessageBox,
+    QPushButton,
     QSplitter,
 )
 
@@ -33,6 +35,7 @@ from ace_gui.engine.contract.jobs import LoadRecipeJob, MergeJob, PlanJob, ScanJ
 from ace_gui.errors import CheckpointError
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
@@ -173,6 +176,14 @@ def test_a_merge_locks_the_models_and_unlocks_the_export(loaded, worker):
     loaded.conductor.set_parameter("tau", 0.7)
     assert index.outdated.isVisible()
     assert index.main.text() == "Merge again"
+
+
+def test_opening_and_merging_frame_no_row_of_a_table(window, worker):
+    next(each for each in window.welcome.findChildren(QPushButton) if each.isVisible()).setFocus()
+    window.session.adopt(TWO, plan(recipe(COLA, SST2)))
+    assert window.workspace.isVisible()
+    window.session.activity.begin(State.MERGING)  # disables what might have the focus
+    assert not isinstance(window.focusWidget(), QAbstractItemView)
 
 
 def test_the_main_button_adds_experts_to_a_base_alone(window, worker, qtbot):

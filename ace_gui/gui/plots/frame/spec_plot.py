@@ -138,6 +138,7 @@ class SpecPlot(Plot):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._show_caption()
+        self._part_names()
 
     # Drawing
 
