@@ -43,14 +43,20 @@ def place_names(
             for side in (-gap, 1 + gap):
                 left, top = point.x() - side * size.width(), point.y() - level * size.height()
                 box = size.translated(left, top)
-                faults = not whole.contains(box), any(map(box.intersects, taken))
-                cost = faults[0], _inside(symbols_S2, box), faults[1]
-                choices.append((cost, any(faults), box, (side, level)))
+                cut, covers = _cut(box, whole), any(map(box.intersects, taken))
+                cost = cut, _inside(symbols_S2, box), covers
+                choices.append((cost, cut > 0 or covers, box, (side, level)))
         _, faulty, box, anchor = min(choices, key=lambda choice: choice[0])
         name.setAnchor(anchor)
         name.setVisible(name in strong or not faulty)
         if name.isVisible():
             taken.append(box)
+
+
+def _cut(box: QRectF, whole: QRectF) -> float:
+    """The pixels by which a box extends beyond the whole."""
+    across = max(whole.left() - box.left(), box.right() - whole.right())
+    return max(0.0, across, whole.top() - box.top(), box.bottom() - whole.bottom())
 
 
 def _inside(points_S2: NDArray[np.float64], box: QRectF) -> int:
