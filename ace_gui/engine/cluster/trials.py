@@ -48,7 +48,7 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.output_files import sync
 
-TELLING: Final = 1 << 20
+LARGE: Final = 1 << 20
 """Bytes of a row that suffice to measure reading; with fewer, other costs dominate."""
 
 ROUNDS: Final = 3
@@ -111,22 +111,22 @@ class _Timed:
 
 def _speed_of(found: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan: float) -> Speed:
     """The speed computed from some trials, the smallest first."""
-    telling = [each for each in found if row_bytes(each[0], prepared) > TELLING]
+    large = [each for each in found if row_bytes(each[0], prepared) > LARGE]
     flops, read = SOME_FLOPS, SOME_BYTES
-    for row, timed in telling:
+    for row, timed in large:
         if prepared.is_whole(row):
             flops = max(row_flops(row, prepared), 1.0) / timed.seconds
         else:
             read = row_bytes(row, prepared) / timed.seconds
-    syncing = sum(timed.syncing for _, timed in telling)
+    syncing = sum(timed.syncing for _, timed in large)
     return Speed(
         flops=flops,
         read=read,
-        write=sum(timed.synced for _, timed in telling) / syncing if syncing else SOME_BYTES,
+        write=sum(timed.synced for _, timed in large) / syncing if syncing else SOME_BYTES,
         tried={kind_of(row, prepared): timed.seconds for row, timed in found},
         ratios={
             kind_of(row, prepared)[1]: timed.seconds / some_seconds(row, prepared)
-            for row, timed in telling
+            for row, timed in large
         },
         scan=scan,
     )

@@ -117,7 +117,7 @@ def test_units_have_all_rows_and_their_cost(gpt2: Family, method: str):
 
 @pytest.mark.parametrize("method", ["ace", "ties"])
 def test_what_was_not_tried_is_told_from_what_is_like_it(gpt2: Family, monkeypatch, method: str):
-    monkeypatch.setattr(trials, "TELLING", 0)
+    monkeypatch.setattr(trials, "LARGE", 0)
     prepared = prepare(recipe_of(gpt2, merge_method=method))
     speed = measured(prepared)
     rows = [row for row in prepared.plan.rows if row.in_base and row.experts]
