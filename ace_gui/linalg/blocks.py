@@ -61,8 +61,10 @@ def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slic
 
 
 def mirror_(matrix_NN: Tensor) -> Tensor:
-    """Copy the blocks above the diagonal to those below it; returns the matrix."""
+    """Copy what is above the diagonal to below it; returns the matrix."""
     for block in blocks(matrix_NN.shape[-1], matrix_NN.device):
+        square_NN = matrix_NN[..., block, block]
+        square_NN.copy_(square_NN.triu() + square_NN.triu(1).mT)
         matrix_NN[..., block.stop :, block].copy_(matrix_NN[..., block, block.stop :].mT)
     return matrix_NN
 

@@ -9,7 +9,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from ace_gui.linalg import products
-from ace_gui.linalg.blocks import gram
+from ace_gui.linalg.blocks import add_gram_, gram, mirror_
 from ace_gui.linalg.products import add_product_, by_numpy, library, times
 
 
@@ -75,6 +75,19 @@ def test_in_parts_it_is_the_same_product(
     total = torch.ones(rows, columns, dtype=torch.float64)
     add_product_(total, left, right, 2.0)
     torch.testing.assert_close(total, 1 + 2 * (left @ right), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("size", "piece"), [(500, 130), (500, 64), (1700, 1536)])
+def test_a_sum_of_gram_matrices_in_parts_is_that_of_full_products(
+    size: int, piece: int, taken_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "PIECE", piece)
+    one, two = (matrix(20, size, dtype=torch.float64, seed=seed) for seed in (1, 2))
+    found = torch.zeros(size, size, dtype=torch.float64)
+    add_gram_(found, one)
+    add_gram_(found, two, alpha=-0.25)
+    torch.testing.assert_close(mirror_(found), one.T @ one - 0.25 * two.T @ two)
+    torch.testing.assert_close(gram(one, alpha=3.0), 3 * one.T @ one)
 
 
 def test_threads_that_share_a_matrix_are_left_to_torch(
