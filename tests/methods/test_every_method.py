@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from ace_gui.errors import MethodError
+from ace_gui.linalg import products
 from ace_gui.methods import METHODS, MergeMethod, checked_parameters, parameter_fields
 from ace_gui.methods.method import SURPLUS, Kind, Merged, Vote, found_by
 from ace_gui.methods.shared.draws import seed_of
@@ -18,6 +19,7 @@ from ace_gui.methods.shared.survey import Findings, Survey, surveyed
 from tests.helpers.method_cases import (
     Array,
     context,
+    experts,
     matrix_cases,
     measured_with,
     merged,
@@ -192,6 +194,20 @@ def test_matrix_methods_refuse_other_tensors(method: MergeMethod[Any]) -> None:
     for case in others if method.kind is Kind.MATRIX else ():
         with pytest.raises(MethodError, match="merges matrices"):
             run(method.name, CASES[case])
+
+
+@every
+@pytest.mark.parametrize("shape", [(60, 200), (200, 120)])
+def test_by_either_library_and_in_parts_it_is_the_same(
+    method: MergeMethod[Any], shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deltas = given(method, experts(3, *shape))
+    monkeypatch.setattr(products, "by_numpy", lambda: False)
+    expected = merged(method.name, deltas)
+    monkeypatch.setattr(products, "by_numpy", lambda: True)
+    monkeypatch.setattr(products, "PIECE", 64)  # no multiple of it is a border of a block
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert relative_error(merged(method.name, deltas), expected) < 1e-5
 
 
 @every

@@ -88,9 +88,9 @@ class HelpDialog(Dialog):
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange:
             bar = self.text.verticalScrollBar()
-            place = bar.value()
+            scrolled = bar.value()
             self._show_page(self.pages.currentItem())
-            bar.setValue(place)
+            bar.setValue(scrolled)
 
     def _go_to_term(self) -> None:
         term, block = self._term, self.text.document().firstBlock()
