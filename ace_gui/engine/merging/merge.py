@@ -7,7 +7,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import zip_longest
 from math import prod
@@ -228,9 +228,12 @@ def _merge_here(
     in_parts = [(row,) for row in waiting if not prepared.is_whole(row)]
     dtypes = store.manifest.dtypes
     begun = partial(_begun, prepared=prepared, readers=readers, device=device, dtypes=dtypes)
-    with single_threads() as pool:
-        budgets = budgets_of(device, memory_bytes)
-        whole = under_way(begun(left), pool, budgets, store.manifest.side_by_side)
+    budgets = budgets_of(device, memory_bytes)
+    with (
+        single_threads() as pool,
+        # Also after an error: what is collected later may wait for its threads in one of them.
+        closing(under_way(begun(left), pool, budgets, store.manifest.side_by_side)) as whole,
+    ):
         others = under_way(begun(in_parts), pool, budgets, 1)
         # A batch counts as its first row; asking for it starts the first one.
         early = {work.row.name: (work, pieces) for work, pieces in next(whole, [])}
@@ -268,7 +271,7 @@ def under_way(
     pool: ThreadPoolExecutor,
     budgets: MemoryBudgets,
     ahead: int,
-) -> Iterator[list[Merging]]:
+) -> Generator[list[Merging], None, None]:
     """Yield matrices with their pieces, batch by batch, in order; ``ahead`` batches run at a time.
 
     Small matrices do not keep all CPU cores busy, so several are merged at the same time, each with

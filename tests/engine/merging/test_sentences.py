@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -199,10 +200,11 @@ def small_parts(monkeypatch) -> None:
 
 
 def test_a_merge_stops_unless_told_otherwise(roberta: Family, broken: Path, tmp_path):
-    others = (roberta.experts["task1"], roberta.experts["task2"])
+    others, before = (roberta.experts["task1"], roberta.experts["task2"]), threading.enumerate()
     with pytest.raises(NonFiniteError) as caught:
         merged(recipe(roberta.base, broken, *others), tmp_path / "store")
     error = caught.value
+    assert set(threading.enumerate()) <= set(before)  # its traceback keeps none alive
     rows = load_file(roberta.base / "model.safetensors")[EMBEDDING].shape[0]
     assert f"of `task0` has 2 NaN values (first at [{rows - 1}, 30])" in error.sentence
     assert "`non_finite` in a recipe" in error.sentence
