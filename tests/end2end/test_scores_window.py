@@ -104,7 +104,7 @@ def _tune_the_scaling(window: MainWindow, page: ScoresPage, out: Path, qtbot: Qt
         tick.setChecked(name == "scaling")
         if name == "scaling":
             low.setValue(0.01)
-            high.setValue(1.0)
+            high.setValue(0.5)
     tune.merges.setValue(2)
     tune.button.click()
     qtbot.waitUntil(lambda: not window.scoring.tuning.is_running, timeout=PATIENCE)
