@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ace_gui.linalg.blocks import LARGEST, SMALLEST, add_gram_, blocks, gram, mirror_, widest
+from ace_gui.linalg.blocks import LARGEST, SMALLEST, blocks, gram, widest
 from ace_gui.linalg.precision import full_float32
 
 CPU = torch.device("cpu")
@@ -27,18 +27,6 @@ def test_a_gpu_has_fewer_and_wider_blocks(size: int) -> None:
     assert len(there) <= len(list(blocks(size, CPU)))
     assert len(there) <= 8
     assert max(block.stop - block.start for block in there) <= widest(size)
-
-
-@pytest.mark.parametrize("size", [1, 5, 192, 193, 500])
-@pytest.mark.parametrize("rows", [1, 40])
-def test_a_sum_of_gram_matrices_by_blocks_is_that_of_full_products(size: int, rows: int) -> None:
-    generator = torch.Generator().manual_seed(size)
-    one, two = (torch.randn(rows, size, dtype=torch.float64, generator=generator) for _ in "ab")
-    found = torch.zeros(size, size, dtype=torch.float64)
-    add_gram_(found, one)
-    add_gram_(found, two, alpha=-0.25)
-    torch.testing.assert_close(mirror_(found), one.T @ one - 0.25 * two.T @ two)
-    torch.testing.assert_close(gram(one, alpha=3.0), 3 * one.T @ one)
 
 
 def test_a_transposed_factor_gives_the_gram_matrix_of_its_rows() -> None:

@@ -77,12 +77,16 @@ def test_in_parts_it_is_the_same_product(
     torch.testing.assert_close(total, 1 + 2 * (left @ right), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("size", "piece"), [(500, 130), (500, 64), (1700, 1536)])
-def test_a_sum_of_gram_matrices_in_parts_is_that_of_full_products(
-    size: int, piece: int, taken_by: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize(
+    ("size", "piece"),
+    [*((size, products.PIECE) for size in (1, 5, 192, 193, 500, 1700)), (500, 130), (500, 64)],
+)
+def test_a_sum_of_gram_matrices_by_blocks_and_in_parts_is_that_of_full_products(
+    size: int, piece: int, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(products, "PIECE", piece)
-    one, two = (matrix(20, size, dtype=torch.float64, seed=seed) for seed in (1, 2))
+    one, two = (matrix(rows, size, dtype=torch.float64, seed=seed) for seed in (1, 2))
     found = torch.zeros(size, size, dtype=torch.float64)
     add_gram_(found, one)
     add_gram_(found, two, alpha=-0.25)
