@@ -218,8 +218,24 @@ def theirs(method: str, options: argparse.Namespace, folder: Path) -> Callable[[
         train_datasets={task: TensorDataset(*data(task, "calibration")) for task in tasks()},
     )
     pool.load_train_dataset = lambda task: TensorDataset(*data(task, "calibration"))
-    steps = options.steps
-    settings: dict[str, Any] = {
+    algorithm = _algorithm(method, OmegaConf.create(_settings(method, options.steps)))
+    model_of("base")  # all is imported
+
+    def merge() -> Answer:
+        found = algorithm.run(pool)
+        whole = found["surgery"] if method == "Surgery" else found
+        pool.save_model(whole, str(folder / "merged.pt"))
+        if method == "Surgery":
+            return functools.partial(_corrected, algorithm, found["surgery"].eval())
+        found.eval()
+        return lambda task, images: found(images).logits
+
+    return merge
+
+
+def _settings(method: str, steps: int) -> dict[str, Any]:
+    """Of its algorithms that learn."""
+    return {
         "optimizer": "adam",
         "lr": 1e-4 if method == "WEMoE" else 1e-3,
         "max_steps": 0 if method == "Surgery" else steps,  # its surgery follows AdaMerging
@@ -245,19 +261,6 @@ def theirs(method: str, options: argparse.Namespace, folder: Path) -> Callable[[
         "surgery_steps": steps,
         "eval_iterations": 10**9,
     }
-    algorithm = _algorithm(method, OmegaConf.create(settings))
-    model_of("base")  # all is imported
-
-    def merge() -> Answer:
-        found = algorithm.run(pool)
-        whole = found["surgery"] if method == "Surgery" else found
-        pool.save_model(whole, str(folder / "merged.pt"))
-        if method == "Surgery":
-            return functools.partial(_corrected, algorithm, found["surgery"].eval())
-        found.eval()
-        return lambda task, images: found(images).logits
-
-    return merge
 
 
 class Hooks:
@@ -302,20 +305,18 @@ def _corrected(algorithm: Any, wrapper: Any, task: str, images: Tensor) -> Tenso
     return found
 
 
+def _with_hooks(kind: Any, **more: Any) -> Any:
+    return type(kind.__name__, (Hooks, kind), more)
+
+
 def _algorithm(method: str, settings: Any) -> Any:
     import fusion_bench.method as methods
-    import lightning
-    from fusion_bench.method.concrete_subspace import clip_concrete_task_arithmetic as concrete
     from fusion_bench.method.fisher_merging import clip_fisher_merging as fisher
     from fusion_bench.method.regmean import clip_regmean as regmean
-    from fusion_bench.method.we_moe import clip_we_moe
 
     for module in (fisher, regmean):
         module.CLIPDataset = lambda dataset, _: dataset
     loader = {"batch_size": 1 if method == EACH else 32, "num_workers": 0}
-
-    def with_hooks(kind: Any, **more: Any) -> Any:
-        return type(kind.__name__, (Hooks, kind), more)
 
     if method == "task arithmetic":
         return methods.TaskArithmeticAlgorithm(scaling_factor=0.3)
@@ -324,7 +325,7 @@ def _algorithm(method: str, settings: Any) -> Any:
             scaling_factor=1.0, threshold=20, remove_keys=[], merge_func="mean"
         )
     if method == "RegMean":
-        return with_hooks(regmean.RegMeanAlgorithmForCLIP)(
+        return _with_hooks(regmean.RegMeanAlgorithmForCLIP)(
             dataloader_kwargs=loader,
             num_regmean_examples=256,
             exclude_param_names_regex=[],
@@ -332,7 +333,7 @@ def _algorithm(method: str, settings: Any) -> Any:
             weight_transpose=True,
         )
     if method in {"Fisher", EACH}:
-        return with_hooks(fisher.FisherMergingForCLIPVisionModel)(
+        return _with_hooks(fisher.FisherMergingForCLIPVisionModel)(
             dataloader_kwargs=loader,
             num_fisher_examples=256,
             exclude_param_names_regex=["classifier.*"],
@@ -342,10 +343,19 @@ def _algorithm(method: str, settings: Any) -> Any:
     if method.startswith("SMILE"):
         gate = int(method.rpartition(" ")[2])
         return methods.SmileUpscalingAlgorithm(device="cpu", gate_k=gate, k=128, top_k=1)
+    return _learning(method, settings)
+
+
+def _learning(method: str, settings: Any) -> Any:
+    import fusion_bench.method as methods
+    import lightning
+    from fusion_bench.method.concrete_subspace import clip_concrete_task_arithmetic as concrete
+    from fusion_bench.method.we_moe import clip_we_moe
+
     if method == "AdaMerging":
-        return with_hooks(methods.adamerging.CLIPLayerWiseAdaMergingAlgorithm)(settings)
+        return _with_hooks(methods.adamerging.CLIPLayerWiseAdaMergingAlgorithm)(settings)
     if method == "Concrete":
-        return with_hooks(concrete.ConcreteTaskArithmeticAlgorithmForCLIP)(settings)
+        return _with_hooks(concrete.ConcreteTaskArithmeticAlgorithmForCLIP)(settings)
     if method == "WEMoE":
         # 0.2.33: its own function refuses what this class gives it, parameters beside tensors.
         clip_we_moe.task_arithmetic_merge = lambda base, experts, scaling_factor: (
@@ -355,14 +365,14 @@ def _algorithm(method: str, settings: Any) -> Any:
         )
         fabric = lightning.Fabric(accelerator="cpu", devices=1)
         kind = clip_we_moe.CLIPWeightEnsemblingMoEAlgorithm
-        return with_hooks(kind, _fabric=fabric)(settings)
+        return _with_hooks(kind, _fabric=fabric)(settings)
     from transformers.models.clip import modeling_clip
 
     if not hasattr(modeling_clip, "CLIPVisionTransformer"):  # transformers 5; named, not used
         modeling_clip.CLIPVisionTransformer = modeling_clip.CLIPVisionModel
     from fusion_bench.method.surgery import clip_layer_wise_adamerging_surgery as surgery
 
-    return with_hooks(surgery.CLIPLayerWiseAdaMergingSurgeryAlgorithm)(settings)
+    return _with_hooks(surgery.CLIPLayerWiseAdaMergingSurgeryAlgorithm)(settings)
 
 
 if __name__ == "__main__":
