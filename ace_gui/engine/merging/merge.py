@@ -231,7 +231,8 @@ def _merge_here(
     budgets = budgets_of(device, memory_bytes)
     with (
         single_threads() as pool,
-        # Also after an error: what is collected later may wait for its threads in one of them.
+        # Closed after an error, too: the garbage collector might do it in a thread just being
+        # started, and would then wait for these threads for ever.
         closing(under_way(begun(left), pool, budgets, store.manifest.side_by_side)) as whole,
     ):
         others = under_way(begun(in_parts), pool, budgets, 1)

@@ -70,13 +70,8 @@ def trained_blocks(
         for block, router in routers.items()
         for name in ROUTER
     }
-    distance: Disagreement | None = None
-    if parameters.steps and parameters.patience:
-        loaded = Loaded(device)
-        own = [each for t in range(len(names)) for each in calibration(prepared, t).tasks]
-        distance = Disagreement(len(own), SEED)
-        for data, loading in own:
-            distance.add_expert(loaded.evaluator(data, loading))
+    watched = parameters.steps and parameters.patience
+    distance = _answers_of_experts(prepared, device) if watched else None
     tasks = list(_tasks(prepared, folder, device)) if parameters.steps else []
 
     def forget(*_: Any) -> None:  # the weights may belong to the input of another model
@@ -94,6 +89,16 @@ def trained_blocks(
     yield from trained(loop, training_folder, 0, title=TITLE, experts=names, curve="mean share")
     found = {f"{TRAINED}{SHARED}": shared.cpu()}
     return found | {f"{TRAINED}{n}": value.detach().float().cpu() for n, value in values.items()}
+
+
+def _answers_of_experts(prepared: Prepared, device: torch.device) -> Disagreement:
+    """The answers of every expert to inputs of its own tasks."""
+    loaded, experts = Loaded(device), range(len(prepared.experts))
+    tasks = [each for t in experts for each in calibration(prepared, t).tasks]
+    found = Disagreement(len(tasks), SEED)
+    for data, loading in tasks:
+        found.add_expert(loaded.evaluator(data, loading))
+    return found
 
 
 def _step(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _BEGINS, _WITHIN, _SCATTERED = 0, 1, 2  # quality of a match with a word; lower is better
-_ELSEWHERE: Final = 4  # quality of a match with the start of a word outside the title
+_OUTSIDE_TITLE: Final = 4  # quality of a match with the start of a word outside the title
 _SAYS_MUCH: Final = 4  # minimum length for a match in the tooltip
 
 
@@ -44,7 +44,7 @@ def _misfit(typed: Sequence[str], command: Command) -> int | None:
     for word in typed:
         fits = [fit for fit in (_word_misfit(word, other) for other in title) if fit is not None]
         others = [*index, *(tip if len(word) >= _SAYS_MUCH else ())]
-        fits += [_ELSEWHERE for other in others if other.startswith(word)]
+        fits += [_OUTSIDE_TITLE for other in others if other.startswith(word)]
         if not fits:
             return None
         total += min(fits)

@@ -105,7 +105,7 @@ def _z_test(difference_N: NDArray[np.float64]) -> float:
 def in_words(found: Paired | None, first: str, second: str, metrics: Sequence[str]) -> str:
     """The test in plain words."""
     if found is None and 0 < sum(metric in LOSSES for metric in metrics) < len(metrics):
-        return "Some tasks count right answers and others losses, so no one test covers both."
+        return "Some tasks count right answers and others losses, so no single test covers both."
     if found is None:
         return "These two have no examples in common on which they could be compared."
     does = "has the smaller loss" if set(metrics) <= LOSSES else "alone is right"

@@ -136,9 +136,11 @@ class TuneTab(JobPage):
         self.button.show_job(tuning.is_running, why)
         count = self.merges.value() or (GRID if len(self.ranges.ranges) < 2 else PROPOSED)
         cost = f"{count} merges for the search, and {REPORTED} for the other half."
-        if tuning.is_running:
-            cost = _time_left(tuning.points) if tuning.points else cost
-        self.cost.setText(cost if tuning.is_running else tuning.obstacle or cost)
+        if not tuning.is_running:
+            cost = tuning.obstacle or cost
+        elif tuning.points:
+            cost = _time_left(tuning.points)
+        self.cost.setText(cost)
         show_problem(self.problem, tuning.error)
 
     def _show_curve(self) -> None:
