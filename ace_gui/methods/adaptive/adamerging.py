@@ -107,7 +107,6 @@ LEARNING = Learning[AdaMergingParameters](
     shared=_shared,
     factors=_factors,
     prepares=lambda parameters: parameters.variant in _TIES,
-    part=lambda _t, factors, _gates: factors["delta"],
     figures=lambda gates: gates["coefficient"],
     curve="mean coefficient λ",
 )

@@ -108,7 +108,6 @@ def _gates(
 LEARNING = Learning[ConcreteParameters](
     start=_start,
     gates=_gates,
-    part=lambda _t, factors, gates: gates["mask"] * factors["delta"],
     figures=lambda gates: gates["level"].expand_as(gates["coefficient"]),
     curve="mean of the mask",
     numbers=lambda shape, experts: prod(shape) + experts,

@@ -78,7 +78,7 @@ def merged_as_learned(
     learning: Learning[Any],
     **context: Unpack[Context],
 ) -> Merged:
-    """Σ_t w_t λ_t part(t) with the values that were learned, any shape, float32.
+    """m ⊙ Σ_t w_t λ_t part(t) with the values that were learned, any shape, float32.
 
     Raises MethodError for a task vector that is not finite, and without what was learned.
     """
@@ -93,4 +93,4 @@ def merged_as_learned(
             total = torch.zeros_like(found, dtype=torch.float64)
         total.add_(found, alpha=scale)
         del factors, found
-    return finished(total)
+    return finished(total.mul_(gates["mask"]) if "mask" in gates else total)

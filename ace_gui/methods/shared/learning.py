@@ -1,7 +1,7 @@
 """What a method learns from data: coefficients, ranks or masks on the task vectors.
 
-A merged tensor is W₀ + Δ, and Δ a sum over experts, Δ = Σ_t w_t λ_t part(t, gates(values)). So its
-gradient with respect to the values needs ∂L/∂Δ of one model, and one expert's task vector at a
+A merged tensor is W₀ + Δ, and Δ a sum over experts, Δ = m ⊙ Σ_t w_t λ_t part(t, gates(values)). So
+its gradient with respect to the values needs ∂L/∂Δ of one model, and one expert's task vector at a
 time. T experts.
 """
 
@@ -37,7 +37,8 @@ class Learning(Generic[Parameters]):
     ``factors``: expert by expert, what its part is made of, where that is not {"delta": ΔW_t};
     ``prepares``: the parameters that need such factors, which are kept on disk.
     ``part``: what expert t adds but for λ_t, from its factors and the gates, which it can be
-    differentiated by.
+    differentiated by; ΔW_t if it is not given. A gate "mask" holds m, entries that multiply the
+    whole sum; without one they are 1.
     ``per_expert``: each expert is learned by itself, on its own tasks. ``penalty``: a number that
     is added to the loss, from the gates. ``plain_descent``: w ← w − rate · ∂L/∂w, without moments.
     ``numbers``: how many of a tensor are learned at once, from its shape and T.
@@ -46,9 +47,9 @@ class Learning(Generic[Parameters]):
     """
 
     start: Callable[[Sequence[Tensor], Parameters, Findings | None], Values]
-    part: Callable[[int, Values, Values], Tensor]
     figures: Callable[[Values], Tensor]
     curve: str
+    part: Callable[[int, Values, Values], Tensor] = lambda _t, factors, _gates: factors["delta"]
     numbers: Callable[[tuple[int, ...], int], int] = lambda _, experts: experts
     gates: Callable[[Values, Parameters, torch.Generator | None], Values] = lambda values, *_: (
         values
@@ -71,12 +72,14 @@ def change(
     weights: Sequence[float],
     gates: Values,
 ) -> Tensor:
-    """Δ = Σ_t w_t λ_t part(t), without a graph. ``factors``: called once for each expert."""
+    """Δ = m ⊙ Σ_t w_t λ_t part(t), without a graph. ``factors``: called once for each expert."""
     total: Tensor | None = None
     for t, scale in enumerate(scales(weights, gates)):
         found = learning.part(t, factors(t), gates)
         total = found * scale if total is None else total.add_(found, alpha=scale)
-    return torch.zeros(()) if total is None else total
+    if total is None:
+        return torch.zeros(())
+    return total.mul_(gates["mask"]) if "mask" in gates else total
 
 
 def scales(weights: Sequence[float], gates: Values) -> list[float]:
@@ -95,35 +98,47 @@ def gradients(
     gradient: Tensor,
     penalty: Callable[[Values], Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """∂L/∂values from ∂L/∂Δ (``gradient``): that of Σ_t w_t λ_t ⟨∂L/∂Δ, part(t)⟩, a few at a time.
+    """∂L/∂values from ∂L/∂Δ (``gradient``): that of Σ_t w_t λ_t ⟨m ⊙ ∂L/∂Δ, part(t)⟩.
 
-    ``made``: the gates of values, with the random numbers of this step.
+    It takes a few experts at a time. ``made``: the gates of values, with the random numbers of this
+    step.
     """
     leaves = {name: value.detach().requires_grad_() for name, value in values.items()}
     sums = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
 
-    def add(output: Tensor) -> None:
+    def add(output: Tensor, pulled: Tensor | None = None) -> None:
+        """Add the gradient of ⟨output, pulled⟩; ``pulled`` None: of a number."""
         found = torch.autograd.grad(
-            output, list(leaves.values()), retain_graph=True, allow_unused=True
+            output, list(leaves.values()), pulled, retain_graph=True, allow_unused=True
         )
         for total, more in zip(sums.values(), found, strict=True):
             if more is not None:
                 total += more
 
-    some = max(1, TOGETHER // max(1, gradient.numel()))
-    gradient = gradient.flatten()
     with torch.enable_grad():
         gates = made(leaves)
+        mask = gates.get("mask")
+        inner = gradient if mask is None else gradient * mask.detach()
+        total = None if mask is None else torch.zeros_like(gradient)
+        others = any(gate.requires_grad for name, gate in gates.items() if name != "mask")
+        some = max(1, TOGETHER // max(1, gradient.numel()))
         for first in range(0, len(weights), some):
             chunk = slice(first, first + some)
             pulls = []
-            for t in range(len(weights))[chunk]:
-                part = learning.part(t, factors(t), gates).flatten()
-                pulls.append(torch.dot(part, gradient.to(part.dtype)))
+            for t, scale in list(enumerate(scales(weights, gates)))[chunk]:
+                part = learning.part(t, factors(t), gates)
+                if total is not None:
+                    total.add_(part.detach(), alpha=scale)
+                if others:
+                    pulls.append(torch.dot(part.flatten(), inner.flatten().to(part.dtype)))
                 del part
-            pull_T = torch.stack(pulls)
-            pull_T = pull_T * pull_T.new_tensor(weights[chunk])
-            add((pull_T * gates["coefficient"][chunk] if "coefficient" in gates else pull_T).sum())
+            if others:
+                pull_T = torch.stack(pulls) * torch.tensor(weights[chunk]).to(pulls[0])
+                if "coefficient" in gates:
+                    pull_T = pull_T * gates["coefficient"][chunk]
+                add(pull_T.sum())
+        if mask is not None and total is not None:
+            add(mask, gradient * total)
         if penalty is not None:
             add(penalty(gates))
     return sums

@@ -154,7 +154,8 @@ def reference(own: MergedValues, leaves: dict[str, Tensor], model: Any, tokens: 
         gates = own.gates(row, 3)(values)
         scales = gates.get("coefficient", torch.ones(len(row.weights))) * torch.tensor(row.weights)
         parts = [own.learning.part(t, row.factors(t), gates) for t in range(len(row.weights))]
-        merged[row.name] = row.base + sum(map(torch.mul, scales, parts))
+        change = gates.get("mask", 1) * sum(map(torch.mul, scales, parts))
+        merged[row.name] = row.base + change
         if own.learning.penalty is not None:
             total = total + own.learning.penalty(gates, own.parameters)
     return total + loss_of(model, tokens, merged)
