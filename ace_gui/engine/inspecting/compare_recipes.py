@@ -242,31 +242,31 @@ def measure(prepared: Prepared, store: Path) -> Steps[dict[str, Any]]:
             deltas = TaskVectors(row, readers, CPU, part)
             delta = read_row(merged, row, part).to(deltas.base.dtype)
             delta = (delta.reshape(-1) - deltas.base.reshape(-1)).double()
-            square += float(delta.dot(delta))
+            own = float(delta.dot(delta))
+            square += own
             # Only the row's own experts, as the others lack the tensor.
             for index, t in enumerate(row.experts):
-                figures_3T[:, t] += _beside(deltas[index].reshape(-1), delta)
+                figures_3T[:, t] += *_beside(deltas[index].reshape(-1), delta), own
         yield None
     return _figures(square, figures_3T, names) if rows else {}
 
 
-def _beside(expert: Tensor, delta: Tensor) -> tuple[float, float, float]:
-    """‖expert‖², ⟨expert, delta⟩ and ‖expert − delta‖² in float64, in pieces that a cache holds."""
-    own, inner, gap = 0.0, 0.0, 0.0
+def _beside(expert: Tensor, delta: Tensor) -> tuple[float, float]:
+    """‖expert‖² and ⟨expert, delta⟩ in float64, in pieces that a cache holds."""
+    own, inner = 0.0, 0.0
     for piece, change in zip(torch.split(expert, BLOCK), torch.split(delta, BLOCK), strict=True):
         wide = piece.double()
         own += float(wide.dot(wide))
         inner += float(wide.dot(change))
-        wide.sub_(change)
-        gap += float(wide.dot(wide))
-    return own, inner, gap
+    return own, inner
 
 
 def _figures(
     square: float, figures_3T: NDArray[np.float64], names: Sequence[str]
 ) -> dict[str, Any]:
     norm = math.sqrt(square)
-    squares_T, products_T, gaps_T = figures_3T
+    squares_T, products_T, of_delta_T = figures_3T
+    gaps_T = np.maximum(squares_T - 2 * products_T + of_delta_T, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         distances_T = np.sqrt(gaps_T / squares_T)
         cosines_T = products_T / (np.sqrt(squares_T) * norm)
