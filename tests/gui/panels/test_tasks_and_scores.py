@@ -236,10 +236,13 @@ def test_what_waits_for_a_merge_says_so_and_what_does_not_works(page, loaded, wo
     assert examples.compare_button.toolTip() == tooltip(WHILE_MERGING)
     index = page.show_tab(TryTab)
     index.text.setPlainText("the cat")
-    index.button.click()
-    assert len(worker.asked(TryJob)) == 1
+    assert not index.button.isEnabled()
+    assert index.button.toolTip() == tooltip(WAIT)
+    index.try_example(ShownExample(row="row 7"), "cola")
+    assert not worker.asked(TryJob)
     worker.say(JobCancelled(), job=merging)
     tune.refresh()
+    assert index.button.isEnabled()
     assert {button: button.toolTip() for button in buttons} == usual
     assert scores.evaluate.isEnabled()
 

@@ -12,6 +12,8 @@ from ace_gui.engine.contract.events import Event, Job, JobFailed
 from ace_gui.engine.contract.jobs import TryJob
 from ace_gui.engine.contract.scored.task_examples import Tried, TriedBegun, TriedText
 from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
+from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.session import NO_MODEL, WAIT
 from ace_gui.recipe.tasks import Task
 
 
@@ -94,6 +96,13 @@ class TryOperation(OneOperation):
         self._answers: dict[str, tuple[str, ...]] = {}
         self._job: TryJob | None = None
 
+    @property
+    def obstacle(self) -> str:
+        """The reason why no input can be tried now, or an empty string."""
+        if self._session.draft.plan is None:
+            return NO_MODEL
+        return WAIT if self._session.activity.is_running(State.MERGING, State.EXPORTING) else ""
+
     def forget(self) -> None:
         """Begin a new conversation."""
         self.by_model, self.questions, self._answers, self._job = {}, (), {}, None
@@ -113,7 +122,7 @@ class TryOperation(OneOperation):
         most_tokens: int = 120,
     ) -> None:
         """Run base, the task's expert and these merges. Another task is another conversation."""
-        if self._session.draft.plan is None:
+        if self.obstacle:
             return
         before = self._job
         if row or picture or before is None or (before.task, before.stores) != (task, (*stores,)):

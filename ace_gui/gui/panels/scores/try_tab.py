@@ -116,7 +116,7 @@ class TryTab(JobPage):
         answers.timeout.connect(self.show_answers)
         self._trying.changed.connect(lambda: answers.isActive() or answers.start())
         self.follow(self.session.draft.changed, results.changed)
-        self.follow(results.runs.changed, results.scores.changed)
+        self.follow(results.runs.changed, results.scores.changed, self.session.activity.changed)
         self.merge.chosen.connect(self.show_answers)
         for changed in (self.task.chosen, self.text.textChanged):
             changed.connect(lambda: self._give(_Given()))
@@ -185,6 +185,8 @@ class TryTab(JobPage):
 
     @property
     def _obstacle(self) -> str:
+        if self._trying.obstacle:
+            return self._trying.obstacle
         if self.chosen is None:
             return "Add an expert first."
         needs_text = self.kind not in _OF_PICTURES
