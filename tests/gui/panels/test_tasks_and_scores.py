@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from functools import partial
@@ -42,7 +43,7 @@ from ace_gui.gui.control.operations.scoring import DELAY, WHILE_MERGING
 from ace_gui.gui.models.task_figures_model import GAINED, KEPT, LOST, MERGE
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores.scores_page import ScoresPage
-from ace_gui.gui.panels.scores.scores_tab import REFRESH, ScoresTab
+from ace_gui.gui.panels.scores.scores_tab import REFRESH, Mark, ScoreLine, ScoresTab
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.panels.scores.tune_tab import TuneTab
@@ -352,6 +353,25 @@ def test_other_tasks_are_a_change_to_be_saved(page, loaded, tmp_path):
     loaded.scoring.add(DATA[:1])
     loaded.scoring.remove(0)
     assert not loaded.isWindowModified(), "as it was saved"
+
+
+def test_names_of_close_scores_stay_near_their_points(qtbot):
+    line = ScoreLine()
+    qtbot.addWidget(line)
+    line.resize(980, line.sizeHint().height())
+    close = [Mark(f"ACE-Merging · τ 0.{n}", 0.8 + n / 500, is_chosen=n == 3) for n in range(8)]
+    line.show_marks([Mark("base", 0.5), *close, Mark("experts", 0.9)])
+    rects = line.labels()
+    assert {0, 4, 8, 9} <= set(rects), "both ends, the chosen and the best merge"
+    assert len(rects) < len(close), "as many as have room"
+    ordered = [rects[index] for index in sorted(rects)]
+    assert all(a.right() < b.left() for a, b in itertools.pairwise(ordered))
+    assert all(each.left() >= 0 and each.right() <= line.width() for each in ordered)
+    marks = line.positions()
+    assert rects[0].center().x() == pytest.approx(marks[0]), "it has room below its point"
+    assert all(abs(rect.center().x() - marks[n]) < 180 for n, rect in rects.items())
+    assert rects[4].center().x() < marks[4], "names are moved to both sides"
+    assert rects[8].center().x() > marks[8]
 
 
 def test_the_scores_of_a_merge_are_said_drawn_and_listed(page, loaded, worker):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
+from statistics import fmean
 from typing import Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
@@ -199,6 +202,8 @@ _WIDEST: Final = 150.0  # px of a name
 _GAP: Final = 12.0  # px between two names
 _RADIUS: Final = 5.0
 _SIDE: Final = 80.0  # px left free at both ends
+_ABOVE: Final = 13.0  # px between the line and its labels
+_FAR: Final = 170.0  # px between a name and its mark
 
 
 class Mark(NamedTuple):
@@ -210,7 +215,8 @@ class Mark(NamedTuple):
 
 
 class ScoreLine(QWidget):
-    """The value above each mark, the name below; labels are moved apart if they would overlap."""
+    """The value above each mark, the name below. Labels that would overlap are moved apart, with a
+    line from each to its mark, as many as stay near; the tooltip has all."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -221,13 +227,13 @@ class ScoreLine(QWidget):
 
     def show_marks(self, marks: Sequence[Mark]) -> None:
         self._marks = tuple(sorted(marks, key=lambda mark: mark.value))
-        marks_text = ", ".join(f"{mark.title} {score_text(mark.value)}" for mark in self._marks)
-        self.setAccessibleDescription(marks_text)
-        self.setToolTip(tooltip(marks_text))
+        texts = [f"{mark.title} {score_text(mark.value)}" for mark in self._marks]
+        self.setAccessibleDescription(", ".join(texts))
+        self.setToolTip(tooltip("\n".join(texts)))
         self.update()
 
     def sizeHint(self) -> QSize:
-        return QSize(400, round(2.3 * self._line + 26))
+        return QSize(400, round(2.2 * self._line + 2 * _ABOVE + 4))
 
     @property
     def _line(self) -> float:
@@ -238,50 +244,81 @@ class ScoreLine(QWidget):
             return
         theme, painter = current_theme(), QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        middle = 1.1 * self._line + 11
-        indices = self._positions()
+        middle = 1.1 * self._line + _ABOVE
+        positions = self.positions()
         painter.setPen(QPen(QColor(theme.edge), 1.5))
         painter.drawLine(QPointF(8, middle), QPointF(self.width() - 8, middle))
         chosen = next((n for n, mark in enumerate(self._marks) if mark.is_chosen), None)
         if chosen is not None:
             painter.setPen(QPen(QColor(theme.text), 1.8))
-            painter.drawLine(QPointF(indices[0], middle), QPointF(indices[chosen], middle))
-        labels, widths = self._labels(indices)
-        for mark, at, label, width in zip(self._marks, indices, labels, widths, strict=True):
+            painter.drawLine(QPointF(positions[0], middle), QPointF(positions[chosen], middle))
+        labels = self.labels()
+        for index, rect in labels.items():
+            self._paint_label(painter, self._marks[index], positions[index], rect, middle)
+        for mark, at in sorted(zip(self._marks, positions, strict=True), key=lambda m: m[0][2]):
             radius = _RADIUS + 2 * mark.is_chosen
             painter.setPen(QPen(QColor(theme.text if mark.is_chosen else theme.text2), 1.6))
             painter.setBrush(QColor(theme.text if mark.is_chosen else theme.card))
             painter.drawEllipse(QPointF(at, middle), radius, radius)
-            ink = theme.text if mark.is_chosen else theme.text2
-            above = QRectF(label - width / 2, 0, width, 1.1 * self._line)
-            below = QRectF(label - width / 2, middle + 11, width, 1.1 * self._line)
-            value_face = Face.STRONG if mark.is_chosen else Face.BODY
-            name_face = Face.CAPTION_STRONG if mark.is_chosen else Face.CAPTION
-            write(painter, above, score_text(mark.value), face(value_face), ink, align=_MIDDLE)
-            write(painter, below, mark.title, face(name_face), ink, align=_MIDDLE)
 
-    def _positions(self) -> list[float]:
-        values = [mark.value for mark in self._marks]
-        low, high = values[0], values[-1]
-        room = self.width() - 2 * _SIDE
-        if high == low:
-            return [self.width() / 2] * len(values)
-        return [_SIDE + room * (value - low) / (high - low) for value in values]
+    def _paint_label(
+        self, painter: QPainter, mark: Mark, at: float, below: QRectF, middle: float
+    ) -> None:
+        """Write the value and the name; lines lead to the mark from where they are moved."""
+        theme, centre = current_theme(), below.center().x()
+        ink = theme.text if mark.is_chosen else theme.text2
+        if abs(centre - at) > _RADIUS:
+            painter.setPen(QPen(QColor(theme.control), 1))
+            for away in (-_ABOVE, _ABOVE):
+                painter.drawLine(QPointF(at, middle), QPointF(centre, middle + away))
+        faces = (
+            (Face.STRONG, Face.CAPTION_STRONG) if mark.is_chosen else (Face.BODY, Face.CAPTION)
+        )
+        above = below.translated(0, -below.top())
+        write(painter, above, score_text(mark.value), face(faces[0]), ink, align=_MIDDLE)
+        write(painter, below, mark.title, face(faces[1]), ink, align=_MIDDLE)
 
-    def _labels(self, indices: Sequence[float]) -> tuple[list[float], list[float]]:
-        """The centre and the maximum width of each label."""
-        metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
-        widest = min(_WIDEST, self.width() / len(indices) - _GAP)
-        widths = [
-            min(max(metrics.horizontalAdvance(mark.title) + 4, 3.5 * self._line), widest)
-            for mark in self._marks
-        ]
-        found = list(indices)
-        for n in range(1, len(found)):  # moved right as far as needed
-            least = found[n - 1] + (widths[n - 1] + widths[n]) / 2 + _GAP
-            found[n] = max(found[n], least)
-        limit = float(self.width())
-        for n in reversed(range(len(found))):  # and back from the edge
-            found[n] = min(found[n], limit - widths[n] / 2)
-            limit = found[n] - widths[n] / 2 - _GAP
-        return found, widths
+    def positions(self) -> NDArray[np.float64]:
+        """Of the marks, in pixels."""
+        values = np.array([mark.value for mark in self._marks])
+        span, room = np.ptp(values), self.width() - 2 * _SIDE
+        if not span:
+            return np.full(len(values), self.width() / 2)
+        return _SIDE + room * (values - values[0]) / span
+
+    def labels(self) -> dict[int, QRectF]:
+        """Where the names of marks are, by their indices: of the chosen one, of both ends, and of
+        the best others that stay near their marks."""
+        last = len(self._marks) - 1
+        first = (n for n, mark in enumerate(self._marks) if mark.is_chosen)
+        metrics, positions = QFontMetricsF(face(Face.CAPTION_STRONG)), self.positions()
+        widths = np.array([metrics.horizontalAdvance(mark.title) + 4 for mark in self._marks])
+        widths = np.clip(widths, 3.5 * self._line, _WIDEST)
+        shown: list[int] = []
+        centres = positions[:0]
+        for index in dict.fromkeys((*first, last, 0, *range(last, 0, -1))):
+            tried = sorted([*shown, index])
+            found = _apart(positions[tried], widths[tried], self.width())
+            if not shown or np.abs(found - positions[tried]).max() <= _FAR:
+                shown, centres = tried, found
+        top, height = 1.1 * self._line + 2 * _ABOVE, 1.1 * self._line
+        return {
+            n: QRectF(at - widths[n] / 2, top, widths[n], height)
+            for n, at in zip(shown, centres, strict=True)
+        }
+
+
+def _apart(
+    centres: NDArray[np.float64], widths: NDArray[np.float64], room: float
+) -> NDArray[np.float64]:
+    """Move labels, in ascending order, by as little as possible until none overlap."""
+    steps = np.cumsum((widths[1:] + widths[:-1]) / 2 + _GAP)
+    steps = np.concatenate([[0.0], steps])
+    groups: list[list[float]] = []
+    for free in centres - steps:  # those that touch share their middle
+        groups.append([free])
+        while len(groups) > 1 and fmean(groups[-2]) > fmean(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    placed = np.array([fmean(group) for group in groups for _ in group])
+    low, high = widths[0] / 2, room - widths[-1] / 2 - steps[-1]
+    return np.clip(placed, low, max(low, high)) + steps
