@@ -38,7 +38,7 @@ from ace_gui.recipe import Override
 
 EVERY_ROLE = "All roles"
 MERGED, ALL = range(2)
-_TITLE_NEEDS, _ROLE_NEEDS, _LEAST = 37, 32, 22  # in text lines: width
+_TITLE_NEEDS, _ROLE_NEEDS, _LEAST = 37, 30, 22  # in text lines: width
 
 
 class LayersPanel(QWidget):

@@ -39,6 +39,7 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
+from ace_gui.gui.theme.bars import tab_space
 from tests.gui.fakes import (
     BASE,
     COLA,
@@ -470,6 +471,15 @@ def test_layout_and_colours_are_remembered(loaded, worker, tmp_path):
     finally:
         again.deleteLater()
         next(a for a in loaded.actions_.schemes.actions() if a.data() == "system").trigger()
+
+
+def test_the_narrowest_inspector_has_room_for_its_tabs(loaded):
+    bar = loaded.workspace.inspector.tabs.bar
+    loaded.resize(1280, 1000)
+    loaded.workspace.findChild(QSplitter, "top").setSizes([10_000, 1])
+    for index in range(bar.count()):
+        title = bar.fontMetrics().horizontalAdvance(bar.tabText(index))
+        assert bar.tabRect(index).width() - tab_space("tight") >= title, bar.tabText(index)
 
 
 def test_every_action_can_be_reached_from_the_menus(loaded):

@@ -25,7 +25,7 @@ _TURNS: Final = (
     ("One layer", "Details of the selected tensor"),
     ("All layers", "γ and other views of the whole model"),
 )
-_LEAST: Final = (42, 39)  # in text lines: the width and height that all three cards need together
+_LEAST: Final = (49, 39)  # in text lines: the width and height that all three cards need together
 _APART: Final = (50, 28)  # in text lines: the minimum initial size of a detached window
 _SIZES: Final = {"rows": (39, 18), "top": (50, 29)}  # in text lines
 

@@ -134,7 +134,7 @@ class Workspace(QWidget):
         self.reset_layout()
 
     def _measure(self, metrics: QFontMetrics) -> None:
-        self.inspector.setMinimumWidth(20 * metrics.height())
+        self.inspector.setMinimumWidth(26 * metrics.height())  # the titles of its tabs
         self.heterogeneity.setMinimumHeight(11 * metrics.height())
         if self.isVisible():
             self._settling.run(self._settle())
