@@ -179,6 +179,15 @@ def test_a_curve_an_expert_with_lines_within_one_role(energies):
     assert energies.row_of("layers.2.query.weight") is None
 
 
+def test_a_long_legend_leaves_room_for_the_title(energies):
+    names = [f"an expert of a long name {n}" for n in range(8)]
+    values = np.column_stack([GAMMA] * len(names))
+    layers = replace(LAYERS, energies_LT=values)
+    energies.show_layers(layers, dict.fromkeys(names, LIGHT.expert_colours[0]))
+    energies.activate_layout()
+    assert energies.title.text() == "8 experts in 12 matrices"
+
+
 def test_a_layer_stays_selected_while_another_role_is_shown(energies):
     energies.select(NAMES[0])
     energies.role.setCurrentText("key")

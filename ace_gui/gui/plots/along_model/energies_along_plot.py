@@ -36,6 +36,7 @@ class EnergiesAlongPlot(LayerCurvesPlot):
     def __init__(self) -> None:
         self._shown = np.zeros(0, dtype=np.intp)
         super().__init__()
+        self.keep_title()
         self.role = Choice("Role whose energies are shown", _role_options(()))
         self.role.chosen.connect(lambda: self._take_layers(same=False))
         self.add_control(self.role)

@@ -198,6 +198,10 @@ class Plot(ThemedWidget):
         column.removeItem(self._choices)
         self._head.insertLayout(0, self._choices)
 
+    def keep_title(self) -> None:
+        """Wrap the legend beside the title rather than cut a short title."""
+        self.title.setSizePolicy(QSizePolicy.Policy.Minimum, QSizePolicy.Policy.Fixed)
+
     def add_control(self, control: QWidget) -> None:
         """Add a control next to the title, visible together with the plot."""
         self._controls.append(control)
