@@ -271,9 +271,7 @@ class ScoreLine(QWidget):
             painter.setPen(QPen(QColor(theme.control), 1))
             for away in (-_ABOVE, _ABOVE):
                 painter.drawLine(QPointF(at, middle), QPointF(centre, middle + away))
-        faces = (
-            (Face.STRONG, Face.CAPTION_STRONG) if mark.is_chosen else (Face.BODY, Face.CAPTION)
-        )
+        faces = (Face.STRONG, Face.CAPTION_STRONG) if mark.is_chosen else (Face.BODY, Face.CAPTION)
         above = below.translated(0, -below.top())
         write(painter, above, score_text(mark.value), face(faces[0]), ink, align=_MIDDLE)
         write(painter, below, mark.title, face(faces[1]), ink, align=_MIDDLE)
