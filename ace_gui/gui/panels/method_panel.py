@@ -112,15 +112,16 @@ class MethodPanel(QWidget):
             self._title.setToolTip(tooltip(shown.summary))
         plan, inputs = draft.plan, draft.inputs
         notes = plan.parameter_notes if plan is not None else {}
-        self.parameters.show_values(draft.parameter, inputs.touched, notes)
+        changed = dict(inputs.touched.items() - inputs.usual.touched.items())
+        self.parameters.show_values(draft.parameter, changed, notes)
         self._show_options(inputs)
         self._open_for_unusual(inputs)
 
     def _show_options(self, inputs: Inputs) -> None:
-        shown = {option.name: option.shown(inputs) for option in self._all_options}
-        set_ones = {o.name for o in self._all_options if shown[o.name] != o.shown(Inputs())}
+        shown, usual = {o.name: o.shown(inputs) for o in self._all_options}, inputs.usual
+        set_ones = {o.name for o in self._all_options if shown[o.name] != o.shown(usual)}
         self.options.show_values(shown.get, set_ones)
-        self.after.show_after(inputs.after)
+        self.after.show_after(inputs.after, usual=usual.after)
         # The automatic variant has its own cap, shown above.
         own = self._session.draft.parameter("variant") == AUTOMATIC
         self.after.show_row(self.after.cap, bool(inputs.after.cap) or not own)
@@ -135,8 +136,8 @@ class MethodPanel(QWidget):
         return (scope_option(dict(self._scopes or ())), *OPTIONS)
 
     def _open_for_unusual(self, inputs: Inputs) -> None:
-        """Expand the further options if one of them differs from its default."""
-        usual = Inputs().recommended() if inputs.is_recommended else Inputs()
+        """Expand the further options if one of them differs from its usual value."""
+        usual = inputs.usual
         names = {"after", *(option.name for option in self._all_options)}
         names -= set() if self._is_seeded else {SEED}
         unusual = frozenset(n for n in names if getattr(inputs, n) != getattr(usual, n))

@@ -37,8 +37,9 @@ class Option:
         return next((text for text, each in self.values.items() if each == value), str(value))
 
     def edited(self, inputs: Inputs, text: str | None) -> Inputs:
-        """The inputs with what the row says; None: the default. Nonsense changes nothing."""
-        value: Any = getattr(Inputs(), self.name) if text is None else self.values.get(text, text)
+        """The inputs with what the row says; None: the usual. Nonsense changes nothing."""
+        usual: Any = getattr(inputs.usual, self.name)
+        value = usual if text is None else self.values.get(text, text)
         if text is not None and not self.values:
             value = int(text) if text.isdecimal() and int(text) < 2**63 else inputs.seed
         return replace(inputs, **{self.name: value})

@@ -12,7 +12,7 @@ from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.widgets.fields.parameter import ParameterField
 from ace_gui.methods import METHODS
 from ace_gui.recipe.recommended import TITLE
-from ace_gui.recipe.values import After, Cap, Vocabulary
+from ace_gui.recipe.values import After, Cap, Poolers, Vocabulary
 from tests.gui.fakes import BASE, COLA, ENGINE, EPSILON, FRACTION, TAU, field, plan, recipe
 
 
@@ -281,3 +281,24 @@ def test_the_panel_says_that_the_merge_is_the_recommended_one(filled, session):
     assert TITLE not in titles()
     session.draft.keep(session.draft.inputs.recommended())
     assert TITLE in titles()
+
+
+def test_a_dot_marks_what_differs_from_the_recommended_merge(filled, session, qtbot):
+    def marked() -> set[str]:
+        fields = (filled.parameters.fields, filled.options.fields, filled.after.fields)
+        dots = {n: f.findChild(QToolButton) for each in fields for n, f in each.items()}
+        return {name for name, dot in dots.items() if not dot.isHidden()}
+
+    recommended = session.draft.inputs.recommended()
+    session.draft.keep(recommended)
+    assert marked() == set()
+    session.draft.keep(replace(recommended, after=replace(recommended.after, spectrum=0.7)))
+    assert marked() == {"after.spectrum"}
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
+        filled.after.fields["after.spectrum"].findChild(QToolButton).click()
+    assert asked.args == [recommended]
+    session.draft.keep(replace(recommended, poolers=Poolers.MERGE))
+    assert marked() == {"poolers"}
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
+        filled.options.fields["poolers"].findChild(QToolButton).click()
+    assert asked.args == [recommended]

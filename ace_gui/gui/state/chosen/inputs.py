@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ace_gui.recipe import ModelEntry, Recipe, recommended
 from ace_gui.recipe.rules import with_names
-from ace_gui.recipe.values import Choices, ParameterValue
+from ace_gui.recipe.values import After, Choices, ParameterValue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +63,14 @@ class Inputs(Choices):
     @property
     def is_recommended(self) -> bool:
         return self == self.recommended()
+
+    @property
+    def usual(self) -> Inputs:
+        """The settings of the recommended merge if this is that merge with changes, or the
+        defaults."""
+        start = Inputs().recommended()
+        same = self.method == start.method and start.touched.items() <= self.touched.items()
+        return start if same and self.after != After() else Inputs()
 
     def with_method(self, name: str) -> Inputs:
         """With another method, or the recommended merge.

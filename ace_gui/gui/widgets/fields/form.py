@@ -72,7 +72,7 @@ class Form(Column):
     ) -> None:
         """Show the effective values without a signal, and only the parameters that apply.
 
-        ``touched``: the parameters that the user has set. ``notes``: where others come from.
+        ``touched``: the parameters without their usual values. ``notes``: where others come from.
         """
         for name, field in self.fields.items():
             value = value_of(name)
@@ -136,24 +136,29 @@ class AfterForm(Form):
 
     def __init__(self, *, inherits: bool = False) -> None:
         super().__init__(AFTER_FIELDS)
-        self._after = After()
+        self._after = self._usual = After()
         self.cap = CapField(inherits=inherits)
         self.add_row("Cap", self.cap, tooltip(CAP_TIP))
         self.edited.connect(lambda name, value: self.changed.emit(self._with(name, value)))
         self.cap.edited.connect(lambda cap: self.changed.emit(replace(self._after, cap=cap)))
 
-    def show_after(self, after: After, recipe: After | None = None) -> None:
-        """Show what is set, and else the recipe's or the default."""
-        self._after = after
+    def show_after(
+        self, after: After, recipe: After | None = None, usual: After | None = None
+    ) -> None:
+        """Show what is set, and else the recipe's or the default. What is ``usual`` has no mark,
+        and is what a field goes back to."""
+        self._after, self._usual = after, usual or After()
         shown: dict[str, ParameterValue] = {info.name: info.default for info in AFTER_FIELDS}
         touched = []
         for info in AFTER_FIELDS:
             for value in (value_of(recipe or After(), info.name), value_of(after, info.name)):
                 shown[info.name] = shown[info.name] if value is None else value
-            if value_of(after, info.name) is not None:
+            if value_of(after, info.name) != value_of(self._usual, info.name):
                 touched.append(info.name)
         self.show_values(shown.get, touched)
         self.cap.show_cap(after.cap)
 
     def _with(self, name: str, value: ParameterValue | None) -> After:
-        return with_value(self._after, name, None if value is None else float(value))
+        return with_value(
+            self._after, name, value_of(self._usual, name) if value is None else float(value)
+        )
