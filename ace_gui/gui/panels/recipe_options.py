@@ -38,8 +38,8 @@ class Option:
 
     def edited(self, inputs: Inputs, text: str | None) -> Inputs:
         """The inputs with what the row says; None: the usual. Nonsense changes nothing."""
-        usual: Any = getattr(inputs.usual, self.name)
-        value = usual if text is None else self.values.get(text, text)
+        usual = getattr(inputs.usual, self.name)
+        value: Any = usual if text is None else self.values.get(text, text)
         if text is not None and not self.values:
             value = int(text) if text.isdecimal() and int(text) < 2**63 else inputs.seed
         return replace(inputs, **{self.name: value})
