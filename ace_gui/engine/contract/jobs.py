@@ -60,10 +60,13 @@ class PlanJob(Job, state="planning"):
 
 
 class LoadRecipeJob(Job, state="planning"):
-    """Read a recipe file, or take model folders (base first) for the recommended merge, and plan.
-    Yields PlanReady."""
+    """Read a recipe file, or take model folders (base first), and plan. Yields PlanReady.
+
+    ``chosen``: a recipe with the settings for folders, None: the recommended ones.
+    """
 
     paths: tuple[Path, ...]
+    chosen: Recipe | None = None
 
     def steps(self, engine: Runner) -> Events:
         from ace_gui.recipe.recipe_file import load_recipe
@@ -73,7 +76,8 @@ class LoadRecipeJob(Job, state="planning"):
         else:
             base, *experts = (Path(os.path.abspath(path)) for path in self.paths)  # noqa: PTH100
             models = tuple(ModelEntry(model=path) for path in experts)
-            recipe = with_recommended(Recipe(base_model=base, models=models))
+            chosen = self.chosen or with_recommended(Recipe(base_model=base, models=()))
+            recipe = replace(chosen, base_model=base, models=models)
         yield from PlanJob(recipe=recipe).steps(engine)
 
 

@@ -62,9 +62,15 @@ class Conductor(QObject):
     # User actions
 
     def open(self, paths: Iterable[Path]) -> None:
-        """Load a recipe, or model folders with the base first, and replace what is loaded."""
+        """Load a recipe, or model folders with the base first, and replace what is loaded.
+
+        Folders take the settings that were chosen while nothing was loaded.
+        """
         self._forget_plan()
-        self._run_plan(LoadRecipeJob(paths=tuple(paths)))
+        inputs, paths = self._session.draft.inputs, tuple(paths)
+        unused = inputs.base is not None or inputs.is_recommended
+        chosen = None if unused else replace(inputs, base=paths[0]).recipe()
+        self._run_plan(LoadRecipeJob(paths=paths, chosen=chosen))
 
     def add_experts(self, paths: Iterable[Path]) -> None:
         self.change(self._session.draft.inputs.with_experts(paths))

@@ -217,11 +217,9 @@ class Session(QObject):
             self.selection_changed.emit()
 
     def close(self) -> None:
-        """Unload everything; the engine stays."""
+        """Unload everything; the engine stays. The recommended merge is chosen again."""
         self.results.findings.clear()
-        now = self.draft.inputs
-        start = Inputs().recommended() if now.is_recommended else Inputs(method=now.method)
-        self.adopt(start, None)
+        self.adopt(Inputs().recommended(), None)
 
     @property
     def chosen_device(self) -> str:

@@ -156,6 +156,16 @@ def test_folders_that_are_opened_have_the_recommended_merge(engine: EngineProces
     assert is_recommended(plan.recipe)
 
 
+def test_folders_are_opened_with_chosen_settings(engine: EngineProcess, roberta: Family):
+    chosen = Recipe(base_model=Path("elsewhere"), models=(), merge_method="linear")
+    job = LoadRecipeJob(paths=(roberta.base, *roberta.experts.values()), chosen=chosen)
+    events = [event for _, event in until(engine, ask(engine, job))]
+    plan = next(event.plan for event in events if isinstance(event, PlanReady))
+    assert plan.recipe.merge_method == "linear"
+    assert plan.recipe.base_model == roberta.base
+    assert [expert.name for expert in plan.experts] == list(roberta.experts)
+
+
 def test_a_killed_engine_is_reported_in_a_sentence():
     process = EngineProcess()
     assert process.receive(60) is not None

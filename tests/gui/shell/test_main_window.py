@@ -43,6 +43,7 @@ from ace_gui.gui.theme.bars import tab_space
 from tests.gui.fakes import (
     BASE,
     COLA,
+    ENGINE,
     SST2,
     TWO,
     FakeWorker,
@@ -250,6 +251,18 @@ def test_a_first_drop_is_the_base_and_later_ones_are_experts(window, worker, tmp
     drop(window, tmp_path / "a", tmp_path / "b")
     planned = worker.jobs[worker.newest(PlanJob)].recipe
     assert [entry.model.name for entry in planned.models] == ["a", "b"]
+
+
+def test_folders_take_the_method_that_was_chosen_before(window, worker, tmp_path):
+    worker.say(ENGINE, job=0)
+    window.conductor.change(window.session.draft.inputs.with_method("linear"))
+    window.opener.open_paths([tmp_path / "base", tmp_path / "a"])
+    job = worker.jobs[worker.newest(LoadRecipeJob)]
+    assert job.chosen is not None
+    assert job.chosen.merge_method == "linear"
+    load(worker)
+    window.opener.open_paths([tmp_path / "other"])
+    assert worker.jobs[worker.newest(LoadRecipeJob)].chosen is None, "that was another project"
 
 
 def test_models_of_one_name_are_told_apart_by_their_folders(window, worker, tmp_path):

@@ -171,7 +171,7 @@ def test_closing_unloads_everything_but_the_engine(loaded):
     loaded.close()
     assert loaded.state is State.EMPTY
     assert loaded.engine == ENGINE
-    assert loaded.draft.inputs == Inputs()
+    assert loaded.draft.inputs == Inputs().recommended()
 
 
 def test_what_becomes_of_nan_is_part_of_the_merge_and_of_the_comparison(session):
