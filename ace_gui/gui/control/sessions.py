@@ -21,7 +21,7 @@ from ace_gui.gui.text import ENDING, file_name
 from ace_gui.output_files import replacing, there
 from ace_gui.paths import sessions_folder
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import model_name
+from ace_gui.recipe.values import hub_name, model_name
 
 DELAY: Final = 1500  # ms without a change
 _RUNNING: Final = ".running"
@@ -58,11 +58,11 @@ class Sessions(QObject):
         return tuple(self._keep(crashed) for _, crashed in found)
 
     def _keep(self, crashed: Path) -> Path:
-        """Name it ``base with cola, sst2, recovered 2026-03-01 14.05``."""
+        """Name it ``glue, recovered 2026-03-01 14.05``."""
         recipe, at = _read(crashed), datetime.fromtimestamp(crashed.stat().st_mtime)
         # Opening one that cannot be read reports the error.
-        name = project_name(recipe) if recipe is not None else "project"
-        files = _free_names(self._folder, f"{name}, recovered {at:%Y-%m-%d %H.%M}")
+        name = project_name(recipe) if recipe is not None else ""
+        files = _free_names(self._folder, name, f", recovered {at:%Y-%m-%d %H.%M}")
         kept = next(file for file in files if not there(file))
         try:
             crashed.rename(kept)
@@ -121,12 +121,15 @@ class Sessions(QObject):
 
 
 def project_name(recipe: Recipe) -> str:
-    """A file name for the project: ``roberta-base with cola, sst2``."""
-    return file_name(f"{model_name(recipe.base_model)} with {', '.join(recipe.expert_names)}")
+    """The name of a project without a file: the common folder of its models, or else the base."""
+    base = recipe.base_model
+    together = all(entry.model.is_relative_to(base.parent) for entry in recipe.models)
+    return (base.parent.name if together and not hub_name(base) else "") or model_name(base)
 
 
-def _free_names(folder: Path, name: str) -> Iterator[Path]:
-    """``name``, ``name 2``, ``name 3`` …"""
+def _free_names(folder: Path, name: str, end: str = "") -> Iterator[Path]:
+    """Files of a project: ``name``, ``name 2``, ``name 3`` …, with an ``end``."""
+    name = (file_name(name) or "project") + end
     names = (f"{name} {number}" if number > 1 else name for number in count(1))
     return (folder / f"{each}{ENDING}" for each in names)
 

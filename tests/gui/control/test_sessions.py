@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ace_gui.gui.control.sessions import Sessions, project_name
+from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.gui.fakes import COLA, SST2, TWO, adopt_two, plan, recipe
@@ -29,7 +30,7 @@ def test_a_window_that_died_leaves_what_was_open(sessions, tmp_path):
     assert sessions._lock is not None
     sessions._lock.unlock()  # as at the end of the process
     (kept,) = later(tmp_path).recover()
-    assert kept.name.startswith("base with cola, sst2, recovered 20")
+    assert kept.name.startswith("models, recovered 20")
     assert load_recipe(kept) == TWO.recipe()
     assert later(tmp_path).recover() == (), "once is enough"
     sessions.leave(keep=False)
@@ -38,7 +39,7 @@ def test_a_window_that_died_leaves_what_was_open(sessions, tmp_path):
 def test_a_window_that_ends_well_leaves_nothing_but_an_unsaved_project(sessions, tmp_path):
     kept = sessions.leave(keep=True)
     assert kept is not None
-    assert kept.name == "base with cola, sst2.ace.yaml"
+    assert kept.name == "models.ace.yaml"
     assert load_recipe(kept) == TWO.recipe()
     assert [path.name for path in (tmp_path / "sessions").glob("*.yaml")] == [kept.name]
     assert later(tmp_path).recover() == ()
@@ -47,7 +48,7 @@ def test_a_window_that_ends_well_leaves_nothing_but_an_unsaved_project(sessions,
 def test_nothing_of_a_persons_is_written_over(sessions, session, tmp_path):
     """Neither what cannot be read, nor what is called as a project that is recovered."""
     folder = tmp_path / "sessions"
-    own = {"base with cola, sst2.ace.yaml": "damaged: [", "notes.running.ace.yaml": "mine"}
+    own = {"models.ace.yaml": "damaged: [", "notes.running.ace.yaml": "mine"}
     for name, text in own.items():
         (folder / name).write_text(text)
     (folder / f"{'a' * 32}.running.ace.yaml").symlink_to(folder / "notes.running.ace.yaml")
@@ -63,18 +64,18 @@ def test_nothing_of_a_persons_is_written_over(sessions, session, tmp_path):
     assert {name: (folder / name).read_text() for name in own} == own
 
 
-def test_other_models_of_the_same_names_take_no_projects_place(sessions, session, tmp_path):
+def test_other_models_of_one_folder_take_no_projects_place(sessions, session, tmp_path):
     first = sessions.leave(keep=True)
     session.draft.set_parameter("tau", 0.7)
     assert sessions.leave(keep=True) == first, "the same models"
-    other = replace(TWO, base=Path("/elsewhere") / TWO.base.name)
+    other = replace(TWO, experts=TWO.experts[:1])
     session.adopt(other, plan(other.recipe()))
     kept = sessions.leave(keep=True)
     assert kept is not None
     assert first is not None
-    assert kept.name == "base with cola, sst2 2.ace.yaml"
+    assert kept.name == "models 2.ace.yaml"
     assert load_recipe(kept) == other.recipe()
-    assert load_recipe(first).base_model == TWO.base
+    assert load_recipe(first).paths == TWO.recipe().paths
 
 
 def test_every_change_is_written(session, sessions):
@@ -89,7 +90,16 @@ def test_every_change_is_written(session, sessions):
     sessions.leave(keep=False)
 
 
-def test_a_name_can_be_that_of_a_file():
-    assert "/" not in project_name(recipe(Path("/models/a:b?"), COLA, SST2))
-    long = recipe(*(Path(f"/models/{'x' * 40}{index}") for index in range(9)))
-    assert len(project_name(long)) <= 80
+@pytest.mark.parametrize("folder", ["a:b?", "x" * 200, "..."])
+def test_a_project_in_any_folder_gets_a_file(folder, session, sessions):
+    inside = Path("/models", folder)
+    other = Inputs(base=inside / "base").with_experts([inside / "a"])
+    session.adopt(other, plan(other.recipe()))
+    kept = sessions.leave(keep=True)
+    assert kept is not None
+    assert load_recipe(kept) == other.recipe()
+
+
+def test_models_of_several_folders_are_called_as_their_base():
+    assert project_name(recipe(COLA, SST2)) == "models"
+    assert project_name(recipe(COLA, Path("/elsewhere/sst2"))) == "base"

@@ -9,12 +9,12 @@ from typing import Final
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMessageBox
 
+from ace_gui.gui.control.sessions import project_name
 from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.window_dialogs import question, show_once
 from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import short_name
 from ace_gui.paths import Sample
-from ace_gui.recipe.values import hub_name, model_name
 
 RECIPES: Final = (".yaml", ".yml")
 
@@ -61,20 +61,14 @@ class Project(QObject):
 
     @property
     def name(self) -> str:
-        """The name for the title: the recipe file, or else the common folder of the models.
+        """The name of its file, or the name that it will have among the recent projects.
 
         Empty if nothing is open.
         """
-        inputs = self._session.draft.inputs
         if self.file is not None:
             return short_name(self.file)
-        if inputs.base is None:
-            return ""
-        folder = inputs.base.parent
-        together = all(expert.path.is_relative_to(folder) for expert in inputs.experts)
-        return (folder.name if together and not hub_name(inputs.base) else "") or model_name(
-            inputs.base
-        )
+        inputs = self._session.draft.inputs
+        return project_name(inputs.recipe()) if inputs.base is not None else ""
 
     def open(self, paths: tuple[Path, ...]) -> None:
         """Record that a recipe or models were opened."""
