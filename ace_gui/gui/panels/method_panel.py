@@ -105,9 +105,8 @@ class MethodPanel(QWidget):
         self._waiting.setVisible(engine is None)
         for part in (self.parameters, self.more, self.exceptions):
             part.setVisible(engine is not None)
-        if self._shown is not None:
-            chosen = draft.recommended[:1] if draft.inputs.is_recommended else ()
-            shown = (*chosen, self._shown)[0]
+        shown = draft.shown_method
+        if shown is not None:
             self._title.setText(shown.title)
             self._title.setToolTip(tooltip(shown.summary))
         plan, inputs = draft.plan, draft.inputs

@@ -17,7 +17,9 @@ from ace_gui.gui.panels.welcome.sample_card import SamplePictures
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.state.settings import RecentProject, Settings
+from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
 from ace_gui.paths import resource_path, sessions_folder
+from ace_gui.recipe import recommended
 from tests.gui.fakes import FakeWorker
 
 HOSTILE = (
@@ -79,6 +81,23 @@ def test_a_project_is_noted_as_it_was_when_it_was_left(loaded, tmp_path):
 def test_a_row_says_what_is_in_it_and_how_far_it_came(values, end):
     project = known(Path("/a/glue.ace.yaml"), **values)
     assert summary_of(project) == f"Bert · 2 experts · ACE-Merging · {end}"
+
+
+def test_the_recommended_merge_is_noted_by_its_name(loaded, tmp_path):
+    session = loaded.session
+    session.draft.keep(session.draft.inputs.recommended())
+    assert RecentProject.of(session, tmp_path).method == recommended.TITLE
+
+
+def test_a_row_of_usual_width_shows_all_of_a_name_and_a_summary(qtbot, tmp_path):
+    path = tmp_path / "handwritten-digits-on-vit-small.ace.yaml"
+    path.touch()
+    row = RecentRow(known(path, method="ACE, recommended", bytes=10**9), first=True)
+    qtbot.addWidget(row)
+    row.resize(401, row.sizeHint().height())  # in a window of 1280 pixels
+    row.show()
+    labels = row.findChildren(ElidedLabel)
+    assert [label.text() for label in labels] == [label.whole for label in labels]
 
 
 def test_where_nothing_was_noted_the_folder_is_named():

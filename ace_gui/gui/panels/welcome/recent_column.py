@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import QDate, QDateTime, QLocale, QRectF, QSize, Qt, QTime, Signal
+from PySide6.QtCore import QDate, QDateTime, QLocale, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QPainter, QPaintEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolButton, QWidget
+from PySide6.QtWidgets import QFrame, QSizePolicy, QToolButton, QWidget
 
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.numbers import short_score_text
@@ -44,7 +44,7 @@ class RecentColumn(QWidget):
         super().__init__()
         self._kept = muted_label()
         self._clean_up = action_button(clean_up, "Clean up…", self, kind="link")
-        self._heads = muted_label("size and last use")
+        self._heads = muted_label("last use and size")
         self._rows = down(margins=(_PADDING, 4, _PADDING, 4), gap=0)
         head = across((heading("Recent projects"), 1), self._heads)
         card = QFrame()
@@ -96,26 +96,25 @@ class RecentRow(QToolButton):
         line.set_full_text("Recipe not found" if self.is_lost else summary_of(project))
         if self.is_lost:
             name.setProperty("kind", "caption")
-        row = across((down(name, line, gap=2), 1), margins=(4, 10, 4, 10), gap=12)
-        self.setLayout(row)
-        for label in (name, line, *self._right(project, row)):
+        above = name, plain_label(last_use(project), self, wrap=False)
+        below = line, *self._marks(project)
+        above[1].setProperty("kind", "secondary")
+        lines = [across((first, 1), *rest, gap=12) for first, *rest in (above, below)]
+        self.setLayout(down(*lines, margins=(4, 10, 4, 10), gap=2))
+        for label in (*above, *below):
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
-    def _right(self, project: RecentProject, row: QHBoxLayout) -> list[QWidget]:
-        """Experts and size, or a link to locate it; and when it was closed."""
-        locate = plain_label("Locate…", self, wrap=False)
-        locate.setProperty("kind", "accent")
-        swatches = Swatches(project.colours)
-        size = human_bytes(project.bytes) if project.bytes else ""
-        late = QLocale().toString(QTime(22, 58), QLocale.FormatType.ShortFormat)
-        widest = f"yesterday {late}"
-        figures = [_figure(size, human_bytes(999_000_000)), _figure(last_use(project), widest)]
-        shown: list[QWidget] = [locate] if self.is_lost else [swatches, figures[0]]
-        shown.append(figures[1])
-        for widget in (locate, swatches, *figures):
-            widget.setVisible(widget in shown)
-            row.addWidget(widget)
-        return shown
+    def _marks(self, project: RecentProject) -> tuple[QWidget, ...]:
+        """Experts and size, or a link to locate it."""
+        if self.is_lost:
+            locate = plain_label("Locate…", self, wrap=False)
+            locate.setProperty("kind", "accent")
+            return (locate,)
+        size = muted_label(human_bytes(project.bytes) if project.bytes else "")
+        size.setWordWrap(False)
+        size.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        size.setMinimumWidth(size.fontMetrics().horizontalAdvance(human_bytes(999_000_000)))
+        return Swatches(project.colours), size
 
     def sizeHint(self) -> QSize:
         layout = self.layout()
@@ -173,12 +172,3 @@ def last_use(project: RecentProject) -> str:
         return f"yesterday {time}"
     this_year = when.date().year() == today.year()
     return locale.toString(when.date(), "d MMMM" if this_year else "d MMMM yyyy")
-
-
-def _figure(text: str, widest: str) -> QLabel:
-    """A right-aligned number in a column as wide as its widest possible value."""
-    label = secondary_label(text)
-    label.setWordWrap(False)
-    label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-    label.setMinimumWidth(label.fontMetrics().horizontalAdvance(widest))
-    return label

@@ -109,6 +109,11 @@ class Draft(QObject):
         return next((method for method in self.methods if method.name == self.inputs.method), None)
 
     @property
+    def shown_method(self) -> MethodInfo | None:
+        """The chosen method, or the recommended merge under its own name."""
+        return next(iter(self.recommended if self.inputs.is_recommended else ()), self.method)
+
+    @property
     def recommended(self) -> tuple[MethodInfo, ...]:
         """The recommended merge, as listed among the methods; empty until these are known."""
         known = (each for each in self.methods if each.name == recommended.METHOD)
