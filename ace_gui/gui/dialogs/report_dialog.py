@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from ace_gui.engine.contract.figures.findings import Regime
+from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import counted
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.numbers import short_score_text
@@ -59,9 +60,12 @@ def chapters_of(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:
     names = ", ".join(run.recipe.expert_names)
     yield "Recipe", f"{names}; every parameter, and the recipe as YAML"
     yield "Scores", _scores(run, session)
-    yield "Heterogeneity", _heterogeneity(run)
+    yield "Heterogeneity", _heterogeneity(run, session)
     yield "Energies", "how far each expert moved each matrix, and how much the experts agree"
-    yield "Spectra", "singular values before and after refinement, of the most unusual matrices"
+    yield (
+        "Spectra",
+        "singular values of the experts and of the merge, for the most unusual matrices",
+    )
     warnings = counted(warned, "%n matrix has a warning", "%n matrices have warnings")
     yield "Health", warnings if warned else "no matrix has a warning"
     yield "All tensors", "how each was treated, and why, in figures"
@@ -79,9 +83,10 @@ def _scores(run: MergeRun, session: Session) -> str:
     return f"{on}, compared with base and experts; measured while the report is written"
 
 
-def _heterogeneity(run: MergeRun) -> str:
+def _heterogeneity(run: MergeRun, session: Session) -> str:
     regimes = [report.regime for report in run.reports.values() if report.regime is not None]
     if regimes:
         return heterogeneous_text(regimes.count(Regime.HETEROGENEOUS), len(regimes))
     known = sum(report.gamma is not None for report in run.reports.values())
-    return treated_alike(known or len(run.reports))
+    merged = sum(row.disposition is Disposition.MERGED for row in session.layers.rows)
+    return treated_alike(known or merged)

@@ -19,7 +19,6 @@ from ace_gui.engine.contract.figures.health import (
     BY_SCALE,
     UNRELIABLE,
     LayerHealth,
-    gamma_unreliable,
     near_pole,
 )
 from ace_gui.engine.contract.plan import Disposition, PlanRow
@@ -98,9 +97,7 @@ class Layer:
     @property
     def tau(self) -> float:
         """The threshold that applies to the tensor; infinite if there is none."""
-        draft = self._session.draft
-        has_tau = draft.plan is not None and draft.plan.tau_of(self.row) is not None
-        return draft.tau_of(self.row) if has_tau else math.inf
+        return self._session.layers.tau(self.row)
 
     @property
     def regime(self) -> str:
@@ -115,8 +112,7 @@ class Layer:
 
     @property
     def gamma_unsure(self) -> bool:
-        known = self.statistics
-        return known is not None and gamma_unreliable(known, self.tau)
+        return self._session.layers.gamma_unsure(self.row)
 
     @property
     def health(self) -> LayerHealth | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.figures.findings import Regime
+from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.state.activity import MergeRun, State
@@ -30,14 +31,17 @@ class MergeNews:
             return
         self._last = run
         warned = self._warned(run)
+        layers = session.layers
+        unsure = {row.name for row in layers.rows if layers.gamma_unsure(row)}
+        merged = sum(row.disposition is Disposition.MERGED for row in layers.rows)
         offers: dict[str, Callable[[], object]] = {
             "Scores": lambda: self._window.workspace.show_scores()
         }
         if warned:
             offers = {"See them": lambda: self._window.workspace.show_health(), **offers}
-        elif any(report.gamma is not None for report in run.reports.values()):
+        elif any(r.gamma is not None and r.name not in unsure for r in run.reports.values()):
             offers = {"See it": self._show_top, **offers}
-        self._window.notice.offer(what_to_see(run, warned), offers)
+        self._window.notice.offer(what_to_see(run, warned, merged, unsure), offers)
 
     def _warned(self, run: MergeRun) -> int:
         """The matrices with warnings; of many only the merge's own, because judging takes time."""
@@ -52,15 +56,18 @@ class MergeNews:
         workspace.bring(workspace.inspector.tabs, 0)
 
 
-def what_to_see(run: MergeRun, warned: int) -> str:
-    """What stands out: warnings, or else heterogeneous matrices, or else the largest γ."""
-    reports = run.reports.values()
+def what_to_see(run: MergeRun, warned: int, merged: int, unsure: Container[str] = ()) -> str:
+    """What stands out: warnings, or else heterogeneous matrices, or else the largest γ.
+
+    ``merged``: the number of merged tensors. ``unsure``: those whose γ is unreliable.
+    """
     if warned:
         return counted(
             warned,
             "Merged. One matrix has a warning.",
             "Merged. %n matrices have warnings.",
         )
+    reports = [report for report in run.reports.values() if report.name not in unsure]
     above = sum(report.regime == Regime.HETEROGENEOUS for report in reports)
     if above:
         return counted(
@@ -72,4 +79,4 @@ def what_to_see(run: MergeRun, warned: int) -> str:
     if gammas:
         most = number_text(max(gammas), 3)
         return f"Merged. The experts differ most in the matrix with γ {most}: see its spectrum."
-    return counted(len(run.reports), "Merged %n tensor.", "Merged %n tensors.")
+    return counted(merged, "Merged %n tensor.", "Merged %n tensors.")

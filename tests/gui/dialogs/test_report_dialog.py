@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QDialogButtonBox, QLabel
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.figures.findings import LayerReport, Regime
+from ace_gui.engine.contract.plan import Disposition
 from ace_gui.gui.dialogs.report_dialog import ReportDialog
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
@@ -49,9 +50,11 @@ def test_a_method_without_regimes(session, qtbot):
     adopt_two(session)
     recipe = replace(session.draft.inputs.recipe(), merge_method="linear")
     run = MergeRun(recipe=recipe, store=Path("/cache/store"), finished=finished_merge())
-    run.reports |= {name: LayerReport(name=name) for name in ("a", "b")}
+    merged = [row for row in session.layers.rows if row.disposition is Disposition.MERGED]
+    run.reports |= {row.name: LayerReport(name=row.name) for row in session.layers.rows}
     text = preview(qtbot, session, run)
-    assert "2 matrices, all treated alike" in text
+    assert len(merged) < len(run.reports)
+    assert f"{len(merged)} tensors, all treated alike" in text
     assert "no matrix has a warning" in text
 
 

@@ -76,13 +76,14 @@ def report(name: str, **changes: object) -> LayerReport:
         ([report("a", gamma=3.0), report("b", regime=Regime.HETEROGENEOUS)], 2, "2 matrices have"),
         ([report("a", regime=Regime.HETEROGENEOUS), report("b")], 0, "heterogeneous"),
         ([report("a", gamma=0.25), report("b", gamma=0.5)], 0, "0.5"),
-        ([report("a"), report("b")], 0, "2 tensors"),
+        ([report("a", gamma=0.25), report("unsure", gamma=6.0)], 0, "0.25"),
+        ([report("a"), report("kept"), report("unsure", gamma=6.0)], 0, "2 tensors"),
     ],
 )
 def test_the_worst_comes_first(reports, warned, words):
     run = MergeRun(recipe=recipe(COLA), store=Path("/cache/store"))
     run.reports |= {each.name: each for each in reports}
-    assert words in what_to_see(run, warned)
+    assert words in what_to_see(run, warned, merged=2, unsure={"unsure"})
 
 
 def test_layers_with_warnings_are_one_click_away(loaded, worker):

@@ -1,7 +1,9 @@
 from dataclasses import replace
 
+from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Disposition, MatrixPart, PlanRow
 from ace_gui.gui.state.found.planned_layers import model_order
+from tests.gui.fakes import GAMMAS, adopt_two, record_gammas
 
 
 def row(name: str, block: int | None = None, role: str = "query+key+value") -> PlanRow:
@@ -65,3 +67,12 @@ def test_a_block_is_listed_in_the_order_of_computation():
     shown = [name.removeprefix("layer.3.").rpartition(".")[0] for name in listed]
     assert list(dict.fromkeys(shown)) == named
     assert listed[2:4] == ["layer.3.attention.query.weight", "layer.3.attention.query.bias"]
+
+
+def test_the_most_heterogeneous_layer_has_a_reliable_gamma(session):
+    adopt_two(session)
+    record_gammas(session, GAMMAS)
+    energies = {"cola": 1.0, "sst2": 1.2}
+    near_one = LayerStatistics(name="layer.0.q", energies=energies, gamma=6.0, mean_log_energy=0.05)
+    session.layers.record_statistics(near_one)
+    assert session.layers.most_heterogeneous == "layer.10.q"

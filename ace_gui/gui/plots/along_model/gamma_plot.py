@@ -53,7 +53,7 @@ def heterogeneous_text(above: int, known: int) -> str:
 
 def treated_alike(count: int) -> str:
     """The text for a method without γ."""
-    return f"{count} matrices, all treated alike"
+    return counted(count, "%n tensor", "%n tensors, all treated alike")
 
 
 def tau_text(tau: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,6 +11,7 @@ from functools import lru_cache
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.figures.health import gamma_unreliable
 from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
 from ace_gui.gui.state.chosen.draft import Draft
 from ace_gui.gui.state.chosen.inputs import Inputs
@@ -82,10 +84,23 @@ class PlannedLayers(QObject):
         statistics = self.statistics.get(name)
         return statistics.gamma if statistics else None
 
+    def tau(self, row: PlanRow) -> float:
+        """The threshold that applies to a tensor; infinite if there is none."""
+        plan = self._draft.plan
+        has_tau = plan is not None and plan.tau_of(row) is not None
+        return self._draft.tau_of(row) if has_tau else math.inf
+
+    def gamma_unsure(self, row: PlanRow) -> bool:
+        """Whether γ is unreliable, and displayed with a question mark."""
+        known = self.statistics.get(row.name)
+        return known is not None and gamma_unreliable(known, self.tau(row))
+
     @property
     def most_heterogeneous(self) -> str | None:
-        known = [(self.gamma(row.name), row.name) for row in self.merged]
-        return max(((g, n) for g, n in known if g is not None), default=(0.0, None))[1]
+        """The tensor with the largest reliable γ, or else with the largest."""
+        known = [(self.gamma(row.name), row) for row in self.merged]
+        ranked = ((not self.gamma_unsure(row), g, row.name) for g, row in known if g is not None)
+        return max(ranked, default=(False, 0.0, None))[2]
 
     @property
     def analysis_key(self) -> tuple[object, ...]:
