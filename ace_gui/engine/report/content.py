@@ -19,6 +19,7 @@ from ace_gui.engine.contract.figures.findings import (
 from ace_gui.engine.contract.figures.health import (
     LayerHealth,
     ModelHealth,
+    gamma_unreliable,
     layer_health,
     model_health,
 )
@@ -80,6 +81,15 @@ class Content:
         """γ of a row."""
         found = self.statistics.get(row.name)
         return None if found is None else found.gamma
+
+    def gamma_unsure(self, row: PlanRow) -> bool:
+        """Whether γ of a row is unreliable, and marked."""
+        found = self.statistics.get(row.name)
+        return found is not None and gamma_unreliable(found, self.plan.tau_of(row))
+
+    @property
+    def has_unsure(self) -> bool:
+        return any(map(self.gamma_unsure, self.plan.rows))
 
     def regime(self, row: PlanRow) -> Regime | None:
         """The regime in which a row was merged."""

@@ -183,7 +183,7 @@ def _tensor(content: Content, row: PlanRow) -> Row:
         ("what happened", row.disposition.value),
         ("regime", _regime(content, row)),
         ("health", NONE if health is None else health.verdict.value),
-        ("γ", number(content.gamma(row))),
+        ("γ", number(content.gamma(row)) + (" ?" if content.gamma_unsure(row) else "")),
         ("‖ΔW‖", number(getattr(report, "delta_norm", None))),
         ("by experts' mean", number(getattr(health, "norm_ratio", None))),
         ("Σ εₜ", number(getattr(figures, "ridge_mass", None))),

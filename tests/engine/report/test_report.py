@@ -357,3 +357,13 @@ def test_says_in_which_numbers_and_with_what_of_a_gpu(prepared: Prepared, text: 
         gpu_peak=GpuPeak(allocated=10**9, reserved=3 * 10**9),
     )
     assert "Of the GPU's memory: 1.0 GB, 3.0 GB reserved." in unescape(page_of(with_gpu))
+
+
+def test_a_gamma_of_changes_with_norms_near_1_is_marked(prepared: Prepared, text: str):
+    assert "question mark" not in text
+    statistics = {found.statistics.name: found.statistics for found in analyse(prepared)}
+    name = next(found.name for found in statistics.values() if found.gamma is not None)
+    near_one = replace(statistics[name], gamma=6.0, mean_log_energy=0.01)
+    text = page_of(content_of(prepared, {**statistics, name: near_one}, {}, ()))
+    assert Page(text).table("All tensors").column("γ")[name] == "6.000 ?"
+    assert "with a question mark, γ is unreliable" in text
