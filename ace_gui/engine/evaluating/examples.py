@@ -282,8 +282,8 @@ def columns_of(
                 offered = ", ".join(map(repr, table.columns[:20]))
                 raise refused(
                     table.path,
-                    f"It is not plain which column is the {role} of {kind.value}, of {offered}; "
-                    f"say it in the task, as columns: {{{role}: NAME}}.",
+                    f"Choose which column is the {role} of {kind.value}: {offered}; in a recipe, "
+                    f"as columns: {{{role}: NAME}}.",
                 )
             chosen[role] = (found,)
             left.remove(found)

@@ -89,6 +89,7 @@ class Content:
 
     @property
     def has_unsure(self) -> bool:
+        """Whether a γ is marked."""
         return any(map(self.gamma_unsure, self.plan.rows))
 
     def regime(self, row: PlanRow) -> Regime | None:

@@ -32,7 +32,7 @@ from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.chosen.draft import by_family
 from ace_gui.gui.state.sample_figures import sample_figures
-from ace_gui.gui.text import tooltip
+from ace_gui.gui.text import quoted, tooltip
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.named import named, search_field
@@ -128,6 +128,7 @@ class ChooseMethodDialog(Dialog):
         self.tree.doubleClicked.connect(lambda index: self.use.click() if _info(index) else None)
         self._show_count()
         self.select(current)
+        self.filter.setFocus()
 
     @property
     def method(self) -> MethodInfo | None:
@@ -337,5 +338,5 @@ def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:
         value.setFont(face(Face.MONO))
         grid.addWidget(plain_label(field.label, wrap=False), row, 0, top)
         grid.addWidget(value, row, 1, top)
-        grid.addWidget(secondary_label(field.help), row, 2, top)
+        grid.addWidget(secondary_label(quoted(field.help)), row, 2, top)
     return grid

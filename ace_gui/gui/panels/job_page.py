@@ -14,7 +14,7 @@ from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.found.runs import run_titles
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.text import plain, quoted, tooltip
 from ace_gui.gui.widgets.fields.buttons import ProgressButton
 from ace_gui.gui.widgets.labels.plain_label import plain_label
 from ace_gui.gui.widgets.layout.following import Following
@@ -160,5 +160,5 @@ def problem_label() -> QLabel:
 
 def show_problem(label: QLabel, text: str) -> None:
     """Show a problem, or hide the label."""
-    label.setText(plain(text))
+    label.setText(plain(quoted(text)))
     label.setVisible(bool(text))

@@ -64,6 +64,15 @@ def test_the_method_in_force_is_selected_and_explained(dialog):
     assert all(text in said(dialog) for text in (ace.summary, ace.formula, "Ridge ε", "1e-5"))
 
 
+def test_typing_finds_a_method_at_once(dialog):
+    assert dialog.focusWidget() is dialog.filter
+
+
+def test_names_in_the_help_of_a_parameter_have_no_backticks(dialog):
+    dialog.select("ties")
+    assert "“rescale”" in said(dialog)
+
+
 def test_the_family_of_the_method_in_force_is_in_view(dialog):
     family = dialog.tree.currentIndex().parent()
     assert dialog.tree.viewport().rect().contains(dialog.tree.visualRect(family))

@@ -39,7 +39,7 @@ from ace_gui.engine.contract.scored.task_examples import (
 )
 from ace_gui.engine.contract.scored.verdicts import Verdict
 from ace_gui.errors import EngineError
-from ace_gui.gui.control.operations.scoring import DELAY, WHILE_MERGING
+from ace_gui.gui.control.operations.scoring import DELAY, WHILE_MERGING, expert_named
 from ace_gui.gui.models.task_figures_model import GAINED, KEPT, LOST, MERGE
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores.scores_page import ScoresPage
@@ -105,6 +105,32 @@ def drop(index: TasksTab, *paths: Path) -> QDropEvent:
     )
     index.dropEvent(event)
     return event
+
+
+@pytest.mark.parametrize(
+    ("title", "expert"),
+    [
+        ("nli", "bert-nli"),
+        ("NLI_test", "bert-nli"),
+        ("bert-topic", "bert-topic"),
+        ("bert-validation", None),
+        ("topic-or-nli", None),
+        ("other", None),
+    ],
+)
+def test_data_belong_to_the_expert_with_their_name(title, expert):
+    assert expert_named(title, ("bert-nli", "bert-topic", "bert-sentiment")) == expert
+
+
+def test_a_problem_of_a_task_names_labels_in_quotation_marks_and_its_file_once(
+    page, loaded, worker, qtbot
+):
+    index = page.show_tab(TasksTab)
+    found = add_described(loaded, worker, qtbot)
+    fault = f"{found.task.data}, row 2: The label `b` is not among the head's."
+    worker.say(replace(found, fault=fault), job=worker.newest(DescribeTasksJob))
+    assert index.list.item(0).text() == "cola\nrow 2: The label “b” is not among the head's."
+    assert index.editor.fault.text() == fault.replace("`b`", "“b”")
 
 
 def test_data_that_are_dropped_are_tasks_of_the_recipe(page, loaded, worker, qtbot):

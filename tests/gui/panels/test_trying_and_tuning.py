@@ -207,7 +207,7 @@ def test_a_parameter_is_tuned_and_its_value_taken_with_a_note(page, loaded, work
     best, recipe = points[1], asked.recipe
     tuned = Tuned(points=points, best=best, scores=after, before=before, seconds=8.0, recipe=recipe)
     worker.say(points[1], tuned, JobDone(), job=number)
-    assert index.result.text() == "tau 0.9: 50.0 % of the experts' scores become 75.0 %"
+    assert index.result.text() == "tau 0.9: from 50.0 % to 75.0 % of the experts' scores"
     assert index.curve.message() is None
     texts = (each for each in index.curve.canvas.scene().items() if isinstance(each, TextItem))
     boxes = [each for each in texts if each.fill.style() != Qt.BrushStyle.NoBrush]
@@ -248,7 +248,7 @@ def test_a_search_that_finds_nothing_better_says_so(page, loaded, worker):
         recipe=worker.jobs[number].recipe,
     )
     worker.say(*points, found, JobDone(), job=number)
-    assert index.result.text() == "tau 0.3: 50.0 % of the experts' scores are unchanged"
+    assert index.result.text() == "tau 0.3: still 50.0 % of the experts' scores"
     assert not index.use.isEnabled()
     assert index.use.text() == "These values are in the recipe"
 

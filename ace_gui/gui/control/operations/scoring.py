@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -34,8 +37,19 @@ WHILE_MERGING: Final = (
     "A merge is running. Base, experts and every finished merge can be evaluated afterwards."
 )
 DELAY: Final = 250  # ms; skips the intermediate states of a name being typed
+_WORD: Final = re.compile(r"[^\W_]+")
 REPORTED: Final = 2
 """Merges in addition to a search's trials: the best and the original recipe, on the other half."""
+
+
+def expert_named(title: str, names: Sequence[str]) -> str | None:
+    """The expert with this name, or else the only one with a word that no other expert has."""
+    same = next((each for each in names if each.casefold() == title.casefold()), None)
+    words = [set(_WORD.findall(each.casefold())) for each in names]
+    common = {word for word, count in Counter(chain(*words)).items() if count > 1}
+    wanted = set(_WORD.findall(title.casefold())) - common
+    found = [name for name, own in zip(names, words, strict=True) if own & wanted]
+    return same or (found[0] if len(found) == 1 else None)
 
 
 class Scoring(QObject):
@@ -68,7 +82,7 @@ class Scoring(QObject):
         self._follow()
 
     def add(self, paths: Iterable[Path]) -> None:
-        """Add a task for each file or folder of data, assigned to the expert of the same name."""
+        """Add a task for each file or folder of data, assigned to the expert with its name."""
         tasks = self._session.draft.inputs.tasks
         names = self._session.draft.inputs.names
         for path in paths:
@@ -76,8 +90,7 @@ class Scoring(QObject):
             taken = {task.title for task in tasks}
             free = (f"{title}-{number}" for number in range(2, len(taken) + 3))
             name = None if title not in taken else next(each for each in free if each not in taken)
-            own = next((each for each in names if each.casefold() == title.casefold()), None)
-            tasks = (*tasks, Task(data=path, name=name, expert=own))
+            tasks = (*tasks, Task(data=path, name=name, expert=expert_named(title, names)))
         self._session.draft.set_tasks(tasks)
 
     def change(self, index: int, task: Task) -> None:

@@ -10,14 +10,14 @@ from PySide6.QtGui import QFontMetricsF, QIcon, QKeySequence
 from PySide6.QtWidgets import QListWidget, QListWidgetItem, QPushButton, QStyleOptionViewItem
 
 from ace_gui.engine.contract.scored.task_examples import TaskDescribed
-from ace_gui.formatting import counted
+from ace_gui.formatting import counted, path_text
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.experts_model import expert_colour, swatch
 from ace_gui.gui.panels.job_page import MARGINS, JobPage, Pages
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
 from ace_gui.gui.panels.scores.task_editor import KINDS, TaskEditor
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.text import plain, quoted, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import write
 from ace_gui.gui.widgets.fields.buttons import push_button, widget_action
@@ -92,9 +92,9 @@ class TasksTab(JobPage):
 
     def _fill_item(self, item: QListWidgetItem, task: Task, found: TaskDescribed | None) -> None:
         """Two lines: the name, and the description or the problem."""
-        line = _summary(found)
+        line = _summary(task, found)
         item.setText(f"{plain(task.title)}\n{line}")
-        item.setToolTip(tooltip(found.fault if found is not None and found.fault else line))
+        item.setToolTip(tooltip(quoted(found.fault) if found is not None and found.fault else line))
         item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{plain(task.title)}, {line}")
         wrong = found is not None and bool(found.fault)
         item.setData(BAD, wrong)
@@ -128,11 +128,11 @@ class TasksTab(JobPage):
         self.scoring.add(paths)
 
 
-def _summary(found: TaskDescribed | None) -> str:
+def _summary(task: Task, found: TaskDescribed | None) -> str:
     if found is None:
         return "reading the data …"
     if found.fault:
-        return found.fault
+        return quoted(found.fault.removeprefix(path_text(task.data)).lstrip(":, "))
     kind = found.kind.value if found.kind is not None else ""
     return f"{kind} · {counted(found.count, 'example', 'examples')}"
 

@@ -199,13 +199,13 @@ def _row(title: str, scores: tuple[TaskScore, ...], mean: MeanScore, tasks: list
 
 
 def _change(before: MeanScore, after: MeanScore) -> str:
-    """``87.1 % of the experts become 89.0 %``, or else the mean scores."""
+    """``from 87.1 % to 89.0 % of the experts' scores``, or else the mean scores."""
     then, now = before.normalised, after.normalised
     if then is not None and now is not None:
         old, new = f"{100 * then:.1f} %", f"{100 * now:.1f} %"
         worse = ", which is worse" if now < then else ""
-        become = "are unchanged" if old == new else f"become {new}{worse}"
-        return f"{old} of the experts' scores {become}"
+        change = f"still {old}" if old == new else f"from {old} to {new}"
+        return f"{change} of the experts' scores{worse}"
     if before.score is not None and after.score is not None:
         return f"a mean score of {score_text(before.score)} becomes {score_text(after.score)}"
     return "scored on the other half"

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.field_info import FieldInfo
 from ace_gui.gui.numbers import value_text
-from ace_gui.gui.text import tooltip
+from ace_gui.gui.text import quoted, tooltip
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
 from ace_gui.gui.widgets.labels.terms import OF_PARAMETERS, explain
@@ -46,7 +46,7 @@ class ParameterField(QWidget):
         self.field = field
         self._show, self.control = _CONTROLS[self._kind()](field, self.edited.emit, self)
         self.control.setAccessibleName(field.label)
-        self.control.setAccessibleDescription(field.help)
+        self.control.setAccessibleDescription(quoted(field.help))
         self.control.setToolTip(tooltip(_help(field)))
         explain(self, OF_PARAMETERS.get(field.name, ""))
         self.control.installEventFilter(self)
@@ -123,7 +123,7 @@ def _help(field: FieldInfo) -> str:
     if low:
         least = "Above" if field.low_open else "From" if high else "At least"
         bounds = f"{least} {low} to {high}. " if high else f"{least} {low}. "
-    text = f"{field.help}\n{bounds}Default {value_text(field.default)}."
+    text = f"{quoted(field.help)}\n{bounds}Default {value_text(field.default)}."
     term = OF_PARAMETERS.get(field.name)
     return f"{text}\nF1: {term} in the glossary." if term else text
 
