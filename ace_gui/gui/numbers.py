@@ -19,4 +19,6 @@ def value_text(value: float | bool | str) -> str:
 
 def gamma_text(gamma: float) -> str:
     """γ or τ: "0.413"; with an exponent where three decimals would show zeros alone."""
-    return f"{gamma:.3f}" if 5e-4 <= gamma < 100 else formatting.number_text(gamma, 2)
+    if 10 <= gamma < 100:
+        return f"{gamma:.1f}"
+    return f"{gamma:.3f}" if 5e-4 <= gamma < 10 else formatting.number_text(gamma, 2)

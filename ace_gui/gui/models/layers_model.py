@@ -46,7 +46,8 @@ LAYER: Final = _Role.UserRole
 COUNT: Final = _Role.UserRole + 1
 """Role of a group's first cell: its number of rows as text. None: not a group."""
 RANGE: Final = _Role.UserRole + 2
-"""Role of a group's γ cell: the smallest and largest γ in it, or None."""
+"""Role of a group's γ cell: the smallest and largest γ in it and whether that is
+unreliable, or None."""
 _LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
@@ -262,9 +263,12 @@ class LayersModel(QAbstractItemModel):
             found = {COUNT: count, int(_Role.AccessibleTextRole): words, 0: group.title}
             return found.get(int(role))
         if column == GAMMA.index and role == RANGE:
-            known = self._gamma[indices]
-            known = known[~np.isnan(known)]
-            return (float(known.min()), float(known.max())) if known.size else None
+            known = indices[~np.isnan(self._gamma[indices])]
+            if not known.size:
+                return None
+            low, high = known[self._gamma[known].argmin()], known[self._gamma[known].argmax()]
+            unsure = self._layers[high].gamma_unsure
+            return float(self._gamma[low]), float(self._gamma[high]), unsure
         return self._health_of(indices, role) if column == HEALTH.index else None
 
     def _health_of(self, indices: NDArray[np.intp], role: int) -> Any:
@@ -280,10 +284,12 @@ class LayersModel(QAbstractItemModel):
         return None
 
     def _count(self, indices: NDArray[np.intp]) -> str:
-        """``6 matrices``, ``6 merged, 10 averaged``."""
+        """``6 matrices``, ``16 tensors``, ``6 merged, 10 averaged``."""
         found = Counter(self._layers[index].row.disposition for index in indices)
         if set(found) == {Disposition.MERGED}:
-            return counted(len(indices), "matrix", "matrices")
+            if all(len(self._layers[index].row.shape) == 2 for index in indices):
+                return counted(len(indices), "matrix", "matrices")
+            return counted(len(indices), "tensor", "tensors")
         return ", ".join(f"{found[kind]} {kind.value}" for kind in Disposition if found[kind])
 
     def _at(self, position: int, column: int) -> QModelIndex:

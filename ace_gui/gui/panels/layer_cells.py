@@ -125,8 +125,8 @@ class GammaCell(Cell):
             cell.dash()
             return
         tau = layer.tau if known else self.tau
-        low, high = (0.0, layer.gamma) if known else spread
-        above, unsure = known and high > tau, known and layer.gamma_unsure
+        low, high, unsure = (0.0, layer.gamma, layer.gamma_unsure) if known else spread
+        above = known and high > tau
         font = face(Face.STRONG if above else Face.BODY)
         room = QFontMetricsF(face(Face.STRONG)).horizontalAdvance("0.000 ?")
         bar = QRectF(rect.left(), 0, max(rect.width() - room - 10, 0), _BAR)

@@ -28,6 +28,8 @@ from tests.gui.fakes import (
     BASE,
     COLA,
     GAMMAS,
+    ROWS,
+    SST2,
     TWO,
     adopt_two,
     finished_tensor,
@@ -240,8 +242,23 @@ def test_a_group_says_how_many_of_what_are_in_it(model):
 
 def test_a_group_spans_the_gammas_below_it(model):
     gamma = GAMMAS["layer.2.q"]
-    assert model.index(1, GAMMA.index).data(RANGE) == pytest.approx((gamma, gamma))
+    assert model.index(1, GAMMA.index).data(RANGE) == pytest.approx((gamma, gamma, False))
     assert model.index(3, GAMMA.index).data(RANGE) is None
+
+
+def test_a_group_says_whether_its_largest_gamma_is_reliable(model, session):
+    known = LayerStatistics(
+        name="layer.2.q", energies={"cola": 1.0, "sst2": 1.2}, gamma=6.0, mean_log_energy=0.05
+    )
+    session.layers.record_statistics(known)
+    session.layers.learnt.emit("")
+    assert model.index(1, GAMMA.index).data(RANGE) == (6.0, 6.0, True)
+
+
+def test_a_group_with_vectors_has_tensors(model, session):
+    merged = tuple(replace(each, disposition=Disposition.MERGED) for each in ROWS)
+    session.adopt(TWO, plan(recipe(COLA, SST2), merged))
+    assert model.index(0, 0).data(COUNT) == "2 tensors"
 
 
 def test_every_tensor_is_found_where_it_is_shown(model):
@@ -284,7 +301,8 @@ def test_the_first_click_on_gamma_brings_the_largest_first(model):
 
 
 @pytest.mark.parametrize(
-    ("gamma", "text"), [(0.413, "0.413"), (3e-5, "3.0×10⁻⁵"), (4e-4, "4.0×10⁻⁴"), (0.0, "0")]
+    ("gamma", "text"),
+    [(0.413, "0.413"), (71.162, "71.2"), (3e-5, "3.0×10⁻⁵"), (4e-4, "4.0×10⁻⁴"), (0.0, "0")],
 )
 def test_a_small_gamma_does_not_look_like_zero(model, session, gamma, text):
     record_gammas(session, {"layer.2.q": gamma})
