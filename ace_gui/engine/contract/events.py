@@ -292,10 +292,14 @@ class CompareProgress(JobProgress):
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One of several compared merges; ``store``: a folder for it alone."""
+    """One of several compared merges; ``store``: a folder for it alone.
+
+    ``finished``: the merge that is in the store already, None: it is yet to be made.
+    """
 
     recipe: Recipe
     store: Path
+    finished: MergeFinished | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

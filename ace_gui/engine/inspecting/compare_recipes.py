@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -162,10 +162,10 @@ def compare(
     memory_bytes: int | None = None,
     workers: Workers | None = None,
 ) -> Iterator[Event | None]:
-    """Check, merge and measure every variant. If a merge fails, its row has the error.
+    """Check, merge and measure every variant; what is merged already is only measured.
 
-    ``memory_bytes``: memory limit of a merge, None: all free memory. ``workers``: the processes
-    that carry out each merge, None: this process.
+    If a merge fails, its row has the error. ``memory_bytes``: memory limit of a merge, None: all
+    free memory. ``workers``: the processes that carry out each merge, None: this process.
     """
     opened: OpenedModels = []
     for index, variant in enumerate(variants):
@@ -187,20 +187,16 @@ def _compared(
     opened: OpenedModels,
 ) -> Iterator[Event | None]:
     prepared = yield from preparing(variant.recipe, opened)
-    begun = variant.store.exists()
-    store = None if begun else variant.store
-    require_room(prepared.plan, device, store, memory_bytes)
     yield from require_tasks(prepared, device)
-    reset_peak_memory()
-    limits: dict[str, Any] = {"memory_bytes": memory_bytes, "workers": workers}
-    ended = None
-    for event in merge(prepared, variant.store, device=device, resume=begun, **limits):
-        if isinstance(event, TensorFinished | PassProgress | LearningProgress):
-            yield replace(progress, done=event.done, total=event.total)
-        elif event is None:
-            yield None
-        ended = event
-    assert isinstance(ended, MergeFinished)
+    ended = variant.finished
+    if ended is None:
+        begun = variant.store.exists()
+        store = None if begun else variant.store
+        require_room(prepared.plan, device, store, memory_bytes)
+        reset_peak_memory()
+        limits: dict[str, Any] = {"memory_bytes": memory_bytes, "workers": workers}
+        events = merge(prepared, variant.store, device=device, resume=begun, **limits)
+        ended = yield from _progress_of(events, progress)
     measured = yield from measure(prepared, variant.store)
     if prepared.plan.recipe.tasks:
         yield replace(progress, title=f"{progress.title}, scoring")
@@ -221,6 +217,21 @@ def _compared(
         reports=found,
         warnings=ended.warnings,
     )
+
+
+def _progress_of(
+    events: Iterator[Event | None], progress: CompareProgress
+) -> Generator[Event | None, None, MergeFinished]:
+    """Say how far a merge is, and return its last event."""
+    ended = None
+    for event in events:
+        if isinstance(event, TensorFinished | PassProgress | LearningProgress):
+            yield replace(progress, done=event.done, total=event.total)
+        elif event is None:
+            yield None
+        ended = event
+    assert isinstance(ended, MergeFinished)
+    return ended
 
 
 def measure(prepared: Prepared, store: Path) -> Steps[dict[str, Any]]:

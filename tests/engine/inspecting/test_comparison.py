@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from ace_gui.cli.comparing import run, variants
-from ace_gui.engine.contract.events import CompareProgress, MethodCompared, Variant
+from ace_gui.engine.contract.events import CompareProgress, MergeFinished, MethodCompared, Variant
 from ace_gui.engine.contract.figures.expert_similarity import cosines_of, model_cosines
 from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.engine.contract.plan import PlanRow
@@ -66,6 +66,22 @@ def test_figures_are_those_of_the_merged_weights(recipe: Recipe, roberta: Family
     assert {report.name for report in row.reports} == base.keys()
     assert row.seconds > 0
     assert row.peak_bytes > 0
+
+
+def test_what_is_merged_already_is_only_measured(recipe: Recipe, tmp_path):
+    def row_of(variant: Variant) -> MethodCompared:
+        *_, row = compare([variant], "cpu")
+        assert isinstance(row, MethodCompared)
+        return row
+
+    variant = Variant(recipe=recipe, store=tmp_path / "store")
+    first = row_of(variant)
+    files = {path: path.stat().st_mtime_ns for path in variant.store.rglob("*")}
+    finished = MergeFinished(store=variant.store, seconds=123.0, peak_bytes=456)
+    again = row_of(replace(variant, finished=finished))
+    assert {path: path.stat().st_mtime_ns for path in variant.store.rglob("*")} == files
+    changes = {"variant": again.variant, "seconds": 123.0, "peak_bytes": 456}
+    assert replace(first, **changes, warnings=again.warnings) == again
 
 
 def test_one_expert_is_where_its_merge_is(recipe: Recipe):

@@ -179,6 +179,28 @@ def test_a_comparison_takes_no_merge_away_and_a_row_becomes_the_merge(dialog, wi
     assert session.can_export
 
 
+def test_the_windows_merge_is_not_made_again(dialog, window, worker):
+    store = merged(window, worker)
+    (run,) = window.session.results.runs.all
+    job = compare(dialog, worker, scores=scores(cola=0.5))
+    own, other = job.variants
+    assert (own.store, own.finished) == (store, run.finished)
+    assert other.finished is None
+    assert window.session.results.merge is run
+    assert run.kept
+    assert run.accuracies == {"cola": 0.5}
+    dialog.start.click()
+    again = worker.asked(CompareJob)[-1].variants[0]
+    gone = MethodCompared(title="ACE", variant=again, index=0, error="The disk is gone.")
+    worker.say(gone, JobDone(), job=worker.newest(CompareJob))
+    assert run in window.session.results.runs.all
+    assert store.exists()
+    run.outdated = True
+    dialog.start.click()
+    assert worker.asked(CompareJob)[-1].variants[0].store != store
+    worker.say(JobCancelled(), job=worker.newest(CompareJob))
+
+
 def test_two_rows_are_compared_layer_by_layer(dialog, window, worker):
     job = compare(dialog, worker)
     assert not dialog.pair.isEnabled()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ace_gui.engine.contract.checks import MEMORY
@@ -49,14 +50,21 @@ class MethodComparison(OneOperation):
             return
         if self._of != self._session.draft.inputs.base:
             self.rows, self._of = (), self._session.draft.inputs.base
-        new = self._runs.stores.new
         job = CompareJob(
-            variants=tuple(Variant(recipe=each, store=new(each)) for each in recipes),
+            variants=tuple(map(self._variant, recipes)),
             device=self._session.device,
             memory_bytes=self._session.memory_bytes,
             cluster=self._session.cluster,
         )
         self._begin(job)
+
+    def _variant(self, recipe: Recipe) -> Variant:
+        """The recipe, with its merge if that is kept and its models have not changed."""
+        kept = (run for run in reversed(self._session.results.runs.all) if run.kept)
+        for run in kept:
+            if run.recipe == recipe and run.finished is not None and not run.outdated:
+                return Variant(recipe=recipe, store=run.store, finished=run.finished)
+        return Variant(recipe=recipe, store=self._runs.stores.new(recipe))
 
     def run_of(self, row: MethodCompared) -> MergeRun | None:
         """The finished merge of a row, as long as its store is kept."""
@@ -79,14 +87,21 @@ class MethodComparison(OneOperation):
         same = row.variant.recipe
         others = (known for known in self.rows if known.variant.recipe != same)
         self.rows = (*others, row)
-        if row.error:
-            self._runs.stores.discard(row.variant.store)
-            return
+        store, merged = row.variant.store, row.variant.finished is not None
+        if row.variant.recipe.tasks == self._session.draft.inputs.tasks:
+            self._session.results.scores.record(row.scores, str(store))
+        if merged:
+            for score in row.scores:
+                self._runs.record_score(replace(score, model=str(store)))
+        elif row.error:
+            self._runs.stores.discard(store)
+        else:
+            self._add_run(row)
+
+    def _add_run(self, row: MethodCompared) -> None:
         finished = MergeFinished(
             store=row.variant.store, seconds=row.seconds, peak_bytes=row.peak_bytes
         )
-        if row.variant.recipe.tasks == self._session.draft.inputs.tasks:
-            self._session.results.scores.record(row.scores, str(row.variant.store))
         run = MergeRun(
             recipe=row.variant.recipe,
             store=row.variant.store,
