@@ -151,7 +151,7 @@ class _Writing:
         self.readers, self.budgets = Readers(self.prepared), budgets_of(self.device)
 
     def events(self) -> Iterator[Event]:
-        """Survey the model, find the ranks if they follow from an energy, write every tensor."""
+        """Survey the model, find the ranks that the headers do not tell, write every tensor."""
         for found in surveyed(self.prepared, self.readers, store=self.store.folder):
             if found is not None:
                 yield found
@@ -161,7 +161,7 @@ class _Writing:
 
     def _events(self) -> Iterator[Event]:
         energy = self.prepared.plan.recipe.energy
-        if energy is not None:
+        if energy is not None or len(self.prepared.experts) == 1:
             yield from self._find_ranks(energy)
         outputs = self._outputs()
         self.store.begin(outputs)
@@ -195,17 +195,16 @@ class _Writing:
         ]
         return [*factors, *whole]
 
-    def _find_ranks(self, energy: float) -> Iterator[Event]:
+    def _find_ranks(self, energy: float | None) -> Iterator[Event]:
+        """Note the rank of every tensor, 0 for one that does not change.
+
+        ``energy`` None: the others have the plan's rank.
+        """
         lines, total = self.store.lines, len(self.plan.factored)
         for done, each in enumerate(self.plan.factored):
             yield JobProgress(done=done, total=total, title="finding the ranks")
             if "rank" not in lines.get(each.tensor, {}):
-                factors = self._joined(each)
-                squares = (
-                    squared_values(self._change(each)) if factors is None else core_values(factors)
-                )
-                rank = min(rank_for(squares, energy), each.rank)
-                self.store.note(each.tensor, rank=rank)
+                self.store.note(each.tensor, rank=self._rank(each, energy))
         for whole in self.plan.whole:
             if "rank" not in lines.get(whole.tensor, {}):
                 merged, base = self._merged(whole.tensor)
@@ -213,6 +212,13 @@ class _Writing:
         ranks = {name: line["rank"] for name, line in lines.items() if "rank" in line}
         self.plan = self.plan.with_ranks(ranks, {name for name, rank in ranks.items() if rank})
         require_factors(self.plan)
+
+    def _rank(self, each: Factored, energy: float | None) -> int:
+        factors = self._joined(each)
+        if energy is None:
+            return each.rank if factors is not None or self._change(each).any() else 0
+        squares = squared_values(self._change(each)) if factors is None else core_values(factors)
+        return min(rank_for(squares, energy), each.rank)
 
     def _write(self, each: Factored | Whole) -> None:
         if isinstance(each, Whole):

@@ -103,15 +103,19 @@ class OpenedModel:
     def summary(self) -> ExpertSummary:
         """The model as a list shows it."""
         architecture, parts = self.architecture, self.checkpoint.parts
+        is_adapter = self.checkpoint.adapter is not None
         unnamed = ", ".join(parts) if len(parts) > 1 else "from names alone"
+        note = "" if is_adapter else architecture.note  # adapters have no config of a model
         return ExpertSummary(
             name=self.name,
             path=str(self.checkpoint.path),
             folder=self.checkpoint.folder,
             bytes=self.checkpoint.bytes,
             dtype=self.checkpoint.dtype or "",
-            architecture=architecture.model_class or architecture.family or unnamed,
-            warnings=self.checkpoint.warnings + ((architecture.note,) if architecture.note else ()),
+            architecture=architecture.model_class
+            or architecture.family
+            or ("adapter" if is_adapter else unnamed),
+            warnings=self.checkpoint.warnings + ((note,) if note else ()),
         )
 
 

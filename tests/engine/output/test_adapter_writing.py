@@ -309,6 +309,9 @@ def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
         *progress, end = ExportJob(store=store, folder=out, **size).steps(None)
         assert end.folder == out
         assert isinstance(progress[0], JobProgress)
+        config = json.loads((out / "adapter_config.json").read_text())
+        assert set(config["target_modules"]) == {Q, V}, "what no expert changes is left out"
+        assert config["modules_to_save"] == ["model.norm"]
         a = load_file(out / WEIGHTS)[f"base_model.model.{Q}.lora_A.weight"]
         assert a.shape[0] == size.get("rank", rank_for(squares[0], 0.5))
         text = (out / "README.md").read_text() + (out / "merge_recipe.yaml").read_text()
@@ -326,3 +329,8 @@ def test_a_cancelled_adapter_leaves_nothing(base: Path, experts: list[Path], tmp
     steps.close()
     assert not staging_folder(out).exists()
     assert not out.exists()
+
+
+def test_an_adapter_needs_no_config_of_a_model(base: Path, experts: list[Path]):
+    for found in prepare(recipe_over(base, experts)).plan.experts:
+        assert (found.architecture, found.warnings) == ("adapter", ())
