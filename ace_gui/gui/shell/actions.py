@@ -122,15 +122,15 @@ class Actions:
         _waits,
     )
     open_recipe = _action("Open &recipe…", "Choose a recipe (.yaml)", _waits, "Ctrl+Shift+O")
-    scan = _action("S&can a folder…", "Search a folder and its subfolders for models", _waits)
+    scan = _action("Sca&n a folder…", "Search a folder and its subfolders for models", _waits)
     reopen = _action("Reopen &last session", "Open what the last session had open")
     save_recipe = _action("&Save", "Save models and settings as a recipe", _no_expert, _Key.Save)
     save_recipe_as = _action(
         "Save &as…", "Save as another recipe, or as one for mergekit", _no_expert, "Ctrl+Shift+S"
     )
-    sample = _action("&Try the sample", "Open a small trained model with its experts", _waits)
+    sample = _action("Tr&y the sample", "Open a small trained model with its experts", _waits)
     stop_opening = _action(
-        "S&top opening", "Cancel opening and keep what is loaded", _nothing_opens, "Esc"
+        "Stop openin&g", "Cancel opening and keep what is loaded", _nothing_opens, "Esc"
     )
     close_models = _action("&Close models", "Unload everything", _not_loaded, "Ctrl+W")
     quit = _action("&Quit", "Close the window", key=_Key.Quit)
@@ -145,7 +145,7 @@ class Actions:
     )
     cancel = _action("&Cancel", "Stop the running work", _nothing_runs, "Ctrl+.", "cancel")
     choose_method = _action(
-        "&Method…", "Choose the merge method, and read what it does", _starting, "Ctrl+M"
+        "Me&thod…", "Choose the merge method, and read what it does", _starting, "Ctrl+M"
     )
     compare = _action(
         "C&ompare methods…",
@@ -154,10 +154,10 @@ class Actions:
         "Ctrl+Shift+M",
     )
     export = _action(
-        "&Export…", "Write the merged model as a folder", _cannot_export, "Ctrl+Shift+E", "export"
+        "E&xport…", "Write the merged model as a folder", _cannot_export, "Ctrl+Shift+E", "export"
     )
     report = _action(
-        "&Report…", "Write a report of the merge as one HTML file", _cannot_report, "Ctrl+Shift+R"
+        "Re&port…", "Write a report of the merge as one HTML file", _cannot_report, "Ctrl+Shift+R"
     )
     find = _action("&Find layer", "Filter the layers by name", _no_model, _Key.Find)
     next_layer = _action("&Next layer", "Select the next layer", _no_model, "Alt+Down")

@@ -148,7 +148,7 @@ class MemoryMenu(ChoiceMenu):
     limited = Signal(object)
 
     def __init__(self, window: QMainWindow) -> None:
-        super().__init__("Me&mory for merging", window)
+        super().__init__("Memor&y for merging", window)
         self._window = window
         self._total = 0
         self._limit: int | None = None
@@ -196,7 +196,7 @@ class Menus(QObject):
         super().__init__(window)
         self.devices = DeviceMenu(window)
         self.memory = MemoryMenu(window)
-        self.recent = QMenu("Open &recent", window)
+        self.recent = QMenu("&Open recent", window)
         self.recent.setEnabled(False)
         colours = _menu(window, "&Colours", a.schemes.actions())
         opening = [a.open_base, a.add_experts, a.open_cached, a.scan]

@@ -38,6 +38,15 @@ def titles(menu: DeviceMenu) -> list[str]:
     return [action.text() for action in menu.actions()]
 
 
+def test_no_two_entries_of_a_menu_have_one_letter(empty):
+    Menus(empty, empty.menuBar(), Actions(empty, QUndoStack(empty)))
+    for menu in empty.menuBar().actions():
+        texts = [each.text() for each in menu.menu().actions() if not each.isSeparator()]
+        letters = [text.partition("&")[2][:1].lower() for text in texts]
+        assert all(letters), texts
+        assert len(set(letters)) == len(letters), texts
+
+
 def test_the_device_menu_says_why_there_is_no_gpu(qtbot, devices):
     devices.offer((CPU,), "auto", ("The driver is too old.", "Update it."))
     why = devices.actions()[-1]
