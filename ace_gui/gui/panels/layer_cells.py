@@ -128,7 +128,8 @@ class GammaCell(Cell):
         low, high, unsure = (0.0, layer.gamma, layer.gamma_unsure) if known else spread
         above = known and high > tau
         font = face(Face.STRONG if above else Face.BODY)
-        room = QFontMetricsF(face(Face.STRONG)).horizontalAdvance("0.000 ?")
+        metrics = QFontMetricsF(face(Face.STRONG))
+        room = max(map(metrics.horizontalAdvance, ("0.000 ?", "0.0×10⁻⁰")))
         bar = QRectF(rect.left(), 0, max(rect.width() - room - 10, 0), _BAR)
         bar.moveCenter(rect.center())
         bar.moveLeft(rect.left())

@@ -141,6 +141,7 @@ def test_two_merges_of_a_layer_lie_over_one_another(spectra):
     spectra.show_comparison(spectrum(0), spectrum(1), labels=("now", "tried"))
     labels = [curve.label for curve in spectra.curves()]
     assert labels == ["tried", "tried, before (W_pre)", "now", "now, before (W_pre)"]
+    assert [curve.end for curve in spectra.curves()] == ["tried", "before", "now", "before"]
     styles = {(c.colour, c.style) for c in spectra.curves()}
     assert len(styles) == 4
     np.testing.assert_array_equal(spectra.curves()[2].y, spectrum(0).merged)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyqtgraph as pg
 import pytest
 from PySide6.QtCore import QEvent, QSize, Qt
-from PySide6.QtGui import QAction, QIcon, QKeyEvent, QKeySequence, QPixmap
+from PySide6.QtGui import QAction, QFontMetricsF, QIcon, QKeyEvent, QKeySequence, QPixmap
 from PySide6.QtWidgets import (
     QApplication,
     QDialogButtonBox,
@@ -22,9 +22,11 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import JobCancelled, MethodCompared, Variant
+from ace_gui.engine.contract.figures.findings import LayerStatistics
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.models.experts_model import WEIGHT
 from ace_gui.gui.models.layer_columns import GAMMA, OUTCOME, TENSOR
+from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.panels import layer_cells
 from ace_gui.gui.panels.compare.compare_methods_panel import swept
 from ace_gui.gui.plots.frame.base_plot import Plot, ask_for_picture
@@ -134,6 +136,27 @@ def test_a_name_without_room_keeps_its_blocks_number(loaded, monkeypatch):
     assert {text for text, _ in numbers} >= {"0.", "2.", "10."}
     digit = table.fontMetrics().horizontalAdvance("0")
     assert all(room >= len(text) * digit for text, room in numbers)
+
+
+@pytest.mark.parametrize("gamma", [3.2e-4, 0.524, 71.16])
+def test_a_gamma_is_not_cut_where_its_bar_has_room(loaded, monkeypatch, gamma):
+    rooms: dict[str, float] = {}
+    write = layer_cells.write
+
+    def note(painter, rect, text, font, *rest, **more):
+        rooms[text] = rect.width() - QFontMetricsF(font).horizontalAdvance(text)
+        return write(painter, rect, text, font, *rest, **more)
+
+    monkeypatch.setattr(layer_cells, "write", note)
+    near_one = LayerStatistics(
+        name="layer.2.q", energies={"cola": 1.0}, gamma=gamma, mean_log_energy=0.01
+    )
+    loaded.session.layers.record_statistics(near_one)
+    loaded.session.layers.learnt.emit("")
+    loaded.workspace.layers.table.expandAll()
+    loaded.workspace.layers.table.viewport().grab()
+    text = gamma_text(gamma) + (" ?" if gamma > 0.3 else "")
+    assert rooms[text] >= 0
 
 
 @pytest.mark.parametrize("words", ["kept from base", "kept per expert", "averaged"])

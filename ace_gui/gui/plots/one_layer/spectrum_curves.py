@@ -30,7 +30,9 @@ FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
 
 _CHANGED: Final = 1e-3  # of the largest value: smaller changes are not seen
 _EXPERT_STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashDotLine, Qt.PenStyle.DotLine)
-_SHORT: Final = {"after refinement": "after", "before (W_pre)": "before"}  # at the curves' ends
+_ALONE: Final = "method alone"
+_SHORT: Final = {"after refinement": "after", "before (W_pre)": "before", _ALONE: _ALONE}
+"""Names at the curves' ends, where the colour says of which merge they are."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> 
 
 def curve_of(key: str, label: str, values: NDArray[np.float64], **look: Any) -> Curve:
     """A spectrum; those of experts are the first to lose the names at their ends."""
-    strong, end = not key.startswith("expert"), _SHORT.get(label, label)
+    strong, end = not key.startswith("expert"), _SHORT.get(label.rpartition(", ")[2], label)
     return Curve(key=key, label=label, y=values, end=end, strong=strong, **look)
 
 
@@ -94,7 +96,7 @@ def merge_curves(
         name, dashed = f"{of_label}before (W_pre)", Qt.PenStyle.DashLine
         curves.append(curve_of(prefix + BEFORE, name, before, style=dashed, **thin))
     if unshaped is not None:
-        name, dotted = f"{of_label}method alone", Qt.PenStyle.DotLine
+        name, dotted = f"{of_label}{_ALONE}", Qt.PenStyle.DotLine
         curves.append(curve_of(prefix + UNSHAPED, name, unshaped, style=dotted, **thin))
     return curves
 
