@@ -51,6 +51,8 @@ if TYPE_CHECKING:  # the workspace imports the plots, which the empty window doe
 
 _SIZE: Final = (1440, 900)
 _FRAME: Final = QSize(16, 48)  # px that a window manager may draw around it
+_BEGUN: Final = (State.MERGING, State.SCORING, State.TUNING, State.COMPARING, State.REPORTING)
+"""What a person begins."""
 
 
 class MainWindow(ShellWindow):
@@ -90,6 +92,7 @@ class MainWindow(ShellWindow):
         self._making = self._make_workspace()
         self._preparing, self._restyling, self._enlarging = (IdleQueue(self) for _ in range(3))
         self._closing = False
+        self._begun: frozenset[State] = frozenset()
         self._plan: Plan | None = None  # the latest outcome whose warnings were shown
         self._warnings: tuple[str, ...] = ()
         self._lay_out()
@@ -255,8 +258,16 @@ class MainWindow(ShellWindow):
         self.actions_.update(self.session, self.merge)
         self._show_project()
         self._show_page()
+        self._forget_error()
         if self._closing and not self.session.activity.is_running(*BUSY):
             self.close()
+
+    def _forget_error(self) -> None:
+        """Hide an error as soon as a person begins other work, or the same again."""
+        running = frozenset(filter(self.session.activity.is_running, _BEGUN))
+        if running - self._begun and self.notice.severity is Severity.ERROR:
+            self.notice.hide()
+        self._begun = running
 
     def menuBar(self) -> QMenuBar:
         """The menu bar, which is in the header."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QFileDialog, QPushButton
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import (
@@ -225,6 +225,7 @@ def test_scores_are_asked_for_with_every_finished_merge_and_can_be_stopped(page,
     assert not index.no_scores.isVisible()
     index.no_tasks.button.click()
     assert isinstance(page.tabs.current, TasksTab)
+    page.tabs.current.findChild(QFileDialog).close()
     loaded.session.draft.set_tasks(TASK_DATA)
     index = scores_place(page)
     store = merged(loaded, worker)

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QWidget
 from ace_gui.engine.contract.events import JobDone, PlanReady
 from ace_gui.engine.contract.figures.findings import LayerReport, Regime
 from ace_gui.engine.contract.jobs import MergeJob, PlanJob
+from ace_gui.errors import EngineError
 from ace_gui.gui.panels.health_panel import HealthPanel
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.shell.main_window import MainWindow
@@ -96,6 +97,14 @@ def test_layers_with_warnings_are_one_click_away(loaded, worker):
     assert "warning" in loaded.notice.message_text
     loaded.notice.answers[0].click()
     assert isinstance(loaded.workspace.heterogeneity.tabs.current, HealthPanel)
+
+
+def test_an_error_goes_when_work_begins_anew(loaded, worker):
+    loaded.show_error(EngineError("The labels are not known."))
+    assert loaded.notice.isVisible()
+    loaded.actions_.merge.trigger()
+    worker.say(started(), job=worker.newest(MergeJob))
+    assert not loaded.notice.isVisible()
 
 
 def test_a_question_stands_below_the_button_that_asked_it(loaded):

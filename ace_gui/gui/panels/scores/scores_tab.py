@@ -74,7 +74,7 @@ class ScoresTab(JobPage):
         self.routes = RoutesTable(session, scoring.routing)
         self.examples = ExamplesStrip(session, scoring)
         self.examples.all_wanted.connect(lambda: pages.show_tab(ExamplesTab))
-        add_data = push_button("Add data…", lambda: pages.show_tab(TasksTab), kind="tinted")
+        add_data = push_button("Add data…", lambda: pages.show_tab(TasksTab).ask(), kind="tinted")
         self.no_tasks = EmptyState(NO_TASKS, add_data)
         self.no_scores = EmptyState(NO_SCORES, EvaluateButton(session, scoring))
         controls = across((self.title, 1), self.merge, self.evaluate, gap=12)

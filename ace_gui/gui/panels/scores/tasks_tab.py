@@ -64,7 +64,7 @@ class TasksTab(JobPage):
 
     def _add_button(self, text: str, kind: str) -> QPushButton:
         tip, name = "Add a task: a file of data, or a folder", "Add data"
-        return push_button(text, self._ask, kind=kind, tip=tip, name=name, role=Face.BUTTON)
+        return push_button(text, self.ask, kind=kind, tip=tip, name=name, role=Face.BUTTON)
 
     def recolour(self) -> None:
         self._rows = ()
@@ -116,7 +116,8 @@ class TasksTab(JobPage):
         if 0 <= self.list.currentRow() < len(self._rows):
             self.scoring.remove(self.list.currentRow())
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Ask for data, and add a task for each."""
         title = "Data: files, folders of pictures by class, or saved datasets"
         ask_paths(self, title, KINDS, DATA, self.scoring.add)
 

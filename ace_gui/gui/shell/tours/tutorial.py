@@ -124,7 +124,7 @@ def _merging(window: ShellWindow) -> list[Step]:
             done=is_open,
         ),
         Step(
-            sentence="Every matrix of the model is a row; choose one. γ measures how unequally the "
+            sentence="Open a block, and choose one of its matrices. γ measures how unequally the "
             "experts changed a matrix: slightly at the left, strongly at the right.",
             picture=lambda: Drawing(
                 resource_path("pictures/gamma.svg").read_text(encoding="utf-8"),
