@@ -78,12 +78,16 @@ _Finder = Callable[[OpenedModel, OpenedModel], _Finding]
 def _together(
     title: str, find: _Finder, base: OpenedModel, experts: Sequence[OpenedModel], fine: str
 ) -> list[Check]:
-    """One check for each expert with a finding, or a single check if all is fine."""
-    found = [(expert, find(base, expert)) for expert in experts]
+    """One check for the experts with the same finding, or a single check if all is fine."""
+    found: dict[tuple[Verdict, str, str], list[str]] = {}
+    for expert in experts:
+        if (result := find(base, expert)) is not None:
+            verdict, sentence, lines = result
+            key = (verdict, sentence, _plain_lines(lines))
+            found.setdefault(key, []).append(plain(expert.name))
     checks = [
-        Check(title, result[1], result[0], _plain_lines(result[2]), plain(expert.name))
-        for expert, result in found
-        if result is not None
+        Check(title, sentence, verdict, details, ", ".join(names))
+        for (verdict, sentence, details), names in found.items()
     ]
     return checks or [Check(title, fine)]
 

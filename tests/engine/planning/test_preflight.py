@@ -113,6 +113,15 @@ def test_another_prefix_is_named_as_the_cause(build: Builder):
     assert len(names.details.splitlines()) == len(tensors(0))
 
 
+def test_experts_with_the_same_finding_share_a_check(build: Builder):
+    def bare(held: Tensors) -> Tensors:
+        return {name.removeprefix("transformer."): tensor for name, tensor in held.items()}
+
+    experts = [build("one", 1, change=bare), build("two", 2, change=bare), build("three", 3)]
+    (names,) = [each for each in checks(build("base"), *experts) if each.title == "Names"]
+    assert names.subject == "one, two"
+
+
 def test_an_expert_without_its_embedding(build: Builder):
     def cut(held: Tensors) -> Tensors:
         return {name: tensor for name, tensor in held.items() if "wte" not in name}
