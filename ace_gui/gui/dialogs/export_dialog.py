@@ -35,7 +35,7 @@ from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import file_name
-from ace_gui.gui.theme import Face
+from ace_gui.gui.theme import Face, change_kind
 from ace_gui.gui.widgets.fields.buttons import push_button
 from ace_gui.gui.widgets.fields.form import Form
 from ace_gui.gui.widgets.fields.named import amount_field, named, read_only
@@ -121,6 +121,7 @@ class ExportDialog(Dialog):
         verdict = check_folder(self.folder.text(), self.bytes_needed(), folders)
         exporting = self._session.activity.is_running(State.EXPORTING)
         self.verdict.setText(verdict.sentence)
+        change_kind(self.verdict, "caption" if verdict.good else "bad")
         self.export_button.setEnabled(verdict.good and self._session.can_export)
         self._form.setEnabled(not exporting)
         self.progress.setVisible(exporting)

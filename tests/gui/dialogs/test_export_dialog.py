@@ -122,9 +122,11 @@ def test_the_verdict_is_live_and_holds_the_button(dialog, tmp_path):
     assert not dialog.export_button.isEnabled()
     dialog.folder.setText(str(tmp_path / "out"))
     assert dialog.export_button.isEnabled()
+    quiet = dialog.verdict.palette().color(dialog.verdict.foregroundRole())
     (tmp_path / "x").write_text("x")
     dialog.folder.setText(str(tmp_path))
     assert "not empty" in dialog.verdict.text()
+    assert dialog.verdict.palette().color(dialog.verdict.foregroundRole()) != quiet
     assert not dialog.export_button.isEnabled()
 
 
