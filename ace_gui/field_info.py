@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 ParameterValue = float | int | bool | str
@@ -34,3 +34,11 @@ class FieldInfo:
     def applies(self, value_of: Callable[[str], ParameterValue | None]) -> bool:
         """Whether the parameter applies, given the values of the others."""
         return self.applies_when is None or value_of(self.applies_when[0]) in self.applies_when[1:]
+
+
+def applying(
+    fields: Iterable[FieldInfo], values: Mapping[str, ParameterValue]
+) -> dict[str, ParameterValue]:
+    """The values without those that have no effect, given the others."""
+    idle = {field.name for field in fields if not field.applies(values.get)}
+    return {name: value for name, value in values.items() if name not in idle}

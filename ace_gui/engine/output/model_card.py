@@ -24,8 +24,9 @@ from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means, rem
 from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.output.lineage import Lineage, lineage_of
 from ace_gui.engine.planning.adapter_plan import AdapterPlan
+from ace_gui.field_info import applying
 from ace_gui.formatting import counted, printable
-from ace_gui.methods import get_method
+from ace_gui.methods import get_method, parameter_fields
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.recipe.values import BY_TOKEN, NonFinite, Vocabulary, model_name
 
@@ -108,12 +109,14 @@ def _card(title: str, manifest: Manifest, lineage: Lineage, *, result: str, **va
     merged = f"{counted(len(recipe.models), 'expert', 'experts')} merged into {result}"
     if recipe.slices:
         merged = f"One model of {len(recipe.slices)} slices of blocks, merged"
+    method = get_method(recipe.merge_method)
     adapter = f" with the adapter {model_name(recipe.adapter)}" if recipe.adapter else ""
     return environment.get_template("card.md.jinja").render(
         title=title,
         manifest=manifest,
         recipe=recipe,
-        method=get_method(recipe.merge_method),
+        method=method,
+        parameters=applying(parameter_fields(method), manifest.parameters),
         merged=merged,
         base=model_name(recipe.base_model) + adapter,
         lineage=lineage,

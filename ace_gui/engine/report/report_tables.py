@@ -18,6 +18,7 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.contract.scored.scores import line_of, means, remarks
 from ace_gui.engine.report.content import NONE, Content, number, share
 from ace_gui.engine.report.report_plots import gammas_by_role, merge_curves
+from ace_gui.field_info import applying
 from ace_gui.formatting import shape_text, value_text
 
 Row = Sequence[tuple[str, str]]
@@ -58,7 +59,7 @@ def parameter_table(content: Content) -> Table | None:
             ("value", value_text(value)),
             ("where it comes from", notes.get(name, "")),
         ]
-        for name, value in content.plan.parameters.items()
+        for name, value in applying(content.method.fields, content.plan.parameters).items()
     )
     return _table("Parameters", rows, texts=4)
 

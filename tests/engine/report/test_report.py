@@ -36,6 +36,7 @@ from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import NonFinite
 from tests.helpers.ace_oracle import ace_oracle
 from tests.helpers.inspected import deltas_of, row_named, singular_values
+from tests.helpers.merges import merged_folder
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.pages import Page
 from tests.helpers.recipes import file_of, recipe_of
@@ -367,3 +368,13 @@ def test_a_gamma_of_changes_with_norms_near_1_is_marked(prepared: Prepared, text
     text = page_of(content_of(prepared, {**statistics, name: near_one}, {}, ()))
     assert Page(text).table("All tensors").column("γ")[name] == "6.000 ?"
     assert "with a question mark, γ is unreliable" in text
+
+
+def test_parameters_without_effect_are_in_neither_report_nor_card(roberta: Family, tmp_path):
+    recipe = recipe_of(roberta, parameters={"variant": "automatic"})
+    parameters = Page(written(prepare(recipe), tmp_path)).table("Parameters").column("value")
+    assert {"alpha", "delta"} <= set(parameters)
+    assert not {"epsilon", "tau", "k_frac"} & set(parameters)
+    card = (merged_folder(recipe, tmp_path / "out") / "README.md").read_text(encoding="utf-8")
+    assert "| alpha |" in card
+    assert "| tau |" not in card
