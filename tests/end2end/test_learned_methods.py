@@ -12,8 +12,11 @@ import yaml
 from safetensors.torch import load_file
 
 import ace_gui
+from ace_gui.engine.adapting.objectives import descended
+from ace_gui.engine.adapting.training import Seen
 from ace_gui.engine.contract.events import Event, LearningProgress
 from ace_gui.engine.merging.merge import merge
+from ace_gui.engine.merging.whole_model import learn
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import MethodError, ResourceError, TaskError, WorkbenchError
 from ace_gui.methods import METHODS
@@ -107,6 +110,36 @@ def test_what_is_learned_is_what_gradients_by_hand_give(tmp_path: Path) -> None:
     changes = [models[m][name] - models["base"][name] for m in ("one", "other")]
     expected = models["base"][name] + sum(v * c for v, c in zip(moved, changes, strict=True))
     assert torch.allclose(found[name], expected, atol=1e-5)
+
+
+def test_answers_that_the_experts_do_not_give_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The distance of the first step, against transformers and the merged weights."""
+    seen = []
+
+    def spied(*arguments: Any) -> Seen:
+        seen.append(descended(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(learn, "descended", spied)
+    file = rewritten(gpt2_family(tmp_path), "adamerging", steps=1, batch=64, learning_rate=1e-9)
+    merged(file, "merged")
+    tokens = transformers.AutoTokenizer.from_pretrained(tmp_path / "base")
+    shares = []
+    for name in ("one", "other"):
+        texts = (tmp_path / f"{name}-inputs.csv").read_text().splitlines()[1:]
+        answers = [
+            [model(**tokens(text, return_tensors="pt")).logits[0, :-1].argmax(1) for text in texts]
+            for model in (
+                transformers.GPT2LMHeadModel.from_pretrained(tmp_path / folder).eval()
+                for folder in ("merged", name)
+            )
+        ]
+        each = [(a != b).double().mean() for a, b in zip(*answers, strict=True) if len(a)]
+        shares.append(torch.stack(each).mean())
+    assert seen[0].distance == pytest.approx(float(torch.stack(shares).mean()), abs=1e-12)
+    assert 0 < seen[0].distance < 1
 
 
 @every

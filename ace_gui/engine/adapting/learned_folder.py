@@ -66,6 +66,7 @@ class _About:
     losses: dict[str, list[float]]
     spreads: dict[str, list[float]]
     figures: list[list[float]]
+    distances: list[float]
     nearest: tuple[float, int]
 
 
@@ -132,9 +133,11 @@ def save_checkpoint(folder: Path, stage: int, state: State, moments: Mapping[str
         losses=state.losses,
         spreads=state.spreads,
         figures=state.figures,
+        distances=state.distances,
         nearest=state.nearest,
     )
     tensors = {f"value\0{name}": value for name, value in state.values.items()}
+    tensors |= {f"before\0{name}": value for name, value in state.before.items()}
     tensors |= {f"best\0{name}": value for name, value in state.best.items()}
     tensors |= {f"moment\0{name}": value for name, value in moments.items()}
     keep_tensors(folder / CHECKPOINT, tensors, json.dumps(asdict(about)))
@@ -153,8 +156,10 @@ def load_checkpoint(folder: Path, stage: int, state: State) -> State:
         about = _SAVED.validate_json(kept.about)
         if about.stage != stage:
             return state
-        values, best, moments = (_of(kept, what) for what in ("value", "best", "moment"))
-        _require_fitting(path, about, state, values, best, moments)
+        values, before, best, moments = (
+            _of(kept, what) for what in ("value", "before", "best", "moment")
+        )
+        _require_fitting(path, about, state, (values, before, best), moments)
     except (CheckpointError, ValidationError) as error:
         warn_recomputed(path, error)
         return state
@@ -167,6 +172,8 @@ def load_checkpoint(folder: Path, stage: int, state: State) -> State:
         losses=about.losses,
         spreads=about.spreads,
         figures=about.figures,
+        distances=about.distances,
+        before=before,
         nearest=about.nearest,
         best=best,
         moments=moments,
@@ -183,18 +190,18 @@ def _require_fitting(
     path: Path,
     about: _About,
     state: State,
-    values: Mapping[str, Tensor],
-    best: Mapping[str, Tensor],
+    kept: Sequence[Mapping[str, Tensor]],
     moments: Mapping[str, Tensor],
 ) -> None:
-    """Raise CheckpointError unless values, moments and figures fit the loop."""
+    """Raise CheckpointError unless values, their earlier states, moments and figures fit."""
     shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in state.values.items()}
-    kept = [{n: (t.shape, t.dtype) for n, t in each.items()} for each in (values, best)]
+    values, *others = ({n: (t.shape, t.dtype) for n, t in each.items()} for each in kept)
     of_moments = [(name.split("\0"), tensor) for name, tensor in moments.items()]
     fits = (
-        kept[0] == shapes
-        and kept[1] in (shapes, {})
+        values == shapes
+        and all(each in (shapes, {}) for each in others)
         and len(about.figures) == about.step
+        and len(about.distances) in (0, about.step)
         and 0 <= about.nearest[1] <= about.step
         and all(len(own) <= about.step for own in (*about.losses.values(), *about.spreads.values()))
         and all(

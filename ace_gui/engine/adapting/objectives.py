@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -25,13 +25,9 @@ from ace_gui.engine.evaluating.loaded_models import stacked
 from ace_gui.errors import MethodError, TaskError
 from ace_gui.formatting import plain
 
-_COMPARED: Final = 256
-"""Inputs whose answers are compared with the experts', over all tasks."""
-
 _TOGETHER: Final = 16
-"""Inputs per batch when they are compared."""
+"""Inputs that an expert answers together."""
 
-_Inputs = Sequence[Sequence[Piece]]
 Result = TypeVar("Result")
 
 
@@ -78,17 +74,20 @@ class Found:
     """The result of one task in one step. ``loss``: mean over the examples, with its graph.
 
     ``spread``: entropy of the mean answer, in nats; near 0 if all inputs get one answer; None if
-    answers have no probabilities.
+    answers have no probabilities. ``distance``: share of answers that the expert does not give, if
+    its answers are known.
     """
 
     loss: Tensor
     spread: float | None
+    distance: float | None
 
 
 class TaskObjective:
     """One task: its model, its examples, and a batch of them for each step.
 
-    ``targets``: right answers; None: the entropy is minimised.
+    ``targets``: right answers; None: the entropy is minimised. ``expected``: the expert's answers
+    (see ``expert_answers``), with which the merged model's are compared.
     """
 
     def __init__(
@@ -98,6 +97,7 @@ class TaskObjective:
         *,
         size: int,
         seed: tuple[int, ...],
+        expected: Sequence[Tensor] | None = None,
     ) -> None:
         if not (evaluator.has_entropy if targets is None else evaluator.learns):
             raise TaskError(
@@ -107,7 +107,7 @@ class TaskObjective:
             )
         self.evaluator = evaluator
         self.name = evaluator.data.name
-        self._targets = targets
+        self._targets, self._expected = targets, expected
         self._size, self._seed = size, seed
 
     def __call__(self, step: int, kept: Kept) -> Found:
@@ -132,7 +132,9 @@ class TaskObjective:
                 ]
             )
         spread = _spread(outputs) if self.evaluator.has_entropy else None
-        return Found(loss=losses.mean(), spread=spread)
+        known = self._expected
+        distance = None if known is None else _distance(outputs, [known[at] for at in chosen])
+        return Found(loss=losses.mean(), spread=spread, distance=distance)
 
 
 def descended(tasks: Sequence[TaskObjective], step: int, kept: Kept) -> Seen:
@@ -140,7 +142,7 @@ def descended(tasks: Sequence[TaskObjective], step: int, kept: Kept) -> Seen:
 
     Raises MethodError for a loss that is not finite.
     """
-    losses, spreads = dict[str, float](), dict[str, float]()
+    losses, spreads, distances = dict[str, float](), dict[str, float](), list[float]()
     for task in tasks:
         with torch.enable_grad():
             outcome = task(step, kept)
@@ -148,12 +150,15 @@ def descended(tasks: Sequence[TaskObjective], step: int, kept: Kept) -> Seen:
         losses[task.name] = float(outcome.loss.detach())
         if outcome.spread is not None:
             spreads[task.name] = outcome.spread
+        if outcome.distance is not None:
+            distances.append(outcome.distance)
         if not math.isfinite(losses[task.name]):
             raise MethodError(
                 f"After {step} steps the loss of {plain(task.name)} is no number; choose a lower "
                 "learning rate."
             )
-    return Seen(losses=losses, spreads=spreads)
+    distance = sum(distances) / len(distances) if distances else None
+    return Seen(losses=losses, spreads=spreads, distance=distance)
 
 
 def entropy(outputs_NRC: Tensor) -> Tensor:
@@ -218,42 +223,21 @@ def answers(evaluator: Evaluator, pieces: Sequence[Sequence[Piece]]) -> list[Ten
     ]
 
 
-class Disagreement:
-    """Share of answers that differ from the expert's; mean over tasks, inputs and their answers.
-
-    ``tasks``: their number.
-    """
-
-    def __init__(self, tasks: int, seed: int) -> None:
-        self._most, self._seed = math.ceil(_COMPARED / tasks), seed
-        self._tasks: dict[str, tuple[_Inputs, list[Tensor]]] = {}
-
-    def add_expert(self, expert: Evaluator) -> None:
-        """Store an expert's answers to some inputs of its task, if answers are choices."""
-        if expert.has_entropy:
-            examples = expert.data.examples
-            chosen = batch_indices(len(examples), self._most, 0, (self._seed,))
-            pieces = expert.pieces_of([examples[at] for at in chosen])
-            self._tasks[expert.data.name] = pieces, list(_answers(expert, pieces))
-
-    def knows(self, task: str) -> bool:
-        """Whether the answers of the expert are stored."""
-        return task in self._tasks
-
-    def __call__(self, merged: Sequence[Evaluator]) -> float:
-        """The disagreement of the merged model, given an evaluator for each task."""
-        shares = []
-        for evaluator in merged:
-            pieces, wanted = self._tasks[evaluator.data.name]
-            found = zip(wanted, _answers(evaluator, pieces), strict=True)
-            each = [(own != theirs).double().mean() for own, theirs in found if len(own)]
-            shares.append(torch.stack(each).mean())
-        return float(torch.stack(shares).mean())
-
-
-def _answers(evaluator: Evaluator, pieces: _Inputs) -> Iterator[Tensor]:
-    """The indices of the answers to each input, R."""
+def expert_answers(expert: Evaluator) -> list[Tensor]:
+    """The indices of the answers of an expert to each input of its task, R."""
+    examples, found = expert.data.examples, list[Tensor]()
     with torch.no_grad():
-        for first in range(0, len(pieces), _TOGETHER):
-            for logits_RC in answers(evaluator, pieces[first : first + _TOGETHER]):
-                yield logits_RC.argmax(dim=1)
+        for first in range(0, len(examples), _TOGETHER):
+            pieces = expert.pieces_of(examples[first : first + _TOGETHER])
+            found += [logits_RC.argmax(dim=1) for logits_RC in answers(expert, pieces)]
+    return found
+
+
+def _distance(outputs: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """The share of answers that the expert does not give, averaged over inputs with answers."""
+    each = [
+        (own_RC.detach().argmax(dim=1) != theirs_R).double().mean()
+        for own_RC, theirs_R in zip(outputs, expected, strict=True)
+        if len(own_RC)
+    ]
+    return float(torch.stack(each).mean()) if each else 0.0

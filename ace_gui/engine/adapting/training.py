@@ -19,16 +19,21 @@ _COLLAPSED: Final = 0.5
 """Fraction of the initial spread of answers."""
 
 WINDOW: Final = 20
-"""Steps between two measurements of the distance, and over which spreads are averaged."""
+"""Steps over which spreads are averaged, and distances as nearly as whole passes allow."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """Results of one step. ``losses``, ``spreads``: by task; ``figures``: one per expert."""
+    """Results of one step.
+
+    ``losses``, ``spreads``: by task. ``figures``: one per expert. ``distance``: of the step's
+    answers from the experts', if these are known.
+    """
 
     losses: Mapping[str, float]
     spreads: Mapping[str, float] = field(default_factory=dict)
     figures: Sequence[float] = ()
+    distance: float | None = None
 
 
 Objective = Callable[[int], Seen]
@@ -40,8 +45,10 @@ class State:
     """The state of the loop: everything needed to resume.
 
     ``values``: changed in place. ``losses``, ``spreads``: by task, of every step so far;
-    ``figures``: one per expert, of every step. ``nearest``: the least distance so far and its step,
-    and ``best`` the values then. ``moments``: of the optimiser, when the state was saved.
+    ``figures``: one per expert, of every step. ``distances``: of every step, or empty. ``before``:
+    values before the current window of steps. ``nearest``: the least mean distance of a window so
+    far and the step before it, and ``best`` the values then. ``moments``: of the optimiser, when
+    the state was saved.
     """
 
     values: Mapping[str, Tensor]
@@ -49,6 +56,8 @@ class State:
     losses: dict[str, list[float]] = field(default_factory=dict)
     spreads: dict[str, list[float]] = field(default_factory=dict)
     figures: list[list[float]] = field(default_factory=list)
+    distances: list[float] = field(default_factory=list)
+    before: dict[str, Tensor] = field(default_factory=dict)
     nearest: tuple[float, int] = (math.inf, 0)
     best: dict[str, Tensor] = field(default_factory=dict)
     moments: dict[str, Tensor] = field(default_factory=dict)
@@ -64,15 +73,28 @@ class State:
             for task, value in news.items():
                 known.setdefault(task, []).append(value)
         self.figures.append(list(seen.figures))
+        if seen.distance is not None:
+            self.distances.append(seen.distance)
         self.step += 1
+
+
+def window_of(counts: Sequence[int], size: int) -> int:
+    """The number of steps in whole passes over the inputs of the largest task, near ``WINDOW``.
+
+    ``counts``: inputs of each task; ``size``: of a batch.
+    """
+    most = max(counts)
+    a_pass = most / min(size, most)
+    return round(max(1, round(WINDOW / a_pass)) * a_pass)
 
 
 class Loop:
     """Changes ``values`` by Adam, or without moments (``plain``), along an objective's gradient.
 
-    ``parameters``: with ``steps`` and ``learning_rate``. ``distance``: a measure that must not
-    grow. It is measured at intervals, and the final values are those with the least distance. The
-    parameters then have a ``patience``: the number of steps within which it has to fall.
+    ``parameters``: with ``steps`` and ``learning_rate``. ``window``: a number of steps, if each has
+    a distance, which must not grow. Values then become those before the window with the least mean
+    distance, unless that is the last whole one. The parameters have a ``patience``: the number of
+    steps within which a window must be nearer.
     """
 
     def __init__(
@@ -82,10 +104,10 @@ class Loop:
         parameters: Any,
         *,
         plain: bool = False,
-        distance: Callable[[], float] | None = None,
+        window: int | None = None,
     ) -> None:
         self.state, self.total = State(values=values), parameters.steps
-        self._objective, self._parameters, self._distance = objective, parameters, distance
+        self._objective, self._parameters, self._window = objective, parameters, window
         chosen = torch.optim.SGD if plain else torch.optim.Adam
         self._optimizer = chosen(list(values.values()), lr=parameters.learning_rate, fused=True)
 
@@ -104,12 +126,18 @@ class Loop:
     def steps(self) -> Iterator[State]:
         """Run until all steps are done or patience runs out. Each yielded state may be saved."""
         state = self.state
-        while not self._has_settled() and state.step < self.total:
+        while state.step < self.total and not self._has_settled():
+            if self._window and not state.step % self._window:
+                state.before = {n: value.detach().clone() for n, value in state.values.items()}
             seen = self._objective(state.step)
             self._optimizer.step()
             self._optimizer.zero_grad()
             state.add(seen)
+            if self._window and not state.step % self._window:
+                self._compare(self._window)
             yield state
+        if self._window and state.step - state.nearest[1] < 2 * self._window:
+            state.best = {}  # nothing shows that later values are worse
         if state.best:
             with torch.no_grad():
                 for name, value in state.values.items():
@@ -125,16 +153,20 @@ class Loop:
             if value is not None
         }
 
-    def _has_settled(self) -> bool:
-        """Measure the distance, if it is due; whether training has converged."""
+    def _compare(self, window: int) -> None:
+        """Compare the window that has just ended with the nearest one."""
         state = self.state
-        if self._distance is None or (state.step % WINDOW and state.step < self.total):
-            return False
-        found = self._distance()
+        found = math.fsum(state.distances[-window:]) / window  # the same in any order
         if found < state.nearest[0]:
-            state.nearest = found, state.step
-            state.best = {name: value.detach().clone() for name, value in state.values.items()}
-        return bool(state.step - state.nearest[1] >= self._parameters.patience)
+            state.nearest, state.best = (found, state.step - window), state.before
+            state.before = {}
+
+    def _has_settled(self) -> bool:
+        """Whether no window came nearer within the patience."""
+        if not self._window or self.state.step % self._window:
+            return False
+        since = self.state.step - self.state.nearest[1] - self._window
+        return bool(self.state.step and since >= self._parameters.patience)
 
 
 def collapse(state: State) -> list[str]:

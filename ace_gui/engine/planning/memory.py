@@ -52,8 +52,8 @@ LEAST_KEPT: Final = 128_000_000
 SHARE_KEPT: Final = 0.5
 """Multiple of the model's bytes that cached task vectors and inputs may use, if that is more."""
 
-COPIES: Final = 5
-"""Copies of a learned number: itself, its gradient, two moments, and the best value so far."""
+COPIES: Final = 6
+"""Copies of a learned number: itself, its gradient, two moments, and two earlier values."""
 
 AT_ONCE: Final = 4
 """Tensors of the largest shape held during a step."""

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.adapting.learned_folder import trained
-from ace_gui.engine.adapting.objectives import Disagreement, Kept, TaskObjective, descended
-from ace_gui.engine.adapting.training import Loop, Seen
+from ace_gui.engine.adapting.objectives import Kept, TaskObjective, descended, expert_answers
+from ace_gui.engine.adapting.training import Loop, Seen, window_of
 from ace_gui.engine.calibrating.calibration_data import calibration
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.contract.plan import PlanRow
@@ -71,8 +71,8 @@ def trained_blocks(
         for name in ROUTER
     }
     watched = parameters.steps and parameters.patience
-    distance = _answers_of_experts(prepared, device) if watched else None
-    tasks = list(_tasks(prepared, folder, device)) if parameters.steps else []
+    expected = _answers_of_experts(prepared, device) if watched else {}
+    tasks = list(_tasks(prepared, folder, device, expected)) if parameters.steps else []
 
     def forget(*_: Any) -> None:  # the weights may belong to the input of another model
         for router in routers.values():
@@ -82,23 +82,22 @@ def trained_blocks(
         put_layers(task.evaluator.model, layers, routers, shared)
         task.evaluator.model.register_forward_pre_hook(forget)
     step = partial(_step, tasks, routers, Kept(LEAST_KEPT))
-    evaluators = [task.evaluator for task in tasks]
-    loop = Loop(
-        values, step, parameters, distance=partial(distance, evaluators) if distance else None
-    )
+    window = window_of([len(each) for each in expected.values()], BATCH) if expected else None
+    loop = Loop(values, step, parameters, window=window)
     yield from trained(loop, training_folder, 0, title=TITLE, experts=names, curve="mean share")
     found = {f"{TRAINED}{SHARED}": shared.cpu()}
     return found | {f"{TRAINED}{n}": value.detach().float().cpu() for n, value in values.items()}
 
 
-def _answers_of_experts(prepared: Prepared, device: torch.device) -> Disagreement:
-    """The answers of every expert to inputs of its own tasks."""
+def _answers_of_experts(prepared: Prepared, device: torch.device) -> dict[str, list[Tensor]]:
+    """The answers of every expert to the inputs of its own tasks, by task."""
     loaded, experts = Loaded(device), range(len(prepared.experts))
-    tasks = [each for t in experts for each in calibration(prepared, t).tasks]
-    found = Disagreement(len(tasks), SEED)
-    for data, loading in tasks:
-        found.add_expert(loaded.evaluator(data, loading))
-    return found
+    return {
+        data.name: expert_answers(loaded.evaluator(data, loading))
+        for t in experts
+        for data, loading in calibration(prepared, t).tasks
+        if KINDS[data.kind].has_entropy
+    }
 
 
 def _step(
@@ -112,7 +111,12 @@ def _step(
     return replace(seen, figures=torch.stack(shares).double().mean(dim=0).tolist())
 
 
-def _tasks(prepared: Prepared, folder: Path, device: torch.device) -> Iterator[TaskObjective]:
+def _tasks(
+    prepared: Prepared,
+    folder: Path,
+    device: torch.device,
+    expected: Mapping[str, Sequence[Tensor]],
+) -> Iterator[TaskObjective]:
     models, body = Models(prepared, (folder,), with_base=False), dict[str, Tensor]()
     found = 0
     for t in range(len(prepared.experts)):
@@ -121,7 +125,8 @@ def _tasks(prepared: Prepared, folder: Path, device: torch.device) -> Iterator[T
                 loading = models.loading(models.subjects()[-1], data.task)
                 one = evaluator(data, loading, load(loading, device))
                 _share(one.model, body)
-                yield TaskObjective(one, None, size=BATCH, seed=(SEED, found))
+                known = expected.get(data.name)
+                yield TaskObjective(one, None, size=BATCH, seed=(SEED, found), expected=known)
                 found += 1
     if not found:
         raise TaskError(

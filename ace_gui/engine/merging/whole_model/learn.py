@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ace_gui.checkpoints import claimed
@@ -23,9 +24,9 @@ from ace_gui.engine.adapting.learned_folder import (
     trained,
 )
 from ace_gui.engine.adapting.merged_values import MergedValues
-from ace_gui.engine.adapting.objectives import Disagreement, Kept, TaskObjective, descended
+from ace_gui.engine.adapting.objectives import Kept, TaskObjective, descended, expert_answers
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
-from ace_gui.engine.adapting.training import Loop, Seen, collapse
+from ace_gui.engine.adapting.training import Loop, Seen, collapse, window_of
 from ace_gui.engine.calibrating.calibration_data import (
     EXAMPLES,
     SEED,
@@ -192,8 +193,7 @@ class _Work:
         self._shapes = {row.tensor: row.tensor_shape for row in rows}
         self._parameters = SharedParameters([row.tensor for row in self._rows])
         self._writer = StatisticsWriter(folder)
-        tasks = sum(len(source.tasks) for source in sources)
-        self._disagreement = Disagreement(tasks, prepared.plan.recipe.seed)
+        self._expected: dict[str, list[Tensor]] = {}
         self._names: list[str] = []
         before = found_curves(folder)  # of stages finished by an earlier run
         self._losses = dict(before.losses)
@@ -233,8 +233,9 @@ class _Work:
                     model = load(loading, self._device)
                     if self._prepared.parameters.patience:  # still the expert's weights
                         for other, own in source.tasks:
-                            if own == loading:
-                                self._disagreement.add_expert(evaluator(other, own, model))
+                            if own == loading and KINDS[other.kind].has_entropy:
+                                asked = evaluator(other, own, model)
+                                self._expected[other.name] = expert_answers(asked)
                     expert = self._prepared.experts[t]
                     answers = set(expert.answers.values())  # a tied head is the embedding
                     shapes = {n: s for n, s in self._shapes.items() if n in answers}
@@ -259,8 +260,14 @@ class _Work:
                 continue
             targets = KINDS[data.kind].targets(data, loading.config) if labelled else None
             seed = (self._prepared.plan.recipe.seed, index)
-            asked = evaluator(data, loading, model)
-            found.append(TaskObjective(asked, targets, size=parameters.batch, seed=seed))
+            objective = TaskObjective(
+                evaluator(data, loading, model),
+                targets,
+                size=parameters.batch,
+                seed=seed,
+                expected=self._expected.get(data.name),
+            )
+            found.append(objective)
         if not found:
             raise TaskError(
                 f"{self._prepared.method.title} needs tasks whose answers have probabilities, such "
@@ -288,18 +295,9 @@ class _Work:
             merged.pull(step)
             return replace(seen, figures=figures)
 
-        def distance() -> float:
-            merged.write(None)
-            return self._disagreement(watched)
-
-        watched = [task.evaluator for task in tasks if self._disagreement.knows(task.name)]
-        loop = Loop(
-            values,
-            objective,
-            parameters,
-            plain=learning.plain_descent,
-            distance=distance if watched else None,
-        )
+        compared = [len(self._expected[task.name]) for task in tasks if task.name in self._expected]
+        window = window_of(compared, parameters.batch) if compared else None
+        loop = Loop(values, objective, parameters, plain=learning.plain_descent, window=window)
         owners = [self._prepared.plan.recipe.expert_names[t] for t in experts]
         title = TITLE.format(self._prepared.method.title)
         title += f", {plain(owners[0])}" if learning.per_expert else ""
