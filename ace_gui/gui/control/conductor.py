@@ -27,7 +27,7 @@ from ace_gui.engine.contract.jobs import (
     PlanJob,
     ReportJob,
 )
-from ace_gui.errors import PickleConsentError
+from ace_gui.errors import NonFiniteError, PickleConsentError
 from ace_gui.gui.control.engine.engine_client import End, EngineClient
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.control.operations.scoring import SCORING
@@ -147,6 +147,8 @@ class Conductor(QObject):
         def end(end: End) -> None:
             if isinstance(end, JobDone):
                 session.finish_analysis()
+            elif isinstance(end, JobFailed) and isinstance(end.error, NonFiniteError):
+                session.refuse_values(end.error)
 
         self._engine.drop(AnalyseJob)
         self._engine.run(job, record, end)

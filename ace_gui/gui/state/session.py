@@ -17,7 +17,7 @@ from ace_gui.engine.contract.figures.findings import (
     LayerStatistics,
 )
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.errors import WorkbenchError
+from ace_gui.errors import NonFiniteError, WorkbenchError
 from ace_gui.gui.state.activity import Activity, State
 from ace_gui.gui.state.chosen.draft import Draft
 from ace_gui.gui.state.chosen.inputs import Inputs
@@ -132,6 +132,7 @@ class Session(QObject):
         self.activity = Activity(self)
         self.results = Results(self)
         self.log = Log(self)
+        self._refused: tuple[Check, ...] = ()
         for said in (self.written, self.advice):
             said.connect(lambda text, *_: self.log.add(Level.INFO, Source.WINDOW, text))
         self.draft.changed.connect(lambda: self.results.scores.follow(self.draft.inputs))
@@ -208,6 +209,7 @@ class Session(QObject):
     def adopt(self, inputs: Inputs, plan: Plan | None) -> None:
         """The inputs are valid, and this is their plan; None: everything is unloaded."""
         others = inputs.task_vectors != self.draft.planned.task_vectors
+        self._refused = ()
         self.layers.take(inputs, plan)
         selected, row = self.selection, self.layers.row(self.selection)
         self.selection = row.name if row is not None else None
@@ -244,6 +246,11 @@ class Session(QObject):
         self._gather_checks()
         self.layers.learnt.emit("")
 
+    def refuse_values(self, error: NonFiniteError) -> None:
+        """A tensor has NaN or Inf, at which a merge would stop."""
+        self._refused = (Check("Values", error.sentence, Verdict.ERROR),)
+        self._gather_checks()
+
     def record_report(self, report: LayerReport) -> None:
         if self.results.merge is not None:
             self.results.merge.reports[report.name] = report
@@ -267,4 +274,4 @@ class Session(QObject):
         # Of the chosen GPU, or of the smallest if the engine chooses.
         gpu_memory = min((each.memory_bytes for each in chosen if each.memory_bytes), default=0)
         found = checks_of(self.draft.plan, self.memory_bytes, statistics, gpu_memory)
-        self.checks.replace(found, ask_again=ask_again)
+        self.checks.replace((*self._refused, *found), ask_again=ask_again)

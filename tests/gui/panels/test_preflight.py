@@ -7,9 +7,9 @@ from PySide6.QtWidgets import QApplication
 from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.events import JobDone, JobFailed, LayerAnalysed, PlanReady
 from ace_gui.engine.contract.figures.findings import LayerStatistics
-from ace_gui.engine.contract.jobs import MergeJob, PlanJob
+from ace_gui.engine.contract.jobs import AnalyseJob, MergeJob, PlanJob
 from ace_gui.errors import NonFiniteError
-from ace_gui.gui.panels.checks_panel import CheckRow
+from ace_gui.gui.panels.checks_panel import CheckRow, summary_of
 from ace_gui.gui.panels.layer.one_plot_panels import SpectraPanel
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.main_window import MainWindow
@@ -244,6 +244,18 @@ def test_nan_in_an_expert_is_a_question(choice, window, worker):
     assert worker.jobs[worker.newest(PlanJob)].recipe.non_finite is choice
     shown = window.workspace.method.options.fields["non_finite"].control
     assert shown.currentIndex() > 0
+
+
+def test_nan_in_the_compared_tensors_fails_a_check_until_the_next_plan(window, worker):
+    window.opener.open_paths([BASE, COLA, SST2])
+    replan(worker, FINE)
+    error = NonFiniteError("`q` of `cola` has 1 NaN value.", tensor="q", key="non_finite")
+    worker.say(JobFailed(error=error), job=worker.newest(AnalyseJob))
+    assert [check.sentence for check in window.session.checks.errors] == [error.sentence]
+    assert summary_of(window.session) == "1 error"
+    window.conductor.plan()
+    replan(worker, FINE)
+    assert not window.session.checks.errors
 
 
 def test_nan_in_the_base_is_no_question(window, worker):

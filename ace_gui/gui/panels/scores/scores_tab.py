@@ -255,7 +255,9 @@ class ScoreLine(QWidget):
         labels = self.labels()
         for index, rect in labels.items():
             self._paint_label(painter, self._marks[index], positions[index], rect, middle)
-        for mark, at in sorted(zip(self._marks, positions, strict=True), key=lambda m: m[0][2]):
+        for mark, at in sorted(
+            zip(self._marks, positions, strict=True), key=lambda each: each[0].is_chosen
+        ):
             radius = _RADIUS + 2 * mark.is_chosen
             painter.setPen(QPen(QColor(theme.text if mark.is_chosen else theme.text2), 1.6))
             painter.setBrush(QColor(theme.text if mark.is_chosen else theme.card))
