@@ -4,6 +4,7 @@ import gc
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import torch
 
 import ace_gui
@@ -13,28 +14,38 @@ from tests.helpers.live_memory import LiveMemory
 from tests.helpers.scored_models import save_pictures, save_vit
 
 
+@pytest.fixture
+def only_new_objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make the collector list what is new, and only that, as all of it takes long."""
+    gc.collect()
+    gc.freeze()
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    yield
+    gc.unfreeze()
+
+
 def live_bytes() -> int:
-    """All storages that some tensor of this process holds, and not just the collector."""
+    """All storages that some new tensor of this process holds, and not just the collector."""
     gc.collect()
     found = (each for each in gc.get_objects() if issubclass(type(each), torch.Tensor))
     tensors = [each for each in found if each.layout is torch.strided]
     return sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}.values())
 
 
+@pytest.mark.usefixtures("only_new_objects")
 def test_one_model_at_a_time(monkeypatch):
     """Six models are loaded one after the other, and are gone before the next one comes."""
-    monkeypatch.setattr(gc, "freeze", lambda: None)  # the collector lists nothing that is frozen
     before_load, while_asked, sizes = [], [], []
-    load, answered, start = loaded_models.load, evaluate.answered, live_bytes()
+    load, answered = loaded_models.load, evaluate.answered
 
     def loading(*arguments: Any) -> Any:
-        before_load.append(live_bytes() - start)
+        before_load.append(live_bytes())
         model = load(*arguments)
         sizes.append(sum(parameter.nbytes for parameter in model.parameters()))
         return model
 
     def asking(*arguments: Any) -> Iterator[Any]:
-        while_asked.append(live_bytes() - start)
+        while_asked.append(live_bytes())
         yield from answered(*arguments)
 
     monkeypatch.setattr(loaded_models, "load", loading)

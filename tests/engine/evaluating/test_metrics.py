@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import f1_score, matthews_corrcoef
 
+from ace_gui.engine.evaluating import metrics
 from ace_gui.engine.evaluating.data.table import Table
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS
 from ace_gui.engine.evaluating.metrics import RESAMPLES, MetricResult, entities
@@ -50,7 +51,7 @@ def resamples(count: int) -> list[np.ndarray]:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(st.data(), LABELS, st.integers(1, 30), st.sampled_from([Metric.F1, Metric.MATTHEWS]))
 def test_of_labels(data: st.DataObject, labels: int, count: int, metric: Metric):
     drawn = arrays(np.int64, (2, count), elements=st.integers(0, labels - 1))
@@ -92,6 +93,12 @@ def test_of_words(data: st.DataObject, count: int, metric: Metric):
     assert_spread(found.standard_error, [compute(at_N) for at_N in resamples(count)])
 
 
+@pytest.fixture
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "RESAMPLES", 20)
+
+
+@pytest.mark.usefixtures("few_resamples")
 @pytest.mark.parametrize("names", [0, 1, 2, 3, 7])
 @pytest.mark.parametrize("metric", [Metric.F1, Metric.MATTHEWS, Metric.ACCURACY])
 @pytest.mark.parametrize("classes", [1, 2, 3, 5])
@@ -109,6 +116,7 @@ def test_labels_need_not_be_as_many_as_names(classes: int, names: int, metric: M
     assert found.score == pytest.approx(expected)
 
 
+@pytest.mark.usefixtures("few_resamples")
 @pytest.mark.parametrize("count", [1, 2, 10, 1000])
 @pytest.mark.parametrize("right", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize(
