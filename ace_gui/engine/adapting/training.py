@@ -92,9 +92,9 @@ class Loop:
     """Changes ``values`` by Adam, or without moments (``plain``), along an objective's gradient.
 
     ``parameters``: with ``steps`` and ``learning_rate``. ``window``: a number of steps, if each has
-    a distance, which must not grow. Values then become those before the window with the least mean
-    distance, unless that is the last whole one. The parameters have a ``patience``: the number of
-    steps within which a window must be nearer.
+    a distance, which must not grow. The final values are then those before the window with the
+    least mean distance, or the last ones if no window follows it. The parameters have a
+    ``patience``: the number of steps within which a window must be nearer.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Loop:
         if not self._window or self.state.step % self._window:
             return False
         since = self.state.step - self.state.nearest[1] - self._window
-        return bool(self.state.step and since >= self._parameters.patience)
+        return bool(since >= self._parameters.patience)
 
 
 def collapse(state: State) -> list[str]:
