@@ -81,8 +81,10 @@ class State:
 def window_of(counts: Sequence[int], size: int) -> int:
     """The number of steps in whole passes over the inputs of the largest task, near ``WINDOW``.
 
-    ``counts``: inputs of each task; ``size``: of a batch.
+    ``counts``: inputs of each task, 0 steps without any; ``size``: of a batch.
     """
+    if not counts:
+        return 0
     most = max(counts)
     a_pass = most / min(size, most)
     return round(max(1, round(WINDOW / a_pass)) * a_pass)
@@ -92,8 +94,8 @@ class Loop:
     """Changes ``values`` by Adam, or without moments (``plain``), along an objective's gradient.
 
     ``parameters``: with ``steps`` and ``learning_rate``. ``window``: a number of steps, if each has
-    a distance, which must not grow. The final values are then those before the window with the
-    least mean distance, or the last ones if no window follows it. The parameters have a
+    a distance, which must not grow; else 0. The final values are then those before the window with
+    the least mean distance, or the last ones if no window follows it. The parameters have a
     ``patience``: the number of steps within which a window must be nearer.
     """
 
@@ -104,7 +106,7 @@ class Loop:
         parameters: Any,
         *,
         plain: bool = False,
-        window: int | None = None,
+        window: int = 0,
     ) -> None:
         self.state, self.total = State(values=values), parameters.steps
         self._objective, self._parameters, self._window = objective, parameters, window
@@ -127,14 +129,14 @@ class Loop:
         """Run until all steps are done or patience runs out. Each yielded state may be saved."""
         state = self.state
         while state.step < self.total and not self._has_settled():
-            if self._window and not state.step % self._window:
+            if self._is_between_windows:
                 state.before = {n: value.detach().clone() for n, value in state.values.items()}
             seen = self._objective(state.step)
             self._optimizer.step()
             self._optimizer.zero_grad()
             state.add(seen)
-            if self._window and not state.step % self._window:
-                self._compare(self._window)
+            if self._is_between_windows:
+                self._compare()
             yield state
         if self._window and state.step - state.nearest[1] < 2 * self._window:
             state.best = {}  # nothing shows that later values are worse
@@ -153,9 +155,13 @@ class Loop:
             if value is not None
         }
 
-    def _compare(self, window: int) -> None:
+    @property
+    def _is_between_windows(self) -> bool:
+        return bool(self._window) and self.state.step % self._window == 0
+
+    def _compare(self) -> None:
         """Compare the window that has just ended with the nearest one."""
-        state = self.state
+        state, window = self.state, self._window
         found = math.fsum(state.distances[-window:]) / window  # the same in any order
         if found < state.nearest[0]:
             state.nearest, state.best = (found, state.step - window), state.before
@@ -163,10 +169,8 @@ class Loop:
 
     def _has_settled(self) -> bool:
         """Whether no window came nearer within the patience."""
-        if not self._window or self.state.step % self._window:
-            return False
         since = self.state.step - self.state.nearest[1] - self._window
-        return bool(since >= self._parameters.patience)
+        return self._is_between_windows and bool(since >= self._parameters.patience)
 
 
 def collapse(state: State) -> list[str]:

@@ -82,7 +82,7 @@ def trained_blocks(
         put_layers(task.evaluator.model, layers, routers, shared)
         task.evaluator.model.register_forward_pre_hook(forget)
     step = partial(_step, tasks, routers, Kept(LEAST_KEPT))
-    window = window_of([len(each) for each in expected.values()], BATCH) if expected else None
+    window = window_of([len(each) for each in expected.values()], BATCH)
     loop = Loop(values, step, parameters, window=window)
     yield from trained(loop, training_folder, 0, title=TITLE, experts=names, curve="mean share")
     found = {f"{TRAINED}{SHARED}": shared.cpu()}

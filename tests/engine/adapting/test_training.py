@@ -28,7 +28,7 @@ def climbing(steps: int, best: float | None, patience: int = 40) -> tuple[Loop, 
         return Seen(losses=losses, spreads=spreads, figures=[0.0], distance=distance)
 
     parameters = SimpleNamespace(steps=steps, learning_rate=0.1, patience=patience)
-    window = None if best is None else WINDOW
+    window = 0 if best is None else WINDOW
     loop = Loop({"value": value}, objective, parameters, plain=True, window=window)
     return loop, value
 
@@ -62,7 +62,14 @@ def test_nothing_is_moved_where_every_step_leads_away():
 
 @pytest.mark.parametrize(
     ("counts", "size", "steps"),
-    [([256], 16, 16), ([256, 100], 64, 20), ([10], 16, 20), ([7, 3], 3, 21), ([900], 16, 56)],
+    [
+        ([256], 16, 16),
+        ([256, 100], 64, 20),
+        ([10], 16, 20),
+        ([7, 3], 3, 21),
+        ([900], 16, 56),
+        ([], 16, 0),
+    ],
 )
 def test_a_window_is_whole_passes(counts: list[int], size: int, steps: int):
     assert window_of(counts, size) == steps

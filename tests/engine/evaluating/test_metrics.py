@@ -51,7 +51,7 @@ def resamples(count: int) -> list[np.ndarray]:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
-@settings(max_examples=10)
+@settings(max_examples=15)
 @given(st.data(), LABELS, st.integers(1, 30), st.sampled_from([Metric.F1, Metric.MATTHEWS]))
 def test_of_labels(data: st.DataObject, labels: int, count: int, metric: Metric):
     drawn = arrays(np.int64, (2, count), elements=st.integers(0, labels - 1))

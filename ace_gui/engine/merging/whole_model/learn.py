@@ -296,7 +296,7 @@ class _Work:
             return replace(seen, figures=figures)
 
         compared = [len(self._expected[task.name]) for task in tasks if task.name in self._expected]
-        window = window_of(compared, parameters.batch) if compared else None
+        window = window_of(compared, parameters.batch)
         loop = Loop(values, objective, parameters, plain=learning.plain_descent, window=window)
         owners = [self._prepared.plan.recipe.expert_names[t] for t in experts]
         title = TITLE.format(self._prepared.method.title)
