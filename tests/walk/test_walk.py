@@ -21,8 +21,8 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.plots.merges_plot import MergeBars, MergePoint
-from ace_gui.gui.widgets.labels.plain_label import plain_label
-from ace_gui.gui.widgets.layout.arrangement import scroll_area
+from ace_gui.gui.widgets.labels import plain_label
+from ace_gui.gui.widgets.layout import scroll_area
 from tests.helpers.glue_family import glue_family
 from tests.helpers.windows import in_view
 from tests.walk.faults import look_at

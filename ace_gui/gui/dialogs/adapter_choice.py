@@ -19,10 +19,9 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.jobs import EnergyByRankJob
 from ace_gui.gui.control.engine.engine_client import End, RunningJob
 from ace_gui.gui.panels.job_page import RunButton
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.kept_energy_plot import KeptEnergyPlot
-from ace_gui.gui.widgets.fields.named import amount_field, count_field
-from ace_gui.gui.widgets.layout.arrangement import across, down
+from ace_gui.gui.widgets.controls import Choice, amount_field, count_field
+from ace_gui.gui.widgets.layout import across, down
 
 Run = Callable[[Job, Callable[[Event], object], Callable[[End], object]], RunningJob]
 STOPPED = "The curve was stopped."

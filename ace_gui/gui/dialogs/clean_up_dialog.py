@@ -13,8 +13,8 @@ from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.text import plain
-from ace_gui.gui.widgets.labels.plain_label import muted_label
-from ace_gui.gui.widgets.tables.table_tools import row_tree
+from ace_gui.gui.widgets.labels import muted_label
+from ace_gui.gui.widgets.tables import row_tree
 from ace_gui.recipe.values import model_name
 
 _CHECKED, _UNCHECKED = Qt.CheckState.Checked, Qt.CheckState.Unchecked

@@ -31,9 +31,9 @@ from ace_gui.gui.panels.layer_cells import Index
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import rounded, write
 from ace_gui.gui.theme.widget_kinds import state_is
-from ace_gui.gui.widgets.fields.named import named
-from ace_gui.gui.widgets.labels.plain_label import muted_label
-from ace_gui.gui.widgets.layout.arrangement import down
+from ace_gui.gui.widgets.controls import named
+from ace_gui.gui.widgets.labels import muted_label
+from ace_gui.gui.widgets.layout import down
 
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 _WIDTH: Final = 42  # in text lines

@@ -8,7 +8,7 @@ from typing import Final
 from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPushButton, QWidget
 
-from ace_gui.gui.widgets.layout.arrangement import Part, down, tab_through
+from ace_gui.gui.widgets.layout import Part, down, tab_through
 
 _OF_SCREEN: Final = 0.92
 _Standard = QDialogButtonBox.StandardButton

@@ -28,7 +28,6 @@ from ace_gui.gui.control.operations.run_operations import OutputOperations
 from ace_gui.gui.dialogs.adapter_choice import AdapterChoice
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.panels.notice import Notice, Severity
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.found.runs import title_parts
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
@@ -36,12 +35,11 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import file_name
 from ace_gui.gui.theme import Face, change_kind
-from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.fields.form import Form
-from ace_gui.gui.widgets.fields.named import amount_field, named, read_only
-from ace_gui.gui.widgets.files.file_dialogs import ask_folders, folder_of, show
-from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.widgets.layout.arrangement import across, down, pane
+from ace_gui.gui.widgets.controls import Choice, amount_field, named, push_button, read_only
+from ace_gui.gui.widgets.file_dialogs import ask_folders, folder_of, show
+from ace_gui.gui.widgets.form import Form
+from ace_gui.gui.widgets.labels import heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout import across, down, pane
 from ace_gui.recipe.values import model_name
 
 _DTYPES: Final = {None: ("as in the recipe", "")} | {

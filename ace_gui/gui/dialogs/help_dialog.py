@@ -23,10 +23,10 @@ from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.command_search import Command
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
-from ace_gui.gui.widgets.fields.named import named
-from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.widgets.layout.arrangement import across
-from ace_gui.gui.widgets.tables.table_tools import row_tree
+from ace_gui.gui.widgets.controls import named
+from ace_gui.gui.widgets.labels import heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout import across
+from ace_gui.gui.widgets.tables import row_tree
 from ace_gui.paths import resource_path
 
 PAGES = (

@@ -11,13 +11,12 @@ from PySide6.QtWidgets import QAbstractItemView, QTreeView, QWidget
 
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.item_models import VALUE, item_of
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.log import KEPT, Entry, Level, Log
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, icon
-from ace_gui.gui.widgets.fields.named import named, read_only, search_field
-from ace_gui.gui.widgets.layout.arrangement import across
-from ace_gui.gui.widgets.tables.table_tools import RoomyCell
+from ace_gui.gui.widgets.controls import Choice, named, read_only, search_field
+from ace_gui.gui.widgets.layout import across
+from ace_gui.gui.widgets.tables import RoomyCell
 
 _DETAIL_LINES: Final = 7
 _GATHERS: Final = 100  # ms between updates, because scrolling lays out all rows

@@ -34,16 +34,24 @@ from ace_gui.gui.state.chosen.draft import by_family
 from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.text import quoted, tooltip
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.fields.named import named, search_field
-from ace_gui.gui.widgets.labels.formula import citation, formula
-from ace_gui.gui.widgets.labels.plain_label import (
+from ace_gui.gui.widgets.cells import (
+    MEANS,
+    METHOD,
+    MISFIT,
+    MethodCell,
+    misfit,
+    number_of_experts,
+)
+from ace_gui.gui.widgets.controls import named, push_button, search_field
+from ace_gui.gui.widgets.labels import (
+    citation,
+    formula,
     heading,
     muted_label,
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import (
+from ace_gui.gui.widgets.layout import (
     Column,
     FlowLayout,
     Part,
@@ -53,14 +61,6 @@ from ace_gui.gui.widgets.layout.arrangement import (
     scroll_area,
     split,
     tab_through,
-)
-from ace_gui.gui.widgets.tables.cells import (
-    MEANS,
-    METHOD,
-    MISFIT,
-    MethodCell,
-    misfit,
-    number_of_experts,
 )
 from ace_gui.recipe.recommended import SHELF_NAMES
 

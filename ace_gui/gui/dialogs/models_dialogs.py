@@ -17,9 +17,9 @@ from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.widgets.fields.named import named, search_field
-from ace_gui.gui.widgets.labels.plain_label import muted_label
-from ace_gui.gui.widgets.tables.table_tools import row_tree
+from ace_gui.gui.widgets.controls import named, search_field
+from ace_gui.gui.widgets.labels import muted_label
+from ace_gui.gui.widgets.tables import row_tree
 from ace_gui.recipe.values import hub_name, model_name
 
 _EXPERT, _BASE, _ARCHITECTURE, _SIZE, _SAID = range(5)

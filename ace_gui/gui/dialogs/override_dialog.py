@@ -11,13 +11,12 @@ from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import counted
 from ace_gui.gui.dialogs.dialog import Dialog
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.fields.form import AfterForm, Form
-from ace_gui.gui.widgets.fields.named import named
-from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
-from ace_gui.gui.widgets.layout.arrangement import Folding, clear_layout, scroll_area
+from ace_gui.gui.widgets.controls import Choice, named
+from ace_gui.gui.widgets.form import AfterForm, Form
+from ace_gui.gui.widgets.labels import heading, muted_label
+from ace_gui.gui.widgets.layout import Folding, clear_layout, scroll_area
 from ace_gui.recipe import Override
 from ace_gui.recipe.overrides import Fate, check_blocks
 from ace_gui.recipe.values import After, ParameterValue

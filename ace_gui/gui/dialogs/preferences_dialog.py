@@ -11,13 +11,11 @@ from PySide6.QtWidgets import QCheckBox, QSizePolicy, QWidget
 
 from ace_gui.gui.control.preferences import FONT_SCALES, Preferences
 from ace_gui.gui.dialogs.dialog import Dialog
-from ace_gui.gui.plots.frame.controls import Choice
-from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.fields.form import Form
-from ace_gui.gui.widgets.fields.named import amount_field, count_field, named
-from ace_gui.gui.widgets.files.file_dialogs import ask_folders
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading
-from ace_gui.gui.widgets.layout.arrangement import across, down, scroll_area
+from ace_gui.gui.widgets.controls import Choice, amount_field, count_field, named, push_button
+from ace_gui.gui.widgets.file_dialogs import ask_folders
+from ace_gui.gui.widgets.form import Form
+from ace_gui.gui.widgets.labels import ElidedLabel, heading
+from ace_gui.gui.widgets.layout import across, down, scroll_area
 from ace_gui.paths import merges_folder
 
 _GIGABYTE: Final = 1_000_000_000

@@ -19,8 +19,8 @@ from ace_gui.gui.state.found.runs import mean_score, title_parts
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.labels.plain_label import plain_label, secondary_label
-from ace_gui.gui.widgets.layout.arrangement import Column
+from ace_gui.gui.widgets.labels import plain_label, secondary_label
+from ace_gui.gui.widgets.layout import Column
 
 _WIDTH: Final = 40  # in text lines
 _WHAT: Final = (

@@ -13,16 +13,16 @@ from ace_gui.formatting import counted
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import breakable, plain, quoted
 from ace_gui.gui.theme import Face, face, icon
-from ace_gui.gui.widgets.fields.named import named, read_only
-from ace_gui.gui.widgets.labels.plain_label import (
+from ace_gui.gui.widgets.controls import named, read_only
+from ace_gui.gui.widgets.labels import (
     ElidedLabel,
     IconLabel,
     heading,
     muted_label,
     plain_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import Column, across, clear_layout, down, scroll_area
-from ace_gui.gui.widgets.layout.following import Following
+from ace_gui.gui.widgets.layout import Column, across, clear_layout, down, scroll_area
+from ace_gui.gui.widgets.lazy import Following
 
 VERDICTS: Final = {
     Verdict.ERROR: ("Error", "error", "bad"),

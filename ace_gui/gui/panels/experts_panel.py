@@ -16,17 +16,16 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.theme.painting import SWATCH
-from ace_gui.gui.widgets.fields.buttons import (
+from ace_gui.gui.widgets.cells import RowGround, SizeCell, WeightCell
+from ace_gui.gui.widgets.controls import (
     action_button,
     push_button,
     tool_button,
     widget_action,
 )
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, Swatch, heading, muted_label
-from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import across, down, on_font_change
-from ace_gui.gui.widgets.tables.cells import RowGround, SizeCell, WeightCell
-from ace_gui.gui.widgets.tables.table_tools import plain_rows
+from ace_gui.gui.widgets.labels import ElidedLabel, Swatch, explain, heading, muted_label
+from ace_gui.gui.widgets.layout import across, down, on_font_change
+from ace_gui.gui.widgets.tables import plain_rows
 from ace_gui.recipe.values import model_name
 
 _ROWS_SHOWN: Final = 8

@@ -24,12 +24,11 @@ from ace_gui.gui.state.chosen.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import icon
-from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, plain_label
-from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import Column, across, down
-from ace_gui.gui.widgets.layout.following import Following
-from ace_gui.gui.widgets.tables.table_tools import plain_rows
+from ace_gui.gui.widgets.controls import push_button
+from ace_gui.gui.widgets.labels import explain, heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout import Column, across, down
+from ace_gui.gui.widgets.lazy import Following
+from ace_gui.gui.widgets.tables import plain_rows
 
 _WIDEST: Final = 250  # px of the names; the findings take the rest
 _APART: Final = 8  # px between two wrapped rows

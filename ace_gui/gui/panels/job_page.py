@@ -11,13 +11,12 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QLabel, QStackedLayout, QWidget
 
 from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.found.runs import run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, quoted, tooltip
-from ace_gui.gui.widgets.fields.buttons import ProgressButton
-from ace_gui.gui.widgets.labels.plain_label import plain_label
-from ace_gui.gui.widgets.layout.following import Following
+from ace_gui.gui.widgets.controls import Choice, ProgressButton
+from ace_gui.gui.widgets.labels import plain_label
+from ace_gui.gui.widgets.lazy import Following
 
 _Page = TypeVar("_Page", bound="JobPage")
 

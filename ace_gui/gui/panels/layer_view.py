@@ -19,7 +19,7 @@ from ace_gui.gui.models.layer_columns import COLUMNS, GAMMA, REGIME, TENSOR
 from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.layer_cells import CELLS, Cell, GammaCell, Index, RegimeCell
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.widgets.layout.arrangement import on_font_change
+from ace_gui.gui.widgets.layout import on_font_change
 
 _BAR: Final = ((118, 26), (102, 22), (84, 15), (0, 13))  # digits: least table width, width of γ
 _ROOM: Final = (7, 18)  # digits: minimum and maximum width of a column that fits its texts

@@ -18,10 +18,9 @@ from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.learning_plot import LearningPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import down
-from ace_gui.gui.widgets.layout.following import Following
-from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.labels import explain
+from ace_gui.gui.widgets.layout import down
+from ace_gui.gui.widgets.lazy import Following, LazyTabs
 
 _PlotOfLayers = GammaPlot | RoleMapPlot | EnergiesAlongPlot
 NO_EXPERTS: Final = "Add experts to see where they disagree."

@@ -15,7 +15,6 @@ from ace_gui.gui.models.layer_columns import exported
 from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.layer_view import LayerView, WholeRows
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.draft import by_family
 from ace_gui.gui.state.chosen.layer_rules import (
@@ -28,12 +27,10 @@ from ace_gui.gui.state.chosen.layer_rules import (
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face
-from ace_gui.gui.widgets.fields.buttons import Segments, push_button
-from ace_gui.gui.widgets.fields.named import search_field
-from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
-from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import across, down, on_font_change
-from ace_gui.gui.widgets.tables.table_tools import add_table_actions
+from ace_gui.gui.widgets.controls import Choice, Segments, push_button, search_field
+from ace_gui.gui.widgets.labels import explain, heading, muted_label, secondary_label
+from ace_gui.gui.widgets.layout import across, down, on_font_change
+from ace_gui.gui.widgets.tables import add_table_actions
 from ace_gui.recipe import Override
 
 EVERY_ROLE = "All roles"

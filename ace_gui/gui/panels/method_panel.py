@@ -23,13 +23,10 @@ from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.fields.buttons import action_button, tool_button, widget_action
-from ace_gui.gui.widgets.fields.form import AfterForm, Form
-from ace_gui.gui.widgets.fields.named import named
-from ace_gui.gui.widgets.fields.parameter import ParameterField
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
-from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import (
+from ace_gui.gui.widgets.controls import action_button, named, tool_button, widget_action
+from ace_gui.gui.widgets.form import AfterForm, Form, ParameterField
+from ace_gui.gui.widgets.labels import ElidedLabel, explain, heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout import (
     Folding,
     across,
     clear_layout,

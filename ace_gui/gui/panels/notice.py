@@ -14,10 +14,9 @@ from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.text import breakable, error_details, plain, quoted
 from ace_gui.gui.theme import icon
-from ace_gui.gui.widgets.fields.buttons import push_button, tool_button
-from ace_gui.gui.widgets.fields.named import read_only
-from ace_gui.gui.widgets.labels.plain_label import IconLabel, plain_label
-from ace_gui.gui.widgets.layout.arrangement import FlowLayout, across, down
+from ace_gui.gui.widgets.controls import push_button, read_only, tool_button
+from ace_gui.gui.widgets.labels import IconLabel, plain_label
+from ace_gui.gui.widgets.layout import FlowLayout, across, down
 
 _ICON = 16  # px
 _DETAIL_LINES = 8

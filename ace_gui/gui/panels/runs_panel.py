@@ -14,11 +14,10 @@ from ace_gui.gui.models.runs_model import RunsModel
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, icon
-from ace_gui.gui.widgets.fields.buttons import push_button, tool_button, widget_action
-from ace_gui.gui.widgets.labels.plain_label import heading, muted_label
-from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import across, down
-from ace_gui.gui.widgets.tables.cells import RunCell
+from ace_gui.gui.widgets.cells import RunCell
+from ace_gui.gui.widgets.controls import push_button, tool_button, widget_action
+from ace_gui.gui.widgets.labels import explain, heading, muted_label
+from ace_gui.gui.widgets.layout import across, down
 
 _ROWS_SHOWN: Final = 3
 

@@ -20,13 +20,12 @@ from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.fields.form import Form
-from ace_gui.gui.widgets.labels.plain_label import muted_label
-from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import across, down, on_font_change, scroll_area
-from ace_gui.gui.widgets.layout.following import on_visibility_change
-from ace_gui.gui.widgets.tables.table_tools import row_tree
+from ace_gui.gui.widgets.controls import push_button
+from ace_gui.gui.widgets.form import Form
+from ace_gui.gui.widgets.labels import explain, muted_label
+from ace_gui.gui.widgets.layout import across, down, on_font_change, scroll_area
+from ace_gui.gui.widgets.lazy import on_visibility_change
+from ace_gui.gui.widgets.tables import row_tree
 from ace_gui.recipe.rules import describe
 from ace_gui.recipe.values import ParameterValue
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.colours import in_theme
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.widgets.controls import Choice
 
 LOSSES, FIGURES = "losses", "figures"
 WINDOW: Final = 20

@@ -24,8 +24,8 @@ from ace_gui.gui.state.activity import State, start_once
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.fields.buttons import action_button
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
+from ace_gui.gui.widgets.controls import action_button
+from ace_gui.gui.widgets.labels import ElidedLabel
 
 REFRESH: Final = 60  # ms between progress updates: each one repaints the whole window
 COUNTING: Final = 200  # ms between two counts of the model's tensors

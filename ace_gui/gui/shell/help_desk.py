@@ -19,7 +19,7 @@ from ace_gui.gui.shell.window_dialogs import show_once
 from ace_gui.gui.shell.window_header import WORKSPACES
 from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.state.session import NO_MODEL
-from ace_gui.gui.widgets.labels.terms import term_of
+from ace_gui.gui.widgets.labels import term_of
 
 if TYPE_CHECKING:
     from ace_gui.gui.shell.layout.workspace import Workspace

@@ -41,9 +41,9 @@ from ace_gui.gui.shell.window_header import Header, PrimaryArea
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import current_theme, icon, set_font_scale
-from ace_gui.gui.widgets.files.file_dialogs import offers
-from ace_gui.gui.widgets.layout.arrangement import GAP
-from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
+from ace_gui.gui.widgets.file_dialogs import offers
+from ace_gui.gui.widgets.layout import GAP
+from ace_gui.gui.widgets.lazy import IdleQueue
 from ace_gui.paths import Sample
 
 if TYPE_CHECKING:  # the workspace imports the plots, which the empty window does not need

@@ -24,8 +24,8 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, change_kind, face, icon
 from ace_gui.gui.theme.drawn_controls import scale
-from ace_gui.gui.widgets.fields.buttons import PROGRESS_WIDTH, ProgressButton, Segments
-from ace_gui.gui.widgets.labels.plain_label import IconLabel, plain_label, secondary_label
+from ace_gui.gui.widgets.controls import PROGRESS_WIDTH, ProgressButton, Segments
+from ace_gui.gui.widgets.labels import IconLabel, plain_label, secondary_label
 
 REFRESH: Final = 60  # ms between two progress updates
 CHANGED: Final = "Settings changed since this merge"

@@ -11,8 +11,8 @@ from shiboken6 import isValid
 
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import rounded
-from ace_gui.gui.widgets.labels.plain_label import plain_label
-from ace_gui.gui.widgets.layout.arrangement import across, down
+from ace_gui.gui.widgets.labels import plain_label
+from ace_gui.gui.widgets.layout import across, down
 
 _WIDTH: Final = 22  # lines of text
 _GAP: Final = 10  # px between the bubble and its control

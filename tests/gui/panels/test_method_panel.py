@@ -9,7 +9,7 @@ from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_va
 from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.panels.recipe_options import OPTIONS
 from ace_gui.gui.state.chosen.inputs import Inputs
-from ace_gui.gui.widgets.fields.parameter import ParameterField
+from ace_gui.gui.widgets.form import ParameterField
 from ace_gui.methods import METHODS
 from ace_gui.recipe.recommended import TITLE
 from ace_gui.recipe.values import After, Cap, Poolers, Vocabulary

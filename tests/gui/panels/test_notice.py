@@ -7,7 +7,7 @@ from PySide6.QtGui import QGuiApplication
 from ace_gui.errors import MismatchError
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.theme import current_theme
-from ace_gui.gui.widgets.labels.plain_label import IconLabel
+from ace_gui.gui.widgets.labels import IconLabel
 
 ERROR = MismatchError(
     "`q` is 4×3 in cola but 8×3 in the base; choose another expert.",

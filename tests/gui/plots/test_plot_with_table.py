@@ -15,7 +15,7 @@ from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel, cell_te
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
 from ace_gui.gui.saving import protect
-from ace_gui.gui.widgets.tables.table_tools import copy_table
+from ace_gui.gui.widgets.tables import copy_table
 from tests.helpers.windows import in_view
 
 NAMES = ("b", "a", "c", "d")

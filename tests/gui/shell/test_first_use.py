@@ -36,8 +36,8 @@ from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import set_scheme
-from ace_gui.gui.widgets.files.file_dialogs import PICTURES, ask_paths
-from ace_gui.gui.widgets.tables.table_tools import FittedTable
+from ace_gui.gui.widgets.file_dialogs import PICTURES, ask_paths
+from ace_gui.gui.widgets.tables import FittedTable
 from ace_gui.paths import Sample
 from tests.gui.fakes import BASE, COLA, load, plan, recipe
 from tests.helpers.windows import in_view, items_of

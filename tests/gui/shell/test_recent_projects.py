@@ -17,7 +17,7 @@ from ace_gui.gui.panels.welcome.sample_card import SamplePictures
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.state.settings import RecentProject, Settings
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
+from ace_gui.gui.widgets.labels import ElidedLabel
 from ace_gui.paths import resource_path, sessions_folder
 from ace_gui.recipe import recommended
 from tests.gui.fakes import FakeWorker

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from ace_gui.gui.shell.tours.tutorial import Step, Tour
 from ace_gui.gui.widgets.coach_mark import CoachMark, next_to
-from ace_gui.gui.widgets.labels.formula import Drawing
+from ace_gui.gui.widgets.labels import Drawing
 from tests.gui.fakes import (
     COLA,
     ENGINE,

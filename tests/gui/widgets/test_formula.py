@@ -11,7 +11,7 @@ from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QLabel
 
 from ace_gui.gui.theme import DARK, LIGHT, set_scheme
-from ace_gui.gui.widgets.labels.formula import citation, formula
+from ace_gui.gui.widgets.labels import citation, formula
 from ace_gui.methods.registry import METHODS
 from ace_gui.paths import resource_path
 from ace_gui.recipe.recommended import FORMULA, NAME

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QObject, QTimer
 from pytestqt.qtbot import QtBot
 
-from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
+from ace_gui.gui.widgets.lazy import IdleQueue
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
+from ace_gui.gui.widgets.form import ScientificSpinBox
 
 
 @pytest.fixture

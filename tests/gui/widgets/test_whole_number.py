@@ -18,9 +18,8 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.widgets.fields.parameter import ParameterField
-from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
-from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.form import ParameterField, ScientificSpinBox
+from ace_gui.gui.widgets.lazy import LazyTabs
 from ace_gui.recipe.tasks import Task
 from tests.gui.fakes import BASE, FakeWorker, field
 from tests.helpers.windows import timers_rest

@@ -15,11 +15,11 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.theme import DARK, LIGHT, Tokens, current_theme, icon, set_scheme
-from ace_gui.gui.widgets.labels.plain_label import plain_label
-from ace_gui.gui.widgets.layout.arrangement import Column
-from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.controls import Choice
+from ace_gui.gui.widgets.labels import plain_label
+from ace_gui.gui.widgets.layout import Column
+from ace_gui.gui.widgets.lazy import LazyTabs
 from tests.helpers.contrast import contrast
 
 

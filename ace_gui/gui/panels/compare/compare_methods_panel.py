@@ -23,16 +23,15 @@ from ace_gui.field_info import FieldInfo
 from ace_gui.gui.control.operations.method_comparison import MethodComparison
 from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.panels.job_page import RunButton
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.merges_plot import MergeBars, MergePoint, MergeScatter
 from ace_gui.gui.state.chosen.draft import by_family
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.fields.named import named
-from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
-from ace_gui.gui.widgets.layout.arrangement import (
+from ace_gui.gui.widgets.cells import misfit
+from ace_gui.gui.widgets.controls import Choice, named, push_button
+from ace_gui.gui.widgets.labels import heading, muted_label, secondary_label
+from ace_gui.gui.widgets.layout import (
     GAP,
     BesideOrBelow,
     Column,
@@ -44,8 +43,7 @@ from ace_gui.gui.widgets.layout.arrangement import (
     scroll_area,
     split,
 )
-from ace_gui.gui.widgets.tables.cells import misfit
-from ace_gui.gui.widgets.tables.table_tools import FittedTable, plain_rows, save_table
+from ace_gui.gui.widgets.tables import FittedTable, plain_rows, save_table
 from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.values import ParameterValue
 

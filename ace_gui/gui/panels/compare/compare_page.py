@@ -16,15 +16,14 @@ from ace_gui.gui.panels.compare.two_models_panel import TwoModelsPanel
 from ace_gui.gui.panels.job_page import merges_of
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.along_model.difference_plot import DifferencePlot, of_merges, relative
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
-from ace_gui.gui.widgets.fields.buttons import Segments
-from ace_gui.gui.widgets.labels.plain_label import muted_label
-from ace_gui.gui.widgets.layout.arrangement import (
+from ace_gui.gui.widgets.controls import Choice, Segments
+from ace_gui.gui.widgets.labels import muted_label
+from ace_gui.gui.widgets.layout import (
     BesideOrBelow,
     across,
     card,

@@ -13,12 +13,11 @@ from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.method_comparison import ModelComparison
 from ace_gui.gui.panels.job_page import RunButton, problem_label, show_problem
 from ace_gui.gui.plots.along_model.difference_plot import DifferencePlot, of_models
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.files.file_dialogs import MODELS, ask_folders
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, muted_label
-from ace_gui.gui.widgets.layout.arrangement import across, down
+from ace_gui.gui.widgets.controls import Choice, push_button
+from ace_gui.gui.widgets.file_dialogs import MODELS, ask_folders
+from ace_gui.gui.widgets.labels import ElidedLabel, muted_label
+from ace_gui.gui.widgets.layout import across, down
 
 CHOOSE: Final = "Choose two model folders, and press Compare."
 _BY: Final = {

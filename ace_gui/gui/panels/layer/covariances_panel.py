@@ -19,11 +19,10 @@ from ace_gui.gui.state.chosen.layer_rules import uses_measured, with_measured
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case, tooltip
 from ace_gui.gui.theme import Face
-from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.labels.plain_label import EmptyState, muted_label
-from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import across, down, fill_with_stack, pane
-from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
+from ace_gui.gui.widgets.controls import push_button
+from ace_gui.gui.widgets.labels import EmptyState, explain, muted_label
+from ace_gui.gui.widgets.layout import across, down, fill_with_stack, pane
+from ace_gui.gui.widgets.tables import FigureRow, FigureSheet
 
 _CHOOSE: Final = "Choose a layer to compare its covariances."
 _NO_DATA: Final = (

@@ -27,10 +27,9 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, shared_prefix, tooltip
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, icon
 from ace_gui.gui.theme.painting import write
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
-from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import across, down
-from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.labels import ElidedLabel, explain, heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout import across, down
+from ace_gui.gui.widgets.lazy import LazyTabs
 from ace_gui.linalg.heterogeneity import WHY_BY_SCALE
 
 _PANELS = (

@@ -12,7 +12,7 @@ from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
-from ace_gui.gui.widgets.layout.following import Following, on_visibility_change
+from ace_gui.gui.widgets.lazy import Following, on_visibility_change
 
 _LEARNS_FIRST: Final = "This method learns from data first: merge to see the result."
 

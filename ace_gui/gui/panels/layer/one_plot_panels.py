@@ -23,10 +23,9 @@ from ace_gui.gui.plots.one_layer.histogram_plot import (
 )
 from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.labels.plain_label import muted_label
-from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import down, fill_with_stack
-from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
+from ace_gui.gui.widgets.labels import explain, muted_label
+from ace_gui.gui.widgets.layout import down, fill_with_stack
+from ace_gui.gui.widgets.tables import FigureRow, FigureSheet
 
 _SHOWN: Final = 4  # figures in a row; the copied table has all
 

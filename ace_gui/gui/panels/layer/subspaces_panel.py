@@ -13,14 +13,14 @@ from ace_gui.engine.contract.figures.findings import LayerSubspaces
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import counted
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
 from ace_gui.gui.plots.one_layer.alignment_plot import AlignmentPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
-from ace_gui.gui.widgets.labels.terms import explain
-from ace_gui.gui.widgets.layout.arrangement import across, down
+from ace_gui.gui.widgets.controls import Choice
+from ace_gui.gui.widgets.labels import explain
+from ace_gui.gui.widgets.layout import across, down
 
 _NOT_COMPARED: Final = "The cosines appear here once the experts are compared."
 _P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)

@@ -19,19 +19,18 @@ from ace_gui.gui.models.item_models import VALUE, item_of, show_values
 from ace_gui.gui.panels.job_page import MARGINS, JobPage, MergeChoice, Pages
 from ace_gui.gui.panels.scores.example_cells import ExampleCell, ExamplePicture, ListedExample
 from ace_gui.gui.panels.scores.try_tab import TryTab
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.fields.buttons import Segments, push_button
-from ace_gui.gui.widgets.labels.plain_label import (
+from ace_gui.gui.widgets.controls import Choice, Segments, push_button
+from ace_gui.gui.widgets.labels import (
     EmptyState,
     heading,
     muted_label,
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import GAP, FlowLayout, across, card, down, pane, split
+from ace_gui.gui.widgets.layout import GAP, FlowLayout, across, card, down, pane, split
 
 VERDICTS: Final = {
     Verdict.LOST: ("Lost", "The other model is right, and the merge is wrong"),

@@ -14,14 +14,14 @@ from ace_gui.engine.contract.scored.verdicts import in_words, paired
 from ace_gui.gui.models.experts_model import expert_colour
 from ace_gui.gui.models.task_figures_model import KEPT, TASK, TaskFiguresModel
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.found.known_scores import TaskFigures
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import SWATCH, paint_share, paint_swatch, write
-from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
-from ace_gui.gui.widgets.layout.arrangement import across, down, on_font_change
-from ace_gui.gui.widgets.tables.table_tools import add_table_actions, plain_rows
+from ace_gui.gui.widgets.controls import Choice
+from ace_gui.gui.widgets.labels import heading, muted_label, secondary_label
+from ace_gui.gui.widgets.layout import across, down, on_font_change
+from ace_gui.gui.widgets.tables import add_table_actions, plain_rows
 
 _BAR: Final = (40.0, 5.0)  # px
 _LEAST: Final = 12.0  # px: minimum useful width of a bar

@@ -13,12 +13,12 @@ from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.operations.scoring import RoutingOperation
 from ace_gui.gui.models.experts_model import expert_colour
 from ace_gui.gui.panels.job_page import RunButton
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
-from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
-from ace_gui.gui.widgets.layout.arrangement import across, down
-from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
+from ace_gui.gui.widgets.controls import Choice
+from ace_gui.gui.widgets.labels import heading, muted_label, secondary_label
+from ace_gui.gui.widgets.layout import across, down
+from ace_gui.gui.widgets.tables import FigureRow, FigureSheet
 
 LIMIT: Final = 100
 """Examples per task: enough to know a share to a few hundredths."""

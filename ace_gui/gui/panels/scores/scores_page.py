@@ -16,9 +16,8 @@ from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.widgets.layout.arrangement import down
-from ace_gui.gui.widgets.layout.following import on_visibility_change
-from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.layout import down
+from ace_gui.gui.widgets.lazy import LazyTabs, on_visibility_change
 
 TABS: Final[tuple[tuple[type[JobPage], str, str], ...]] = (  # with title and tooltip
     (TasksTab, "Tasks", "The evaluation data, and how they are read"),

@@ -31,9 +31,9 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import write
-from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.labels.plain_label import EmptyState, plain_label, secondary_label
-from ace_gui.gui.widgets.layout.arrangement import (
+from ace_gui.gui.widgets.controls import push_button
+from ace_gui.gui.widgets.labels import EmptyState, plain_label, secondary_label
+from ace_gui.gui.widgets.layout import (
     GAP,
     across,
     card,

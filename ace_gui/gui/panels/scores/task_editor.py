@@ -15,15 +15,13 @@ from ace_gui.engine.contract.scored.task_examples import ShownExample, TaskDescr
 from ace_gui.formatting import counted
 from ace_gui.gui.panels.job_page import problem_label, show_problem
 from ace_gui.gui.panels.scores.example_cells import ExamplePicture
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.text import plain, sentence_case
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.fields.form import Form
-from ace_gui.gui.widgets.fields.named import count_field, named
-from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_paths
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, heading, muted_label, plain_label
-from ace_gui.gui.widgets.layout.arrangement import across, clear_layout, down, on_font_change, pane
+from ace_gui.gui.widgets.controls import Choice, count_field, named, push_button
+from ace_gui.gui.widgets.file_dialogs import DATA, ask_paths
+from ace_gui.gui.widgets.form import Form
+from ace_gui.gui.widgets.labels import ElidedLabel, heading, muted_label, plain_label
+from ace_gui.gui.widgets.layout import across, clear_layout, down, on_font_change, pane
 from ace_gui.recipe.tasks import Chat, Task, TaskKind
 
 KINDS: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"

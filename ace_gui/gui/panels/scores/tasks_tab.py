@@ -20,11 +20,10 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, quoted, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import write
-from ace_gui.gui.widgets.fields.buttons import push_button, widget_action
-from ace_gui.gui.widgets.fields.named import named
-from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_paths
-from ace_gui.gui.widgets.labels.plain_label import EmptyState, heading, muted_label
-from ace_gui.gui.widgets.layout.arrangement import GAP, across, card, down, pane, scroll_area, split
+from ace_gui.gui.widgets.controls import named, push_button, widget_action
+from ace_gui.gui.widgets.file_dialogs import DATA, ask_paths
+from ace_gui.gui.widgets.labels import EmptyState, heading, muted_label
+from ace_gui.gui.widgets.layout import GAP, across, card, down, pane, scroll_area, split
 from ace_gui.recipe.tasks import Task
 
 NO_DATA: Final = (

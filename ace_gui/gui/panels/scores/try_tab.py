@@ -24,16 +24,20 @@ from ace_gui.gui.panels.job_page import (
     show_problem,
 )
 from ace_gui.gui.panels.scores.example_cells import ExamplePicture, image_of
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, sentence_case
 from ace_gui.gui.theme import current_theme
-from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.fields.named import amount_field, count_field, named, read_only
-from ace_gui.gui.widgets.files.file_dialogs import DATA, ask_files
-from ace_gui.gui.widgets.labels.named_bars import Bar, NamedBars
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel, Swatch, heading, muted_label
-from ace_gui.gui.widgets.layout.arrangement import GAP, across, card, down, on_font_change, pane
+from ace_gui.gui.widgets.controls import (
+    Choice,
+    amount_field,
+    count_field,
+    named,
+    push_button,
+    read_only,
+)
+from ace_gui.gui.widgets.file_dialogs import DATA, ask_files
+from ace_gui.gui.widgets.labels import Bar, ElidedLabel, NamedBars, Swatch, heading, muted_label
+from ace_gui.gui.widgets.layout import GAP, across, card, down, on_font_change, pane
 from ace_gui.recipe.tasks import Task, TaskKind
 
 REFRESH: Final = 40  # ms between updates of generated text

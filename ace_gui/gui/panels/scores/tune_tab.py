@@ -25,18 +25,15 @@ from ace_gui.gui.panels.job_page import (
     problem_label,
     show_problem,
 )
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.merges_plot import NOT_TUNED, TuneCurvePlot
 from ace_gui.gui.state.found.results import ChosenByTrying
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
-from ace_gui.gui.widgets.fields.buttons import push_button
-from ace_gui.gui.widgets.fields.form import Form
-from ace_gui.gui.widgets.fields.named import count_field, named
-from ace_gui.gui.widgets.fields.scientific import ScientificSpinBox
-from ace_gui.gui.widgets.labels.plain_label import heading, muted_label, secondary_label
-from ace_gui.gui.widgets.layout.arrangement import (
+from ace_gui.gui.widgets.controls import Choice, count_field, named, push_button
+from ace_gui.gui.widgets.form import Form, ScientificSpinBox
+from ace_gui.gui.widgets.labels import heading, muted_label, secondary_label
+from ace_gui.gui.widgets.layout import (
     GAP,
     Column,
     across,
@@ -48,7 +45,7 @@ from ace_gui.gui.widgets.layout.arrangement import (
     scroll_area,
     split,
 )
-from ace_gui.gui.widgets.tables.figure_sheet import FigureRow, FigureSheet
+from ace_gui.gui.widgets.tables import FigureRow, FigureSheet
 from ace_gui.recipe.values import ParameterValue
 
 _WHAT = (

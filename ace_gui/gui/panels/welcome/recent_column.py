@@ -16,15 +16,15 @@ from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import plain, short_name, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
-from ace_gui.gui.widgets.fields.buttons import action_button
-from ace_gui.gui.widgets.labels.plain_label import (
+from ace_gui.gui.widgets.controls import action_button
+from ace_gui.gui.widgets.labels import (
     ElidedLabel,
     heading,
     muted_label,
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import across, clear_layout, down
+from ace_gui.gui.widgets.layout import across, clear_layout, down
 
 SHOWN: Final = 5
 _PADDING: Final = 16

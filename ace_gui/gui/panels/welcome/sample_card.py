@@ -11,15 +11,16 @@ from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
 from ace_gui.gui.state.sample_figures import PICTURES, sample_figures
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
-from ace_gui.gui.widgets.fields.buttons import action_button
-from ace_gui.gui.widgets.labels.named_bars import Bar, NamedBars
-from ace_gui.gui.widgets.labels.plain_label import (
+from ace_gui.gui.widgets.controls import action_button
+from ace_gui.gui.widgets.labels import (
+    Bar,
+    NamedBars,
     heading,
     muted_label,
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout.arrangement import FlowLayout, down, on_font_change
+from ace_gui.gui.widgets.layout import FlowLayout, down, on_font_change
 from ace_gui.recipe import recommended
 
 _PADDING: Final = 16

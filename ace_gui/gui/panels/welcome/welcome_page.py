@@ -16,8 +16,8 @@ from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.drawn_controls import scale
 from ace_gui.gui.theme.painting import write
-from ace_gui.gui.widgets.labels.plain_label import heading, plain_label, secondary_label
-from ace_gui.gui.widgets.layout.arrangement import across, down, pane, scroll_area
+from ace_gui.gui.widgets.labels import heading, plain_label, secondary_label
+from ace_gui.gui.widgets.layout import across, down, pane, scroll_area
 
 _WIDEST: Final = 1408  # px
 # minimum width in text lines for this number of columns

@@ -12,9 +12,9 @@ from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.along_model.layer_plot import LayerCurvesPlot, symbol_size
 from ace_gui.gui.plots.frame.colours import in_theme
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.widgets.controls import Choice
 
 _ENERGY_TIP = "‖ΔW‖², the squared Frobenius norm"
 _ROLE_TIP = "Show the layers of one role only, joined by lines"

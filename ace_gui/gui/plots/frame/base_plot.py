@@ -35,7 +35,6 @@ import pyqtgraph as pg
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.plots.frame.axes import QuantityAxis
 from ace_gui.gui.plots.frame.canvas import Canvas
-from ace_gui.gui.plots.frame.controls import head_button
 from ace_gui.gui.plots.frame.export_image import (
     FILTERS,
     PictureDialog,
@@ -47,9 +46,9 @@ from ace_gui.gui.plots.frame.export_image import (
 from ace_gui.gui.plots.frame.legend import CaptionLabel, Legend
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
-from ace_gui.gui.widgets.fields.buttons import widget_action
-from ace_gui.gui.widgets.files.file_dialogs import PICTURES, ask_target
-from ace_gui.gui.widgets.layout.arrangement import Part, across, down
+from ace_gui.gui.widgets.controls import head_button, widget_action
+from ace_gui.gui.widgets.file_dialogs import PICTURES, ask_target
+from ace_gui.gui.widgets.layout import Part, across, down
 
 BUSY_AFTER_MS: Final = 200
 BUSY: Final = "Computing…"

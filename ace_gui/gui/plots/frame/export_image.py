@@ -40,7 +40,7 @@ from ace_gui.gui.models.figures_model import FigureColumn, write_csv
 from ace_gui.gui.saving import save
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import LIGHT, Face, Tokens, body_font, face
-from ace_gui.gui.widgets.labels.plain_label import muted_label
+from ace_gui.gui.widgets.labels import muted_label
 
 PIXELS_A_POINT = 2.0
 """Pictures have twice the screen's resolution, so that they stay sharp in a document."""

@@ -13,8 +13,8 @@ from pyqtgraph.graphicsItems.ScatterPlotItem import drawSymbol
 
 from ace_gui.gui.plots.frame.spec import LegendEntry
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
-from ace_gui.gui.widgets.layout.arrangement import FlowLayout, clear_layout
+from ace_gui.gui.widgets.labels import ElidedLabel
+from ace_gui.gui.widgets.layout import FlowLayout, clear_layout
 
 SWATCH_WIDTH = 24
 NAME_CHARACTERS = 22

@@ -14,12 +14,11 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.models.figures_model import FiguresModel
 from ace_gui.gui.plots.frame.base_plot import Plot
-from ace_gui.gui.plots.frame.controls import head_button
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.fields.buttons import widget_action
-from ace_gui.gui.widgets.labels.plain_label import ElidedLabel
-from ace_gui.gui.widgets.layout.arrangement import across, down, pane
-from ace_gui.gui.widgets.tables.table_tools import FittedTable, copy_table, plain_rows, save_table
+from ace_gui.gui.widgets.controls import head_button, widget_action
+from ace_gui.gui.widgets.labels import ElidedLabel
+from ace_gui.gui.widgets.layout import across, down, pane
+from ace_gui.gui.widgets.tables import FittedTable, copy_table, plain_rows, save_table
 
 REFRESH: Final = 100  # ms between updates of changing figures
 

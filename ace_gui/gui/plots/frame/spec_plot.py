@@ -23,7 +23,7 @@ from ace_gui.gui.plots.frame.item_names import place_names
 from ace_gui.gui.plots.frame.items import CurveItem
 from ace_gui.gui.plots.frame.spec import Curve, LegendEntry, Mark, PlotSpec
 from ace_gui.gui.theme import Face, Tokens, face
-from ace_gui.gui.widgets.fields.buttons import widget_action
+from ace_gui.gui.widgets.controls import widget_action
 
 _FADED: Final = 0.3  # opacity of the curves that are not under the pointer
 _NEAR: Final = 14.0  # px: a curve under the pointer

@@ -22,7 +22,6 @@ from ace_gui.formatting import counted, number_text, power_of_ten
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.along_model.layer_plot import block_of
 from ace_gui.gui.plots.frame.block_grid import BlockGrid
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.plots.frame.spec import Axis, Curve, Mark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.plots.one_layer.spectrum_curves import (
@@ -34,6 +33,7 @@ from ace_gui.gui.plots.one_layer.spectrum_curves import (
     picture_of_spectrum,
 )
 from ace_gui.gui.theme import Tokens
+from ace_gui.gui.widgets.controls import Choice
 
 
 class Quantity(Enum):

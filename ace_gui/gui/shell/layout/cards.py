@@ -15,9 +15,9 @@ from PySide6.QtWidgets import QApplication, QSplitter, QToolButton, QVBoxLayout,
 
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import icon
-from ace_gui.gui.widgets.fields.buttons import Segments
-from ace_gui.gui.widgets.layout.arrangement import GAP, card
-from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.controls import Segments
+from ace_gui.gui.widgets.layout import GAP, card
+from ace_gui.gui.widgets.lazy import LazyTabs
 
 LAYERS, INSPECTOR, VIEWS = range(3)
 _TURNS: Final = (

@@ -13,7 +13,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
-from ace_gui.gui.widgets.layout.arrangement import GAP, on_font_change, scroll_area
+from ace_gui.gui.widgets.layout import GAP, on_font_change, scroll_area
 
 WIDTH: Final = 18.5  # in text lines: initial width of the column
 _LEAST: Final = 17

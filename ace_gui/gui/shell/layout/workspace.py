@@ -34,10 +34,8 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens, icon
-from ace_gui.gui.widgets.layout.arrangement import on_font_change, tab_through
-from ace_gui.gui.widgets.layout.following import on_visibility_change
-from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
-from ace_gui.gui.widgets.layout.lazy_tabs import LazyTabs
+from ace_gui.gui.widgets.layout import on_font_change, tab_through
+from ace_gui.gui.widgets.lazy import IdleQueue, LazyTabs, on_visibility_change
 
 LAYERS, SCORES, COMPARE = range(3)
 

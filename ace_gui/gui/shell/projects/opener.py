@@ -19,7 +19,7 @@ from ace_gui.gui.shell.projects.project import RECIPES, Project
 from ace_gui.gui.shell.window_dialogs import show_once
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.text import ENDING
-from ace_gui.gui.widgets.files.file_dialogs import (
+from ace_gui.gui.widgets.file_dialogs import (
     MODELS,
     ask_files,
     ask_folders,

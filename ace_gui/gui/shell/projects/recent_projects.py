@@ -16,7 +16,7 @@ from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.state.session import WAIT
 from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import plain, short_name
-from ace_gui.gui.widgets.files.file_dialogs import ask_files
+from ace_gui.gui.widgets.file_dialogs import ask_files
 
 
 class RecentProjects(QObject):

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 from ace_gui.gui.shell.layout.cards import INSPECTOR, LAYERS, VIEWS
 from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.widgets.coach_mark import CoachMark
-from ace_gui.gui.widgets.labels.formula import Drawing
+from ace_gui.gui.widgets.labels import Drawing
 from ace_gui.paths import Sample, resource_path
 
 

@@ -1,11 +1,11 @@
-"""Buttons, actions of a widget, the button that shows progress, segments to choose from."""
+"""Buttons, actions of a widget, segments, choices and fields, with what screen readers say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, TypeVar
 
-from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QRectF, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtGui import (
     QAction,
     QColor,
@@ -15,11 +15,25 @@ from PySide6.QtGui import (
     QPainterPath,
     QPaintEvent,
 )
-from PySide6.QtWidgets import QButtonGroup, QFrame, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QComboBox,
+    QDoubleSpinBox,
+    QFrame,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QSpinBox,
+    QStyle,
+    QStyleOptionComboBox,
+    QToolButton,
+    QWidget,
+)
 
-from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.text import tooltip
+from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import RADIUS
-from ace_gui.gui.widgets.layout.arrangement import across
+from ace_gui.gui.widgets.layout import across, on_font_change
 
 PROGRESS_WIDTH: Final = 168  # px: "12 of 24 · 0:04 left" does not move while it counts
 
@@ -205,3 +219,130 @@ class Segments(QFrame):
             return
         button.setFocus(Qt.FocusReason.OtherFocusReason)
         button.click()
+
+
+class Choice(QComboBox):
+    """A choice among a few options with tooltips. ``chosen`` follows a change."""
+
+    chosen = Signal()
+
+    def __init__(
+        self, name: str, options: Mapping[Any, tuple[str, str]], parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._values: tuple[Hashable, ...] = ()
+        self._options: Mapping[Any, tuple[str, str]] = {}
+        self.setAccessibleName(name)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.currentIndexChanged.connect(self._emit_chosen)
+        self.offer(options)
+
+    def offer(self, options: Mapping[Any, tuple[str, str]]) -> None:
+        """Set the options, at least one. Keeps the current one or takes the first, without a
+        signal."""
+        if options == self._options:
+            return
+        chosen = self._values[self.currentIndex()] if self._values else None
+        with QSignalBlocker(self):
+            self.clear()
+            self._options, self._values = dict(options), tuple(options)
+            for index, (text, tip) in enumerate(options.values()):
+                self.addItem(text)
+                self.setItemData(index, tooltip(tip), Qt.ItemDataRole.ToolTipRole)
+            self.setCurrentIndex(self._values.index(chosen) if chosen in self._values else 0)
+        self._explain()
+
+    @property
+    def options(self) -> tuple[Hashable, ...]:
+        """The values that can be chosen."""
+        return self._values
+
+    @property
+    def current(self) -> Any:
+        """The chosen value."""
+        return self._values[self.currentIndex()]
+
+    def choose(self, value: Hashable) -> None:
+        """Choose ``value``. ``ValueError`` if it is not offered."""
+        self.setCurrentIndex(self._values.index(value))
+
+    def initStyleOption(self, option: QStyleOptionComboBox) -> None:
+        """Elide long texts in the middle, because names of runs differ at the end."""
+        super().initStyleOption(option)
+        part, control = QStyle.SubControl.SC_ComboBoxEditField, QStyle.ComplexControl.CC_ComboBox
+        room = self.style().subControlRect(control, option, part, self).width()
+        middle = Qt.TextElideMode.ElideMiddle
+        option.currentText = self.fontMetrics().elidedText(option.currentText, middle, room)
+
+    def _emit_chosen(self) -> None:
+        self._explain()
+        self.chosen.emit()
+
+    def _explain(self) -> None:
+        self.setToolTip(self.itemData(self.currentIndex(), Qt.ItemDataRole.ToolTipRole))
+
+
+def head_button(
+    text: str, tip: str, pressed: Callable[[], object] | None = None, picture: str = ""
+) -> QToolButton:
+    """A small button next to a plot's title; ``picture``: its icon instead of the text."""
+    button = tool_button(text, tip, pressed)
+    if picture:
+        button.setIcon(icon(picture))
+    button.setAccessibleName(text)
+    button.setAccessibleDescription(tip)
+    return button
+
+
+_Widget = TypeVar("_Widget", bound=QWidget)
+
+
+def named(widget: _Widget, name: str, tip: str = "") -> _Widget:
+    """The widget with this name and tooltip."""
+    widget.setAccessibleName(name)
+    widget.setToolTip(tooltip(tip))
+    return widget
+
+
+def count_field(
+    name: str, most: int, *, least: int = 0, value: int = 0, special: str = ""
+) -> QSpinBox:
+    """A whole number. ``special``: what it shows at ``least``."""
+    box = named(QSpinBox(minimum=least, maximum=most, value=value), name)
+    box.setSpecialValueText(special)
+    return box
+
+
+def amount_field(
+    name: str,
+    low: float,
+    high: float,
+    value: float,
+    *,
+    suffix: str = "",
+    decimals: int = 1,
+    special: str = "",
+) -> QDoubleSpinBox:
+    """A number with a unit. ``special``: what it shows at ``low``."""
+    box = named(QDoubleSpinBox(decimals=decimals, suffix=suffix), name)
+    box.setRange(low, high)
+    box.setValue(value)
+    box.setSpecialValueText(special)
+    return box
+
+
+def search_field(name: str, hint: str) -> QLineEdit:
+    """A field that filters a list; ``hint``: what it shows while it is empty."""
+    field = named(QLineEdit(placeholderText=hint, clearButtonEnabled=True), name)
+    field.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
+    return field
+
+
+def read_only(name: str, lines: int = 0, role: Face | None = None) -> QPlainTextEdit:
+    """Text to read and copy; ``lines``: as high as so many."""
+    text = named(QPlainTextEdit(readOnly=True, tabChangesFocus=True), name)
+    if role is not None:
+        text.setFont(face(role))
+    if lines:
+        on_font_change(text, lambda metrics: text.setFixedHeight(metrics.lineSpacing() * lines + 8))
+    return text

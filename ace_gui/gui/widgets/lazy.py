@@ -1,12 +1,12 @@
-"""Tabs that stay visible if there is little room, with contents created on first use."""
+"""Widgets that work only while they are visible, piece by piece: followers of a state, and tabs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
-from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QFont, QFontMetrics, QResizeEvent
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, SignalInstance
+from PySide6.QtGui import QFont, QFontMetrics, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QTabBar,
     QTabWidget,
@@ -16,8 +16,106 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.theme import change_kind
 from ace_gui.gui.theme.bars import tab_space
-from ace_gui.gui.widgets.layout.arrangement import down, pane, tab_through
-from ace_gui.gui.widgets.layout.idle_queue import IdleQueue
+from ace_gui.gui.widgets.layout import down, pane, tab_through
+
+
+class Following(QWidget):
+    """Calls ``refresh`` when it is shown, and while it is visible after what it follows.
+
+    ``delay``: at most one refresh in so many ms; 0: at once.
+    """
+
+    delay = 0
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._stale = True
+        self._timer = QTimer(self, singleShot=True, interval=self.delay)
+        self._timer.timeout.connect(self._update)
+
+    def follow(self, *signals: SignalInstance) -> None:
+        """Refresh after each of these signals."""
+        for signal in signals:
+            signal.connect(self.plan_refresh)
+
+    def plan_refresh(self, *_: object) -> None:
+        """Refresh now or after the delay, or when the widget is shown."""
+        self._stale = True
+        if not self.isVisible():
+            return
+        if not self.delay:
+            self._update()
+        elif not self._timer.isActive():
+            self._timer.start()
+
+    def refresh(self) -> None:
+        """Show the state."""
+        raise NotImplementedError
+
+    def _update(self) -> None:
+        self._stale = False
+        self.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._stale:
+            self._update()
+
+
+def on_visibility_change(widget: QWidget, report: Callable[[bool], object]) -> None:
+    """Call ``report`` whenever the widget is shown or hidden, with whether it is visible."""
+    widget.installEventFilter(_Visibility(widget, report))
+
+
+class _Visibility(QObject):
+    def __init__(self, widget: QWidget, report: Callable[[bool], object]) -> None:
+        super().__init__(widget)
+        self._report = report
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: ARG002
+        if event.type() in (QEvent.Type.Show, QEvent.Type.Hide):
+            self._report(event.type() == QEvent.Type.Show)
+        return False
+
+
+class IdleQueue(QObject):
+    """Runs pieces of work one after another, each in its own turn of the event loop.
+
+    ``QTimer.singleShot(0, …)`` does not work: it posts an event, and posted events are handled in
+    the same turn, together with layout and repaint. A timer of 0 ms does not work either: it is
+    always the first of those that are due, so the others wait for two pieces.
+    """
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._pieces: Generator[None, None, None] | None = None
+        self._timer = QTimer(self, interval=1)
+        self._timer.timeout.connect(self._go_on)
+
+    def run(self, pieces: Generator[None, None, None]) -> None:
+        """Run up to the first ``yield`` now and the rest one piece per turn; drop other work."""
+        self.stop()
+        self._pieces = pieces
+        self._timer.start()
+        self._go_on()
+
+    def stop(self) -> None:
+        """Drop the remaining work."""
+        self._timer.stop()
+        if self._pieces is not None:
+            self._pieces.close()
+            self._pieces = None
+
+    def _go_on(self) -> None:
+        assert self._pieces is not None
+        try:
+            next(self._pieces)
+        except StopIteration:
+            self.stop()
+        except BaseException:
+            self.stop()
+            raise
+
 
 _SMALLER: Final = 0.85  # of the font size
 

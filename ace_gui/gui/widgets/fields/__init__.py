@@ -1,1 +1,0 @@
-"""Input controls: fields, buttons, segments."""

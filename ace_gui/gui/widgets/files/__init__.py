@@ -1,1 +1,0 @@
-"""File dialogs, and actions for written files."""

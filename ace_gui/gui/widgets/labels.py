@@ -1,0 +1,337 @@
+"""What is read: plain labels, icons, empty panels, bars with numbers, formulas, glossary terms."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from PySide6.QtCore import QByteArray, QEvent, QRectF, QSize, Qt
+from PySide6.QtGui import QFontMetricsF, QIcon, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
+
+from ace_gui.gui.text import breakable, plain, tooltip
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme.drawn_controls import scale
+from ace_gui.gui.theme.painting import SWATCH, paint_share, paint_swatch, write
+from ace_gui.gui.widgets.layout import across, down, on_font_change
+from ace_gui.paths import resource_path
+
+_LEAST: Final = 40  # px: width of an elided text
+
+
+def plain_label(text: str = "", parent: QWidget | None = None, *, wrap: bool = True) -> QLabel:
+    """A label that ignores markup."""
+    label = QLabel(parent)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setWordWrap(wrap)
+    label.setText(breakable(text) if wrap else plain(text))
+    return label
+
+
+def muted_label(text: str = "", parent: QWidget | None = None) -> QLabel:
+    """A smaller label in the caption colour."""
+    label = plain_label(text, parent)
+    label.setProperty("kind", "caption")
+    label.setFont(face(Face.CAPTION))
+    return label
+
+
+def secondary_label(text: str = "", parent: QWidget | None = None) -> QLabel:
+    """A label in the colour of secondary text."""
+    label = plain_label(text, parent)
+    label.setProperty("kind", "secondary")
+    return label
+
+
+def heading(text: str, parent: QWidget | None = None) -> QLabel:
+    """The title of a panel."""
+    label = plain_label(text, parent, wrap=False)
+    label.setFont(face(Face.HEADING))
+    return label
+
+
+class ElidedLabel(QLabel):
+    """One line, elided in the middle, or at its end for a sentence; the tooltip has all of it."""
+
+    def __init__(self, parent: QWidget | None = None, *, sentence: bool = False) -> None:
+        super().__init__(parent)
+        mode = Qt.TextElideMode
+        self._full, self._mode = "", mode.ElideRight if sentence else mode.ElideMiddle
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+
+    @property
+    def whole(self) -> str:
+        """The complete text."""
+        return self._full
+
+    def set_full_text(self, text: str) -> None:
+        """Set the complete text."""
+        self._full = plain(text)
+        self.setToolTip(tooltip(text) if text else "")
+        self._elide()
+        self.updateGeometry()
+
+    def sizeHint(self) -> QSize:
+        """The width of the complete text."""
+        width = self.fontMetrics().horizontalAdvance(self._full) + 2
+        return QSize(width, super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(_LEAST, super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._elide()
+
+    def _elide(self) -> None:
+        self.setText(self.fontMetrics().elidedText(self._full, self._mode, self.width()))
+
+
+class IconLabel(QWidget):
+    """``size`` pixels square at normal font size, and scaled with it."""
+
+    def __init__(self, size: int, picture: QIcon | None = None, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._icon = picture or QIcon()
+        on_font_change(self, lambda _metrics: self.setFixedSize(*[round(size * scale())] * 2))
+
+    def show_icon(self, picture: QIcon) -> None:
+        """Replace the icon."""
+        self._icon = picture
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        self._icon.paint(QPainter(self), self.rect())
+
+
+_WIDTH = 460  # px: maximum width of the sentence
+_MARGIN = 16
+
+
+class EmptyState(QWidget):
+    """Centred in its area. ``button``: the action."""
+
+    def __init__(self, sentence: str, button: QPushButton, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.button = button
+        self.sentence = secondary_label("", self)
+        self.sentence.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.sentence.setMaximumWidth(_WIDTH)
+        # in a row of its own, because its height depends on its width
+        row, below = across(None, (self.sentence, 100), None), across(None, button, None)
+        self.setLayout(down(None, row, below, None, margins=(_MARGIN, 0, _MARGIN, 0), gap=12))
+        self.say(sentence)
+
+    def say(self, sentence: str) -> None:
+        """Replace the sentence."""
+        self.sentence.setText(plain(sentence))
+
+
+class Swatch(QWidget):
+    """The base model's grey until another colour is shown; hidden without a colour."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._colour: str | None = None
+        self.setFixedSize(SWATCH, SWATCH)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+
+    def show_colour(self, colour: str) -> None:
+        """Show another colour, or none."""
+        self._colour = colour
+        self.setVisible(bool(colour))
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        colour = current_theme().base if self._colour is None else self._colour
+        paint_swatch(QPainter(self), QRectF(self.rect()), colour)
+
+
+_RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+_BAR: Final = 6.0  # px: height
+_NAME: Final = 0.5  # maximum part of the width
+
+
+class Bar(NamedTuple):
+    """``share``: of the track, 0 to 1. ``strong``: highlighted."""
+
+    title: str
+    share: float
+    text: str
+    strong: bool = False
+
+
+class NamedBars(QWidget):
+    """Bars of one colour; without one, in grey and the strong one in the merge's colour."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._bars: tuple[Bar, ...] = ()
+        self._colour = ""
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def show_bars(self, bars: Sequence[Bar], colour: str = "") -> None:
+        """Show these bars from top to bottom."""
+        self._bars, self._colour = tuple(bars), colour
+        bars_text = ", ".join(f"{bar.title} {bar.text}" for bar in self._bars)
+        self.setAccessibleName(bars_text)
+        self.setToolTip(bars_text)
+        self.updateGeometry()
+        self.update()
+
+    @property
+    def bars(self) -> tuple[Bar, ...]:
+        """The bars shown."""
+        return self._bars
+
+    def sizeHint(self) -> QSize:
+        return QSize(180, round(self._line * max(len(self._bars), 1)))
+
+    @property
+    def _line(self) -> float:
+        return 1.6 * QFontMetricsF(face(Face.BODY)).height()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        theme, painter = current_theme(), QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        strong = QFontMetricsF(face(Face.STRONG))
+        names = max((strong.horizontalAdvance(bar.title) for bar in self._bars), default=0.0) + 8
+        names = min(names, _NAME * self.width())
+        number = max((strong.horizontalAdvance(bar.text) for bar in self._bars), default=0.0) + 6
+        # closer if the height is small
+        line = min(self._line, self.height() / max(len(self._bars), 1))
+        for index, bar in enumerate(self._bars):
+            row = QRectF(0, index * line, self.width(), line)
+            name = QRectF(row.left(), row.top(), names, row.height())
+            font = face(Face.STRONG if bar.strong else Face.BODY)
+            ink = theme.text if bar.strong else theme.text2
+            write(painter, name, bar.title, font, ink)
+            track = QRectF(name.right() + 8, 0, row.right() - number - name.right() - 12, _BAR)
+            track.moveTop(row.center().y() - _BAR / 2)
+            own = self._colour or (theme.merged if bar.strong else theme.base)
+            paint_share(painter, track, bar.share, own, theme.sunk)
+            rest = QRectF(row.right() - number, row.top(), number, row.height())
+            write(painter, rest, bar.text, font, ink, align=_RIGHT)
+
+
+_INK, _QUIET = "#000000", "#808080"  # of the formulas and of the lines' names in the drawings
+_UNIT: Final = 20.0  # the line height in a drawing's units
+_LETTERS: Final = 1.15  # of the window's line: italics are smaller than Inter
+_ARXIV: Final = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+
+
+def formula(method: str, text: str, parent: QWidget | None = None) -> QWidget:
+    """The formula of the method with this name; ``text``: the same in plain text."""
+    file = resource_path(f"formulas/{method}.svg")
+    if file.is_file():
+        return Drawing(file.read_text(encoding="utf-8"), f"Formula: {plain(text)}", parent)
+    made = plain_label(text, parent)
+    made.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return made
+
+
+def citation(text: str, parent: QWidget | None = None) -> QLabel:
+    """The method's publication; links to arXiv open in the browser."""
+    linked = _ARXIV.sub(
+        r'<a href="https://arxiv.org/abs/\1">arXiv:\1</a>', html.escape(plain(text))
+    )
+    made = _Linked(linked, parent)
+    made.setTextFormat(Qt.TextFormat.RichText)
+    made.setWordWrap(True)
+    made.setOpenExternalLinks(True)
+    made.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
+    made.setAccessibleName(plain(text))
+    return made
+
+
+class _Linked(QLabel):
+    """Its links have the colours of the current scheme."""
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            text = self.text()
+            self.clear()  # the same text would not be read again
+            self.setText(text)
+
+
+class Drawing(QWidget):
+    """An SVG drawing in the text colour and font size, but smaller if there is little room."""
+
+    def __init__(self, drawing: str, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._drawing = drawing
+        self._ink = ""
+        self._renderer = QSvgRenderer(self)
+        self._load()
+        self.setAccessibleName(name)
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+
+    def sizeHint(self) -> QSize:
+        return self._renderer.defaultSize() * self._scale()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, 24)
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        whole = self.sizeHint()
+        return whole.height() if width >= whole.width() else whole.height() * width // whole.width()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        self._load()
+        whole = self.sizeHint()
+        share = min(1.0, self.width() / max(whole.width(), 1))
+        rect = QRectF(0, 0, whole.width() * share, whole.height() * share)
+        painter = QPainter(self)
+        self._renderer.render(painter, rect)
+        painter.end()
+
+    def _scale(self) -> float:
+        return _LETTERS * self.fontMetrics().height() / _UNIT
+
+    def _load(self) -> None:
+        """The drawing in the scheme's text colours."""
+        ink = current_theme().text
+        if ink != self._ink:
+            self._ink = ink
+            drawing = self._drawing.replace(_QUIET, current_theme().text3).replace(_INK, ink)
+            self._renderer.load(QByteArray(drawing.encode()))
+
+
+_TERM: Final = "term"
+OF_PARAMETERS: Final = {
+    "epsilon": "Ridge ε",
+    "alpha": "Ridge share α",
+    "tau": "Threshold τ",
+    "k_frac": "Refinement",
+    "refine": "Refinement",
+    "delta": "Cap δ",
+    "variant": "Automatic variant",
+    "scaling": "Task vector",
+    "density": "Density",
+}
+"""The parameters of methods that the glossary explains."""
+
+
+def explain(widget: QWidget, term: str) -> None:
+    """Make F1 open this glossary term while the widget has the focus."""
+    widget.setProperty(_TERM, term)
+
+
+def term_of(widget: QWidget | None) -> str:
+    """The term of the widget or of its nearest parent with one; empty if there is none."""
+    while widget is not None:
+        term = widget.property(_TERM)
+        if term:
+            return str(term)
+        widget = widget.parentWidget()
+    return ""

@@ -1,1 +1,0 @@
-"""Read-only widgets: texts, formulas, icons, empty states."""

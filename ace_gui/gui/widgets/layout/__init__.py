@@ -1,1 +1,0 @@
-"""Layout: columns, cards, tabs, collapsible sections."""

@@ -1,1 +1,0 @@
-"""The parts of tables: cells, look, export as CSV."""
