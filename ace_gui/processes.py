@@ -25,7 +25,7 @@ _SETTINGS: Final = {
 
 _PART: Final = "--run-part"
 _PARTS: Final = {
-    "describe-models": "ace_gui.architecture.builder:serve",
+    "describe-models": "ace_gui.architecture.sandbox:serve",
     "take-picture": "ace_gui.gui.picture:main",
 }
 

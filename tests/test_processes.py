@@ -28,7 +28,7 @@ def test_in_a_bundle_models_are_described_by_its_executable(monkeypatch) -> None
     monkeypatch.setattr(sys, "executable", "/somewhere/ace-gui")
     command = sandbox._command()
     assert command == ["/somewhere/ace-gui", "--run-part", "describe-models"]
-    from ace_gui.architecture.builder import serve
+    from ace_gui.architecture.sandbox import serve
 
     assert part_asked_for(command[1:]) is serve
 

@@ -1,15 +1,38 @@
-"""A model built without memory, and what its classes define for each tensor."""
+"""A model built without memory: what its classes define for each tensor, and which are its heads.
+
+A head maps to the labels of a task, or to a vocabulary. Each expert may keep its own.
+
+- Tensors that change with the number of labels in the config belong to a head, wherever they are.
+- In a class that has such tensors besides its base model, and in classes for classification or with
+  a fixed number of labels (the start and end of an answer, the choice among sentences), everything
+  besides the base model is a head: it is between the body and the labels. Whole models are an
+  exception. Without a base model, the modules that hold such tensors are the head. Tensors tied to
+  a head belong to it too.
+- The output embedding is a vocabulary head. So are the other tensors of its module (BERT's
+  ``cls.predictions``), and everything besides the base model of a masked or causal language model,
+  or of a speech recognition model (CTC).
+- Pre-training predictions with their own labels (next sentence, replaced token) are heads.
+
+All else is the body: poolers and projections of any name, and decoders that predict pixels, depths
+or positions, which mean the same in every expert. Every model inside the model is examined in the
+same way.
+
+Some modules of the body feed only the task heads: their outputs are not part of the hidden states.
+These are a body's pooler, and the modules between encoder and head of a classifier without a base
+model of its own.
+"""
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ace_gui.architecture import names, transformers_library
-from ace_gui.architecture.heads import before_heads, head_roles
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.errors import ArchitectureError
 
@@ -192,3 +215,182 @@ def _with_ties(
             traits = replace(tensors[name].traits, tied_to=owner[key])
             tied[name] = replace(tensors[name], traits=traits)
     return tied
+
+
+_LANGUAGE_MODELS: Final = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "WithLMHead", "ForCTC")
+_FIXED_LABELS: Final = re.compile(
+    r"For\w*(?:Classification|QuestionAnswering|MultipleChoice|NextSentencePrediction)"
+    r"|DoubleHeadsModel$"
+)
+# The norm that these classes apply to what they have pooled.
+_NORM_OF_POOLED: Final = {"ConvNextModel": "layernorm.", "ConvNextV2Model": "layernorm."}
+_LABEL_COUNT: Final = re.compile(r"^num_(?:\w+_)?(?:labels|targets|classes)$")
+
+
+def head_roles(model: Any, tensors: Sequence[str]) -> dict[str, Role]:
+    """HEAD or VOCABULARY_HEAD for every name of ``tensors`` that belongs to a head of ``model``."""
+    labelled = _labelled(model)
+    roles: dict[str, Role] = {}
+    for part in _parts(model, tensors):
+        roles |= dict.fromkeys(part.task_head(labelled), Role.HEAD)
+        roles |= dict.fromkeys(part.vocabulary_head(), Role.VOCABULARY_HEAD)
+    roles |= {name: Role.HEAD for name in labelled if roles.get(name) != Role.VOCABULARY_HEAD}
+    stored = {name: id(p) for name, p in model.named_parameters(remove_duplicate=False)}
+    shared = {stored[name] for name, role in roles.items() if role is Role.HEAD}
+    return {
+        name: roles.get(name, Role.HEAD)
+        for name in tensors
+        if name in roles or stored[name] in shared
+    }
+
+
+def before_heads(model: Any, tensors: Sequence[str], roles: Mapping[str, Role]) -> frozenset[str]:
+    """The names of ``tensors`` whose module feeds task heads alone; ``roles``: of the heads."""
+    body = [name for name in tensors if name not in roles]
+    found = {name for name in body if names.is_pooler(name)}
+    whole, *inner = _parts(model, body)
+    if whole.base is None and inner and _FIXED_LABELS.search(whole.class_name):
+        free = (name for name in body if not name.startswith(whole.bodies))
+        found |= {name for name in free if names.embedding_role(name) is None}
+    for part in (whole, *inner):
+        if part.class_name in _NORM_OF_POOLED:
+            start = part.prefix + _NORM_OF_POOLED[part.class_name]
+            found |= {name for name in part.tensors if name.startswith(start)}
+    return frozenset(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """A model class inside of the model, or the model itself.
+
+    ``prefix`` is before the names of its ``tensors``, ``base`` before those of its base model, None
+    where it has none; ``bodies`` before those of the models in it.
+    """
+
+    model: Any
+    prefix: str
+    base: str | None
+    bodies: tuple[str, ...]
+    tensors: tuple[str, ...]
+
+    @property
+    def class_name(self) -> str:
+        return type(self.model).__name__
+
+    @property
+    def outside(self) -> list[str]:
+        """The modules besides its base model."""
+        if self.base is None:
+            return []
+        return [name for name in self.tensors if not name.startswith(self.base)]
+
+    def task_head(self, labelled: frozenset[str]) -> Iterable[str]:
+        if self.base is None:
+            return self._children_with(labelled)
+        if self._has_labels(labelled):
+            return [name for name in self.outside if not name.startswith(self.bodies)]
+        return [
+            name
+            for name in self.outside
+            if names.is_pretraining_head(name.removeprefix(self.prefix))
+        ]
+
+    def _has_labels(self, labelled: frozenset[str]) -> bool:
+        """Whether the class is made for labels, and not one of its losses in pre-training."""
+        if self.class_name.endswith("ForPreTraining"):
+            return False
+        return bool(_FIXED_LABELS.search(self.class_name)) or not labelled.isdisjoint(self.outside)
+
+    def _children_with(self, labelled: frozenset[str]) -> list[str]:
+        """The modules with labels, where these are no part of a deeper body."""
+        children = {_child(name, self.prefix) for name in self.tensors if name in labelled}
+        found = [name for name in self.tensors if _child(name, self.prefix) in children]
+        deep = {_child(name, self.prefix) for name in found if names.block_index(name) is not None}
+        return [name for name in found if _child(name, self.prefix) not in deep]
+
+    def vocabulary_head(self) -> Iterable[str]:
+        if self.base is not None and self.class_name.endswith(_LANGUAGE_MODELS):
+            return self.outside
+        start = self._output_embedding()
+        return [
+            name
+            for name in (self.tensors if self.base is None else self.outside)
+            if names.is_vocabulary_head(name.removeprefix(self.prefix))
+        ] + [name for name in self.tensors if start and name.startswith(start)]
+
+    def _output_embedding(self) -> str | None:
+        """Start of the names of the output embedding and of what is kept with it."""
+        from torch import nn
+        from transformers import PreTrainedModel
+
+        try:
+            output = self.model.get_output_embeddings()
+        except (AttributeError, NotImplementedError):
+            return None
+        modules = dict(self.model.named_modules())
+        name = next((name for name, module in modules.items() if module is output), None)
+        if not name or isinstance(output, nn.Embedding):  # no head of its own: the embedding
+            return None
+        parent = name.rpartition(".")[0]
+        start = f"{self.prefix}{parent}."
+        inside = self.base is not None and start.startswith(self.base)
+        whole = parent and not inside and not isinstance(modules[parent], PreTrainedModel)
+        return start if whole else f"{self.prefix}{name}."
+
+
+def _child(name: str, prefix: str) -> str:
+    return name.removeprefix(prefix).partition(".")[0]
+
+
+def _parts(model: Any, tensors: Sequence[str]) -> Iterator[_Part]:
+    """The model and every model in it, outermost first."""
+    from transformers import PreTrainedModel
+
+    models = {
+        f"{name}." if name else "": module
+        for name, module in model.named_modules()
+        if isinstance(module, PreTrainedModel)
+    }
+    for prefix, module in models.items():
+        base = getattr(module, module.base_model_prefix or "", None)
+        yield _Part(
+            model=module,
+            prefix=prefix,
+            base=f"{prefix}{module.base_model_prefix}."
+            if isinstance(base, PreTrainedModel)
+            else None,
+            bodies=tuple(inner for inner in models if inner != prefix),
+            tensors=tuple(tensor for tensor in tensors if tensor.startswith(prefix)),
+        )
+
+
+def _labelled(model: Any) -> frozenset[str]:
+    """The parameters whose shape changes with a number of labels."""
+    shapes = {name: tuple(p.shape) for name, p in model.named_parameters(remove_duplicate=False)}
+    config = copy.deepcopy(model.config)
+    counts = set(_add_labels(config))
+    sizes = {size for shape in shapes.values() for size in shape}
+    if sizes.isdisjoint(count + more for count in counts for more in (0, 1)):
+        return frozenset()
+    import torch
+
+    # A class that insists on its number of labels does so with an error of any type.
+    try:
+        with transformers_library.quiet(), torch.device("meta"):
+            other = type(model)(config)
+    except Exception:
+        return frozenset()
+    changed = {name: tuple(p.shape) for name, p in other.named_parameters(remove_duplicate=False)}
+    return frozenset(name for name, shape in shapes.items() if changed.get(name) != shape)
+
+
+def _add_labels(config: Any) -> Iterator[int]:
+    """Change every number of labels in the config. Yields the values before."""
+    inner = [value for value in vars(config).values() if hasattr(value, "num_labels")]
+    for each in (config, *inner):
+        yield each.num_labels
+        each.num_labels += 7
+        for key, value in list(vars(each).items()):
+            if key != "num_labels" and _LABEL_COUNT.match(key) and isinstance(value, int):
+                yield value
+                setattr(each, key, value + 7)

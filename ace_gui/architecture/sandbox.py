@@ -8,11 +8,16 @@ of transformers as well.
 Descriptions are kept on disk. One depends on nothing but the config, the tensors' shapes,
 transformers and this package, so that a digest of these names its file. A file that cannot be read,
 does not match its checksum, or does not fit, is made again.
+
+The process has one JSON line per request and answer. It ends when its owner is gone: at the end of
+its input, or when an answer is overdue.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
+import gc
 import hashlib
 import json
 import logging
@@ -25,13 +30,13 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import psutil
+from pydantic import TypeAdapter
 
 import ace_gui
 from ace_gui.architecture import transformers_library
-from ace_gui.architecture.builder import ARCHITECTURE
 from ace_gui.architecture.describe import Shape, by_names, describe, names_model
 from ace_gui.architecture.traits import Architecture
 from ace_gui.errors import ArchitectureError
@@ -41,12 +46,71 @@ from ace_gui.processes import is_bundled, part_command
 from ace_gui.steps import Steps
 from ace_gui.versions import code_digest
 
+_ARCHITECTURE: Final = TypeAdapter(Architecture)
+
+
+def serve() -> None:
+    """Report that the libraries are loaded, then answer until the input ends."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whatever a library prints is no answer
+    gc.disable()  # a model is a million objects, and none of them garbage
+    try:
+        _import_libraries()
+    except Exception as error:
+        _say(answers, {"error": f"{type(error).__name__}: {error}"})
+        return
+    gc.freeze()
+    _say(answers, {})
+    for line in sys.stdin.buffer:
+        _say(answers, _answer(line))
+        del line
+        gc.collect()
+
+
+def _import_libraries() -> None:
+    """Import what every description needs, so that its time is only that of the model."""
+    transformers_library.transformers()
+    import transformers.conversion_mapping
+    import transformers.core_model_loading
+    import transformers.modeling_utils  # noqa: F401
+
+
+def _answer(line: bytes) -> dict[str, Any]:
+    try:
+        config, shapes, seconds, memory_bytes = json.loads(line)
+        faulthandler.dump_traceback_later(seconds, exit=True)
+        _limit_memory(memory_bytes)
+        found = describe(config, {name: tuple(shape) for name, shape in shapes})
+        return {"architecture": _ARCHITECTURE.dump_python(found, mode="json")}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    """Limit the memory where the system can, for the time between two checks."""
+    try:
+        import resource
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = psutil.Process().memory_info().vms + memory_bytes
+    if soft == resource.RLIM_INFINITY or most < soft:
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def _say(answers: BinaryIO, what: dict[str, Any]) -> None:
+    answers.write(json.dumps(what).encode() + b"\n")
+    answers.flush()
+
+
 _LOOK: Final = 0.05  # seconds between two checks of the process
 _WAITING: Final = 4.0  # a busy machine may take that much longer than the computing itself
 _SPARE: Final = 2.0  # seconds for the process to end by itself
 _CODE: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; "
-    "from ace_gui.architecture.builder import serve; serve()"
+    "from ace_gui.architecture.sandbox import serve; serve()"
 )
 _BUILDING: Final = "Building the model of config.json"
 _CHECK: Final = "check the numbers in it."
@@ -121,7 +185,7 @@ class Describer:
             yield from self._start()
         try:
             answer = yield from self._exchange(request, limits)
-            return ARCHITECTURE.validate_python(answer["architecture"])
+            return _ARCHITECTURE.validate_python(answer["architecture"])
         except _BeyondLimitsError as error:
             self._end()
             return by_names(config, shapes, str(error))
@@ -290,7 +354,7 @@ def _read(path: Path, shapes: Mapping[str, Shape]) -> Architecture | None:
         digest, _, content = path.read_bytes().partition(b"\n")
         if digest != _digest(path, content):
             raise ValueError("does not match its checksum")
-        found = ARCHITECTURE.validate_json(content)
+        found = _ARCHITECTURE.validate_json(content)
     except (OSError, ValueError) as error:
         _log.warning("%s cannot be used and is made again: %s.", path, error)
         return None
@@ -299,7 +363,7 @@ def _read(path: Path, shapes: Mapping[str, Shape]) -> Architecture | None:
 
 def _write(path: Path, architecture: Architecture) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = ARCHITECTURE.dump_json(architecture)
+    content = _ARCHITECTURE.dump_json(architecture)
     with replacing(path) as fresh:
         fresh.write_bytes(_digest(path, content) + b"\n" + content)
     kept = sorted(path.parent.glob("*.json"), key=lambda old: old.stat().st_mtime_ns)

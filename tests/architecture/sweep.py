@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from typing import Any, Final
 
 from ace_gui.architecture import blueprint, transformers_library
-from ace_gui.architecture.layouts import with_layouts
+from ace_gui.architecture.describe import with_layouts
 from ace_gui.architecture.traits import Role, TensorTraits
 from tests.architecture.layout_of_forward import layouts
 from tests.architecture.model_classes import LABELS, built, model_classes

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from ace_gui.architecture import transformers_library
 from ace_gui.architecture.describe import describe
-from ace_gui.architecture.loading import LoadReport, load_pretrained
+from ace_gui.architecture.transformers_library import LoadReport, load_pretrained
 from ace_gui.errors import ArchitectureError, CheckpointError
 from tests.architecture.published import CONFIGS
 

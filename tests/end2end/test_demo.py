@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.architecture.loading import LoadReport, load_pretrained
+from ace_gui.architecture.transformers_library import LoadReport, load_pretrained
 from ace_gui.paths import Sample, resource_path
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.recommended import TITLE, is_recommended

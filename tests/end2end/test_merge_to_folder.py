@@ -12,7 +12,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from ace_gui.architecture.loading import load_pretrained
+from ace_gui.architecture.transformers_library import load_pretrained
 from tests.helpers.ace_oracle import ace_oracle
 from tests.helpers.command import ace_gui
 from tests.helpers.models import Family, gpt2_family, roberta_family

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import RobertaConfig, RobertaForSequenceClassification
 
-from ace_gui.architecture.loading import LoadReport, load_pretrained
+from ace_gui.architecture.transformers_library import LoadReport, load_pretrained
 from tests.helpers.command import ace_gui
 from tests.helpers.models import (
     ROBERTA,

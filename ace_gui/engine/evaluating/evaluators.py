@@ -16,7 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ace_gui.architecture.loading import load_image_processor, load_tokenizer, longest_input
+from ace_gui.architecture.transformers_library import (
+    load_image_processor,
+    load_tokenizer,
+    longest_input,
+)
 from ace_gui.engine.evaluating.data.table import refused
 from ace_gui.engine.evaluating.metrics import MetricResult, of_labels
 from ace_gui.engine.evaluating.subjects import Loading

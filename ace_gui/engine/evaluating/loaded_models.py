@@ -14,8 +14,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.architecture.loading import load_pretrained
 from ace_gui.architecture.names import match_names
+from ace_gui.architecture.transformers_library import load_pretrained
 from ace_gui.checkpoints import TensorReader
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.evaluators import Batch, Evaluator, Piece

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from ace_gui.architecture.loading import read_config
+from ace_gui.architecture.transformers_library import read_config
 from ace_gui.checkpoints import Checkpoint, find_converted, is_adapter
 from ace_gui.engine.modules.in_model import ModulesOf, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head

@@ -13,7 +13,7 @@ import torch
 import transformers
 
 import ace_gui
-from ace_gui.architecture.loading import LoadReport, load_pretrained
+from ace_gui.architecture.transformers_library import LoadReport, load_pretrained
 from ace_gui.engine.contract.jobs import TryJob
 from ace_gui.engine.contract.scored.scores import TaskScore, notes
 from ace_gui.engine.contract.scored.task_examples import Tried, TriedText

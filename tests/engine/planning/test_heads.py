@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ace_gui import load_model
-from ace_gui.architecture.loading import load_pretrained
+from ace_gui.architecture.transformers_library import load_pretrained
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.output.expert_models import write_task_model

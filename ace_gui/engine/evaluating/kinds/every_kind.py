@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ace_gui.architecture.loading import has_chat_template
+from ace_gui.architecture.transformers_library import has_chat_template
 from ace_gui.engine.evaluating.evaluators import Evaluator
 from ace_gui.engine.evaluating.kinds.language import CausalLM, MultipleChoice, TextToText
 from ace_gui.engine.evaluating.kinds.pictures import ClipZeroShot, ImageClassification

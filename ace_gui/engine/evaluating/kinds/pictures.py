@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ace_gui.architecture.loading import load_tokenizer
+from ace_gui.architecture.transformers_library import load_tokenizer
 from ace_gui.engine.evaluating.data.table import refused
 from ace_gui.engine.evaluating.evaluators import Batch, JudgedByLabels, Labelled, OfPictures
 from ace_gui.engine.evaluating.subjects import Loading
