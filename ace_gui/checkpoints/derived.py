@@ -1,29 +1,37 @@
-"""Models put together from tensors of others, or extended by heads or rows of new tokens.
+"""Models put together from tensors of others: by an adapter on a base, or with rows of experts.
 
-A base is extended by what the experts have and it lacks. Such rows have no value in the base. They
-are read as the weighted mean of the experts that have them. An expert without them therefore counts
-as unchanged, and the mean of the experts equals the mean of those that have them.
+A base is extended by heads or rows of new tokens that the experts have and it lacks. Such rows have
+no value in the base. They are read as the weighted mean of the experts that have them. An expert
+without them therefore counts as unchanged, and the mean of the experts equals the mean of those
+that have them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ace_gui.checkpoints.adapters.adapter_config import MERGE_FIRST
+from ace_gui.checkpoints.adapters.lora import Adapter
+from ace_gui.checkpoints.adapters.weight_changes import Change, LowRank, TokenRows
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.reader import DerivedInfo, TensorReader, require_finite
+from ace_gui.errors import MismatchError
+from ace_gui.formatting import dimensions, listing, path_text, plain
+from ace_gui.stored_formats import is_float
 
-_BLOCK = 1 << 22
-"""Elements in memory at a time for a mean."""
+_BLOCK: Final = 1 << 22
+"""Elements in memory at a time for a mean or for norms."""
 
 NOWHERE = -1
 """Marks a row that a model lacks."""
@@ -187,3 +195,236 @@ def _shares(placed: Sequence[Rows], weights: Sequence[float]) -> Sequence[Shares
     given = np.where(given.sum(axis=0) == 0, has, given)
     total = given.sum(axis=0)
     return list(given / np.where(total == 0, 1, total))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleRows:
+    """``rows`` rows of ``tensor``, from ``at`` on, are those of a module from ``start`` on."""
+
+    tensor: str
+    at: int
+    start: int
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedInfo(DerivedInfo):
+    """A tensor with an adapter's changes: float32, or float64 on such a base.
+
+    ``under``: what they are added to, the base's or the adapter's own tensor (``brought``).
+    ``changes``: each of a module, and which of its rows are in the tensor.
+    """
+
+    under: TensorInfo
+    changes: tuple[tuple[Change, ModuleRows], ...]
+    brought: bool
+
+    @property
+    def parts(self) -> tuple[TensorInfo, ...]:
+        """What is changed, and the factors."""
+        return (self.under, *(info for change, _ in self.changes for info in change.parts))
+
+    def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
+        """Elements of the changed tensor."""
+        return self._stored(reader, start, stop).add_(self.delta(reader, start, stop))
+
+    def delta(self, reader: TensorReader, start: int, stop: int) -> Tensor:
+        """The change of these elements, float32, without the rounding of a sum and a difference."""
+        width = math.prod(self.shape[1:])
+        total = torch.zeros(stop - start)
+        for change, piece in self.changes:
+            # Of the module's elements, those that lie between start and stop here.
+            shift = (piece.at - piece.start) * width
+            first = max(start, piece.at * width)
+            last = min(stop, (piece.at + piece.rows) * width)
+            if first < last:
+                product = _product(reader, change, first - shift, last - shift)
+                if change.uses_base:
+                    product = self._with_base(reader, change, product, first, last)
+                total[first - start : last - start] += product
+        return total
+
+    def _stored(self, reader: TensorReader, start: int, stop: int) -> Tensor:
+        """Elements of what is changed, in the dtype of the sum."""
+        wide = torch.float64 if self.under.dtype == "F64" else torch.float32
+        return reader.elements(self.under, start, stop).to(wide)
+
+    def _with_base(
+        self, reader: TensorReader, change: Change, product: Tensor, first: int, last: int
+    ) -> Tensor:
+        """f·(W₀ + product) − W₀ with DoRA's f; of replaced rows the new ones − W₀."""
+        stored = self._stored(reader, first, last)
+        at = torch.arange(first, last)
+        if isinstance(change, LowRank):
+            index = at % change.width if change.turned else at // change.width
+            factors = reader.once(self, partial(self._magnitude_factors, reader, change))
+            factor = factors[index].to(stored.dtype)
+            return (factor * product).add_((factor - 1) * stored).to(torch.float32)
+        assert isinstance(change, TokenRows)
+        replaced = torch.isin(at // change.width, torch.tensor(change.indices))
+        return torch.where(replaced, product - stored, 0).to(torch.float32)
+
+    def _magnitude_factors(self, reader: TensorReader, change: LowRank) -> Tensor:
+        """DoRA's magnitudes by the norms of W₀ + scale·B·A, one for each output; float64."""
+        rows, width = change.shape[0], change.width
+        total = torch.zeros(width if change.turned else rows, dtype=torch.float64)
+        step = max(1, _BLOCK // max(width, 1))
+        for first in range(0, rows, step):
+            last = min(first + step, rows)
+            changed = self._stored(reader, first * width, last * width).double()
+            changed += _product(reader, change, first * width, last * width)
+            squares = changed.square_().reshape(-1, width)
+            if change.turned:
+                total += squares.sum(0)
+            else:
+                total[first:last] = squares.sum(1)
+        assert change.magnitude is not None
+        magnitude = read_factor(reader, change.magnitude).flatten().double()
+        return magnitude / total.sqrt()
+
+
+def read_factor(reader: TensorReader, info: TensorInfo) -> Tensor:
+    """A tensor of an adapter in float32. Raises NonFiniteError."""
+    stored = reader.whole(info)
+    require_finite(stored, info.name, path_text(info.file), info.file)
+    return stored.to(torch.float32)
+
+
+def _product(reader: TensorReader, change: Change, start: int, stop: int) -> Tensor:
+    """Elements of the flattened change; only their rows are computed."""
+    width = change.width
+    if start >= stop or width == 0:
+        return torch.empty(0)
+    first, last = start // width, -(-stop // width)
+    rows = change.product(partial(read_factor, reader), first, last).reshape(-1)
+    return rows[start - first * width : stop - first * width]
+
+
+def expand(
+    adapter: Adapter,
+    base: Checkpoint,
+    answers: Mapping[str, str],
+    transposed: Collection[str],
+    pieces: Mapping[str, Sequence[ModuleRows]] | None = None,
+) -> Checkpoint:
+    """The whole model that ``adapter`` makes of ``base``, without reading a tensor.
+
+    It has the base's names; a module whose rows the base keeps in one tensor changes part of that.
+
+    ``answers``: name in the adapter → the base's name of that tensor. ``transposed``: the base's
+    tensors that are stored inputs × outputs (Conv1D), known from the module's class; shapes and the
+    adapter's ``fan_in_fan_out`` cannot tell. ``pieces``: name in the adapter → the rows of a base
+    tensor, for modules without a tensor of their own in the base. Raises MismatchError if a change
+    has no tensor in the base, or one of another shape.
+    """
+    pieces = pieces or {}
+    _refuse_unanswered(adapter, {*answers, *pieces}, pieces)
+    full = {answers.get(own, own): info for own, info in adapter.full.items()}
+    known = {**base.tensors, **full}
+    placed: dict[str, tuple[tuple[Change, ModuleRows], ...]] = {}
+    for own, delta in adapter.deltas.items():
+        for piece in pieces.get(own) or [_whole(known[answers[own]], answers[own])]:
+            change = _fitting(adapter, delta, piece, known[piece.tensor], transposed)
+            placed[piece.tensor] = (*placed.get(piece.tensor, ()), (change, piece))
+    return Checkpoint(
+        path=adapter.path,
+        folder=adapter.folder,
+        tensors={**known, **{name: _changed(known[name], name, c) for name, c in placed.items()}},
+        files=(*base.files, *adapter.files),
+        config=base.config,
+        warnings=adapter.warnings,
+        adapter=adapter.stored,
+    )
+
+
+def _whole(info: TensorInfo, name: str) -> ModuleRows:
+    shape = info.shape
+    return ModuleRows(tensor=name, at=0, start=0, rows=shape[0] if shape else 1)
+
+
+def _fitting(
+    adapter: Adapter,
+    delta: Change,
+    piece: ModuleRows,
+    info: TensorInfo,
+    transposed: Collection[str],
+) -> Change:
+    change = _oriented(delta, piece.tensor, info, transposed)
+    whole = (piece.at, piece.start) == (0, 0) and change.fits(info.shape)
+    height = math.prod(change.shape) // max(change.width, 1)
+    inside = piece.start + piece.rows <= height and change.width == math.prod(info.shape[1:])
+    of_rows = inside and not getattr(change, "turned", False) and not change.uses_base
+    if not whole and (not of_rows or piece.rows >= max(height, info.shape[0])):
+        _refuse_other_shape(adapter, info, change)
+    if not is_float(info.dtype):
+        _refuse_other_shape(adapter, info, change)
+    return change
+
+
+def _oriented(delta: Change, target: str, info: TensorInfo, transposed: Collection[str]) -> Change:
+    """The change as the base stores the weight: PEFT decides by the class of the module."""
+    if isinstance(delta, LowRank):
+        sides = info.shape[1:]
+        if delta.experts > 1 and (len(sides) != 2 or sides[0] != sides[1]):
+            turned = sides == (delta.a.shape[1], delta.b.shape[0])
+        elif delta.experts > 1:
+            turned = target in transposed
+        else:
+            turned = delta.embedding or (len(delta.a.shape) == 2 and target in transposed)
+            turned = turned and not delta.bare
+        return replace(delta, target=target, turned=turned)
+    if isinstance(delta, TokenRows):
+        return replace(delta, target=target, count=info.shape[0])
+    return replace(delta, target=target)
+
+
+def _refuse_unanswered(
+    adapter: Adapter, known: Collection[str], pieces: Mapping[str, Sequence[ModuleRows]]
+) -> None:
+    missing = [own for own in adapter.deltas if own not in known]
+    if missing:
+        raise MismatchError(
+            f"{path_text(adapter.path)}: {len(missing)} of the adapter's targets are not in the "
+            "base: "
+            f"{listing(missing)}. Choose the base that it was trained on; if it is that, its files "
+            f"hold them in another layout than the model does. {MERGE_FIRST}",
+            path=adapter.path,
+            tensor=missing[0],
+            details="\n".join(missing),
+        )
+    partial = [own for own in adapter.full if own in pieces]
+    if partial:
+        raise MismatchError(
+            f"{path_text(adapter.path)}: {listing(partial)} of the adapter is part of a larger "
+            "tensor in "
+            f"the base's files. {MERGE_FIRST}",
+            path=adapter.path,
+            tensor=partial[0],
+        )
+
+
+def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: Change) -> NoReturn:
+    raise MismatchError(
+        f"{path_text(adapter.path)}: The change of `{plain(info.name)}` is "
+        f"{dimensions(delta.shape)}, but the base's is {dimensions(info.shape)} in {info.dtype}. "
+        "Choose the base that it was trained on.",
+        path=adapter.path,
+        tensor=info.name,
+        shapes={"base": info.shape, "adapter": delta.shape},
+    )
+
+
+def _changed(
+    under: TensorInfo, name: str, changes: tuple[tuple[Change, ModuleRows], ...]
+) -> ChangedInfo:
+    """The tensor ``name`` that ``under`` and changes make together; its bytes are in no file."""
+    wide, first = under.dtype == "F64", changes[0][0].parts[0]
+    made = {
+        "name": name,
+        "dtype": "F64" if wide else "F32",
+        "file": first.file,
+        "start": first.start,
+        "nbytes": math.prod(under.shape) * (8 if wide else 4),
+    }
+    fields = {**under.fields, **made}
+    return ChangedInfo(**fields, under=under, changes=changes, brought=under.file == first.file)

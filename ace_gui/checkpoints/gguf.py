@@ -19,13 +19,7 @@ from typing import Final
 from torch import Tensor
 
 from ace_gui.checkpoints.header import TENSOR_LIMIT, Header, TensorInfo, byte_count
-from ace_gui.checkpoints.input_files import (
-    FileStamp,
-    changed,
-    open_regular,
-    read_at,
-    refusal,
-)
+from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at, refusal
 from ace_gui.checkpoints.reader import DerivedInfo, TensorReader
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import plain

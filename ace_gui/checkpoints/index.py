@@ -40,10 +40,10 @@ from ace_gui.checkpoints.input_files import (
 from ace_gui.checkpoints.quantised import (
     plain_config,
     refuse_unmergeable,
+    with_scales,
     without_quantisation,
 )
 from ace_gui.checkpoints.reader import DerivedInfo
-from ace_gui.checkpoints.scaled_weights import with_scales
 from ace_gui.checkpoints.side_files import SideFiles, find_side_files
 from ace_gui.errors import PickleConsentError
 from ace_gui.formatting import NAMES_SHOWN, listing, path_text, plain

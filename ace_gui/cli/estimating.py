@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 from rich.console import Console
 
-from ace_gui.cli.console import (
-    Outputs,
-    Terminal,
-    print_checks,
-    print_warnings,
-    shown,
-    table,
-)
+from ace_gui.cli.console import Outputs, Terminal, print_checks, print_warnings, shown, table
 from ace_gui.cli.options import counts_given
 from ace_gui.cli.streams import say
 from ace_gui.engine.cluster.estimates import (

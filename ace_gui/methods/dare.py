@@ -22,16 +22,8 @@ from ace_gui.methods.method import (
 )
 from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.draws import required, uniform
-from ace_gui.methods.shared.election import (
-    ElectionParameters,
-    merged_by_election,
-)
-from ace_gui.methods.shared.rescaling import (
-    BY_CHANCE,
-    norm_survey,
-    rescale_parameter,
-    rescaled,
-)
+from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
+from ace_gui.methods.shared.rescaling import BY_CHANCE, norm_survey, rescale_parameter, rescaled
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
 from ace_gui.methods.shared.survey import Findings, RankSurvey, SumSurvey
 from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_survey

@@ -31,13 +31,7 @@ from ace_gui.methods.shared.draws import required
 from ace_gui.methods.shared.election import SIGNED, Election, combine_parameter
 from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, required_findings
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
-from ace_gui.methods.shared.trimming import (
-    THRESHOLD,
-    above,
-    least_rank,
-    trim_parameter,
-    trimmed,
-)
+from ace_gui.methods.shared.trimming import THRESHOLD, above, least_rank, trim_parameter, trimmed
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = (

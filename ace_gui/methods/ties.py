@@ -21,10 +21,7 @@ from ace_gui.methods.method import (
     scaling_parameter,
 )
 from ace_gui.methods.shared.census import task_vector
-from ace_gui.methods.shared.election import (
-    ElectionParameters,
-    merged_by_election,
-)
+from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
 from ace_gui.methods.shared.rescaling import norm_survey, rescale_parameter, rescaled
 from ace_gui.methods.shared.survey import Findings, RankSurvey, SumSurvey, required_findings
 from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_parameter, trim_survey

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ace_gui.checkpoints.adapters.module_patterns import UnusableError, matches
+from ace_gui.checkpoints.adapters.adapter_config import UnusableError, matches
 
 ATOMS = st.sampled_from(
     ["a", "b", ".", "0", "[ab]", "[^a]", "[a-b0-9]", "\\.", "\\d", "\\w", "\\D", "^", "$", "\\Z"]

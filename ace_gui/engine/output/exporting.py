@@ -20,8 +20,8 @@ from ace_gui.checkpoints import (
     staged,
     torch_dtype,
 )
-from ace_gui.checkpoints.shards import indexed
 from ace_gui.checkpoints.side_files import set_config_dtype
+from ace_gui.checkpoints.writer import indexed
 from ace_gui.engine.contract.events import Exported, JobProgress
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.engine.merging import store as stores

@@ -15,13 +15,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
-from ace_gui.methods.method import (
-    Kind,
-    MergeMethod,
-    parameter,
-    scaling_parameter,
-    steps_parameter,
-)
+from ace_gui.methods.method import Kind, MergeMethod, parameter, scaling_parameter, steps_parameter
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings

@@ -17,7 +17,7 @@ from ace_gui.checkpoints import (
     open_adapter,
     open_checkpoint,
 )
-from ace_gui.checkpoints.pickle import conversion as conversion_module
+from ace_gui.checkpoints import pickle_conversion as conversion_module
 from ace_gui.errors import CheckpointError, OutputError, PickleConsentError
 from ace_gui.output_files import MARK
 from tests.helpers.checkpoints import same_bits, small_tensors, tensors_of_every_format

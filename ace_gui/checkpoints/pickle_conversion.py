@@ -32,11 +32,10 @@ from ace_gui.checkpoints.input_files import (
     refusal,
     status_of,
 )
-from ace_gui.checkpoints.pickle.state_dict import PickledFile, open_pickle, unique_names
-from ace_gui.checkpoints.shards import OutputTensor, plan_shards
+from ace_gui.checkpoints.pickled_weights import PickledFile, open_pickle, unique_names
 from ace_gui.checkpoints.side_files import copy_side_files, find_side_files
 from ace_gui.checkpoints.staging import Claim, discard, promote, staged
-from ace_gui.checkpoints.writer import ShardedWriter
+from ace_gui.checkpoints.writer import OutputTensor, ShardedWriter, plan_shards
 from ace_gui.errors import CheckpointError
 from ace_gui.output_files import MARK
 

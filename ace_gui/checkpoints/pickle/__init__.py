@@ -1,1 +1,0 @@
-"""PyTorch pickles, read without running them."""
