@@ -4,7 +4,7 @@ from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.dialogs.help_dialog import PAGES, HelpDialog, anchor_of, page
+from ace_gui.gui.dialogs.help_dialogs import PAGES, HelpDialog, anchor_of, page
 from ace_gui.gui.widgets.form import ParameterField
 from ace_gui.gui.widgets.labels import OF_PARAMETERS, term_of
 from ace_gui.paths import resource_path

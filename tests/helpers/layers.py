@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ace_gui.gui.models.merged_layers import LayerFigures
+from ace_gui.gui.models.layer_figures import LayerFigures
 
 
 def layer_figures(

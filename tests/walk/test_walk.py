@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.plots.merges_plot import MergeBars, MergePoint
+from ace_gui.gui.plots.merge_plots import MergeBars, MergePoint
 from ace_gui.gui.widgets.labels import plain_label
 from ace_gui.gui.widgets.layout import scroll_area
 from tests.helpers.glue_family import glue_family

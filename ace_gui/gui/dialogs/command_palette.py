@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from PySide6.QtCore import QEvent, QModelIndex, QObject, QPoint, QRectF, QSize, Qt, QTimer
+from PySide6.QtCore import (
+    QEvent,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QPoint,
+    QRectF,
+    QSize,
+    Qt,
+    QTimer,
+)
 from PySide6.QtGui import (
     QColor,
     QFontMetricsF,
@@ -25,15 +36,70 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.models.command_search import Command, found
-from ace_gui.gui.models.item_models import VALUE, item_of, show_values
-from ace_gui.gui.panels.layer_cells import Index
+from ace_gui.gui.models.list_models import VALUE, item_of, show_values
 from ace_gui.gui.theme import Face, current_theme, face, icon
+from ace_gui.gui.theme.drawn_controls import state_is
 from ace_gui.gui.theme.painting import rounded, write
-from ace_gui.gui.theme.widget_kinds import state_is
 from ace_gui.gui.widgets.controls import named
 from ace_gui.gui.widgets.labels import muted_label
 from ace_gui.gui.widgets.layout import down
+
+_Index = QModelIndex | QPersistentModelIndex
+_BEGINS, _WITHIN, _SCATTERED = 0, 1, 2  # quality of a match with a word; lower is better
+_OUTSIDE_TITLE: Final = 4  # quality of a match with the start of a word outside the title
+_SAYS_MUCH: Final = 4  # minimum length for a match in the tooltip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """``menu``: the menu or part of the window. ``why``: the reason why it is disabled."""
+
+    title: str
+    menu: str
+    run: Callable[[], object]
+    shortcut: str = ""
+    tip: str = ""
+    why: str = ""
+
+
+def found(commands: Iterable[Command], typed: str) -> list[Command]:
+    """The commands that every word of ``typed`` matches, best first; disabled ones come last.
+
+    A word matches a title word that starts with it, contains it, or contains its characters in
+    order (``mrg``: Merge). Otherwise it matches the start of a menu word, or if longer of a tooltip
+    word.
+    """
+    words = typed.casefold().split()
+    fitting = ((_misfit(words, command), command) for command in commands)
+    ranked = [(fit, command) for fit, command in fitting if fit is not None]
+    return [each for _, each in sorted(ranked, key=lambda pair: (bool(pair[1].why), pair[0]))]
+
+
+def _misfit(typed: Sequence[str], command: Command) -> int | None:
+    """0: every word starts a title word; None: a word matches nothing."""
+    title = command.title.casefold().split()
+    index, tip = command.menu.casefold().split(), command.tip.casefold().split()
+    total = 0
+    for word in typed:
+        fits = [fit for fit in (_word_misfit(word, other) for other in title) if fit is not None]
+        others = [*index, *(tip if len(word) >= _SAYS_MUCH else ())]
+        fits += [_OUTSIDE_TITLE for other in others if other.startswith(word)]
+        if not fits:
+            return None
+        total += min(fits)
+    return total
+
+
+def _word_misfit(typed: str, word: str) -> int | None:
+    if word.startswith(typed):
+        return _BEGINS
+    if typed in word:
+        return _WITHIN
+    characters = iter(word)
+    if len(typed) > 1 and word.startswith(typed[0]) and all(each in characters for each in typed):
+        return _SCATTERED
+    return None
+
 
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 _WIDTH: Final = 42  # in text lines
@@ -136,10 +202,10 @@ def _item(command: Command) -> QStandardItem:
 class _CommandCell(QStyledItemDelegate):
     """Name, menu, and shortcut at the right; disabled commands are muted."""
 
-    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: ARG002
+    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
         return QSize(0, round(QFontMetricsF(face(Face.BODY)).height() + _PADDING))
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
         command, theme, rect = index.data(VALUE), current_theme(), QRectF(option.rect)
         if not isinstance(command, Command):
             return

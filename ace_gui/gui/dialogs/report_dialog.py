@@ -13,7 +13,7 @@ from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import counted
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.numbers import short_score_text
-from ace_gui.gui.plots.along_model.gamma_plot import heterogeneous_text, treated_alike
+from ace_gui.gui.plots.gamma_plot import heterogeneous_text, treated_alike
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.found.runs import mean_score, title_parts
 from ace_gui.gui.state.session import Session

@@ -24,7 +24,7 @@ from ace_gui.engine.contract.figures.health import (
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.formatting import number_text, shape_text
 from ace_gui.gui.models.figures_model import GAP, NONE, FigureColumn, column_of
-from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.found.planned_layers import natural_key

@@ -29,7 +29,7 @@ from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import counted
 from ace_gui.gui.models.layer_columns import ALARMING, COLUMNS, FINE, GAMMA, HEALTH, TENSOR, Layer
-from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.state.activity import start_once
 from ace_gui.gui.state.session import Session

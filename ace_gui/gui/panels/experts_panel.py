@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QStackedLayout, QTableView, QWidget
 
 from ace_gui.formatting import human_bytes
-from ace_gui.gui.models.experts_model import NAME, STATUS, WEIGHT, ExpertsModel
+from ace_gui.gui.models.list_models import NAME, STATUS, WEIGHT, ExpertsModel
 from ace_gui.gui.panels.checks_panel import summary_of
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session

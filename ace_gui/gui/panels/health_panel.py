@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.figures.health import LayerHealth
 from ace_gui.formatting import counted
-from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.panels.checks_panel import VERDICTS
 from ace_gui.gui.state.chosen.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session

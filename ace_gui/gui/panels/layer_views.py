@@ -8,14 +8,14 @@ from typing import Final
 
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.models.experts_model import expert_colours
-from ace_gui.gui.models.merged_layers import MergedLayers
-from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
-from ace_gui.gui.plots.along_model.gamma_map_plot import RoleMapPlot
-from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
+from ace_gui.gui.models.layer_figures import MergedLayers
+from ace_gui.gui.models.list_models import expert_colours
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.learning_plot import LearningPlot
+from ace_gui.gui.plots.gamma_map_plot import RoleMapPlot
+from ace_gui.gui.plots.gamma_plot import GammaPlot
+from ace_gui.gui.plots.layers_plot import EnergiesAlongPlot
+from ace_gui.gui.plots.merge_plots import LearningPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.labels import explain

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QMenu, QStackedLayout, QWidget
 from ace_gui.formatting import counted
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.models.layer_columns import exported
-from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.layer_view import LayerView, WholeRows
 from ace_gui.gui.state.activity import State

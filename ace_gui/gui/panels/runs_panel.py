@@ -10,7 +10,7 @@ from PySide6.QtCore import QPoint, Qt, Signal, SignalInstance
 from PySide6.QtWidgets import QAbstractItemView, QListView, QMenu, QWidget
 
 from ace_gui.formatting import human_bytes
-from ace_gui.gui.models.runs_model import RunsModel
+from ace_gui.gui.models.list_models import RunsModel
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, icon

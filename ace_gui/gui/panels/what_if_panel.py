@@ -16,7 +16,7 @@ from ace_gui.gui.control.layers.what_if import WhatIf
 from ace_gui.gui.models.figures_model import NONE
 from ace_gui.gui.panels.recipe_options import scope_option
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
+from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip

@@ -11,7 +11,7 @@ from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QApplication, QMenu, QMenuBar
 from shiboken6 import isValid
 
-from ace_gui.gui.models.command_search import Command
+from ace_gui.gui.dialogs.command_palette import Command
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.actions import WHY
 from ace_gui.gui.shell.shell_window import ShellWindow
@@ -88,19 +88,19 @@ class HelpDesk:
         self.show_page("glossary" if term else "start", term)
 
     def show_page(self, name: str, term: str = "") -> None:
-        from ace_gui.gui.dialogs.help_dialog import HelpDialog
+        from ace_gui.gui.dialogs.help_dialogs import HelpDialog
 
         dialog = HelpDialog(self._window)
         dialog.open_page(name, term)
         show_once(dialog, modal=False)
 
     def show_shortcuts(self) -> None:
-        from ace_gui.gui.dialogs.help_dialog import ShortcutsDialog
+        from ace_gui.gui.dialogs.help_dialogs import ShortcutsDialog
 
         show_once(ShortcutsDialog(self.commands(), self._window), modal=False)
 
     def show_log(self) -> None:
-        from ace_gui.gui.dialogs.log_dialog import LogDialog
+        from ace_gui.gui.dialogs.help_dialogs import LogDialog
 
         show_once(LogDialog(self._session.log, self._window), modal=False)
 
@@ -112,13 +112,13 @@ class HelpDesk:
 
     def report_problem(self) -> None:
         from ace_gui.gui.control.diagnostics import problem_text
-        from ace_gui.gui.dialogs.help_dialog import ProblemDialog
+        from ace_gui.gui.dialogs.help_dialogs import ProblemDialog
 
         text = problem_text(self._session, self.crash)
         show_once(ProblemDialog(text, self._window), modal=False)
 
     def show_about(self) -> None:
-        from ace_gui.gui.dialogs.help_dialog import AboutDialog
+        from ace_gui.gui.dialogs.help_dialogs import AboutDialog
 
         show_once(AboutDialog(self._window))
 

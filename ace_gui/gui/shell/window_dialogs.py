@@ -15,9 +15,9 @@ from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.recipe import Override, recommended
 
 if TYPE_CHECKING:
-    from ace_gui.gui.dialogs.clean_up_dialog import CleanUpDialog
     from ace_gui.gui.dialogs.export_dialog import ExportDialog
     from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
+    from ace_gui.gui.dialogs.models_dialogs import CleanUpDialog
 
 
 def show_once(dialog: QDialog, *, modal: bool = True) -> None:
@@ -183,7 +183,7 @@ class Dialogs:
 
     def clean_up_runs(self) -> None:
         """Show all kept merges, of any base model, and delete the chosen ones."""
-        from ace_gui.gui.dialogs.clean_up_dialog import CleanUpDialog
+        from ace_gui.gui.dialogs.models_dialogs import CleanUpDialog
 
         self.clean_up = CleanUpDialog(self._window.runs, self._window)
         show_once(self.clean_up)

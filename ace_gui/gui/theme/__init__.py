@@ -5,11 +5,11 @@ control, with ``drawn_controls`` and ``bars``; ``widget_kinds``: the looks of a
 widget; ``painting``: swatches, shares, lines of text; ``icons``; ``watcher``: applies them.
 """
 
-from ace_gui.gui.theme.icons import icon
-from ace_gui.gui.theme.tokens import DARK, LIGHT, Scheme, Tokens, current_theme
+from ace_gui.gui.theme.drawn_controls import change_kind
+from ace_gui.gui.theme.painting import icon
+from ace_gui.gui.theme.tokens import DARK, LIGHT, Scheme, Tokens, current_theme, in_theme
 from ace_gui.gui.theme.type_scale import Face, body_font, face, set_font_scale
 from ace_gui.gui.theme.watcher import ThemeWatcher, apply_theme, palette_of, set_scheme
-from ace_gui.gui.theme.widget_kinds import change_kind
 
 __all__ = [
     "DARK",
@@ -24,6 +24,7 @@ __all__ = [
     "current_theme",
     "face",
     "icon",
+    "in_theme",
     "palette_of",
     "set_font_scale",
     "set_scheme",

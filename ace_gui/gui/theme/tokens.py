@@ -149,6 +149,14 @@ DARK: Final = Tokens(
 )
 
 
+def in_theme(expert_colour: str, theme: Tokens) -> str:
+    """An expert's colour of either theme, as the colour with the same index in ``theme``."""
+    for palette in (LIGHT.expert_colours, DARK.expert_colours):
+        if expert_colour in palette:
+            return theme.expert_colours[palette.index(expert_colour)]
+    return expert_colour
+
+
 def current_theme() -> Tokens:
     """The current tokens: of the scheme chosen by the user, or else the system's."""
     return DARK if _is_dark() else LIGHT

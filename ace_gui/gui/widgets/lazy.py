@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.theme import change_kind
-from ace_gui.gui.theme.bars import tab_space
+from ace_gui.gui.theme.style import tab_space
 from ace_gui.gui.widgets.layout import down, pane, tab_through
 
 

@@ -19,7 +19,7 @@ from ace_gui.gui.models.layer_columns import (
     TENSOR,
     Column,
 )
-from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.models.layers_model import COUNT, LAYER, RANGE, LayersModel
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.chosen.inputs import Inputs

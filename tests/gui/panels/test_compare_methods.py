@@ -23,8 +23,8 @@ from ace_gui.engine.contract.figures.model_changes import ModelDiff, TensorChang
 from ace_gui.engine.contract.jobs import CompareJob, DiffJob, PlanJob
 from ace_gui.engine.contract.scored.scores import TaskScore
 from ace_gui.errors import CheckpointError
-from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.models.figures_model import rows_of
+from ace_gui.gui.models.scores_models import ComparedModel
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel, MergeChoices
 from ace_gui.gui.panels.compare.compare_page import TWO_MODELS
 from ace_gui.gui.state.activity import State

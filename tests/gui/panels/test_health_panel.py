@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 
 from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.gui.models.layer_columns import HEALTH, REGIME, Column
-from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.health_panel import HealthPanel
 from ace_gui.gui.state.activity import MergeRun

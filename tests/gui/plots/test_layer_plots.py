@@ -22,29 +22,35 @@ from ace_gui.engine.contract.figures.findings import (
     LayerSubspaces,
 )
 from ace_gui.gui.panels.layer.one_plot_panels import figure_rows
-from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
+from ace_gui.gui.plots.frame.bars_and_cells import ink_on
 from ace_gui.gui.plots.frame.base_plot import Plot
-from ace_gui.gui.plots.frame.colours import cell_colour, in_theme, ink_on
 from ace_gui.gui.plots.frame.export_image import grab_plot
-from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot, agreement, pair_text
-from ace_gui.gui.plots.one_layer.alignment_plot import LEFT, RIGHT, AlignmentPlot
-from ace_gui.gui.plots.one_layer.histogram_plot import (
+from ace_gui.gui.plots.gamma_plot import GammaPlot
+from ace_gui.gui.plots.merge_plots import ScoreBarsPlot, ScoreGroup
+from ace_gui.gui.plots.one_layer_plots import (
     GAUSSIAN,
     GAUSSIAN_TAIL,
+    LEFT,
+    RIGHT,
+    AlignmentPlot,
+    ExpertMatrixPlot,
     HistogramPlot,
+    agreement,
+    cell_colour,
     expected_counts,
+    pair_text,
     tail_share,
 )
-from ace_gui.gui.plots.one_layer.spectrum_curves import (
+from ace_gui.gui.plots.spectrum_plot import (
     AFTER,
     BEFORE,
+    Quantity,
+    SpectrumPlot,
     picture_of_spectrum,
 )
-from ace_gui.gui.plots.one_layer.spectrum_plot import Quantity, SpectrumPlot
-from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.found.known_scores import Figure
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import DARK, LIGHT, set_scheme
+from ace_gui.gui.theme import DARK, LIGHT, in_theme, set_scheme
 from tests.gui.test_theme import DEFICIENCIES, oklab
 from tests.helpers.contrast import contrast, linear
 from tests.helpers.layers import layer_figures

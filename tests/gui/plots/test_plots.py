@@ -39,9 +39,8 @@ from ace_gui.engine.contract.figures.findings import (
 from ace_gui.engine.contract.plan import ROLE_FAMILIES
 from ace_gui.errors import OutputError
 from ace_gui.formatting import number_text
-from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, GammaPlot, two_digits
-from ace_gui.gui.plots.frame.axes import QuantityAxis, block_spans
 from ace_gui.gui.plots.frame.base_plot import Plot
+from ace_gui.gui.plots.frame.canvas import QuantityAxis, block_spans
 from ace_gui.gui.plots.frame.export_image import (
     PIXELS_A_POINT,
     PictureDialog,
@@ -51,11 +50,10 @@ from ace_gui.gui.plots.frame.export_image import (
 )
 from ace_gui.gui.plots.frame.items import Points
 from ace_gui.gui.plots.frame.spec import Axis
-from ace_gui.gui.plots.merges_plot import MergePoint, MergeScatter
-from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
-from ace_gui.gui.plots.one_layer.spectrum_curves import AFTER, BEFORE
-from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
-from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
+from ace_gui.gui.plots.gamma_plot import EMPTY, GammaPlot, two_digits
+from ace_gui.gui.plots.merge_plots import MergePoint, MergeScatter, ScoreBarsPlot, ScoreGroup
+from ace_gui.gui.plots.one_layer_plots import EnergiesPlot
+from ace_gui.gui.plots.spectrum_plot import AFTER, BEFORE, SpectrumPlot
 from ace_gui.gui.state.found.known_scores import Figure
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
 from tests.helpers.layers import layer_figures

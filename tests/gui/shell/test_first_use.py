@@ -23,15 +23,15 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.events import JobCancelled, MethodCompared, Variant
 from ace_gui.engine.contract.figures.findings import LayerStatistics
-from ace_gui.gui.models.compared_model import ComparedModel
-from ace_gui.gui.models.experts_model import WEIGHT
 from ace_gui.gui.models.layer_columns import GAMMA, OUTCOME, TENSOR
+from ace_gui.gui.models.list_models import WEIGHT
+from ace_gui.gui.models.scores_models import ComparedModel
 from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.panels import layer_cells
 from ace_gui.gui.panels.compare.compare_methods_panel import swept
-from ace_gui.gui.plots.frame.base_plot import Plot, ask_for_picture
-from ace_gui.gui.plots.frame.export_image import PictureDialog
-from ace_gui.gui.plots.merges_plot import MergePoint, MergeScatter
+from ace_gui.gui.plots.frame.base_plot import Plot
+from ace_gui.gui.plots.frame.export_image import PictureDialog, ask_for_picture
+from ace_gui.gui.plots.merge_plots import MergePoint, MergeScatter
 from ace_gui.gui.shell.footer import Footer
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.settings import Settings

@@ -39,7 +39,7 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
-from ace_gui.gui.theme.bars import tab_space
+from ace_gui.gui.theme.style import tab_space
 from tests.gui.fakes import (
     BASE,
     COLA,

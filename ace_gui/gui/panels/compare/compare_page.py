@@ -15,9 +15,9 @@ from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel
 from ace_gui.gui.panels.compare.two_models_panel import TwoModelsPanel
 from ace_gui.gui.panels.job_page import merges_of
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
-from ace_gui.gui.plots.along_model.difference_plot import DifferencePlot, of_merges, relative
+from ace_gui.gui.plots.difference_plot import DifferencePlot, of_merges, relative
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
+from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain

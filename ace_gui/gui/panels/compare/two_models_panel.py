@@ -12,7 +12,7 @@ from ace_gui.engine.contract.figures.model_changes import ModelDiff
 from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.method_comparison import ModelComparison
 from ace_gui.gui.panels.job_page import RunButton, problem_label, show_problem
-from ace_gui.gui.plots.along_model.difference_plot import DifferencePlot, of_models
+from ace_gui.gui.plots.difference_plot import DifferencePlot, of_models
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.widgets.controls import Choice, push_button
 from ace_gui.gui.widgets.file_dialogs import MODELS, ask_folders

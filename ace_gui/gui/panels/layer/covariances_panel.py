@@ -9,11 +9,11 @@ from PySide6.QtWidgets import QStackedLayout, QWidget
 
 from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
 from ace_gui.gui.control.operations.scoring import CovarianceOperation
-from ace_gui.gui.models.experts_model import expert_colours
+from ace_gui.gui.models.list_models import expert_colours
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
+from ace_gui.gui.plots.one_layer_plots import ExpertMatrixPlot
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.layer_rules import uses_measured, with_measured
 from ace_gui.gui.state.session import Session

@@ -17,7 +17,7 @@ from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import shape_text
 from ace_gui.gui.control.operations.scoring import CovarianceOperation
 from ace_gui.gui.models.layer_columns import FIGURES, Layer
-from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.panels.checks_panel import PreflightPanel
 from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel

@@ -8,20 +8,20 @@ from typing import Final
 from ace_gui.engine.contract.figures.findings import LayerDistribution, LayerSpectrum
 from ace_gui.engine.contract.figures.spectral_figures import MARKS, leading, spectral_figures
 from ace_gui.formatting import number_text
-from ace_gui.gui.models.experts_model import expert_colours
+from ace_gui.gui.models.list_models import expert_colours
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
-from ace_gui.gui.plots.along_model.layer_plot import slot_of
-from ace_gui.gui.plots.frame.base_plot import ask_for_picture
+from ace_gui.gui.plots.frame.export_image import ask_for_picture
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.frame.spec import Curve
-from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
-from ace_gui.gui.plots.one_layer.histogram_plot import (
+from ace_gui.gui.plots.layers_plot import slot_of
+from ace_gui.gui.plots.one_layer_plots import (
     GAUSSIAN_TAIL,
     TAIL,
+    EnergiesPlot,
     HistogramPlot,
     tail_share,
 )
-from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
+from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.labels import explain, muted_label
 from ace_gui.gui.widgets.layout import down, fill_with_stack

@@ -14,8 +14,7 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import counted
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
-from ace_gui.gui.plots.one_layer.alignment_plot import AlignmentPlot
+from ace_gui.gui.plots.one_layer_plots import AlignmentPlot, ExpertMatrixPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.widgets.controls import Choice

@@ -12,7 +12,7 @@ from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
 
 from ace_gui.engine.contract.scored.task_examples import ComparedExample
-from ace_gui.gui.models.item_models import VALUE
+from ace_gui.gui.models.list_models import VALUE
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
 from ace_gui.gui.text import plain
 from ace_gui.gui.theme import Face, current_theme, face

@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QHeaderView, QStyleOptionViewItem, QTableView, QWi
 
 from ace_gui.engine.contract.scored.scores import BASE, EXPERTS
 from ace_gui.engine.contract.scored.verdicts import in_words, paired
-from ace_gui.gui.models.experts_model import expert_colour
-from ace_gui.gui.models.task_figures_model import KEPT, TASK, TaskFiguresModel
+from ace_gui.gui.models.list_models import expert_colour
+from ace_gui.gui.models.scores_models import KEPT, TASK, TaskFiguresModel
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
 from ace_gui.gui.state.found.known_scores import TaskFigures
 from ace_gui.gui.state.session import Session

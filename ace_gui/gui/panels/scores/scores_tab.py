@@ -16,15 +16,15 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from ace_gui.engine.contract.scored.scores import BASE, EXPERTS, remarks
 from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.models.experts_model import expert_colour
-from ace_gui.gui.models.task_figures_model import score_text
+from ace_gui.gui.models.list_models import expert_colour
+from ace_gui.gui.models.scores_models import score_text
 from ace_gui.gui.panels.job_page import JobPage, MergeChoice, Pages, RunButton, merges_of
 from ace_gui.gui.panels.scores.examples_tab import ExamplesStrip, ExamplesTab
 from ace_gui.gui.panels.scores.figures_card import FiguresCard
 from ace_gui.gui.panels.scores.routes_table import RoutesTable
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.score_bars_plot import ScoreBarsPlot, ScoreGroup
+from ace_gui.gui.plots.merge_plots import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.found.known_scores import Figure, TaskFigures, experts_are_better, figures_of
 from ace_gui.gui.state.session import Session

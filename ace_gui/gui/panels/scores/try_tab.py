@@ -13,7 +13,7 @@ from ace_gui.engine.contract.scored.scores import BASE
 from ace_gui.engine.contract.scored.task_examples import ShownExample
 from ace_gui.gui.control.operations.one_operation import ModelAnswer
 from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.models.experts_model import expert_colour
+from ace_gui.gui.models.list_models import expert_colour
 from ace_gui.gui.panels.job_page import (
     MARGINS,
     JobPage,

@@ -16,7 +16,7 @@ from ace_gui.engine.contract.scored.tuned import ParameterRange, TunePoint, how_
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import duration
 from ace_gui.gui.control.operations.scoring import REPORTED, Scoring
-from ace_gui.gui.models.task_figures_model import score_text
+from ace_gui.gui.models.scores_models import score_text
 from ace_gui.gui.panels.job_page import (
     MARGINS,
     JobPage,
@@ -26,7 +26,7 @@ from ace_gui.gui.panels.job_page import (
     show_problem,
 )
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.merges_plot import NOT_TUNED, TuneCurvePlot
+from ace_gui.gui.plots.merge_plots import NOT_TUNED, TuneCurvePlot
 from ace_gui.gui.state.found.results import ChosenByTrying
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain

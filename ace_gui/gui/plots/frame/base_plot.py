@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
@@ -22,7 +21,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import (
     QLabel,
     QMenu,
-    QMessageBox,
     QSizePolicy,
     QStackedWidget,
     QToolButton,
@@ -32,22 +30,16 @@ from PySide6.QtWidgets import (
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.errors import WorkbenchError
-from ace_gui.gui.plots.frame.axes import QuantityAxis
-from ace_gui.gui.plots.frame.canvas import Canvas
+from ace_gui.gui.plots.frame.canvas import Canvas, QuantityAxis
 from ace_gui.gui.plots.frame.export_image import (
-    FILTERS,
-    PictureDialog,
-    PictureFormat,
     ThemedWidget,
+    ask_for_picture,
     copy_plot,
-    grab_plot,
 )
 from ace_gui.gui.plots.frame.legend import CaptionLabel, Legend
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
 from ace_gui.gui.widgets.controls import head_button, widget_action
-from ace_gui.gui.widgets.file_dialogs import PICTURES, ask_target
 from ace_gui.gui.widgets.layout import Part, across, down
 
 BUSY_AFTER_MS: Final = 200
@@ -368,23 +360,6 @@ class Plot(ThemedWidget):
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         self.picture_button.menu().popup(event.globalPos())
-
-
-def ask_for_picture(shown: ThemedWidget, parent: QWidget) -> None:
-    """Ask for a format and a path and write the picture of ``shown`` there; report a failure."""
-    suggested = f"{shown.accessibleName()}.png"
-
-    def ask(form: PictureFormat) -> None:
-        def write(chosen: list[Path]) -> None:
-            ending = dialog.selectedNameFilter().rpartition("*")[2].rstrip(")")
-            try:
-                grab_plot(shown, chosen[0], suffix=ending, form=form)
-            except WorkbenchError as error:
-                QMessageBox.warning(parent, "Save picture", error.sentence)
-
-        dialog = ask_target(parent, "Save picture", suggested, FILTERS, PICTURES, write)
-
-    PictureDialog(ask, parent).open()
 
 
 def restyle_plots(parent: QWidget, theme: Tokens) -> Generator[None, None, None]:

@@ -1,21 +1,286 @@
-"""The drawing area of a plot: a view of the data with axes around it.
-
-pyqtgraph's ``PlotItem`` creates a hidden menu of some ninety widgets per plot, which is slow to
-create and must follow every palette change. This class only has its layout.
+"""The drawing area of a plot: a view of the data, and axes with plain numbers: 0.01 or 10⁻⁵, never
+1e-05 or an SI prefix.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import ceil, floor, log10
 from typing import Any, Final
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsItem, QSizePolicy
-
-# isort: split
 import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QFontMetricsF, QPainter, QResizeEvent
+from PySide6.QtWidgets import (
+    QGraphicsGridLayout,
+    QGraphicsItem,
+    QGraphicsSceneResizeEvent,
+    QSizePolicy,
+)
 
-from ace_gui.gui.plots.frame.axes import QuantityAxis, label_overhang
+from ace_gui.formatting import number_text, power_of_ten
+from ace_gui.gui.plots.frame.spec import Axis
+from ace_gui.gui.theme import Face, face
+
+LONGEST_LABEL = "0.001"  # a number is below its tick, and half of it extends beyond the axis
+_TITLE_MARGIN = 4  # px, of Qt's text items
+_NAMED = 72  # minimum width in px for the name "Block 12"
+_NAMES_SHARE: Final = 0.32  # maximum part of a plot's width for names at the left
+_LABELLED_WITHIN_DECADE = (2, 5)
+_SHORT = 1.6  # decades: on a shorter axis 2 and 5 have labels, too
+Ticks = list[tuple[float | None, list[float]]]
+
+
+class PlainAxis(pg.AxisItem):
+    """Of labels that overlap, those of the coarsest ticks stay.
+
+    It paints directly: in a picture that is replayed, as pyqtgraph has it, no text can be found.
+    """
+
+    picture: Any
+    _specs: tuple[Any, ...] | None = None
+
+    def __init__(self, orientation: str, *, tick: int = 0) -> None:
+        super().__init__(orientation, maxTickLength=-tick)
+        self.setStyle(hideOverlappingLabels=False)
+
+    def paint(self, p: QPainter, opt: object, widget: object) -> None:  # noqa: ARG002
+        if self.picture is None:  # pyqtgraph's flag that ticks and texts must be computed again
+            self.picture = self._specs = self.generateDrawSpecs(p)
+        if self._specs is not None:
+            p.save()
+            self.drawPicture(p, *self._specs)
+            p.restore()
+
+    def generateDrawSpecs(self, p: Any) -> tuple[Any, ...] | None:
+        specs = super().generateDrawSpecs(p)
+        if specs is None:
+            return None
+        kept: list[Any] = []
+        for text in specs[2]:
+            if not any(text[0].intersects(other[0]) for other in kept):
+                kept.append(text)
+        return (*specs[:2], kept)
+
+
+def label_overhang() -> float:
+    """Pixels that a label at the end of a horizontal axis extends beyond it."""
+    return QFontMetricsF(face(Face.CAPTION)).horizontalAdvance(LONGEST_LABEL) / 2
+
+
+class QuantityAxis(PlainAxis):
+    """An axis of a quantity, linear or logarithmic.
+
+    If it is ``logarithmic``, positions along it are log10 of the quantity. A horizontal axis has
+    its ``title`` below; that of a vertical one is above the plot, as rotated text is hard to read.
+    """
+
+    labelText: str
+    labelStyle: dict[str, str]
+
+    def __init__(self, orientation: str, *, grid: bool = False) -> None:
+        self.title, self.logarithmic, self._is_low = "", False, False
+        self._overhang = label_overhang()
+        super().__init__(orientation, tick=4)
+        self.enableAutoSIPrefix(False)
+        self.setStyle(tickTextOffset=4, autoExpandTextSpace=True)
+        self.setGrid(255 if grid else False)
+
+    def declare(self, axis: Axis, *, logarithmic: bool) -> None:
+        """Show this axis."""
+        self.logarithmic, self.picture = logarithmic, None
+        self.setScale(axis.scale)
+        if self.orientation == "bottom" and axis.title != self.title:
+            self.title = axis.title
+            self.fit_letters()
+
+    def fit_letters(self) -> None:
+        """Apply the caption's font size to the title, and reserve space for labels at the ends."""
+        self._overhang = label_overhang()
+        if self.title:
+            points = f"{face(Face.CAPTION).pointSizeF():.2f}pt"
+            self.setLabel(self.title, **{**self.labelStyle, "font-size": points})
+            self._fit_title()
+
+    def set_low(self, low: bool) -> None:
+        """Hide the title in a low plot."""
+        if low != self._is_low:
+            self._is_low = low
+            self.showLabel(bool(self.title))
+
+    def showLabel(self, show: bool = True) -> None:
+        super().showLabel(show and not self._is_low)
+
+    def resizeEvent(self, event: QGraphicsSceneResizeEvent | None = None) -> None:
+        self._fit_title()
+        super().resizeEvent(event)
+
+    def _fit_title(self) -> None:
+        """Elide the title if it is longer than the axis."""
+        room = self.size().width() - 2 * _TITLE_MARGIN
+        if room <= 0 or not self.title or self.label is None:  # not laid out yet, or closed
+            return
+        mode = Qt.TextElideMode.ElideRight
+        text = QFontMetricsF(face(Face.CAPTION)).elidedText(self.title, mode, room)
+        if text != self.labelText:
+            self.labelText = text
+            self.label.setHtml(self.labelString())
+
+    def boundingRect(self) -> QRectF:
+        """Wide enough for a label at either end, with or without grid."""
+        across = self._overhang if self.orientation == "bottom" else 0
+        return super().boundingRect().adjusted(-across, 0, across, 0)
+
+    def tickValues(self, low: float, high: float, size: float) -> Ticks:
+        if not self.logarithmic:
+            return super().tickValues(low, high, size)
+        low, high = sorted((low, high))
+        decades = range(floor(low), ceil(high) + 1)
+        room = 44 if self.orientation == "bottom" else 20
+        stride = max(1, ceil((high - low) * room / max(size, 1)))
+        labelled = [float(d) for d in decades if d % stride == 0 and low <= d <= high]
+        if stride > 1:
+            between = [float(d) for d in decades if d % stride and low <= d <= high]
+            return [(1.0, labelled), (None, between)]
+        named = _LABELLED_WITHIN_DECADE if high - low <= _SHORT else ()
+        minor = [d + log10(m) for d in decades for m in named]
+        return [(1.0, labelled), (None, [v for v in minor if low <= v <= high])]
+
+    def generateDrawSpecs(self, p: Any) -> tuple[Any, ...] | None:
+        """Only ticks with a label: more lines would cover the data, and say nothing."""
+        specs = super().generateDrawSpecs(p)
+        if specs is None:
+            return None
+        line, ticks, texts = specs
+        at = QPointF.x if self.orientation == "bottom" else QPointF.y
+        labelled = [at(rect.center()) for rect, *_ in texts]
+        named = [t for t in ticks if any(abs(at(t[1]) - each) < 1 for each in labelled)]
+        return line, named, texts
+
+    def tickStrings(
+        self, values: Sequence[float], scale: float, spacing: float | None
+    ) -> list[str]:
+        if not self.logarithmic:
+            return [_plain(value * scale, (spacing or 1.0) * scale) for value in values]
+        if spacing is not None:
+            return [self._decade(round(value)) for value in values]
+        if self.range[1] - self.range[0] > _SHORT:
+            return [""] * len(values)
+        return [_within_decade(value) for value in values]
+
+    def _decade(self, exponent: int) -> str:
+        """Plain numbers if all labels of the axis can be plain."""
+        low, high = self.range
+        if low >= -4.3 and high <= 4.3:
+            return number_text(10.0**exponent, 1)
+        return power_of_ten(exponent)
+
+
+def _within_decade(position: float) -> str:
+    exponent = floor(position + 1e-9)
+    digit = round(10 ** (position - exponent))
+    return number_text(digit * 10.0**exponent, 1) if digit in _LABELLED_WITHIN_DECADE else ""
+
+
+def _plain(value: float, spacing: float) -> str:
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e5 or spacing >= 1e-3:
+        indices = max(0, ceil(-log10(spacing) - 1e-9))
+        return f"{value:.{indices}f}".replace("-", "−")
+    return number_text(value, max(1, floor(log10(abs(value))) - floor(log10(spacing)) + 1))
+
+
+class NameAxis(PlainAxis):
+    """An axis with a name at each whole number, elided in the middle.
+
+    At the left they have a share of the plot's width; below it each has the width of its column.
+    If there is little room, only some have a name.
+    """
+
+    _names: tuple[str, ...] = ()
+
+    def declare(self, axis: Axis, *, logarithmic: bool) -> None:  # noqa: ARG002  (QuantityAxis')
+        """Show the names of this axis at 0, 1, 2, …"""
+        self._names = tuple(axis.names)
+        self._fit_names()
+
+    def linkedViewChanged(self, view: pg.ViewBox, newRange: Any = None) -> None:
+        super().linkedViewChanged(view, newRange)
+        self._fit_names()
+
+    def _fit_names(self) -> None:
+        view, metrics = self.linkedView(), QFontMetricsF(face(Face.CAPTION))
+        is_left = self.orientation == "left"
+        pixel = view.viewPixelSize()[is_left]
+        if not pixel > 0:  # not laid out yet
+            return
+        each, needed = 0.95 / pixel, metrics.height()
+        if not is_left:
+            longest = max(map(metrics.horizontalAdvance, self._names), default=0.0)
+            needed = min(longest, metrics.horizontalAdvance("query…"))
+        stride = next(s for s in _strides() if s * each >= needed)
+        room = _NAMES_SHARE * (view.width() + self.width()) if is_left else stride * each
+        middle = Qt.TextElideMode.ElideMiddle
+        shown = list(enumerate(self._names))[::stride]
+        texts = [(index, metrics.elidedText(name, middle, room)) for index, name in shown]
+        self.setTicks([texts])
+        if is_left:
+            self.setWidth(max((metrics.horizontalAdvance(t) for _, t in texts), default=0.0) + 12)
+
+
+class BlockAxis(QuantityAxis):
+    """The position along the model, with each block named below its middle."""
+
+    _roomy = False
+
+    def __init__(self) -> None:
+        super().__init__("bottom")
+        self._middles: dict[float, str] = {}
+
+    def set_blocks(self, starts: Sequence[tuple[int, str]], count: int) -> None:
+        """``starts``: index of the first layer of each block, and the block's number.
+
+        ``count``: the number of layers.
+        """
+        spans = block_spans(starts, count)
+        self._middles = {(low + high) / 2: label for (low, high), label in spans}
+        self.picture = None
+        self.update()
+
+    def tickValues(self, low: float, high: float, size: float) -> Ticks:
+        shown = [position for position in self._middles if low <= position <= high]
+        stride = next(s for s in _strides() if len(shown) / s * 30 <= max(size, 30))
+        labelled = [each for each in list(self._middles)[::stride] if low <= each <= high]
+        self._roomy = size / max(len(labelled), 1) > _NAMED
+        return [(1.0, labelled)]
+
+    def tickStrings(
+        self,
+        values: Sequence[float],
+        scale: float,  # noqa: ARG002  (pyqtgraph's signature)
+        spacing: float | None,  # noqa: ARG002
+    ) -> list[str]:
+        prefix = "Block " if self._roomy else ""
+        return [prefix + self._middles[value] for value in values]
+
+
+def block_spans(
+    starts: Sequence[tuple[int, str]], count: int
+) -> list[tuple[tuple[float, float], str]]:
+    """Start and end of each block, half a layer beyond its ends, and its number.
+
+    Empty if there are no layers.
+    """
+    ends = [*(start for start, _ in starts), count][1:]
+    return [
+        ((start - 0.5, end - 0.5), label) for (start, label), end in zip(starts, ends, strict=True)
+    ]
+
+
+def _strides() -> list[int]:
+    return [digit * 10**power for power in range(6) for digit in (1, 2, 5)]
+
 
 _PLACES: Final = {"bottom": (3, 1), "left": (2, 0), "right": (2, 2)}
 _VIEW: Final = (2, 1)

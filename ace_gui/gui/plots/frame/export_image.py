@@ -28,6 +28,7 @@ from PySide6.QtWidgets import (
     QFormLayout,
     QGraphicsItem,
     QGraphicsView,
+    QMessageBox,
     QSpinBox,
     QWidget,
 )
@@ -35,11 +36,12 @@ from PySide6.QtWidgets import (
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.errors import OutputError
+from ace_gui.errors import OutputError, WorkbenchError
 from ace_gui.gui.models.figures_model import FigureColumn, write_csv
 from ace_gui.gui.saving import save
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import LIGHT, Face, Tokens, body_font, face
+from ace_gui.gui.widgets.file_dialogs import PICTURES, ask_target
 from ace_gui.gui.widgets.labels import muted_label
 
 PIXELS_A_POINT = 2.0
@@ -47,7 +49,7 @@ PIXELS_A_POINT = 2.0
 
 POINTS_AN_INCH = 72.0
 
-FILTERS = "PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)"
+_FILTERS = "PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)"
 
 
 _SERIFS = ["STIX Two Text", "Times New Roman", "Liberation Serif", "DejaVu Serif"]
@@ -154,6 +156,23 @@ class ThemedWidget(QWidget):
 
     def show_as_picture(self, on: bool) -> None:
         """Show all that belongs to a picture, or the window's version again."""
+
+
+def ask_for_picture(shown: ThemedWidget, parent: QWidget) -> None:
+    """Ask for a format and a path and write the picture of ``shown`` there; report a failure."""
+    suggested = f"{shown.accessibleName()}.png"
+
+    def ask(form: PictureFormat) -> None:
+        def write(chosen: list[Path]) -> None:
+            ending = dialog.selectedNameFilter().rpartition("*")[2].rstrip(")")
+            try:
+                grab_plot(shown, chosen[0], suffix=ending, form=form)
+            except WorkbenchError as error:
+                QMessageBox.warning(parent, "Save picture", error.sentence)
+
+        dialog = ask_target(parent, "Save picture", suggested, _FILTERS, PICTURES, write)
+
+    PictureDialog(ask, parent).open()
 
 
 def grab_plot(

@@ -1,15 +1,18 @@
-"""Items of a plot: curves and symbols, bands of blocks, a threshold line with a draggable pill."""
+"""What is drawn in a plot: curves and symbols, bands, a threshold line, names of points and of
+curves.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QPainter
-
-# isort: split
+import numpy as np
 import pyqtgraph as pg
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
+from PySide6.QtWidgets import QToolTip
 
 from ace_gui.gui.theme import Face, Tokens, face
 
@@ -138,3 +141,158 @@ class ThresholdLine(pg.InfiniteLine):
         self.pill.ground = QColor(theme.text)
         self.pill.setColor(theme.card)
         self.pill.update()
+
+
+_NAME_GAP: Final = 11.0  # px between a point and its name
+_LEVELS: Final = (0.5, 1.5, -0.5, 2.5, -1.5)  # vertical anchors of a name
+_SYMBOL: Final = 5.0  # px: radius of a symbol
+
+
+def place_names(
+    names: Sequence[pg.TextItem],
+    view: pg.ViewBox,
+    symbols_S2: NDArray[np.float64],
+    taken: list[QRectF],
+) -> None:
+    """Put each name where it covers the fewest of the symbols and nothing that is ``taken``.
+
+    Names that would be cut or overlap are hidden, unless they are strong; the pointer and the
+    table show them.
+    """
+    (across, up), whole = view.viewPixelSize(), view.sceneBoundingRect()
+    if not (across > 0 and up > 0):  # not laid out yet
+        return
+    zero = view.mapViewToScene(QPointF(0, 0))
+    symbols_S2 = symbols_S2 / (across, -up) + (zero.x(), zero.y())
+    strong = {name for name in names if name.textItem.font().weight() > QFont.Weight.Medium}
+    for name in sorted(names, key=lambda name: name not in strong):
+        point, size = view.mapViewToScene(name.pos()), name.textItem.boundingRect()
+        gap = _NAME_GAP / max(1.0, size.width())
+        choices = []
+        for level in _LEVELS:
+            for side in (-gap, 1 + gap):
+                left, top = point.x() - side * size.width(), point.y() - level * size.height()
+                box = size.translated(left, top)
+                cut, covers = _cut(box, whole), any(map(box.intersects, taken))
+                cost = cut, _inside(symbols_S2, box), covers
+                choices.append((cost, cut > 0 or covers, box, (side, level)))
+        _, faulty, box, anchor = min(choices, key=lambda choice: choice[0])
+        name.setAnchor(anchor)
+        name.setVisible(name in strong or not faulty)
+        if name.isVisible():
+            taken.append(box)
+
+
+def _cut(box: QRectF, whole: QRectF) -> float:
+    """The pixels by which a box extends beyond the whole."""
+    across = max(whole.left() - box.left(), box.right() - whole.right())
+    return max(0.0, across, whole.top() - box.top(), box.bottom() - whole.bottom())
+
+
+def _inside(points_S2: NDArray[np.float64], box: QRectF) -> int:
+    """The number of symbols that a box covers, in pixels; NaN is never covered."""
+    low, high = np.array([[box.left(), box.top()], [box.right(), box.bottom()]])
+    return int(((points_S2 >= low - _SYMBOL) & (points_S2 <= high + _SYMBOL)).all(axis=1).sum())
+
+
+_WIDEST: Final = 7.5  # lines of text
+_END_GAP: Final = 6.0  # px between a curve's end and its name
+
+
+class EndLabel(NamedTuple):
+    """A curve's name at the height of its last value; ``strong`` for the merge."""
+
+    key: str
+    text: str
+    colour: str
+    height: float
+    strong: bool = False
+    on: bool = True
+
+    @property
+    def font(self) -> QFont:
+        """Its font."""
+        return face(Face.CAPTION_STRONG if self.strong else Face.CAPTION)
+
+
+class EndLabels(pg.AxisItem):
+    """The right edge of a plot. ``clicked`` carries the key of a curve."""
+
+    clicked = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__("right", maxTickLength=0)
+        self._labels: tuple[EndLabel, ...] = ()
+        self.setStyle(showValues=False)
+        self.setPen(pg.mkPen(None))
+        self.setWidth(0)
+
+    def set_labels(self, labels: Sequence[EndLabel]) -> None:
+        """Set the names of the curves."""
+        self._labels = tuple(labels)
+        widths = [QFontMetricsF(each.font).horizontalAdvance(each.text) for each in labels]
+        most = _WIDEST * QFontMetricsF(face(Face.CAPTION)).height()
+        self.setWidth(min(max(widths, default=-_END_GAP), most) + _END_GAP + 2)
+        self.update()
+
+    def rects(self) -> list[tuple[EndLabel, QRectF]]:
+        """The rectangles of the names, from top to bottom, without overlaps.
+
+        If not all fit, those of the merge are kept; the curve menu has the others.
+        """
+        low, high = self.range
+        room, line = self.size(), QFontMetricsF(face(Face.CAPTION)).height()
+        if high <= low or not self._labels:
+            return []
+        scale, fit = room.height() / (high - low), max(int(room.height() // line), 1)
+        named = sorted(self._labels, key=lambda label: not label.strong)[:fit]
+        wanted = sorted(
+            ((scale * (high - label.height), label) for label in named),
+            key=lambda each: each[0],
+        )
+        tops = _apart([at - line / 2 for at, _ in wanted], line, room.height())
+        return [
+            (label, QRectF(_END_GAP, top, room.width() - _END_GAP, line))
+            for top, (_, label) in zip(tops, wanted, strict=True)
+        ]
+
+    def paint(self, painter: QPainter, option: object, widget: object) -> None:  # noqa: ARG002
+        painter.setRenderHint(QPainter.RenderHint.TextAntialiasing)
+        for label, index in self.rects():
+            colour = QColor(label.colour)
+            colour.setAlphaF(1.0 if label.on else 0.45)
+            painter.setFont(label.font)
+            painter.setPen(colour)
+            right = Qt.TextElideMode.ElideRight
+            text = QFontMetricsF(label.font).elidedText(label.text, right, index.width())
+            painter.drawText(index, Qt.AlignmentFlag.AlignVCenter, text)
+
+    def mouseClickEvent(self, event: Any) -> None:
+        label = self._at(event.pos())
+        if label is not None:
+            event.accept()
+            self.clicked.emit(label.key)
+
+    def hoverEvent(self, event: Any) -> None:
+        label = None if event.isExit() else self._at(event.pos())
+        self.setCursor(
+            Qt.CursorShape.ArrowCursor if label is None else Qt.CursorShape.PointingHandCursor
+        )
+        if label is not None:
+            point = event.screenPos().toPoint()
+            QToolTip.showText(point, f"{label.text}: click to show or hide")
+
+    def _at(self, point: QPointF) -> EndLabel | None:
+        return next((label for label, room in self.rects() if room.contains(point)), None)
+
+
+def _apart(tops: list[float], line: float, height: float) -> list[float]:
+    """Move overlapping names down, then up if the last one would leave the plot."""
+    placed: list[float] = []
+    for top in tops:
+        placed.append(max(top, placed[-1] + line) if placed else max(top, 0.0))
+    limit = height - line
+    for index in range(len(placed) - 1, -1, -1):
+        placed[index] = min(placed[index], limit)
+        limit = placed[index] - line
+    return placed

@@ -1,4 +1,4 @@
-"""The one plot of bars: it draws the bars of a ``PlotSpec``."""
+"""The one plot of bars and the one of coloured cells; both draw a ``PlotSpec``."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import math
 from typing import Final
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, QSizeF
-from PySide6.QtGui import QColor, QFontMetricsF
-
-# isort: split
 import pyqtgraph as pg
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, QRectF, QSizeF
+from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter
+from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
-from ace_gui.gui.plots.frame.axes import NameAxis, QuantityAxis
-from ace_gui.gui.plots.frame.canvas import room_at_end
+from ace_gui.gui.plots.frame.canvas import NameAxis, QuantityAxis, room_at_end
 from ace_gui.gui.plots.frame.items import Bands
-from ace_gui.gui.plots.frame.spec import Bar, PlotSpec
+from ace_gui.gui.plots.frame.spec import Bar, Cells, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.theme import Face, face
 
 _BAR: Final = 0.62  # of a row
-_GAP: Final = "\u2002"  # between a bar and its text
+_TEXT_GAP: Final = "\u2002"  # between a bar and its text
 _ROWS: Final = 5  # minimum number, so that a few bars are not too thick
 _QUARTERS: Final = [0.25 * n for n in range(5)]
 _BELOW: Final = 0.012  # part of the highest bar: room for the axis' zero
@@ -65,7 +64,7 @@ class BarsPlot(SpecPlot):
             usual = high > 1.15 or low < 0.0
             self.canvas.getAxis("left").setTicks(None if usual else quarters)
             return
-        longest = max(metrics.horizontalAdvance(_GAP + bar.text) for bar in spec.bars)
+        longest = max(metrics.horizontalAdvance(_TEXT_GAP + bar.text) for bar in spec.bars)
         view.setXRange(low, high + room_at_end(view.width(), high - low, longest), padding=0)
         view.setYRange(-0.6, max(len(spec.y.names), _ROWS) - 0.4, padding=0)
 
@@ -83,7 +82,7 @@ class BarsPlot(SpecPlot):
             return
         values = np.array([self._at(bar.value) for bar in spec.bars])
         across = np.array([bar.group + bar.offset for bar in spec.bars])
-        pens, brushes = zip(*map(_look, spec.bars), strict=True)
+        pens, brushes = zip(*map(_pen_and_brush, spec.bars), strict=True)
         look = {"pens": pens, "brushes": brushes}
         if spec.x.logarithmic:
             known = np.isfinite(values)
@@ -129,7 +128,7 @@ class BarsPlot(SpecPlot):
                 self._end(spec, bar),
             )
             if not self.upright:
-                self._write(_GAP + bar.text, at, self.theme.text, font, anchor=(0, 0.5))
+                self._write(_TEXT_GAP + bar.text, at, self.theme.text, font, anchor=(0, 0.5))
                 continue
             metrics = QFontMetricsF(font)
             size = QSizeF(metrics.horizontalAdvance(bar.text), metrics.height())
@@ -186,9 +185,130 @@ class BarsPlot(SpecPlot):
             self.point_chosen.emit(group)
 
 
-def _look(bar: Bar) -> tuple[object, object]:
+def _pen_and_brush(bar: Bar) -> tuple[object, object]:
     if not bar.outlined:
         return pg.mkPen(None), pg.mkBrush(bar.colour)
     pale = QColor(bar.colour)
     pale.setAlpha(_PALE)
     return pg.mkPen(bar.colour, width=1.4), pg.mkBrush(pale)
+
+
+_NUMBER_SIZE: Final = 0.9  # of the window's font
+_CELL_GAP: Final = 0.02
+_MOST: Final = 2_000  # rectangles
+_MIDDLE: Final = 0.05 * (21**0.5 - 1)  # the luminance on which black and white are equally clear
+
+
+class _Rectangles(pg.GraphicsObject):
+    """Filled rectangles, since an image would be a bitmap in an exported drawing; an image of very
+    many, which is drawn faster."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._colours = np.zeros((0, 0, 4), dtype=np.uint8)
+
+    def show_colours(self, colours: NDArray[np.uint8]) -> None:
+        """Set the colours: uint8, rows × columns × 4."""
+        self.prepareGeometryChange()
+        self._colours = np.ascontiguousarray(colours)
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        down, across, _ = self._colours.shape
+        return QRectF(-0.5, -0.5, across, down)
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,  # noqa: ARG002  (Qt's signature)
+        widget: QWidget | None = None,  # noqa: ARG002
+    ) -> None:
+        down, across, _ = self._colours.shape
+        if down * across > _MOST:
+            data, kind = self._colours.data, QImage.Format.Format_RGBA8888
+            image = QImage(data, across, down, 4 * across, kind)
+            painter.drawImage(self.boundingRect(), image)
+            return
+        side = 1 - 2 * _CELL_GAP
+        for row, colours in enumerate(self._colours):
+            for column, colour in enumerate(colours):
+                cell = QRectF(column - 0.5 + _CELL_GAP, row - 0.5 + _CELL_GAP, side, side)
+                painter.fillRect(cell, QColor(*map(int, colour)))
+
+
+class CellsPlot(SpecPlot):
+    """Cells with the names of their rows and columns, and a text in each if all have room."""
+
+    toggles = False
+    holds = False
+
+    def __init__(self) -> None:
+        self._rectangles = _Rectangles()
+        super().__init__(left=NameAxis("left"), bottom=NameAxis("bottom"))
+        view = self.canvas.getViewBox()
+        view.setMouseEnabled(x=False, y=False)
+        view.invertY(True)
+        self.canvas.addItem(self._rectangles)
+
+    @property
+    def cells(self) -> Cells | None:
+        """What is drawn."""
+        return None if self.spec is None else self.spec.cells
+
+    def fit(self) -> None:
+        if self.cells is not None:
+            view = self.canvas.getViewBox()
+            down, across, _ = self.cells.colours.shape
+            view.setXRange(-0.5, across - 0.5, padding=0)
+            view.setYRange(-0.5, down - 0.5, padding=0)
+
+    def cell_at(self, scene_position: QPointF) -> tuple[int, int] | None:
+        """Row and column of the cell at a position."""
+        view, cells = self.canvas.getViewBox(), self.cells
+        if cells is None or not view.sceneBoundingRect().contains(scene_position):
+            return None
+        at = view.mapSceneToView(scene_position)
+        row, column = round(at.y()), round(at.x())
+        inside = 0 <= row < len(cells.colours) and 0 <= column < cells.colours.shape[1]
+        return (row, column) if inside else None
+
+    def _draw_curves(self, spec: PlotSpec) -> None:
+        super()._draw_curves(spec)
+        assert spec.cells is not None
+        self._rectangles.show_colours(spec.cells.colours)
+
+    def _draw_names(self, spec: PlotSpec) -> None:  # noqa: ARG002  (those of the cells)
+        self._part_names()
+
+    def _part_names(self) -> None:
+        """The texts in the cells, if the longest has room."""
+        self._erase()
+        cells = self.cells
+        if cells is None:
+            return
+        font = self.font()
+        font.setPointSizeF(_NUMBER_SIZE * font.pointSizeF())
+        view, metrics = self.canvas.getViewBox(), QFontMetricsF(font)
+        every = [text for texts in cells.texts for text in texts]
+        wide = max(map(metrics.horizontalAdvance, every), default=0.0) + 2
+        down, across, _ = cells.colours.shape
+        if view.width() < wide * across or view.height() < metrics.height() * down:
+            return
+        for row, texts in enumerate(cells.texts):
+            for column, text in enumerate(texts):
+                colour = QColor(*map(int, cells.colours[row, column])).name()
+                ink = self.theme.text2 if colour == self.theme.grid else ink_on(colour)
+                self._write(text, QPointF(column, row), ink, font, anchor=(0.5, 0.5))
+
+    def text_at(self, scene_position: QPointF) -> str:
+        found, cells = self.cell_at(scene_position), self.cells
+        return "" if found is None or cells is None else cells.words(*found)
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever has the higher contrast on ``colour``: at least 4.5:1."""
+    parts = QColor(colour)
+    channels = np.array([parts.redF(), parts.greenF(), parts.blueF()])
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ (0.2126, 0.7152, 0.0722)  # WCAG 2.2
+    return "#000000" if luminance > _MIDDLE else "#ffffff"

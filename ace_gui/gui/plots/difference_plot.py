@@ -13,8 +13,8 @@ from ace_gui.engine.contract.figures.findings import LayerDifference
 from ace_gui.engine.contract.figures.model_changes import GroupChange, ModelDiff, TensorChange
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.plots.along_model.layer_plot import LayerCurvesPlot, block_of, symbol_size
 from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
+from ace_gui.gui.plots.layers_plot import LayerCurvesPlot, block_of, symbol_size
 from ace_gui.gui.theme import Tokens
 
 RELATIVE: Final = "relative difference"

@@ -7,20 +7,18 @@ from collections.abc import Sequence
 from math import inf, isfinite, log10
 
 import numpy as np
+import pyqtgraph as pg
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QKeyEvent
 from PySide6.QtWidgets import QGraphicsRectItem
 
-# isort: split
-import pyqtgraph as pg
-
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.plots.along_model.gamma_plot import EMPTY, LOWEST_LOG, tau_text, treated_alike
-from ace_gui.gui.plots.along_model.layer_plot import LayersPlot, slot_of
-from ace_gui.gui.plots.frame.cells_plot import CellsPlot
+from ace_gui.gui.plots.frame.bars_and_cells import CellsPlot
 from ace_gui.gui.plots.frame.spec import Axis, Cells, Curve, PlotSpec
+from ace_gui.gui.plots.gamma_plot import EMPTY, LOWEST_LOG, tau_text, treated_alike
+from ace_gui.gui.plots.layers_plot import LayersPlot, slot_of
 from ace_gui.gui.theme import Face, Tokens, face
 
 NO_BLOCKS = "No layer here belongs to a numbered block."

@@ -15,14 +15,14 @@ from ace_gui.engine.contract.figures.health import BY_SCALE
 from ace_gui.engine.contract.plan import ROLE_FAMILIES, role_family
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
-from ace_gui.gui.plots.along_model.layer_plot import (
+from ace_gui.gui.plots.frame.canvas import room_at_end
+from ace_gui.gui.plots.frame.items import ThresholdLine
+from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
+from ace_gui.gui.plots.layers_plot import (
     LayerCurvesPlot,
     columns_extent,
     symbol_size,
 )
-from ace_gui.gui.plots.frame.canvas import room_at_end
-from ace_gui.gui.plots.frame.items import ThresholdLine
-from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.theme import Tokens
 from ace_gui.linalg.heterogeneity import WHY_BY_SCALE, gamma_near_pole
 

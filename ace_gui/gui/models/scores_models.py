@@ -1,23 +1,26 @@
-"""The compared merges, as a sortable table."""
+"""The tables of compared merges and of one merge's scores by task."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from PySide6.QtCore import QObject
 
 from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.engine.contract.scored.scores import TaskScore
-from ace_gui.formatting import human_bytes
-from ace_gui.gui.models.figures_model import NONE, FigureColumn, FiguresModel
+from ace_gui.formatting import human_bytes, number_text
+from ace_gui.gui.models.figures_model import NONE, FigureColumn, FiguresModel, column_of
 from ace_gui.gui.numbers import value_text
+from ace_gui.gui.state.found.known_scores import Figure, TaskFigures
+from ace_gui.gui.text import plain
 
 
 @dataclass(frozen=True)
-class Figure:
+class MergeFigure:
     """A column of numbers: title, tooltip, value and format.
 
     ``better``: +1 if more is better, -1 if less is, 0 for neither.
@@ -63,44 +66,44 @@ def _mean_cosine(row: MethodCompared) -> float | None:
 
 _METHOD_TIP = "The method, and parameters other than its defaults."
 _FIGURES = (
-    Figure(
+    MergeFigure(
         "Norm",
         "Norm of the merged change of all tensors, relative to the experts' mean norm.",
         lambda row: row.relative_norm,
     ),
-    Figure(
+    MergeFigure(
         "Energy",
         "Square of the norm: energy of the merged change, relative to an expert of mean norm.",
         lambda row: row.relative_norm**2,
     ),
-    Figure(
+    MergeFigure(
         "Distance",
         "Mean distance of the merged model from the experts, relative to the expert's distance "
         "from the base: 0 is the expert, 1 as far as the base.",
         lambda row: row.mean_distance,
         better=-1,
     ),
-    Figure(
+    MergeFigure(
         "Cosine",
         "Mean cosine of the merged change and the experts' changes.",
         _mean_cosine,
         better=1,
     ),
-    Figure(
+    MergeFigure(
         "Warnings",
         "Tensors with a warning about the result.",
         lambda row: row.warned,
         "{}",
         better=-1,
     ),
-    Figure(
+    MergeFigure(
         "Time",
         "Seconds for planning and merging.",
         lambda row: row.seconds,
         "{:.1f} s",
         better=-1,
     ),
-    Figure(
+    MergeFigure(
         "Memory",
         "Peak memory of the engine during the merge, including the engine itself.",
         lambda row: row.peak_bytes,
@@ -118,12 +121,12 @@ class ComparedModel(FiguresModel):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._rows: tuple[MethodCompared, ...] = ()
-        self._figures: list[Figure] = []
+        self._figures: list[MergeFigure] = []
         self.show_rows(())
 
     def show_rows(self, rows: tuple[MethodCompared, ...]) -> None:
         scores = next((row.scores for row in rows if row.scores), ())
-        self._rows, self._figures = rows, [*_scores(scores), *_FIGURES]
+        self._rows, self._figures = rows, [*_score_figures(scores), *_FIGURES]
         titles, tips = [row.title for row in rows], [row.error or _details(row) for row in rows]
         method = FigureColumn(title="Method", values=titles, tip=_METHOD_TIP, tips=tips)
         self.set_columns([method, *(each.column(rows, tips) for each in self._figures)])
@@ -141,13 +144,13 @@ class ComparedModel(FiguresModel):
         return tuple(map(self.row_at, range(len(self._rows))))
 
     @property
-    def main_figure(self) -> Figure:
+    def main_figure(self) -> MergeFigure:
         """The mean score if there is one, else the distance from the experts."""
         by_heading = {figure.heading: figure for figure in self._figures}
         return by_heading.get("Mean") or by_heading["Distance"]
 
     @property
-    def sorted_figure(self) -> Figure:
+    def sorted_figure(self) -> MergeFigure:
         """The figure that the rows are sorted by, or else the main one."""
         index = self.sorting[0] - 1
         return self._figures[index] if 0 <= index < len(self._figures) else self.main_figure
@@ -159,9 +162,11 @@ class ComparedModel(FiguresModel):
         return (method, *named, FigureColumn(title="Error", values=[r.error for r in self.rows]))
 
 
-def _scores(scores: tuple[TaskScore, ...]) -> list[Figure]:
-    def figure(heading: str, tip: str, value: Callable[[MethodCompared], float | None]) -> Figure:
-        return Figure(heading, tip, value, "{:.3f}", better=1)
+def _score_figures(scores: tuple[TaskScore, ...]) -> list[MergeFigure]:
+    def figure(
+        heading: str, tip: str, value: Callable[[MethodCompared], float | None]
+    ) -> MergeFigure:
+        return MergeFigure(heading, tip, value, "{:.3f}", better=1)
 
     if not scores:
         return []
@@ -186,3 +191,104 @@ def _details(row: MethodCompared) -> str:
     lines = [row.title, ", ".join(parameters)]
     lines += [f"distance from {name}: {value:.2f}" for name, value in row.distances.items()]
     return "\n".join(line for line in lines if line)
+
+
+TASK, BASE, MERGE, EXPERT, KEPT, LOST, GAINED, COUNT = range(8)
+
+
+def score_text(value: float) -> str:
+    """``0.807``, ``12.4``; a dash if unknown."""
+    if not math.isfinite(value):
+        return NONE
+    return f"{value:.3f}".replace("-", "−") if abs(value) < 10 else number_text(value, 4)
+
+
+def figure_words(figure: Figure) -> str:
+    """``0.807 ± 0.020``."""
+    known = math.isfinite(figure.value) and math.isfinite(figure.error)
+    return score_text(figure.value) + (f" ± {score_text(figure.error)}" if known else "")
+
+
+def _count(value: int | None) -> str:
+    return NONE if value is None else str(value)
+
+
+_COLUMNS: Final[tuple[tuple[str, str, Callable[[TaskFigures], str]], ...]] = (
+    # title, tip and text
+    ("Task", "The task, and how it is measured.", lambda row: plain(row.title)),
+    ("Base", "The base model's score.", lambda row: score_text(row.base.value)),
+    ("Merged", "The merged model's score.", lambda row: figure_words(row.merge)),
+    ("Expert", "The score of the task's own expert.", lambda row: score_text(row.expert.value)),
+    (
+        "Kept",
+        "Merged / expert (for perplexity, expert / merged): the share of the expert's score kept.",
+        lambda row: f"{100 * row.kept:.0f} %" if math.isfinite(row.kept) else NONE,
+    ),
+    (
+        "Lost",
+        "Examples that the expert gets right and the merge wrong; for a loss, examples "
+        "whose loss grew.",
+        lambda row: _count(row.lost),
+    ),
+    (
+        "Gained",
+        "Examples that the merge gets right and the expert wrong; for a loss, examples "
+        "whose loss fell.",
+        lambda row: _count(row.gained),
+    ),
+    ("n", "Number of examples scored.", lambda row: str(row.n)),
+)
+_EXPORTED: Final[tuple[tuple[str, Callable[[TaskFigures], object]], ...]] = (
+    ("task", lambda row: plain(row.title)),
+    ("metric", lambda row: row.metric),
+    ("base", lambda row: row.base.value),
+    ("base, standard error", lambda row: row.base.error),
+    ("merge", lambda row: row.merge.value),
+    ("merge, standard error", lambda row: row.merge.error),
+    ("expert", lambda row: row.expert.value),
+    ("expert, standard error", lambda row: row.expert.error),
+    ("kept", lambda row: row.kept),
+    ("lost", lambda row: row.lost),
+    ("gained", lambda row: row.gained),
+    ("n", lambda row: row.n),
+)
+
+
+class TaskFiguresModel(FiguresModel):
+    """``rows``: the figures shown."""
+
+    gap = ""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.show_figures(())
+
+    def show_figures(self, rows: Sequence[TaskFigures]) -> None:
+        self.rows: tuple[TaskFigures, ...] = tuple(rows)
+        numbers = np.full(len(rows), math.nan)  # what is shown is not sorted
+        self.set_columns(
+            [
+                FigureColumn(
+                    title=title,
+                    values=numbers if column else [plain(row.title) for row in rows],
+                    tip=tip,
+                    texts=[text(row) for row in rows],
+                    tips=[_tip(row, column) for row in rows],
+                )
+                for column, (title, tip, text) in enumerate(_COLUMNS)
+            ]
+        )
+
+    def exported(self) -> tuple[FigureColumn, ...]:
+        """With full precision and all standard errors, for copying and saving."""
+        return tuple(column_of(title, map(value, self.rows)) for title, value in _EXPORTED)
+
+
+def _tip(row: TaskFigures, column: int) -> str:
+    whose = f"the task of {row.owner}" if row.owner else "no expert's task"
+    if column == TASK:
+        return "Unweighted mean of all tasks" if row.is_mean else f"{row.metric}, {whose}"
+    _, tip, text = _COLUMNS[column]
+    figure = {BASE: row.base, MERGE: row.merge, EXPERT: row.expert}.get(column)
+    shown = text(row) if figure is None else figure_words(figure)
+    return f"{row.title}: {shown}\n{tip}"

@@ -1,0 +1,204 @@
+"""What is known of all layers while it arrives: arrays for the plots, and their health.
+
+L layers, T experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from ace_gui.engine.contract.checks import Verdict
+from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.figures.health import (
+    LayerHealth,
+    ModelHealth,
+    layer_health,
+    model_health,
+)
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.gui.state.activity import start_once
+from ace_gui.gui.state.session import Session
+from ace_gui.recipe.values import ParameterValue
+
+_REFRESH: Final = 60  # ms between signals while statistics arrive
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerFigures:
+    """The merged layers in model order; NaN means unknown.
+
+    ``gamma_L``: heterogeneity. ``mean_log_L``: mean over the experts of ln ‖ΔW_t‖²_F.
+    ``energies_LT``: ‖ΔW_t‖²_F; zero if an expert has no such tensor or did not change it.
+    """
+
+    names: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    blocks: tuple[int | None, ...] = ()
+    experts: tuple[str, ...] = ()
+    gamma_L: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    mean_log_L: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    energies_LT: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+
+
+class MergedLayers(QObject):
+    """The session's merged layers.
+
+    ``replaced`` follows when the layers change, ``figures_changed`` when their statistics do, at
+    most once every ``_REFRESH`` ms while statistics arrive.
+    """
+
+    replaced = Signal()
+    figures_changed = Signal()
+
+    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._index: dict[str, int] = {}
+        self._dirty: set[str] = set()
+        self._timer = QTimer(self, singleShot=True, interval=_REFRESH)
+        self._timer.timeout.connect(self._flush)
+        self.figures = LayerFigures()
+        self._seen: tuple[object, object] = (None, None)
+        session.draft.changed.connect(self.take_plan)
+        session.layers.learnt.connect(self._learn)
+        self.take_plan()
+
+    def take_plan(self) -> None:
+        """Update from the session's plan and experts, if they have changed."""
+        session, (rows, statistics) = self._session, self._seen
+        same = rows is session.layers.rows and statistics is session.layers.statistics
+        if not same or self.figures.experts != session.draft.inputs.names:
+            self._seen = (session.layers.rows, session.layers.statistics)
+            self._rebuild()
+            self.replaced.emit()
+
+    def _rebuild(self) -> None:
+        self._timer.stop()
+        rows, experts = self._session.layers.merged, self._session.draft.inputs.names
+        self._index = {row.name: index for index, row in enumerate(rows)}
+        self.figures = LayerFigures(
+            names=tuple(self._index),
+            roles=tuple(row.role for row in rows),
+            blocks=tuple(row.block for row in rows),
+            experts=experts,
+            gamma_L=np.full(len(rows), np.nan),
+            mean_log_L=np.full(len(rows), np.nan),
+            energies_LT=np.full((len(rows), len(experts)), np.nan),
+        )
+        self._dirty = set(self._index)
+        self._fill()
+
+    def _learn(self, name: str) -> None:
+        if not name:
+            self._dirty = set(self._index)
+            self._flush()
+        elif name in self._index:
+            self._dirty.add(name)
+            start_once(self._timer)
+
+    def _flush(self) -> None:
+        self._timer.stop()
+        self._fill()
+        self.figures_changed.emit()
+
+    def _fill(self) -> None:
+        known, figures = self._session.layers.statistics, self.figures
+        for name in self._dirty & known.keys():
+            index, found = self._index[name], known[name]
+            gamma, mean_log = found.gamma, found.mean_log_energy
+            figures.gamma_L[index] = np.nan if gamma is None else gamma
+            figures.mean_log_L[index] = np.nan if mean_log is None else mean_log
+            figures.energies_LT[index] = [found.energies.get(e, 0.0) for e in figures.experts]
+        self._dirty.clear()
+
+
+_HEALTH_REFRESH: Final = 200  # ms between signals while statistics arrive
+_QUIET: Final = 700  # ms without a change before all layers' health is computed in advance
+_BATCH: Final = 200  # layers per turn of the event loop
+
+_Known = tuple[LayerStatistics | None, LayerReport | None]
+
+
+class Healths(QObject):
+    """``changed`` follows, combined, when the health of any layer may have changed.
+
+    ``warned`` carries the number of layers with a warning, after a pause. A report only counts if
+    the merge belongs to the current inputs.
+    """
+
+    changed = Signal()
+    warned = Signal(int)
+
+    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._parameters: dict[str, ParameterValue] = {}
+        self._reports: dict[str, LayerReport] = {}
+        self._found: dict[str, tuple[_Known, LayerHealth]] = {}
+        self._timer = QTimer(self, singleShot=True, interval=_HEALTH_REFRESH)
+        self._timer.timeout.connect(self.changed)
+        self._left: Iterator[PlanRow] = iter(())  # of the computation in advance
+        self._warnings = 0
+        self._quiet = QTimer(self, singleShot=True, interval=_QUIET)
+        self._quiet.timeout.connect(self._begin_ahead)
+        self._idle = QTimer(self, interval=0)
+        self._idle.timeout.connect(self._find_ahead)
+        for signal in (session.draft.changed, session.results.changed, session.draft.tau_changed):
+            signal.connect(self._start_anew)
+        session.layers.learnt.connect(self._announce)
+        self._start_anew()
+
+    def of(self, name: str) -> LayerHealth | None:
+        """The health of a tensor; None if unknown."""
+        known = (self._session.layers.statistics.get(name), self._reports.get(name))
+        if known == (None, None):
+            return None
+        before = self._found.get(name)
+        if before is None or before[0][0] is not known[0] or before[0][1] is not known[1]:
+            before = known, layer_health(*known, self._parameters_of(name))
+            self._found[name] = before
+        return before[1]
+
+    def summary(self) -> ModelHealth:
+        """The combined health of all tensors."""
+        found = (self.of(row.name) for row in self._session.layers.rows)
+        return model_health(health for health in found if health is not None)
+
+    def _parameters_of(self, name: str) -> Mapping[str, ParameterValue]:
+        row = self._session.layers.row(name)
+        own = None if row is None else row.override
+        return self._parameters if own is None else own.parameters
+
+    def _start_anew(self) -> None:
+        session = self._session
+        self._parameters = {**session.draft.resolved_parameters(), "tau": session.draft.tau}
+        merge = session.results.merge if session.merge_is_current else None
+        self._reports = merge.reports if merge is not None else {}
+        self._found.clear()
+        self._announce()
+
+    def _announce(self) -> None:
+        start_once(self._timer)
+        self._idle.stop()
+        self._quiet.start()
+
+    def _begin_ahead(self) -> None:
+        """Compute all health values in advance, so that sorting by health is fast."""
+        self._left, self._warnings = iter(self._session.layers.rows), 0
+        self._idle.start()
+
+    def _find_ahead(self) -> None:
+        batch = tuple(islice(self._left, _BATCH))
+        for row in batch:
+            health = self.of(row.name)
+            self._warnings += health is not None and health.verdict is Verdict.WARNING
+        if not batch:
+            self._idle.stop()
+            self.warned.emit(self._warnings)

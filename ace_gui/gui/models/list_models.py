@@ -1,0 +1,259 @@
+"""The window's lists of experts and of runs, and the rows of other lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from PySide6.QtCore import (
+    QDateTime,
+    QLocale,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QRectF,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QPainter, QPixmap, QStandardItem, QStandardItemModel
+
+from ace_gui.engine.contract.plan import ExpertSummary
+from ace_gui.formatting import counted, duration, human_bytes
+from ace_gui.gui.numbers import short_score_text, value_text
+from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.chosen.inputs import Expert
+from ace_gui.gui.state.found.runs import mean_score, run_titles, title_parts
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.theme import current_theme
+from ace_gui.gui.theme.painting import SWATCH, paint_swatch
+
+VALUE: Final = Qt.ItemDataRole.UserRole
+"""Role of what a row stands for."""
+_Value = TypeVar("_Value")
+
+
+def item_of(text: str, value: object = None, *, tip: str = "", spoken: str = "") -> QStandardItem:
+    """A cell that cannot be edited. ``spoken``: for screen readers, if not its text."""
+    item = QStandardItem(plain(text))
+    item.setAccessibleText(plain(spoken or text))
+    item.setEditable(False)
+    item.setToolTip(tooltip(tip))
+    item.setData(value, VALUE)
+    return item
+
+
+def show_values(
+    model: QStandardItemModel, values: Iterable[_Value], item: Callable[[_Value], QStandardItem]
+) -> None:
+    """Replace all rows of a list."""
+    model.clear()
+    for value in values:
+        model.appendRow(item(value))
+
+
+NAME, WEIGHT, STATUS = range(3)
+HEADERS = ("Expert", "Weight", "Size")
+HEADER_TIPS = (
+    "Name of the expert. Double-click to change it.",
+    (
+        "How much the expert counts; its task vector is multiplied by this. "
+        "Double-click to change it."
+    ),
+    "Size on disk, and warnings about the files.",
+)
+
+_ACROSS = Qt.Orientation.Horizontal
+_Index = QModelIndex | QPersistentModelIndex
+
+
+class ExpertsModel(QStandardItemModel):
+    """A view of the session; ``expert_edited`` carries an index and the new Expert."""
+
+    expert_edited = Signal(int, object)
+
+    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(0, len(HEADERS), parent)
+        self.setHorizontalHeaderLabels(HEADERS)
+        for column, tip in enumerate(HEADER_TIPS):
+            self.setHeaderData(column, _ACROSS, tip, Qt.ItemDataRole.ToolTipRole)
+        self._session = session
+        session.draft.changed.connect(self.refresh)
+        self.refresh()
+
+    def refresh(self) -> None:
+        inputs, theme = self._session.draft.inputs, current_theme()
+        if self.rowCount() != len(inputs.experts):
+            self.setRowCount(0)
+            for _ in inputs.experts:
+                cells = [item_of("") for _ in HEADERS]
+                for column in (NAME, WEIGHT):
+                    cells[column].setEditable(True)
+                self.appendRow(cells)
+        for row, (expert, name) in enumerate(zip(inputs.experts, inputs.names, strict=True)):
+            repeated = expert.colour >= len(theme.expert_colours)
+            mark = swatch(theme.expert_colour(expert.colour), hollow=repeated)
+            summary = self._summary(expert)
+            values = (plain(name), expert.weight, _status(summary))
+            words = (plain(name), value_text(expert.weight), _status(summary))
+            lines = [str(expert.path)]
+            if summary is not None:
+                lines += [f"{summary.architecture}, {summary.dtype}", *summary.warnings]
+            self.item(row, NAME).setData(mark, Qt.ItemDataRole.DecorationRole)
+            for column, (value, word) in enumerate(zip(values, words, strict=True)):
+                item = self.item(row, column)
+                item.setData(value, Qt.ItemDataRole.EditRole)
+                item.setAccessibleText(word)
+                item.setToolTip(tooltip("\n".join(lines)))
+
+    def setData(self, index: _Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
+        if role != Qt.ItemDataRole.EditRole or not index.isValid():
+            return False
+        expert = self._session.draft.inputs.experts[index.row()]
+        if index.column() == NAME:
+            name = plain(str(value)).strip()
+            changed = replace(expert, name=name or None)
+        else:
+            changed = replace(expert, weight=float(value))
+        if changed != expert:
+            self.expert_edited.emit(index.row(), changed)
+        return True
+
+    def _summary(self, expert: Expert) -> ExpertSummary | None:
+        """The plan's summary of the expert, if the plan is current."""
+        plan = self._session.draft.plan
+        if plan is None:
+            return None
+        for entry, summary in zip(plan.recipe.models, plan.experts, strict=True):
+            if entry.model == expert.path:
+                return summary
+        return None
+
+
+def _status(summary: ExpertSummary | None) -> str:
+    """The size, marked if there are warnings."""
+    if summary is None:
+        return "reading …"
+    return f"{'⚠' if summary.warnings else '✓'} {human_bytes(summary.bytes)}"
+
+
+def swatch(colour: str, *, hollow: bool = False) -> QPixmap:
+    """A small rounded square in one colour."""
+    pixmap = QPixmap(2 * SWATCH, 2 * SWATCH)
+    pixmap.setDevicePixelRatio(2.0)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
+    paint_swatch(painter, QRectF(0, 0, SWATCH, SWATCH), colour, hollow=hollow)
+    painter.end()
+    return pixmap
+
+
+def expert_colour(session: Session, name: str | None) -> tuple[str, bool]:
+    """The colour of an expert ("" for none) in the current theme, and whether another expert has
+    it, too."""
+    inputs, theme = session.draft.inputs, current_theme()
+    if name is None or name not in inputs.names:
+        return "", False
+    index = inputs.experts[inputs.names.index(name)].colour
+    return theme.expert_colour(index), index >= len(theme.expert_colours)
+
+
+def expert_colours(session: Session) -> dict[str, str]:
+    """Every expert's colour in the current theme, by name."""
+    return {name: expert_colour(session, name)[0] for name in session.draft.inputs.names}
+
+
+LINES: Final = Qt.ItemDataRole.UserRole
+
+
+@dataclass(frozen=True)
+class RunLines:
+    """The texts of a row. ``current``: it is the window's merge."""
+
+    title: str
+    line: str
+    score: str
+    current: bool
+
+
+class RunsModel(QStandardItemModel):
+    """A view of the session; ``renamed`` carries a run and its new name."""
+
+    renamed = Signal(object, str)
+
+    def __init__(self, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(0, 1, parent)
+        self._session = session
+        self._runs: tuple[MergeRun, ...] = ()
+        results = session.results
+        for changed in (results.runs.changed, results.changed, results.scores.changed):
+            changed.connect(self.refresh)
+        for changed in (session.draft.changed, session.engine_changed):
+            changed.connect(self.refresh)
+        self.refresh()
+
+    def refresh(self) -> None:
+        runs = tuple(reversed(self._session.results.runs.all))
+        if [id(run) for run in runs] != [id(run) for run in self._runs]:
+            self._runs = runs
+            self.setRowCount(0)
+            for _ in runs:
+                self.appendRow(QStandardItem())
+        titles = run_titles(runs, self._session.draft.methods)
+        for row, (run, title) in enumerate(zip(runs, titles, strict=True)):
+            item, lines = self.item(row), self._lines(run)
+            item.setText(plain(title))
+            item.setAccessibleText(", ".join(filter(None, (lines.title, lines.line, lines.score))))
+            item.setToolTip(tooltip(_tip(run, title)))
+            item.setData(lines, LINES)
+
+    def run_at(self, row: int) -> MergeRun:
+        return self._runs[row]
+
+    def setData(self, index: _Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
+        """Rename a run; the session's runs change, and with them the texts."""
+        if role != Qt.ItemDataRole.EditRole or not index.isValid():
+            return False
+        name = plain(str(value)).strip()
+        if name != index.data():
+            self.renamed.emit(self._runs[index.row()], name)
+        return True
+
+    def _lines(self, run: MergeRun) -> RunLines:
+        methods, results = self._session.draft.methods, self._session.results
+        first, *others = title_parts(run, methods)
+        parts = [first, *others] if run.name else others
+        current = run is results.merge
+        if current:
+            parts.insert(
+                0, "this merge" if self._session.merge_is_current else "before the changes"
+            )
+        if run.outdated:
+            parts.insert(0, "models changed since")
+        if run.norm is not None:
+            parts.append(f"{run.norm:.2f} × norm")
+        score = mean_score(run)
+        text = "" if score is None else short_score_text(score)
+        return RunLines(plain(run.name or first), plain(" · ".join(parts)), text, current)
+
+
+def _tip(run: MergeRun, title: str) -> str:
+    made = QDateTime.fromSecsSinceEpoch(int(run.made))
+    when = QLocale().toString(made, QLocale.FormatType.ShortFormat) if run.made else ""
+    parameters = ", ".join(f"{n} {value_text(v)}" for n, v in run.parameters.items())
+    took = duration(run.finished.seconds) if run.finished is not None else ""
+    lines = [
+        title,
+        counted(
+            len(run.recipe.models),
+            "%n expert into {base}",
+            "%n experts into {base}",
+            base=run.recipe.base_model.name,
+        ),
+        parameters,
+        f"merged {when} in {took}" if when else "",
+        f"{human_bytes(run.bytes)} on disk" if run.bytes else "",
+        "exported" if run.exported else "not exported yet",
+    ]
+    return "\n".join(line for line in lines if line)

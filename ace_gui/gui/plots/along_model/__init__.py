@@ -1,1 +1,0 @@
-"""Plots of all layers: γ, energies, agreement, differences."""

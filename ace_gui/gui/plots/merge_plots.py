@@ -1,0 +1,448 @@
+"""Plots of whole merges: figures, scores by task, tuning, learning, the rank of an adapter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ace_gui.engine.contract.events import EnergyByRank
+from ace_gui.engine.contract.scored.tuned import TunePoint
+from ace_gui.formatting import counted, number_text
+from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.models.scores_models import figure_words, score_text
+from ace_gui.gui.numbers import value_text
+from ace_gui.gui.plots.frame.bars_and_cells import BarsPlot
+from ace_gui.gui.plots.frame.spec import Axis, Bar, Curve, Mark, PlotSpec
+from ace_gui.gui.plots.frame.spec_plot import SpecPlot
+from ace_gui.gui.state.found.known_scores import Figure
+from ace_gui.gui.text import sentence_case
+from ace_gui.gui.theme import Tokens, in_theme
+from ace_gui.gui.widgets.controls import Choice
+
+EMPTY: Final = "Merge with several methods to compare them."
+NOT_TUNED: Final = "Choose a parameter and a range, and start: the curve grows merge by merge."
+_DECADES: Final = 100.0  # minimum ratio of the values for a logarithmic scale
+
+
+@dataclass(frozen=True)
+class MergePoint:
+    """A merge in a plot: its title, two figures, and whether it is the window's, or the best."""
+
+    title: str
+    x: float
+    y: float
+    current: bool = False
+
+
+class MergeBars(BarsPlot):
+    """One figure of every merge as a bar, in the given order."""
+
+    called, empty = "Merges by one figure", EMPTY
+
+    def show_merges(self, figure: str, points: Sequence[MergePoint]) -> None:
+        """Show ``x`` of these merges, which is ``figure``, from the top."""
+        if not points:
+            self.clear()
+            return
+        words = [f"{point.title} {point.x:.3g}" for point in points]
+        self.present(
+            lambda theme: PlotSpec(
+                title=figure,
+                bars=[
+                    Bar(
+                        group=index,
+                        value=point.x,
+                        text=f"{point.x:.3g}",
+                        colour=theme.merged if point.current else theme.control,
+                        strong=point.current,
+                    )
+                    for index, point in enumerate(points)
+                ],
+                y=Axis(names=[point.title for point in points]),
+                words=words.__getitem__,
+                columns=lambda: _merge_columns(points, figure)[:2],
+                description=f"{figure}: {', '.join(words)}",
+            )
+        )
+
+
+class MergeScatter(SpecPlot):
+    """A figure of each merge, against how far it moved the model or a parameter's value."""
+
+    called, empty = "Norm of the change and result of every merge", EMPTY
+    toggles = False
+
+    def show_merges(self, figure: str, points: Sequence[MergePoint], parameter: str = "") -> None:
+        """Show these. ``figure``: the name of ``y``; ``parameter``: that of ``x`` if it is not a
+        norm."""
+        if not points:
+            self.clear()
+            return
+        values = [point.x for point in points]
+        wide = bool(parameter) and min(values) > 0 and max(values) >= _DECADES * min(values)
+        described = ", ".join(f"{p.title} {p.y:.3g} at {p.x:.3g}" for p in points)
+        title = f"{figure} by {parameter}" if parameter else f"{figure} against norm"
+        room = max(values) + 0.3 * max(max(values) - min(values), 0.1)  # for the names
+        x = Axis(
+            title=parameter or "norm of the change, by the experts' mean",
+            logarithmic=wide,
+            high=None if parameter else room,
+            padding=0.06,
+        )
+        self.present(
+            lambda theme: PlotSpec(
+                title=title,
+                curves=[*_points(points, theme, joined=bool(parameter))],
+                x=x,
+                y=Axis(title=figure, padding=0.12),
+                columns=lambda: _merge_columns(points, parameter or "norm", figure),
+                description=f"{title}: {described}",
+            )
+        )
+
+
+class TuneCurvePlot(SpecPlot):
+    """The score of each parameter value on the half of the data that is used for the search.
+
+    One dot per merge, joined if one parameter is searched; the best is filled.
+    """
+
+    called, empty = "Score by value of the parameter", NOT_TUNED
+    toggles = False
+
+    def show_points(
+        self,
+        points: Sequence[TunePoint],
+        name: str,
+        label: str,
+        *,
+        logarithmic: bool,
+        best: TunePoint | None,
+    ) -> None:
+        """Draw the points along the parameter ``name``, displayed as ``label``."""
+        known = [point for point in points if point.score is not None]
+        if not known:
+            self.clear("The first merge is running …")
+            return
+        known.sort(key=lambda point: float(point.parameters[name]))
+        shown = [
+            MergePoint(_words(p), float(p.parameters[name]), p.score or 0.0, p is best)
+            for p in known
+        ]
+        texts = [f"{p.title}, chosen" if p.current else p.title for p in shown]
+        self.present(
+            lambda theme: PlotSpec(
+                title=f"Score by {label}",
+                curves=[*_points(shown, theme, texts, joined=len(known[0].parameters) == 1)],
+                x=Axis(title=label, logarithmic=logarithmic, padding=0.06),
+                y=Axis(title="score on the half used for the search", padding=0.12),
+                columns=lambda: _tune_columns(known),
+                description="; ".join(texts),
+            )
+        )
+
+
+def _points(
+    points: Sequence[MergePoint], theme: Tokens, texts: Sequence[str] = (), *, joined: bool
+) -> Iterator[Curve]:
+    """The current merge, then the others; named, or ``joined`` along a parameter.
+
+    ``texts``: what is said of them, if not their figures.
+    """
+    said = texts or [f"{p.title}: {p.y:.3g} at {p.x:.3g}" for p in points]
+    for current in (True, False):
+        own = [(index, point) for index, point in enumerate(points) if point.current == current]
+        yield Curve(
+            key="current" if current else "others",
+            label="",
+            x=np.array([point.x for _, point in own]),
+            y=np.array([point.y for _, point in own]),
+            colour=theme.merged if current else theme.control,
+            width=0,
+            symbol="o",
+            size=12 if current else 9,
+            filled=current,
+            names=["" if joined or texts else point.title for _, point in own],
+            words=[said[index] for index, _ in own].__getitem__,
+            indices=tuple(index for index, _ in own),
+            strong=current,
+            in_legend=False,
+        )
+    if joined:
+        order = sorted(points, key=lambda point: point.x)
+        x, y = np.array([p.x for p in order]), np.array([p.y for p in order])
+        look: dict[str, Any] = {"colour": theme.merged, "width": 1.8, "in_legend": False}
+        yield Curve(key="curve", label="", x=x, y=y, **look)
+
+
+def _merge_columns(
+    points: Sequence[MergePoint], across: str, figure: str = ""
+) -> list[FigureColumn]:
+    return [
+        FigureColumn(title="merge", values=[point.title for point in points]),
+        FigureColumn(title=across, values=np.array([point.x for point in points])),
+        FigureColumn(title=figure, values=np.array([point.y for point in points])),
+    ]
+
+
+def _tune_columns(points: Sequence[TunePoint]) -> list[FigureColumn]:
+    """Every parameter, the score, and the time in seconds."""
+    figures = {name: [float(p.parameters[name]) for p in points] for name in points[0].parameters}
+    figures["score"] = [float(point.score or 0.0) for point in points]
+    figures["seconds"] = [point.seconds for point in points]
+    return [FigureColumn(title=title, values=np.array(v)) for title, v in figures.items()]
+
+
+def _words(point: TunePoint) -> str:
+    values = ", ".join(f"{name} {value_text(v)}" for name, v in point.parameters.items())
+    return f"{values}: {number_text(point.score or 0.0, 4)}"
+
+
+_WIDTH, _STEP = 0.25, 0.29  # parts of a group's width
+_MERGE: Final = 1  # its place among base, merge and expert
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreGroup:
+    """The bars of one task, or of the mean. ``colour``: the expert's, "" for the mean."""
+
+    title: str
+    bars: tuple[Figure, Figure, Figure]
+    colour: str = ""
+    is_mean: bool = False
+
+
+class ScoreBarsPlot(BarsPlot):
+    """The merge is filled, base and expert are outlined. Numbers are above the bars."""
+
+    called = "Scores by task"
+    empty = "Scores appear here once the models have been evaluated."
+    upright = True
+
+    def show_scores(self, groups: Sequence[ScoreGroup], merge: str, quantity: str) -> None:
+        """Draw these. ``merge``: the name of the merged model; ``quantity``: what is plotted."""
+        names = ("base", merge, "expert")
+
+        def words(index: int) -> str:
+            group = groups[index]
+            known = [pair for pair in zip(names, group.bars, strict=True) if _known(pair[1])]
+            return f"{group.title}: " + ", ".join(f"{n} {figure_words(bar)}" for n, bar in known)
+
+        self.present(
+            lambda theme: PlotSpec(
+                title=sentence_case(f"{quantity} by task"),
+                curves=_legend(theme),
+                bars=[
+                    _bar(n, series, group, theme)
+                    for n, group in enumerate(groups)
+                    for series, bar in enumerate(group.bars)
+                    if _known(bar)
+                ],
+                x=Axis(names=[group.title for group in groups]),
+                strong_groups=[n for n, group in enumerate(groups) if group.is_mean],
+                bar_width=_WIDTH,
+                words=words,
+                columns=lambda: _score_columns(groups, names),
+                description="; ".join(map(words, range(len(groups)))),
+            )
+        )
+
+
+def _bar(index: int, series: int, group: ScoreGroup, theme: Tokens) -> Bar:
+    figure = group.bars[series]
+    expert = in_theme(group.colour, theme) or theme.axis
+    return Bar(
+        group=index,
+        value=figure.value,
+        text=score_text(figure.value).removeprefix("0"),
+        colour=(theme.base, theme.merged, expert)[series],
+        offset=(series - _MERGE) * _STEP,
+        error=figure.error if math.isfinite(figure.error) else 0.0,
+        strong=series == _MERGE,
+        outlined=series != _MERGE,
+    )
+
+
+def _legend(theme: Tokens) -> list[Curve]:
+    entries = (
+        ("base", "base", theme.base),
+        ("merge", "merged", theme.merged),
+        ("expert", "its expert, in colour", theme.axis),
+    )
+    return [
+        Curve(key=k, label=label, y=np.zeros(0), colour=c, symbol="s", filled=k == "merge")
+        for k, label, c in entries
+    ]
+
+
+def _score_columns(groups: Sequence[ScoreGroup], names: Sequence[str]) -> list[FigureColumn]:
+    """The figures and their standard errors as a table."""
+    found = [FigureColumn(title="task", values=[group.title for group in groups])]
+    for index, name in enumerate(names):
+        bars = [group.bars[index] for group in groups]
+        found.append(FigureColumn(title=name, values=np.array([bar.value for bar in bars])))
+        errors = np.array([bar.error for bar in bars])
+        found.append(FigureColumn(title=f"± {name}", values=errors, tip="Standard error."))
+    return found
+
+
+def _known(bar: Figure) -> bool:
+    return math.isfinite(bar.value)
+
+
+LOSSES, FIGURES = "losses", "figures"
+WINDOW: Final = 20
+"""Number of steps averaged in a loss curve, because batches differ."""
+
+
+class LearningPlot(SpecPlot):
+    """One line per task or per expert, with its name at its end."""
+
+    called = "Learning, step by step"
+    empty = "A method that learns from data, such as AdaMerging, draws its loss here, step by step."
+    named_ends = True
+    wraps = False
+
+    def __init__(self) -> None:
+        self._losses: dict[str, NDArray[np.float64]] = {}
+        self._figures: dict[str, NDArray[np.float64]] = {}
+        self._curve = ""
+        self._colours: dict[str, str] = {}
+        super().__init__()
+        self.keep_title()
+        self.shown = Choice("Figures to show", {LOSSES: ("Loss", "")}, self)
+        self.shown.chosen.connect(self.rescale)
+        self.add_control(self.shown)
+
+    def show_steps(
+        self,
+        losses: Mapping[str, Sequence[float]],
+        figures: Mapping[str, Sequence[float]],
+        curve: str,
+        colours: Mapping[str, str],
+    ) -> None:
+        """Draw these, one value per step. ``curve``: the kind of figures; ``colours`` by name."""
+        self._losses = {name: np.array(each, dtype=float) for name, each in losses.items()}
+        self._figures = {name: np.array(each, dtype=float) for name, each in figures.items()}
+        self._curve, self._colours = curve, dict(colours)
+        if not any(map(len, self._figures.values())):
+            self.clear()
+            return
+        self.shown.offer(
+            {
+                LOSSES: ("Loss", f"Mean of {WINDOW} steps for each task"),
+                FIGURES: (sentence_case(curve), "Mean over the tensors for each expert"),
+            }
+        )
+        self.present(self._spec)
+
+    def _spec(self, theme: Tokens) -> PlotSpec:
+        losses = self.shown.current == LOSSES
+        drawn = {n: running_mean(v) for n, v in self._losses.items()} if losses else self._figures
+        curves = [
+            Curve(
+                key=name,
+                label=name,
+                y=values,
+                colour=in_theme(self._colours.get(name, theme.merged), theme),
+                width=1.8,
+                end=name,
+            )
+            for name, values in drawn.items()
+        ]
+        return PlotSpec(
+            title="Loss of every task" if losses else sentence_case(self._curve),
+            curves=curves,
+            x=Axis(title="step", low=1.0, padding=0.01),
+            y=Axis(title="loss" if losses else self._curve, padding=0.08),
+            columns=self._columns,
+            position=lambda x: f"step {x:.0f}",
+            description="; ".join(map(_last, curves)),
+        )
+
+    def _columns(self) -> Sequence[FigureColumn]:
+        """Every step, its losses before averaging, and the figures."""
+        count = max(map(len, self._figures.values()), default=0)
+        found = [FigureColumn(title="step", values=np.arange(1, count + 1))]
+        found += [
+            FigureColumn(title=f"loss of {name}", values=_filled(each, count))
+            for name, each in self._losses.items()
+        ]
+        return found + [
+            FigureColumn(title=name, values=_filled(each, count), tip=self._curve)
+            for name, each in self._figures.items()
+        ]
+
+
+def _last(curve: Curve) -> str:
+    """The last value of a curve as text."""
+    if not len(curve.y):
+        return curve.label
+    return f"{curve.label}: {number_text(float(curve.y[-1]), 4)} at step {len(curve.y)}"
+
+
+def running_mean(values: NDArray[np.float64], window: int = WINDOW) -> NDArray[np.float64]:
+    """The mean of each step and those before it, at most ``window`` of them."""
+    if not len(values):
+        return values
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    last = np.arange(1, len(values) + 1)
+    first = np.maximum(last - window, 0)
+    found: NDArray[np.float64] = (sums[last] - sums[first]) / (last - first)
+    return found
+
+
+def _filled(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    return np.concatenate([values, np.full(max(count - len(values), 0), np.nan)])
+
+
+class KeptEnergyPlot(SpecPlot):
+    """The mean share of energy over all matrices, with the chosen rank or share marked."""
+
+    called = "Share of the change kept, by rank"
+
+    def show_shares(self, found: EnergyByRank, rank: int | None, energy: float | None) -> None:
+        """Draw the curve. ``rank`` or ``energy``: what is chosen."""
+        shares = np.array(found.shares)
+        matrices = counted(found.matrices, "matrix", "matrices")
+        if rank is None:
+            mark = Mark(value=energy or 0.0, label=f"{energy:.1%} of each matrix", share=0.7)
+            chosen = f"each matrix gets the rank that keeps {energy:.1%}"
+        else:
+            end = min(rank, len(shares))
+            kept = f"{shares[end - 1]:.1%}"
+            mark = Mark(value=end, label=f"rank {rank}: {kept}", upright=True, share=0.08)
+            chosen = f"rank {rank} keeps {kept}"
+
+        def spec(theme: Tokens) -> PlotSpec:
+            curve = Curve(
+                key="kept",
+                label="kept",
+                y=shares,
+                colour=theme.merged,
+                width=1.8,
+                symbol="o" if len(shares) == 1 else "",
+                words=lambda index: f"{shares[index]:.1%}",
+                in_legend=False,
+            )
+            return PlotSpec(
+                title="Share of the change kept",
+                sentence=f"Mean of {matrices}: {chosen}.",
+                curves=[curve],
+                x=Axis(title="rank", low=1.0, padding=0.01),
+                y=Axis(title="share of energy", low=0.0, high=1.05),
+                marks=[mark],
+                columns=lambda: [
+                    FigureColumn(title="rank", values=np.arange(1, len(shares) + 1)),
+                    FigureColumn(title="share of energy", values=shares),
+                ],
+                position=lambda x: f"rank {x:.0f}",
+                description=f"Mean of {matrices}: {chosen}.",
+            )
+
+        self.present(spec)

@@ -1,1 +1,0 @@
-"""Plots of the selected layer: spectra, energies, histograms."""
