@@ -22,7 +22,7 @@ NONE: Final = "–"
 GAP = "\u2002"  # space between right-aligned numbers and the next column, and before a row's title
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class FigureColumn:
     """A column of texts or of numbers, where NaN means unknown. ``tip`` explains it.
 
@@ -46,8 +46,8 @@ def column_of(title: str, values: Iterable[object]) -> FigureColumn:
     """A column of texts, or else of numbers, where None means unknown."""
     known = list(values)
     if all(isinstance(value, str) for value in known):
-        return FigureColumn(title=title, values=[str(value) for value in known])
-    return FigureColumn(title=title, values=np.array(known, dtype=np.float64))
+        return FigureColumn(title, [str(value) for value in known])
+    return FigureColumn(title, np.array(known, dtype=np.float64))
 
 
 class FiguresModel(QAbstractTableModel):
@@ -84,7 +84,7 @@ class FiguresModel(QAbstractTableModel):
         def chosen(column: FigureColumn) -> FigureColumn:
             values: Any = column.values
             kept = values[rows] if column.is_number else [values[row] for row in rows]
-            return FigureColumn(title=column.title, values=kept, tip=column.tip)
+            return FigureColumn(column.title, kept, column.tip)
 
         return tuple(map(chosen, self._columns))
 

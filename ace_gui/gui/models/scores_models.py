@@ -50,9 +50,9 @@ class MergeFigure:
         rated = self.better and len(known) > 1
         text = human_bytes if self.format == "bytes" else self.format.format
         return FigureColumn(
-            title=self.title,
-            values=np.array([math.nan if value is None else value for value in found]),
-            tip=self.tip,
+            self.title,
+            np.array([math.nan if value is None else value for value in found]),
+            self.tip,
             texts=[NONE if value is None else text(value) for value in found],  # type: ignore[arg-type]
             tips=tips,
             strong=frozenset(n for n, value in enumerate(found) if rated and value == best),
@@ -128,7 +128,7 @@ class ComparedModel(FiguresModel):
         scores = next((row.scores for row in rows if row.scores), ())
         self._rows, self._figures = rows, [*_score_figures(scores), *_FIGURES]
         titles, tips = [row.title for row in rows], [row.error or _details(row) for row in rows]
-        method = FigureColumn(title="Method", values=titles, tip=_METHOD_TIP, tips=tips)
+        method = FigureColumn("Method", titles, _METHOD_TIP, tips=tips)
         self.set_columns([method, *(each.column(rows, tips) for each in self._figures)])
 
     def row_at(self, position: int) -> MethodCompared:
@@ -159,7 +159,7 @@ class ComparedModel(FiguresModel):
         """The table as it is sorted, with full precision, and why merges failed."""
         method, *figures = self.columns_of(range(self.rowCount()))
         named = (replace(c, title=f.heading) for c, f in zip(figures, self._figures, strict=True))
-        return (method, *named, FigureColumn(title="Error", values=[r.error for r in self.rows]))
+        return (method, *named, FigureColumn("Error", [r.error for r in self.rows]))
 
 
 def _score_figures(scores: tuple[TaskScore, ...]) -> list[MergeFigure]:
@@ -269,9 +269,9 @@ class TaskFiguresModel(FiguresModel):
         self.set_columns(
             [
                 FigureColumn(
-                    title=title,
-                    values=numbers if column else [plain(row.title) for row in rows],
-                    tip=tip,
+                    title,
+                    numbers if column else [plain(row.title) for row in rows],
+                    tip,
                     texts=[text(row) for row in rows],
                     tips=[_tip(row, column) for row in rows],
                 )

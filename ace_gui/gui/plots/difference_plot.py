@@ -57,8 +57,7 @@ def of_merges(names: Sequence[str], differences: Mapping[str, LayerDifference]) 
             "‖difference‖": ([d.difference_norm for d in found], "Frobenius norm ‖W₁ − W₂‖"),
         }
         return tuple(
-            FigureColumn(title=title, values=np.array(values), tip=tip)
-            for title, (values, tip) in figures.items()
+            FigureColumn(title, np.array(values), tip) for title, (values, tip) in figures.items()
         )
 
     return Differences(
@@ -83,14 +82,13 @@ def of_models(found: ModelDiff, by: str) -> Differences:
 
     def columns() -> tuple[FigureColumn, ...]:
         tensors = [each for each in rows if isinstance(each, TensorChange)]
-        roles = (FigureColumn(title="role", values=[each.role for each in tensors]),)
+        roles = (FigureColumn("role", [each.role for each in tensors]),)
         figures = {
             "‖B − A‖": ([each.change for each in rows], "Frobenius norm of the difference"),
             "‖A‖": ([each.norm for each in rows], "Frobenius norm in the first model"),
         }
         return (roles if tensors else ()) + tuple(
-            FigureColumn(title=title, values=np.array(values), tip=tip)
-            for title, (values, tip) in figures.items()
+            FigureColumn(title, np.array(values), tip) for title, (values, tip) in figures.items()
         )
 
     total = found.total.relative
@@ -160,8 +158,8 @@ class DifferencePlot(LayerCurvesPlot):
         """One row per layer."""
         shown = self._shown
         return (
-            FigureColumn(title="layer", values=self._names),
-            FigureColumn(title=RELATIVE, values=shown.relative, tip=shown.tip),
+            FigureColumn("layer", self._names),
+            FigureColumn(RELATIVE, shown.relative, shown.tip),
             *shown.columns(),
         )
 

@@ -85,8 +85,8 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         """One row per block, one column per role."""
         grid, titles = self._grid(self._gamma), [f"γ, {label}" for label in self._labels]
         return (
-            FigureColumn(title="block", values=np.array(self._blocks, dtype=np.int64)),
-            *(FigureColumn(title=t, values=values) for t, values in zip(titles, grid, strict=True)),
+            FigureColumn("block", np.array(self._blocks, dtype=np.int64)),
+            *(FigureColumn(t, values) for t, values in zip(titles, grid, strict=True)),
         )
 
     def _grid(self, values: NDArray[np.float64]) -> NDArray[np.float64]:

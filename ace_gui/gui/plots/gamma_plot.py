@@ -121,19 +121,19 @@ class GammaPlot(LayerCurvesPlot):
         shown = range(len(self._names))
         deviation = np.sqrt(self.layers.gamma_L * self.layers.mean_log_L**2)
         return (
-            FigureColumn(title="layer", values=self._names),
-            FigureColumn(title="role", values=self.layers.roles),
-            FigureColumn(title="γ", values=self.layers.gamma_L, tip="Heterogeneity (ACE, Eq. 7)"),
-            FigureColumn(title="regime", values=[self._regime(index) for index in shown]),
+            FigureColumn("layer", self._names),
+            FigureColumn("role", self.layers.roles),
+            FigureColumn("γ", self.layers.gamma_L, "Heterogeneity (ACE, Eq. 7)"),
+            FigureColumn("regime", [self._regime(index) for index in shown]),
             FigureColumn(
-                title="mean ln energy",
-                values=self.layers.mean_log_L,
-                tip="Mean over the experts of ln ‖ΔW‖². A mean near zero alone makes γ large.",
+                "mean ln energy",
+                self.layers.mean_log_L,
+                "Mean over the experts of ln ‖ΔW‖². A mean near zero alone makes γ large.",
             ),
             FigureColumn(
-                title="deviation of ln energy",
-                values=deviation,
-                tip="Standard deviation over the experts; γ is its square over that of the mean.",
+                "deviation of ln energy",
+                deviation,
+                "Standard deviation over the experts; γ is its square over that of the mean.",
             ),
         )
 

@@ -352,9 +352,9 @@ class EnergiesAlongPlot(LayerCurvesPlot):
         """One row per shown layer, one column per expert."""
         energies = zip(self._colours, self.layers.energies_LT[self._shown].T, strict=True)
         return (
-            FigureColumn(title="layer", values=self._names),
-            FigureColumn(title="role", values=self.short_names),
-            *(FigureColumn(title=e, values=values, tip=_ENERGY_TIP) for e, values in energies),
+            FigureColumn("layer", self._names),
+            FigureColumn("role", self.short_names),
+            *(FigureColumn(e, values, _ENERGY_TIP) for e, values in energies),
         )
 
     @property

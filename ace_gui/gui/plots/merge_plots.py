@@ -184,9 +184,9 @@ def _merge_columns(
     points: Sequence[MergePoint], across: str, figure: str = ""
 ) -> list[FigureColumn]:
     return [
-        FigureColumn(title="merge", values=[point.title for point in points]),
-        FigureColumn(title=across, values=np.array([point.x for point in points])),
-        FigureColumn(title=figure, values=np.array([point.y for point in points])),
+        FigureColumn("merge", [point.title for point in points]),
+        FigureColumn(across, np.array([point.x for point in points])),
+        FigureColumn(figure, np.array([point.y for point in points])),
     ]
 
 
@@ -195,7 +195,7 @@ def _tune_columns(points: Sequence[TunePoint]) -> list[FigureColumn]:
     figures = {name: [float(p.parameters[name]) for p in points] for name in points[0].parameters}
     figures["score"] = [float(point.score or 0.0) for point in points]
     figures["seconds"] = [point.seconds for point in points]
-    return [FigureColumn(title=title, values=np.array(v)) for title, v in figures.items()]
+    return [FigureColumn(title, np.array(v)) for title, v in figures.items()]
 
 
 def _words(point: TunePoint) -> str:
@@ -282,12 +282,12 @@ def _legend(theme: Tokens) -> list[Curve]:
 
 def _score_columns(groups: Sequence[ScoreGroup], names: Sequence[str]) -> list[FigureColumn]:
     """The figures and their standard errors as a table."""
-    found = [FigureColumn(title="task", values=[group.title for group in groups])]
+    found = [FigureColumn("task", [group.title for group in groups])]
     for index, name in enumerate(names):
         bars = [group.bars[index] for group in groups]
-        found.append(FigureColumn(title=name, values=np.array([bar.value for bar in bars])))
+        found.append(FigureColumn(name, np.array([bar.value for bar in bars])))
         errors = np.array([bar.error for bar in bars])
-        found.append(FigureColumn(title=f"± {name}", values=errors, tip="Standard error."))
+        found.append(FigureColumn(f"± {name}", errors, "Standard error."))
     return found
 
 
@@ -368,13 +368,13 @@ class LearningPlot(SpecPlot):
     def _columns(self) -> Sequence[FigureColumn]:
         """Every step, its losses before averaging, and the figures."""
         count = max(map(len, self._figures.values()), default=0)
-        found = [FigureColumn(title="step", values=np.arange(1, count + 1))]
+        found = [FigureColumn("step", np.arange(1, count + 1))]
         found += [
-            FigureColumn(title=f"loss of {name}", values=_filled(each, count))
+            FigureColumn(f"loss of {name}", _filled(each, count))
             for name, each in self._losses.items()
         ]
         return found + [
-            FigureColumn(title=name, values=_filled(each, count), tip=self._curve)
+            FigureColumn(name, _filled(each, count), self._curve)
             for name, each in self._figures.items()
         ]
 
@@ -438,8 +438,8 @@ class KeptEnergyPlot(SpecPlot):
                 y=Axis(title="share of energy", low=0.0, high=1.05),
                 marks=[mark],
                 columns=lambda: [
-                    FigureColumn(title="rank", values=np.arange(1, len(shares) + 1)),
-                    FigureColumn(title="share of energy", values=shares),
+                    FigureColumn("rank", np.arange(1, len(shares) + 1)),
+                    FigureColumn("share of energy", shares),
                 ],
                 position=lambda x: f"rank {x:.0f}",
                 description=f"Mean of {matrices}: {chosen}.",

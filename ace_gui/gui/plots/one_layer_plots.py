@@ -72,9 +72,9 @@ def _energy_columns(energies: Mapping[str, float]) -> tuple[FigureColumn, ...]:
     """The energies and the norms of the experts as a table."""
     values = np.array(list(energies.values()), dtype=np.float64)
     return (
-        FigureColumn(title="expert", values=tuple(energies)),
-        FigureColumn(title="energy ‖ΔW‖²", values=values, tip=_ENERGY_TIP),
-        FigureColumn(title="norm ‖ΔW‖", values=np.sqrt(values), tip=_NORM_TIP),
+        FigureColumn("expert", tuple(energies)),
+        FigureColumn("energy ‖ΔW‖²", values, _ENERGY_TIP),
+        FigureColumn("norm ‖ΔW‖", np.sqrt(values), _NORM_TIP),
     )
 
 
@@ -186,10 +186,10 @@ def _gaussians(found: LayerDistribution, colours: Mapping[str, str]) -> Iterator
 def _histogram_columns(found: LayerDistribution) -> list[FigureColumn]:
     """One row per bin."""
     return [
-        FigureColumn(title="from", values=found.edges[:-1]),
-        FigureColumn(title="to", values=found.edges[1:]),
+        FigureColumn("from", found.edges[:-1]),
+        FigureColumn("to", found.edges[1:]),
         *(
-            FigureColumn(title=name, values=counts, tip="entries in the bin")
+            FigureColumn(name, counts, "entries in the bin")
             for name, counts in found.counts.items()
         ),
     ]
@@ -267,10 +267,9 @@ class AlignmentPlot(SpecPlot):
             return
         values = {LEFT: left, RIGHT: right}
         styles = {LEFT: Qt.PenStyle.SolidLine, RIGHT: Qt.PenStyle.DashLine}
-        columns = [FigureColumn(title="i", values=np.arange(1, len(left) + 1))]
+        columns = [FigureColumn("i", np.arange(1, len(left) + 1))]
         columns += [
-            FigureColumn(title=f"|cos|, {_LABELS[side]}", values=own, tip=_TIP)
-            for side, own in values.items()
+            FigureColumn(f"|cos|, {_LABELS[side]}", own, _TIP) for side, own in values.items()
         ]
         self.present(
             lambda theme: PlotSpec(
@@ -343,9 +342,9 @@ class ExpertMatrixPlot(CellsPlot):
             return f"{pair}: {meaning} {number_text(float(values_TT[row, column]), 4)}"
 
         columns = [
-            FigureColumn(title="expert", values=names),
+            FigureColumn("expert", names),
             *(
-                FigureColumn(title=name, values=values, tip=meaning)
+                FigureColumn(name, values, meaning)
                 for name, values in zip(names, values_TT.T, strict=True)
             ),
         ]

@@ -273,7 +273,7 @@ class SpectrumPlot(SpecPlot):
         def columns() -> list[FigureColumn]:
             every = [each.curves(self.theme) for each in pictures]
             count = max(len(curve.y) for curves in every for curve in curves)
-            found = [FigureColumn(title="i", values=np.arange(1, count + 1))]
+            found = [FigureColumn("i", np.arange(1, count + 1))]
             for picture, curves in zip(pictures, every, strict=True):
                 found += [
                     replace(column, title=f"{column.title}, {picture.title}")
@@ -383,11 +383,11 @@ def _columns(spectra: tuple[Curve, ...], least: int = 0) -> tuple[FigureColumn, 
     """One row per index, at least so many; NaN beyond the end of a spectrum."""
     count = max((len(spectrum.y) for spectrum in spectra), default=0)
     count = max(count, least)
-    columns = [FigureColumn(title="i", values=np.arange(1, count + 1))]
+    columns = [FigureColumn("i", np.arange(1, count + 1))]
     for spectrum in spectra:
         missing = (0, count - len(spectrum.y))
         values = np.pad(spectrum.y, missing, constant_values=np.nan)
-        columns.append(FigureColumn(title=f"σ, {spectrum.label}", values=values))
+        columns.append(FigureColumn(f"σ, {spectrum.label}", values))
     return tuple(columns)
 
 

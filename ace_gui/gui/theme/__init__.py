@@ -1,8 +1,8 @@
 """The look of the window: one table of tokens, and the code that paints with it.
 
-``tokens``: colours; ``type_scale``: fonts; ``style``: draws every
-control, with ``drawn_controls`` and ``bars``; ``widget_kinds``: the looks of a
-widget; ``painting``: swatches, shares, lines of text; ``icons``; ``watcher``: applies them.
+``tokens``: colours; ``type_scale``: fonts; ``style`` draws every control, with ``drawn_controls``,
+which also has the looks of widgets by kind; ``painting``: swatches, shares, lines of text, icons;
+``watcher`` applies them.
 """
 
 from ace_gui.gui.theme.drawn_controls import change_kind

@@ -10,7 +10,7 @@ shape.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QPalette
@@ -76,77 +76,48 @@ class Tokens:
         return self.expert_inks[self.expert_colours.index(expert_colour)]
 
 
-LIGHT: Final = Tokens(
-    dark=False,
-    canvas="#eceef2",
-    card="#ffffff",
-    raised="#ffffff",
-    field="#ffffff",
-    sunk="#f4f5f8",
-    hover="#e3e6ec",
-    tint="#e9eafb",
-    line="#e2e5eb",
-    edge="#cdd2db",
-    grid="#e8eaef",
-    toast="#23262e",
-    text="#181b22",
-    text2="#4b5362",
-    text3="#636b7b",
-    accent="#4a4fc9",
-    accent_hover="#3e43b5",
-    on_accent="#ffffff",
-    accent_on_tint="#4a4fc9",
-    ok="#1b7a46",
-    warn="#8f5a00",
-    warn_ground="#fbf0d9",
-    bad="#b3261e",
-    toast_text="#f5f6f8",
-    toast_action="#b4b8ff",
-    toast_warn="#ffc46b",
-    toast_bad="#ff9c94",
-    control="#7b8393",
-    axis="#7b8393",
-    merged="#181b22",
-    base="#7b8393",
-    expert_colours=("#1c7abb", "#c96f00", "#095c34", "#c42d81", "#79028e"),
-    expert_inks=("#1c7abb", "#a05900", "#095c34", "#bc2a7b", "#79028e"),
-)
-
-DARK: Final = Tokens(
-    dark=True,
-    canvas="#121418",
-    card="#1b1e24",
-    raised="#252932",
-    field="#16181d",
-    sunk="#22262d",
-    hover="#2a2f38",
-    tint="#2a2d55",
-    line="#2a2e37",
-    edge="#3a404b",
-    grid="#2a2e36",
-    toast="#343945",
-    text="#eceef2",
-    text2="#b4bac6",
-    text3="#959cab",
-    accent="#7f86f5",
-    accent_hover="#959bfa",
-    on_accent="#0e1022",
-    accent_on_tint="#b9bdff",
-    ok="#5ccb8f",
-    warn="#e8b04a",
-    warn_ground="#3a2c10",
-    bad="#ff8a80",
-    toast_text="#f1f3f6",
-    toast_action="#b4b8ff",
-    toast_warn="#ffc46b",
-    toast_bad="#ff9c94",
-    control="#707888",
-    axis="#707888",
-    merged="#ffffff",
-    base="#8c93a1",
-    expert_colours=("#3b97cc", "#e0931f", "#83edb4", "#e14f7b", "#ecb2f9"),
-    expert_inks=("#3b97cc", "#e0931f", "#83edb4", "#ec7299", "#ecb2f9"),
-)
+_COLOURS: Final[dict[str, tuple[Any, Any]]] = {  # light, dark
+    "canvas": ("#eceef2", "#121418"),
+    "card": ("#ffffff", "#1b1e24"),
+    "raised": ("#ffffff", "#252932"),
+    "field": ("#ffffff", "#16181d"),
+    "sunk": ("#f4f5f8", "#22262d"),
+    "hover": ("#e3e6ec", "#2a2f38"),
+    "tint": ("#e9eafb", "#2a2d55"),
+    "line": ("#e2e5eb", "#2a2e37"),
+    "edge": ("#cdd2db", "#3a404b"),
+    "grid": ("#e8eaef", "#2a2e36"),
+    "toast": ("#23262e", "#343945"),
+    "text": ("#181b22", "#eceef2"),
+    "text2": ("#4b5362", "#b4bac6"),
+    "text3": ("#636b7b", "#959cab"),
+    "accent": ("#4a4fc9", "#7f86f5"),
+    "accent_hover": ("#3e43b5", "#959bfa"),
+    "on_accent": ("#ffffff", "#0e1022"),
+    "accent_on_tint": ("#4a4fc9", "#b9bdff"),
+    "ok": ("#1b7a46", "#5ccb8f"),
+    "warn": ("#8f5a00", "#e8b04a"),
+    "warn_ground": ("#fbf0d9", "#3a2c10"),
+    "bad": ("#b3261e", "#ff8a80"),
+    "toast_text": ("#f5f6f8", "#f1f3f6"),
+    "toast_action": ("#b4b8ff", "#b4b8ff"),
+    "toast_warn": ("#ffc46b", "#ffc46b"),
+    "toast_bad": ("#ff9c94", "#ff9c94"),
+    "control": ("#7b8393", "#707888"),
+    "axis": ("#7b8393", "#707888"),
+    "merged": ("#181b22", "#ffffff"),
+    "base": ("#7b8393", "#8c93a1"),
+    "expert_colours": (
+        ("#1c7abb", "#c96f00", "#095c34", "#c42d81", "#79028e"),
+        ("#3b97cc", "#e0931f", "#83edb4", "#e14f7b", "#ecb2f9"),
+    ),
+    "expert_inks": (
+        ("#1c7abb", "#a05900", "#095c34", "#bc2a7b", "#79028e"),
+        ("#3b97cc", "#e0931f", "#83edb4", "#ec7299", "#ecb2f9"),
+    ),
+}
+LIGHT: Final = Tokens(dark=False, **{name: pair[0] for name, pair in _COLOURS.items()})
+DARK: Final = Tokens(dark=True, **{name: pair[1] for name, pair in _COLOURS.items()})
 
 
 def in_theme(expert_colour: str, theme: Tokens) -> str:

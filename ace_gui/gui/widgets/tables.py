@@ -194,9 +194,9 @@ class FigureSheet(QTableView):
         ``shown``: only so many rows are displayed; what is copied or saved has all.
         """
         self._columns = (
-            FigureColumn(title=self._kind, values=[row.title for row in rows]),
+            FigureColumn(self._kind, [row.title for row in rows]),
             *(
-                FigureColumn(title=title, values=np.array([row.values[index] for row in rows]))
+                FigureColumn(title, np.array([row.values[index] for row in rows]))
                 for index, title in enumerate(titles)
             ),
         )

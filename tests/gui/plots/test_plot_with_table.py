@@ -21,9 +21,9 @@ from tests.helpers.windows import in_view
 NAMES = ("b", "a", "c", "d")
 VALUES = np.array([2.0, np.nan, 1e-7, 3.0])
 COLUMNS = (
-    FigureColumn(title="name", values=NAMES),
-    FigureColumn(title="value", values=VALUES, tip="What it is"),
-    FigureColumn(title="count", values=np.array([10, 9, 8, 7])),
+    FigureColumn("name", NAMES),
+    FigureColumn("value", VALUES, "What it is"),
+    FigureColumn("count", np.array([10, 9, 8, 7])),
 )
 
 
@@ -151,7 +151,7 @@ def test_negative_numbers_have_a_minus_to_read_and_a_hyphen_to_copy():
     assert [cell_text(value) for value in texts] == list(texts.values())
     assert cell_text(np.float64(-1.5e-7)) == "−1.5e−07"
     model = FiguresModel()
-    model.set_columns([FigureColumn(title="x", values=np.array([2.0, -1.0]))])
+    model.set_columns([FigureColumn("x", np.array([2.0, -1.0]))])
     (chosen,) = model.columns_of([1])
     copy_table([chosen])
     assert QGuiApplication.clipboard().text() == "x\n-1.0"
