@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         PlanReady,
         TensorFinished,
     )
-    from ace_gui.engine.contract.figures.model_changes import ModelDiff
+    from ace_gui.engine.contract.findings import ModelDiff
     from ace_gui.library import (
         Comparison,
         Evaluation,
@@ -98,7 +98,7 @@ _PLACES: Final = {
         ("Exported", "JobProgress", "MergeFinished", "PlanReady", "TensorFinished"),
         "ace_gui.engine.contract.events",
     ),
-    "ModelDiff": "ace_gui.engine.contract.figures.model_changes",
+    "ModelDiff": "ace_gui.engine.contract.findings",
     "ModelEntry": "ace_gui.recipe",
     "Override": "ace_gui.recipe",
     "Kind": "ace_gui.methods.method",

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from ace_gui.engine import workflow
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.cluster.ray_workers import workers_at
-from ace_gui.engine.contract.checks import Check
 from ace_gui.engine.contract.events import (
+    CovariancesCompared,
     DeviceInfo,
     Evaluated,
     Event,
@@ -29,17 +29,17 @@ from ace_gui.engine.contract.events import (
     PlanReady,
     Reported,
 )
-from ace_gui.engine.contract.figures.covariance_match import CovarianceMatch, CovariancesCompared
-from ace_gui.engine.contract.figures.model_changes import ModelDiff
-from ace_gui.engine.contract.plan import Plan
-from ace_gui.engine.contract.scored.scores import (
+from ace_gui.engine.contract.findings import CovarianceMatch, ModelDiff
+from ace_gui.engine.contract.plan import Check, Plan
+from ace_gui.engine.contract.scored import (
     MeanScore,
+    ParameterRange,
     RoutesFound,
     TaskRoutes,
     TaskScore,
+    Tuned,
     means,
 )
-from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned
 from ace_gui.engine.devices import available_devices, use_threads
 from ace_gui.engine.evaluating.loaded_models import loaded_model
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters

@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ace_gui.cli.options import Options, WithOverwrite
-from ace_gui.engine.contract.checks import RECIPE, Check, Verdict
 from ace_gui.engine.contract.events import (
     CompareProgress,
     EvaluationProgress,
@@ -23,7 +22,7 @@ from ace_gui.engine.contract.events import (
     LearningProgress,
     TensorFinished,
 )
-from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.contract.plan import RECIPE, Check, Plan, Verdict
 from ace_gui.errors import Cancelled
 from ace_gui.formatting import printable, value_text
 from ace_gui.output_files import check_file, write_file

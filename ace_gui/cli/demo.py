@@ -16,7 +16,7 @@ from ace_gui.cli.console import Terminal, print_checks, print_warnings, shown
 from ace_gui.cli.evaluating import score_table
 from ace_gui.cli.inspecting import print_layers
 from ace_gui.engine.contract.events import Evaluated, Exported
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.workflow import Options, inspect, merge_to_folder, score
 from ace_gui.output_files import check_output_folder

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.table import Table
 
 from ace_gui.cli.console import Outputs, Terminal, shown, table
-from ace_gui.engine.contract.figures.model_changes import GroupChange, ModelDiff, TensorChange
+from ace_gui.engine.contract.findings import GroupChange, ModelDiff, TensorChange
 from ace_gui.engine.inspecting.model_diff import diff_models as differences
 from ace_gui.engine.report.page import picture
 from ace_gui.engine.report.report_plots import change_plot

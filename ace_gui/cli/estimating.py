@@ -29,7 +29,7 @@ from ace_gui.engine.cluster.estimates import (
 from ace_gui.engine.cluster.ray_cluster import Address
 from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.cluster.trials import measured
-from ace_gui.engine.contract.checks import Verdict
+from ace_gui.engine.contract.plan import Verdict
 from ace_gui.engine.devices import memory_of, resolve_device, use_threads
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.planning.memory import free_bytes

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ace_gui.cli.console import Outputs, Terminal, shown, table
 from ace_gui.engine.contract.events import Evaluated
-from ace_gui.engine.contract.scored.scores import (
+from ace_gui.engine.contract.scored import (
     MeanScore,
     RoutesFound,
     TaskRoutes,

@@ -20,16 +20,10 @@ from ace_gui.cli.console import (
     shown,
     table,
 )
-from ace_gui.engine.contract.checks import WORST_FIRST
-from ace_gui.engine.contract.figures.covariance_match import (
-    CovarianceMatch,
-    CovariancesCompared,
-    by_role,
-    mean_match,
-)
-from ace_gui.engine.contract.figures.findings import Regime
-from ace_gui.engine.contract.figures.health import BY_SCALE, UNRELIABLE
-from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.contract.events import CovariancesCompared
+from ace_gui.engine.contract.findings import CovarianceMatch, Regime, by_role, mean_match
+from ace_gui.engine.contract.health import BY_SCALE, UNRELIABLE
+from ace_gui.engine.contract.plan import WORST_FIRST, Plan
 from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.workflow import covariances, expected_of, inspect

@@ -20,9 +20,8 @@ from ace_gui.cli.console import (
 )
 from ace_gui.cli.estimating import print_dry_run
 from ace_gui.cli.from_models import recipe_of
-from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.events import Event, Exported, MergeFinished, PlanReady, Reported
-from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.contract.plan import Plan, Verdict
 from ace_gui.engine.devices import available_devices, devices_not_used, resolve_device
 from ace_gui.engine.output.expert_models import write_task_model
 from ace_gui.engine.workflow import Options, extract_adapter, merge_to_folder, report_to_file

@@ -13,7 +13,7 @@ from ace_gui.cli.console import Outputs, Terminal, shown, table
 from ace_gui.cli.evaluating import score_table
 from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.contract.events import Event, JobProgress
-from ace_gui.engine.contract.scored.tuned import (
+from ace_gui.engine.contract.scored import (
     ParameterRange,
     Tuned,
     TunePoint,

@@ -11,12 +11,11 @@ from typing import Any
 from ace_gui.checkpoints import claimed_output, convert_pickle
 from ace_gui.engine.cluster.ray_cluster import Address
 from ace_gui.engine.cluster.ray_workers import workers_at
-from ace_gui.engine.contract.checks import Check, worst_first
 from ace_gui.engine.contract.events import Event, Exported, PlanReady
-from ace_gui.engine.contract.figures.expert_distance import fit_checks, plan_changes
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
-from ace_gui.engine.contract.figures.forecast import Forecast, forecast
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.model_figures import Forecast, fit_checks, forecast, plan_changes
+from ace_gui.engine.contract.plan import Check, worst_first
+from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.devices import memory_of, resolve_device, use_threads
 from ace_gui.engine.evaluating.evaluate import (
     check_tasks,

@@ -20,7 +20,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 import numpy as np
 from PySide6.QtCore import QCoreApplication, QEventLoop, Qt
 
-from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.gui.app import make_application
 from ace_gui.gui.control.merge_stores import MergeStores

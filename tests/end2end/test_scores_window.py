@@ -9,8 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import ace_gui
-from ace_gui.engine.contract.scored.scores import EXPERTS
-from ace_gui.engine.contract.scored.verdicts import Verdict
+from ace_gui.engine.contract.scored import EXPERTS, Verdict
 from ace_gui.gui.app import Workbench
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores.scores_page import ScoresPage

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import ace_gui
-from ace_gui.engine.contract.scored.scores import EXPERTS, means
+from ace_gui.engine.contract.scored import EXPERTS, means
 from ace_gui.paths import Sample, resource_path
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.command import ace_gui as command

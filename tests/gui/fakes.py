@@ -21,7 +21,7 @@ from ace_gui.engine.contract.events import (
     PlanReady,
     TensorFinished,
 )
-from ace_gui.engine.contract.figures.findings import (
+from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerReport,
     LayerSpectrum,
@@ -30,7 +30,7 @@ from ace_gui.engine.contract.figures.findings import (
 )
 from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanRow
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.field_info import FieldInfo
 from ace_gui.gui.control.merge_stores import write_record
 from ace_gui.gui.shell.main_window import MainWindow

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, dataclass_transform
 
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.findings import LayerCovariances, LayerReport, LayerStatistics
 from ace_gui.engine.contract.plan import Plan
-from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
+from ace_gui.engine.contract.scored import MeanScore, TaskScore, means
 from ace_gui.errors import WorkbenchError
 from ace_gui.field_info import FieldInfo
 from ace_gui.recipe import Recipe
@@ -150,6 +150,16 @@ class LayerAnalysed(JobProgress):
     """Statistics of one tensor; ``done`` of ``total`` tensors are known now."""
 
     statistics: LayerStatistics
+
+
+@dataclass(frozen=True, kw_only=True)
+class CovariancesCompared(JobProgress):
+    """``done`` of ``total`` matrices are compared; ``layer`` is the latest.
+
+    None if the matrix had no inputs in one of the experts, or no expert changes it.
+    """
+
+    layer: LayerCovariances | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from ace_gui.engine.contract.events import Job, JobProgress, PlanReady, StoreRead, Variant
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.contract.scored.task_examples import TryInput
-from ace_gui.engine.contract.scored.tuned import ParameterRange
+from ace_gui.engine.contract.scored import ParameterRange, TryInput
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recommended import with_recommended

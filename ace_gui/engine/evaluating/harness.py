@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.architecture.transformers_library import has_chat_template
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.errors import ResourceError, TaskError
 from ace_gui.formatting import listing, path_text
 from ace_gui.processes import go_offline

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.contract.events import Event
-from ace_gui.engine.contract.scored.scores import RoutesFound, TaskRoutes
+from ace_gui.engine.contract.scored import RoutesFound, TaskRoutes
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.evaluate import Trial, all_trials, progress_of
 from ace_gui.engine.evaluating.loaded_models import Loaded, answered

@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.engine.contract.events import EvaluationProgress, Event
-from ace_gui.engine.contract.scored.task_examples import (
+from ace_gui.engine.contract.scored import (
+    LOSSES,
     ComparedExample,
     ExamplesCompared,
     ShownExample,
     TaskDescribed,
+    Verdict,
 )
-from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict, verdicts
+from ace_gui.engine.contract.verdicts import verdicts
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.data.images import Picture
 from ace_gui.engine.evaluating.data.open_table import open_table

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.contract.events import Event
-from ace_gui.engine.contract.scored.task_examples import Tried, TriedBegun, TriedText, TryInput
+from ace_gui.engine.contract.scored import Tried, TriedBegun, TriedText, TryInput
 from ace_gui.engine.evaluating.data.images import picture_of
 from ace_gui.engine.evaluating.data.table import Table
 from ace_gui.engine.evaluating.evaluate import SEED

@@ -17,12 +17,8 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from ace_gui.engine.calibrating.calibrate import measure, recall
-from ace_gui.engine.contract.events import PassProgress
-from ace_gui.engine.contract.figures.covariance_match import (
-    CovarianceMatch,
-    CovariancesCompared,
-    LayerCovariances,
-)
+from ace_gui.engine.contract.events import CovariancesCompared, PassProgress
+from ace_gui.engine.contract.findings import CovarianceMatch, LayerCovariances
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.inspecting.layer_context import (
     InspectionCache,

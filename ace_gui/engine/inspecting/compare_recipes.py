@@ -29,7 +29,7 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
     Variant,
 )
-from ace_gui.engine.contract.figures.findings import Regime
+from ace_gui.engine.contract.findings import Regime
 from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.evaluating.evaluate import merged_scores, require_tasks
 from ace_gui.engine.executor import Executor

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.engine.contract.figures.findings import LayerDistribution
+from ace_gui.engine.contract.findings import LayerDistribution
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext, inspect_row
 from ace_gui.engine.kept_files import Arrays

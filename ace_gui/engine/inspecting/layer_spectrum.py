@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ace_gui.checkpoints import TensorReader, open_checkpoint
-from ace_gui.engine.contract.figures.findings import (
+from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerReport,
     LayerSpectrum,
     LayerSubspaces,
 )
-from ace_gui.engine.contract.figures.spectral_figures import Spectrum, leading
+from ace_gui.engine.contract.matrix_figures import Spectrum, leading
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.inspecting.layer_context import (
     InspectionCache,

@@ -17,8 +17,7 @@ from ace_gui.architecture.names import match_names
 from ace_gui.architecture.sandbox import Describer
 from ace_gui.checkpoints import Checkpoint, TensorReader, convert_pickle, open_checkpoint
 from ace_gui.engine.contract.events import JobProgress
-from ace_gui.engine.contract.figures.findings import LayerDifference
-from ace_gui.engine.contract.figures.model_changes import ModelDiff, TensorChange
+from ace_gui.engine.contract.findings import LayerDifference, ModelDiff, TensorChange
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
 from ace_gui.engine.merging.merge_manifest import InputFile, Manifest
 from ace_gui.engine.merging.store import MODEL, read_finished

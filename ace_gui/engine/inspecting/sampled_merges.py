@@ -16,8 +16,8 @@ from typing import Final
 import torch
 
 from ace_gui.engine.contract.events import MatrixTimed
-from ace_gui.engine.contract.figures.findings import LayerReport
-from ace_gui.engine.contract.figures.forecast import matrices
+from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.model_figures import matrices
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.layer_context import (
     InspectionCache,

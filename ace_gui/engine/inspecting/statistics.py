@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from ace_gui.engine.contract.events import LayerAnalysed
-from ace_gui.engine.contract.figures.expert_similarity import cosines_of
-from ace_gui.engine.contract.figures.findings import LayerStatistics, Regime
-from ace_gui.engine.contract.figures.health import gamma_unreliable
+from ace_gui.engine.contract.findings import LayerStatistics, Regime
+from ace_gui.engine.contract.health import gamma_unreliable
+from ace_gui.engine.contract.matrix_figures import cosines_of
 from ace_gui.engine.contract.plan import COMBINED, Disposition, Plan, PlanRow
 from ace_gui.engine.merging.one_tensor.non_finite import finding
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, gram, merging_of

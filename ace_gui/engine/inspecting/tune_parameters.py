@@ -18,8 +18,14 @@ from typing import Any, Final
 import numpy as np
 
 from ace_gui.checkpoints import discard
-from ace_gui.engine.contract.scored.scores import LESS_IS_BETTER, TaskScore, means
-from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
+from ace_gui.engine.contract.scored import (
+    LESS_IS_BETTER,
+    ParameterRange,
+    TaskScore,
+    Tuned,
+    TunePoint,
+    means,
+)
 from ace_gui.engine.evaluating.evaluate import known_tasks, merged_scores, require_tasks
 from ace_gui.engine.evaluating.task_data import Half
 from ace_gui.engine.executor import Executor

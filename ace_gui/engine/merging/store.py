@@ -41,7 +41,7 @@ from ace_gui.checkpoints import (
     plan_parts,
 )
 from ace_gui.checkpoints.staging import mark
-from ace_gui.engine.contract.figures.findings import LayerReport
+from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.planning.matrix_parts import Assembly

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ace_gui.checkpoints import Readings, Shard, torch_dtype, write_in_place
-from ace_gui.engine.contract.figures.findings import LayerReport
+from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.merging.gpu_memory import MemoryBudgets, merged_within

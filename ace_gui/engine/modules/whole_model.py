@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.checkpoints.input_files import refusal
 from ace_gui.engine.contract.plan import MatrixPart
-from ace_gui.engine.contract.scored.scores import WHOLE
+from ace_gui.engine.contract.scored import WHOLE
 from ace_gui.engine.modules.layers import NAME, Seen, mean_over_tokens
 from ace_gui.engine.modules.stored import MODULES, TRAINED, form_of
 from ace_gui.engine.modules.task_tensors import StoredModules

@@ -37,7 +37,7 @@ from ace_gui.engine.contract.events import (
     PlanReady,
     TensorFinished,
 )
-from ace_gui.engine.contract.figures.findings import LayerReport
+from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.devices import peak_on, resolve_device, use_threads
 from ace_gui.engine.merging.gpu_memory import budgets_of, merged_within
 from ace_gui.engine.merging.merge_manifest import Manifest, make_manifest

@@ -23,7 +23,7 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.side_files import set_config_dtype
 from ace_gui.checkpoints.writer import indexed
 from ace_gui.engine.contract.events import Exported, JobProgress
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.merging import store as stores
 from ace_gui.engine.merging.one_tensor.tensor_merge import rounded
 from ace_gui.engine.merging.read_back import verify_shards, write_verified

@@ -17,10 +17,10 @@ import jinja2
 import yaml
 
 from ace_gui.architecture.traits import Role
-from ace_gui.engine.contract.figures.findings import LayerReport, Regime
+from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.libraries import PEFT, Library, library_of
 from ace_gui.engine.contract.plan import COMBINED
-from ace_gui.engine.contract.scored.scores import TaskScore, line_of, means, remarks
+from ace_gui.engine.contract.scored import TaskScore, line_of, means, remarks
 from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.output.lineage import Lineage, lineage_of
 from ace_gui.engine.planning.adapter_plan import AdapterPlan

@@ -21,8 +21,15 @@ from ace_gui.checkpoints import (
     LowRank,
     OutputTensor,
 )
-from ace_gui.engine.contract.checks import ADAPTER, Check, Verdict
-from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
+from ace_gui.engine.contract.plan import (
+    ADAPTER,
+    COMBINED,
+    NOTHING_AFTER,
+    Check,
+    Disposition,
+    PlanRow,
+    Verdict,
+)
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MismatchError, RecipeError, WorkbenchError

@@ -8,15 +8,19 @@ from typing import Final
 
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import MODULES
-from ace_gui.engine.contract.checks import (
+from ace_gui.engine.contract.plan import (
     ADAPTER,
     DISK,
+    NOTHING_AFTER,
     Check,
+    Disposition,
+    Plan,
+    PlanRow,
     Verdict,
+    bytes_in_store,
     disk_check,
     replaced,
 )
-from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, Plan, PlanRow, bytes_in_store
 from ace_gui.engine.devices import memory_of, resolve_device
 from ace_gui.engine.planning.expert_files import module_rows
 from ace_gui.engine.planning.memory import free_bytes

@@ -16,8 +16,16 @@ from ace_gui.architecture.names import whole_stacks
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import PIPELINE, ChangedInfo, FileStamp, TensorInfo, part_of
 from ace_gui.checkpoints.input_files import open_regular, read_at
-from ace_gui.engine.contract.checks import Check, Verdict, disk_check, worst_first
-from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow, bytes_in_store
+from ace_gui.engine.contract.plan import (
+    COMBINED,
+    Check,
+    Disposition,
+    PlanRow,
+    Verdict,
+    bytes_in_store,
+    disk_check,
+    worst_first,
+)
 from ace_gui.engine.planning.config_differences import config_differences, same_part
 from ace_gui.engine.planning.memory import free_disk_bytes
 from ace_gui.engine.planning.models import OpenedModel

@@ -7,13 +7,16 @@ from collections.abc import Hashable, Iterator
 from typing import Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
-from ace_gui.engine.contract.checks import RECIPE, Check, Verdict, worst_first
 from ace_gui.engine.contract.plan import (
     COMBINED,
+    RECIPE,
+    Check,
     Disposition,
     Plan,
     PlanRow,
+    Verdict,
     bytes_in_output,
+    worst_first,
 )
 from ace_gui.engine.planning.adapter_plan import adapter_checks
 from ace_gui.engine.planning.dispositions import kept_integers, plan_rows, refuse_other_than_floats

@@ -8,23 +8,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from ace_gui.engine.contract.checks import Check
 from ace_gui.engine.contract.events import GpuPeak, MethodInfo
-from ace_gui.engine.contract.figures.findings import (
+from ace_gui.engine.contract.findings import (
     LayerReport,
     LayerSpectrum,
     LayerStatistics,
     Regime,
 )
-from ace_gui.engine.contract.figures.health import (
+from ace_gui.engine.contract.health import (
     LayerHealth,
     ModelHealth,
     gamma_unreliable,
     layer_health,
     model_health,
 )
-from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.plan import Check, Disposition, Plan, PlanRow
+from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.formatting import number_text
 
 NONE: Final = "–"

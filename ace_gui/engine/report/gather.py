@@ -14,17 +14,16 @@ import torch
 import ace_gui
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.capabilities import method_info
-from ace_gui.engine.contract.checks import WORST_FIRST, worst_first
 from ace_gui.engine.contract.events import JobProgress, Reported
-from ace_gui.engine.contract.figures.expert_distance import fit_checks, plan_changes
-from ace_gui.engine.contract.figures.findings import (
+from ace_gui.engine.contract.findings import (
     LayerReport,
     LayerSpectrum,
     LayerStatistics,
 )
-from ace_gui.engine.contract.figures.health import layer_health
-from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.health import layer_health
+from ace_gui.engine.contract.model_figures import fit_checks, plan_changes
+from ace_gui.engine.contract.plan import COMBINED, WORST_FIRST, Disposition, PlanRow, worst_first
+from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.devices import peak_on
 from ace_gui.engine.evaluating.evaluate import merged_scores
 from ace_gui.engine.inspecting.layer_context import InspectionCache

@@ -8,9 +8,8 @@ from typing import Final
 import jinja2
 from markupsafe import Markup
 
-from ace_gui.engine.contract.checks import Verdict
-from ace_gui.engine.contract.figures.findings import Regime
-from ace_gui.engine.contract.plan import ROLE_FAMILIES, Disposition, role_family
+from ace_gui.engine.contract.findings import Regime
+from ace_gui.engine.contract.plan import ROLE_FAMILIES, Disposition, Verdict, role_family
 from ace_gui.engine.report import report_plots as figures
 from ace_gui.engine.report import report_tables as tables
 from ace_gui.engine.report.content import Content

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.engine.contract.figures.findings import LayerSpectrum
-from ace_gui.engine.contract.figures.model_changes import ModelDiff
-from ace_gui.engine.contract.figures.spectral_figures import numerical_rank
+from ace_gui.engine.contract.findings import LayerSpectrum, ModelDiff
+from ace_gui.engine.contract.matrix_figures import numerical_rank
 from ace_gui.engine.contract.plan import ROLE_FAMILIES, role_family
 from ace_gui.engine.report.content import Content, number
 from ace_gui.engine.report.svg import Axis, Plot

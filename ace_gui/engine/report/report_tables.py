@@ -8,14 +8,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ace_gui.engine.contract.checks import Verdict
-from ace_gui.engine.contract.figures.expert_distance import plan_changes
-from ace_gui.engine.contract.figures.expert_similarity import model_cosines
-from ace_gui.engine.contract.figures.findings import LayerSpectrum, Regime
-from ace_gui.engine.contract.figures.health import BY_SCALE, LayerHealth, near_pole
-from ace_gui.engine.contract.figures.spectral_figures import MARKS, Spectrum, spectral_figures
-from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.contract.scored.scores import line_of, means, remarks
+from ace_gui.engine.contract.findings import LayerSpectrum, Regime
+from ace_gui.engine.contract.health import BY_SCALE, LayerHealth, near_pole
+from ace_gui.engine.contract.matrix_figures import MARKS, Spectrum, model_cosines, spectral_figures
+from ace_gui.engine.contract.model_figures import plan_changes
+from ace_gui.engine.contract.plan import PlanRow, Verdict
+from ace_gui.engine.contract.scored import line_of, means, remarks
 from ace_gui.engine.report.content import NONE, Content, number, share
 from ace_gui.engine.report.report_plots import gammas_by_role, merge_curves
 from ace_gui.field_info import applying

@@ -8,7 +8,7 @@ from typing import Final
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from ace_gui.engine.contract.figures.findings import Regime
+from ace_gui.engine.contract.findings import Regime
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import counted
 from ace_gui.gui.dialogs.dialog import Dialog

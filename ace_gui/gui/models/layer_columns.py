@@ -13,15 +13,14 @@ from functools import cached_property
 from math import prod
 from typing import Final
 
-from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
-from ace_gui.engine.contract.figures.health import (
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.health import (
     BY_SCALE,
     UNRELIABLE,
     LayerHealth,
     near_pole,
 )
-from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.plan import WORST_FIRST, Disposition, PlanRow, Verdict
 from ace_gui.formatting import number_text, shape_text
 from ace_gui.gui.models.figures_model import GAP, NONE, FigureColumn, column_of
 from ace_gui.gui.models.layer_figures import Healths

@@ -14,15 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from ace_gui.engine.contract.checks import Verdict
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
-from ace_gui.engine.contract.figures.health import (
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.health import (
     LayerHealth,
     ModelHealth,
     layer_health,
     model_health,
 )
-from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.contract.plan import PlanRow, Verdict
 from ace_gui.gui.state.activity import start_once
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.values import ParameterValue

@@ -25,8 +25,7 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
-from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.contract.plan import WORST_FIRST, Disposition, Verdict
 from ace_gui.formatting import counted
 from ace_gui.gui.models.layer_columns import ALARMING, COLUMNS, FINE, GAMMA, HEALTH, TENSOR, Layer
 from ace_gui.gui.models.layer_figures import Healths

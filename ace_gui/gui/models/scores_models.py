@@ -11,7 +11,7 @@ import numpy as np
 from PySide6.QtCore import QObject
 
 from ace_gui.engine.contract.events import MethodCompared
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.formatting import human_bytes, number_text
 from ace_gui.gui.models.figures_model import NONE, FigureColumn, FiguresModel, column_of
 from ace_gui.gui.numbers import value_text

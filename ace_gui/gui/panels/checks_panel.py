@@ -8,7 +8,7 @@ from typing import Final
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QVBoxLayout
 
-from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
+from ace_gui.engine.contract.plan import EVERYTHING, Check, Verdict
 from ace_gui.formatting import counted
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import breakable, plain, quoted

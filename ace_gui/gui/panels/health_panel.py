@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
     QTableWidgetItem,
 )
 
-from ace_gui.engine.contract.figures.health import LayerHealth
+from ace_gui.engine.contract.health import LayerHealth
 from ace_gui.formatting import counted
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.panels.checks_panel import VERDICTS

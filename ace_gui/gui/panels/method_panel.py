@@ -15,7 +15,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QLineEdit, QListWidget, QListWidgetItem, QWidget
 
 from ace_gui.engine.contract.events import MethodInfo
-from ace_gui.engine.contract.figures.forecast import Forecast
+from ace_gui.engine.contract.model_figures import Forecast
 from ace_gui.engine.contract.plan import AUTOMATIC
 from ace_gui.gui.panels.recipe_options import OPTIONS, SEED, Option, scope_option
 from ace_gui.gui.state.activity import State

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QTreeWidgetItem, QWidget
 
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS
 from ace_gui.engine.contract.events import MethodInfo
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerSpectrum
+from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
 from ace_gui.formatting import number_text
 from ace_gui.gui.control.layers.what_if import WhatIf
 from ace_gui.gui.models.figures_model import NONE

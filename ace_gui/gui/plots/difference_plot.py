@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.engine.contract.figures.findings import LayerDifference
-from ace_gui.engine.contract.figures.model_changes import GroupChange, ModelDiff, TensorChange
+from ace_gui.engine.contract.findings import GroupChange, LayerDifference, ModelDiff, TensorChange
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 
-from ace_gui.engine.contract.figures.health import BY_SCALE
+from ace_gui.engine.contract.health import BY_SCALE
 from ace_gui.engine.contract.plan import ROLE_FAMILIES, role_family
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn

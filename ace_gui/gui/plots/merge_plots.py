@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.engine.contract.events import EnergyByRank
-from ace_gui.engine.contract.scored.tuned import TunePoint
+from ace_gui.engine.contract.scored import TunePoint
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.models.scores_models import figure_words, score_text

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 
-from ace_gui.engine.contract.figures.findings import LayerDistribution, LayerSubspaces
+from ace_gui.engine.contract.findings import LayerDistribution, LayerSubspaces
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.bars_and_cells import BarsPlot, CellsPlot

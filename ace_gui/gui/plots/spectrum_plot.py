@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 
-from ace_gui.engine.contract.figures.findings import ExpertSpectra, LayerSpectrum
-from ace_gui.engine.contract.figures.health import norm_ratio
-from ace_gui.engine.contract.figures.spectral_figures import (
+from ace_gui.engine.contract.findings import ExpertSpectra, LayerSpectrum
+from ace_gui.engine.contract.health import norm_ratio
+from ace_gui.engine.contract.matrix_figures import (
     MARKS,
     NEGLIGIBLE,
     cumulative_energy,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Final
 
-from ace_gui.engine.contract.checks import Verdict
-from ace_gui.engine.contract.figures.findings import Regime
-from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.contract.findings import Regime
+from ace_gui.engine.contract.plan import Disposition, Verdict
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.state.activity import MergeRun, State

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ace_gui.engine.contract.checks import DISK, Check, Verdict
+from ace_gui.engine.contract.plan import DISK, Check, Verdict
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.gui.panels.checks_panel import count_of
 from ace_gui.gui.panels.notice import Severity

@@ -11,7 +11,7 @@ from typing import Final
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from ace_gui.engine.contract.events import MergeFinished
-from ace_gui.engine.contract.figures.findings import LayerReport
+from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
 

@@ -7,16 +7,15 @@ from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.checks import ADAPTER, Check, Verdict, replaced, worst_first
 from ace_gui.engine.contract.events import EngineReady
-from ace_gui.engine.contract.figures.expert_distance import fit_checks, plan_changes
-from ace_gui.engine.contract.figures.findings import (
+from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerReport,
     LayerSpectrum,
     LayerStatistics,
 )
-from ace_gui.engine.contract.plan import Plan
+from ace_gui.engine.contract.model_figures import fit_checks, plan_changes
+from ace_gui.engine.contract.plan import ADAPTER, Check, Plan, Verdict, replaced, worst_first
 from ace_gui.errors import NonFiniteError, WorkbenchError
 from ace_gui.gui.state.activity import Activity, State
 from ace_gui.gui.state.chosen.draft import Draft

@@ -17,7 +17,7 @@ from ace_gui.engine.cluster import ray_workers
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.contract.events import MethodCompared, PassProgress, Variant
 from ace_gui.engine.contract.jobs import CompareJob
-from ace_gui.engine.contract.scored.tuned import ParameterRange
+from ace_gui.engine.contract.scored import ParameterRange
 from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.inspecting.compare_recipes import by_method, compare_all

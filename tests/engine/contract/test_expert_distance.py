@@ -5,9 +5,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine.contract.checks import EVERYTHING, Verdict
-from ace_gui.engine.contract.figures.expert_distance import fit_checks, relative_changes
-from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.model_figures import fit_checks, relative_changes
+from ace_gui.engine.contract.plan import EVERYTHING, Verdict
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.recipe import ModelEntry, Recipe

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
-from ace_gui.engine.contract.figures.forecast import forecast
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.model_figures import forecast
 from ace_gui.engine.contract.plan import (
     Disposition,
     ExpertSummary,

@@ -9,9 +9,8 @@ import pytest
 
 from ace_gui.cli.console import Terminal
 from ace_gui.cli.inspecting import print_layers
-from ace_gui.engine.contract.checks import Verdict
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
-from ace_gui.engine.contract.figures.health import (
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
+from ace_gui.engine.contract.health import (
     BY_SCALE,
     WORST_SHOWN,
     cap_ratio,
@@ -21,7 +20,7 @@ from ace_gui.engine.contract.figures.health import (
     near_pole,
     norm_ratio,
 )
-from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.contract.plan import Disposition, Verdict
 from ace_gui.engine.inspecting.statistics import layers_of
 from ace_gui.engine.report.report_tables import extreme_table
 from ace_gui.linalg.heterogeneity import LARGEST_RIDGE_MASS, heterogeneity

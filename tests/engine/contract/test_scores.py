@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from ace_gui.engine.contract.scored.scores import (
+from ace_gui.engine.contract.scored import (
     CENTRED,
     LESS_IS_BETTER,
     TaskScore,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ace_gui.engine.contract.figures.spectral_figures import (
+from ace_gui.engine.contract.matrix_figures import (
     condition_number,
     cumulative_energy,
     effective_rank,

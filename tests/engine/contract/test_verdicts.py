@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ace_gui.engine.contract.scored.scores import TaskScore
-from ace_gui.engine.contract.scored.verdicts import Verdict, in_words, paired, verdicts
+from ace_gui.engine.contract.scored import TaskScore, Verdict
+from ace_gui.engine.contract.verdicts import in_words, paired, verdicts
 
 
 def score(values: list[float], metric: str = "accuracy", task: str = "digits") -> TaskScore:

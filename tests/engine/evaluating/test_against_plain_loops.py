@@ -20,7 +20,7 @@ from scipy import stats
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 import ace_gui
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.scored import TaskScore
 from tests.helpers.scored_models import (
     save_bert,
     save_gpt2,

@@ -16,9 +16,8 @@ from ace_gui.engine.contract.jobs import (
     KnownScoresJob,
     MergeJob,
 )
-from ace_gui.engine.contract.scored.scores import TaskScore
-from ace_gui.engine.contract.scored.task_examples import ExamplesCompared, TaskDescribed
-from ace_gui.engine.contract.scored.verdicts import Verdict, verdicts
+from ace_gui.engine.contract.scored import ExamplesCompared, TaskDescribed, TaskScore, Verdict
+from ace_gui.engine.contract.verdicts import verdicts
 from ace_gui.engine.evaluating import evaluate as evaluation
 from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.kept_files import ArrayCache

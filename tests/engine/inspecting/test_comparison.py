@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 
 from ace_gui.cli.comparing import run, variants
 from ace_gui.engine.contract.events import CompareProgress, MergeFinished, MethodCompared, Variant
-from ace_gui.engine.contract.figures.expert_similarity import cosines_of, model_cosines
-from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.matrix_figures import cosines_of, model_cosines
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.compare_recipes import (
     by_method,

@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 
 import ace_gui
 from ace_gui.engine.calibrating.statistics_folder import Statistics
-from ace_gui.engine.contract.figures.covariance_match import CovariancesCompared, LayerCovariances
+from ace_gui.engine.contract.events import CovariancesCompared
+from ace_gui.engine.contract.findings import LayerCovariances
 from ace_gui.engine.contract.jobs import CovariancesJob, LayerCovariancesJob, PlanJob
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting import compare_covariances

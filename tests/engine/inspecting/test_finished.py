@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine.contract.figures.findings import LayerSpectrum
-from ace_gui.engine.contract.figures.spectral_figures import NEGLIGIBLE, condition_number
+from ace_gui.engine.contract.findings import LayerSpectrum
+from ace_gui.engine.contract.matrix_figures import NEGLIGIBLE, condition_number
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.planning.prepare import prepare

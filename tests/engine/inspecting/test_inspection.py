@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.events import JobDone
-from ace_gui.engine.contract.figures.findings import (
+from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerDistribution,
     LayerSpectrum,

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import ace_gui
-from ace_gui.engine.contract.figures.findings import LayerDifference
+from ace_gui.engine.contract.findings import LayerDifference
 from ace_gui.engine.contract.jobs import DiffJob
 from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.inspecting.model_diff import difference

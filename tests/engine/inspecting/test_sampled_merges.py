@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from ace_gui.engine.contract.events import MatrixTimed, MethodCompared, Variant
-from ace_gui.engine.contract.figures.findings import LayerReport
-from ace_gui.engine.contract.figures.forecast import forecast, matrices
+from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.model_figures import forecast, matrices
 from ace_gui.engine.inspecting import sampled_merges
 from ace_gui.engine.inspecting.compare_recipes import compare
 from ace_gui.engine.inspecting.layer_context import InspectionCache

@@ -13,7 +13,7 @@ import pytest
 
 import ace_gui
 from ace_gui.cli.tuning import _tuned_recipe, parameter_range
-from ace_gui.engine.contract.scored.tuned import ParameterRange, TunePoint
+from ace_gui.engine.contract.scored import ParameterRange, TunePoint
 from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.subjects import Models

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerSpectrum
-from ace_gui.engine.contract.figures.spectral_figures import effective_rank
+from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
+from ace_gui.engine.contract.matrix_figures import effective_rank
 from ace_gui.engine.contract.plan import Disposition, PlanRow, RowAfter
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum

@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import ace_gui
-from ace_gui.engine.contract.checks import Verdict
 from ace_gui.engine.contract.events import JobProgress, TensorFinished
 from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob
+from ace_gui.engine.contract.plan import Verdict
 from ace_gui.engine.planning.merge_checks import output_checks, store_checks
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ace_gui.engine.contract.checks import DISK, Verdict
+from ace_gui.engine.contract.plan import DISK, Verdict
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
 from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.inspecting.statistics import layers_of
 from ace_gui.engine.planning.overridden_rows import spelled_out

@@ -9,8 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict, worst_first
-from ace_gui.engine.contract.plan import bytes_in_store
+from ace_gui.engine.contract.plan import EVERYTHING, Check, Verdict, bytes_in_store, worst_first
 from ace_gui.engine.planning import preflight
 from ace_gui.engine.planning.config_differences import config_differences
 from ace_gui.engine.planning.prepare import prepare

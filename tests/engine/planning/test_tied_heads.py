@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ace_gui.architecture.transformers_library import LoadReport, load_pretrained
-from ace_gui.engine.contract.checks import Check, Verdict
+from ace_gui.engine.contract.plan import Check, Verdict
 from ace_gui.engine.planning.prepare import prepare
 from tests.helpers.adapter_models import llama
 from tests.helpers.merges import merged_folder, merged_tensors

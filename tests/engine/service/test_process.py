@@ -21,7 +21,7 @@ from ace_gui.engine.contract.events import (
     PlanReady,
     TensorFinished,
 )
-from ace_gui.engine.contract.figures.findings import LayerSpectrum
+from ace_gui.engine.contract.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
     LoadRecipeJob,
@@ -31,7 +31,7 @@ from ace_gui.engine.contract.jobs import (
     TuneJob,
 )
 from ace_gui.engine.contract.plan import Disposition, Plan
-from ace_gui.engine.contract.scored.tuned import ParameterRange
+from ace_gui.engine.contract.scored import ParameterRange
 from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.service.runner import HEAD_START, JobScheduler
 from ace_gui.errors import CheckpointError, EngineError

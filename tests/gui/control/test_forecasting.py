@@ -9,7 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobDone, JobFailed
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.jobs import ExportJob, SampleMergesJob
 from ace_gui.errors import MethodError
 from ace_gui.gui.control.engine.engine_client import EngineClient

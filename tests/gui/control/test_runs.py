@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, PlanReady, StoreRead
-from ace_gui.engine.contract.figures.findings import LayerReport
+from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.jobs import MergeJob, PlanJob, ReadStoresJob
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.merge_stores import (

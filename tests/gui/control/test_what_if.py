@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, with_value
 from ace_gui.engine.contract.events import JobDone, JobFailed
-from ace_gui.engine.contract.figures.findings import LayerSpectrum
+from ace_gui.engine.contract.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import PlanJob, SpectrumJob
 from ace_gui.engine.contract.plan import RowOverride
 from ace_gui.errors import MethodError

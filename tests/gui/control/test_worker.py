@@ -9,7 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import Event, Job, JobCancelled, JobDone, LayerAnalysed
-from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.jobs import AnalyseJob, MergeJob, PlanJob
 from ace_gui.errors import EngineError
 from ace_gui.gui.control.engine.engine_client import BATCH, EngineThread

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.events import MatrixTimed
-from ace_gui.engine.contract.figures.findings import LayerReport
+from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.jobs import CompareJob, SampleMergesJob
 from ace_gui.formatting import counted
 from ace_gui.gui.dialogs.method_dialog import FIRST, SHELF, ChooseMethodDialog

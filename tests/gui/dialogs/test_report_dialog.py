@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtWidgets import QDialogButtonBox, QLabel
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.figures.findings import LayerReport, Regime
+from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.gui.dialogs.report_dialog import ReportDialog
 from ace_gui.gui.state.activity import MergeRun

@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtTest import QAbstractItemModelTester
 
-from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Disposition, RowOverride
 from ace_gui.gui.models.layer_columns import (
     COLUMNS,

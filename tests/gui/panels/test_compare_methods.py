@@ -7,7 +7,6 @@ import pytest
 from PySide6.QtCore import QModelIndex, Qt
 
 from ace_gui.engine.capabilities import method_info
-from ace_gui.engine.contract.checks import disk_check
 from ace_gui.engine.contract.events import (
     CompareProgress,
     JobCancelled,
@@ -18,10 +17,10 @@ from ace_gui.engine.contract.events import (
     PlanReady,
     Variant,
 )
-from ace_gui.engine.contract.figures.findings import LayerReport
-from ace_gui.engine.contract.figures.model_changes import ModelDiff, TensorChange
+from ace_gui.engine.contract.findings import LayerReport, ModelDiff, TensorChange
 from ace_gui.engine.contract.jobs import CompareJob, DiffJob, PlanJob
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.plan import disk_check
+from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.errors import CheckpointError
 from ace_gui.gui.models.figures_model import rows_of
 from ace_gui.gui.models.scores_models import ComparedModel

@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PassProgress
-from ace_gui.engine.contract.figures.covariance_match import (
-    CovarianceMatch,
+from ace_gui.engine.contract.events import (
     CovariancesCompared,
-    LayerCovariances,
+    JobCancelled,
+    JobDone,
+    JobFailed,
+    PassProgress,
 )
+from ace_gui.engine.contract.findings import CovarianceMatch, LayerCovariances
 from ace_gui.engine.contract.jobs import CovariancesJob, DescribeTasksJob, LayerCovariancesJob
 from ace_gui.errors import TaskError
 from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.gui.models.layer_columns import HEALTH, REGIME, Column
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.models.layers_model import LayersModel

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QFileDialog, QStyle, QWidget
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed
-from ace_gui.engine.contract.figures.findings import (
+from ace_gui.engine.contract.findings import (
     LayerDifference,
     LayerDistribution,
     LayerStatistics,

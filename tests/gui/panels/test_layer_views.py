@@ -13,8 +13,8 @@ import pytest
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
-from ace_gui.engine.contract.figures.findings import LayerStatistics
-from ace_gui.engine.contract.figures.health import near_pole as near_pole_of_one
+from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.health import near_pole as near_pole_of_one
 from ace_gui.gui.models.layer_figures import MergedLayers
 from ace_gui.gui.panels.layer_views import HeterogeneityPanel, LayersView
 from ace_gui.gui.plots.frame.export_image import PictureFormat, grab_plot

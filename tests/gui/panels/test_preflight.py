@@ -4,10 +4,10 @@ import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QApplication
 
-from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
 from ace_gui.engine.contract.events import JobDone, JobFailed, LayerAnalysed, PlanReady
-from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.jobs import AnalyseJob, MergeJob, PlanJob
+from ace_gui.engine.contract.plan import EVERYTHING, Check, Verdict
 from ace_gui.errors import NonFiniteError
 from ace_gui.gui.panels.checks_panel import CheckRow, summary_of
 from ace_gui.gui.panels.layer.one_plot_panels import SpectraPanel

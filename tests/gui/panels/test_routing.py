@@ -7,7 +7,7 @@ import pytest
 
 from ace_gui.engine.contract.events import EvaluationProgress, JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.jobs import RoutesJob
-from ace_gui.engine.contract.scored.scores import RoutesFound, TaskRoutes
+from ace_gui.engine.contract.scored import RoutesFound, TaskRoutes
 from ace_gui.errors import TaskError
 from ace_gui.gui.panels.scores.routes_table import LIMIT, RoutesTable
 from ace_gui.gui.panels.scores.scores_page import ScoresPage

@@ -30,14 +30,14 @@ from ace_gui.engine.contract.jobs import (
     MergeJob,
     TryJob,
 )
-from ace_gui.engine.contract.scored.scores import EXPERTS
-from ace_gui.engine.contract.scored.task_examples import (
+from ace_gui.engine.contract.scored import (
+    EXPERTS,
     ComparedExample,
     ExamplesCompared,
     ShownExample,
     TaskDescribed,
+    Verdict,
 )
-from ace_gui.engine.contract.scored.verdicts import Verdict
 from ace_gui.errors import EngineError
 from ace_gui.gui.control.operations.scoring import DELAY, WHILE_MERGING, expert_named
 from ace_gui.gui.models.scores_models import GAINED, KEPT, LOST, MERGE

@@ -13,14 +13,16 @@ from PySide6.QtGui import QImage
 
 from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PlanReady
 from ace_gui.engine.contract.jobs import PlanJob, TryJob, TuneJob
-from ace_gui.engine.contract.scored.task_examples import (
+from ace_gui.engine.contract.scored import (
+    ParameterRange,
     ShownExample,
     TaskDescribed,
     Tried,
     TriedBegun,
     TriedText,
+    Tuned,
+    TunePoint,
 )
-from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.errors import TaskError
 from ace_gui.gui.panels.scores.try_tab import TryTab
 from ace_gui.gui.panels.scores.tune_tab import TuneTab

@@ -15,7 +15,7 @@ from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from ace_gui.engine.contract.figures.findings import (
+from ace_gui.engine.contract.findings import (
     LayerDistribution,
     LayerReport,
     LayerSpectrum,

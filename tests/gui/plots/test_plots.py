@@ -30,7 +30,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QToolTip
 # isort: split
 import pyqtgraph as pg
 
-from ace_gui.engine.contract.figures.findings import (
+from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerReport,
     LayerSpectrum,

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.events import JobCancelled, MethodCompared, Variant
-from ace_gui.engine.contract.figures.findings import LayerStatistics
+from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.gui.models.layer_columns import GAMMA, OUTCOME, TENSOR
 from ace_gui.gui.models.list_models import WEIGHT
 from ace_gui.gui.models.scores_models import ComparedModel

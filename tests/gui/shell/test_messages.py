@@ -10,7 +10,7 @@ from PySide6.QtCore import QPoint, QRect
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.events import JobDone, PlanReady
-from ace_gui.engine.contract.figures.findings import LayerReport, Regime
+from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.jobs import MergeJob, PlanJob
 from ace_gui.errors import EngineError
 from ace_gui.gui.panels.health_panel import HealthPanel

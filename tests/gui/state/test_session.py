@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMetaMethod
 
-from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
-from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.contract.plan import EVERYTHING, Check, Disposition, Verdict
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.found.planned_layers import model_order

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.checkpoints import ExtendedInfo
-from ace_gui.engine.contract.figures.findings import LayerReport, Regime
-from ace_gui.engine.contract.figures.spectral_figures import effective_rank
+from ace_gui.engine.contract.findings import LayerReport, Regime
+from ace_gui.engine.contract.matrix_figures import effective_rank
 from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.merging.one_tensor.measured_rows import averaged, measured_of, need_of
 from ace_gui.engine.merging.one_tensor.non_finite import ResolvedRow, resolve_non_finite

@@ -10,10 +10,9 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from ace_gui.engine.contract.checks import Check
-from ace_gui.engine.contract.figures.expert_distance import far_experts, relative_changes
-from ace_gui.engine.contract.figures.findings import LayerStatistics
-from ace_gui.engine.contract.plan import COMBINED, PlanRow
+from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.model_figures import far_experts, relative_changes
+from ace_gui.engine.contract.plan import COMBINED, Check, PlanRow
 from ace_gui.engine.merging.one_tensor.task_vectors import Readers, gram
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import ordered, single_threads

@@ -11,7 +11,7 @@ from typing import Final
 
 from ace_gui.checkpoints import Checkpoint
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
-from ace_gui.engine.contract.checks import Check, Verdict
+from ace_gui.engine.contract.plan import Check, Verdict
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.vocabulary.tokenizers import side_files_of

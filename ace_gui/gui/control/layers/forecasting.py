@@ -8,9 +8,9 @@ from typing import Final
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from ace_gui.engine.contract.events import Event, JobDone, MatrixTimed
-from ace_gui.engine.contract.figures.findings import LayerReport
-from ace_gui.engine.contract.figures.forecast import Forecast, forecast
+from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.jobs import SampleMergesJob
+from ace_gui.engine.contract.model_figures import Forecast, forecast
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.state.activity import RecipeKey

@@ -10,9 +10,9 @@ from typing import Final
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import Event, Job, JobDone, JobFailed
-from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
-from ace_gui.engine.contract.figures.findings import (
+from ace_gui.engine.contract.findings import (
     ExpertSpectra,
+    LayerCovariances,
     LayerDifference,
     LayerDistribution,
     LayerSpectrum,

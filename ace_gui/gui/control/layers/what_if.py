@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_value
 from ace_gui.engine.contract.events import MethodInfo
-from ace_gui.engine.contract.figures.findings import LayerSpectrum
+from ace_gui.engine.contract.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import SpectrumJob
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.errors import WorkbenchError

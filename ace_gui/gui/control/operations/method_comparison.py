@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ace_gui.engine.contract.checks import MEMORY
 from ace_gui.engine.contract.events import (
     CompareProgress,
     Event,
@@ -15,8 +14,9 @@ from ace_gui.engine.contract.events import (
     MethodCompared,
     Variant,
 )
-from ace_gui.engine.contract.figures.model_changes import ModelDiff
+from ace_gui.engine.contract.findings import ModelDiff
 from ace_gui.engine.contract.jobs import CompareJob, DiffJob
+from ace_gui.engine.contract.plan import MEMORY
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation
 from ace_gui.gui.control.operations.run_operations import RunOperations

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import Event, Job, JobFailed
 from ace_gui.engine.contract.jobs import TryJob
-from ace_gui.engine.contract.scored.task_examples import Tried, TriedBegun, TriedText
+from ace_gui.engine.contract.scored import Tried, TriedBegun, TriedText
 from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import NO_MODEL, WAIT

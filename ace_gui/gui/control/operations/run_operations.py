@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import Event, Exported, Reported, StoreRead
 from ace_gui.engine.contract.jobs import ExportJob, ReadStoresJob, ReportJob
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.gui.control.engine.background import Background
 from ace_gui.gui.control.engine.engine_client import EngineClient
 from ace_gui.gui.control.merge_stores import (

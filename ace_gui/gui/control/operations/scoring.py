@@ -11,8 +11,7 @@ from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.events import EvaluationProgress, Event
-from ace_gui.engine.contract.figures.covariance_match import CovariancesCompared
+from ace_gui.engine.contract.events import CovariancesCompared, EvaluationProgress, Event
 from ace_gui.engine.contract.jobs import (
     CompareExamplesJob,
     CovariancesJob,
@@ -22,9 +21,17 @@ from ace_gui.engine.contract.jobs import (
     RoutesJob,
     TuneJob,
 )
-from ace_gui.engine.contract.scored.scores import EXPERTS, RoutesFound, TaskRoutes, TaskScore
-from ace_gui.engine.contract.scored.task_examples import ExamplesCompared, TaskDescribed
-from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
+from ace_gui.engine.contract.scored import (
+    EXPERTS,
+    ExamplesCompared,
+    ParameterRange,
+    RoutesFound,
+    TaskDescribed,
+    TaskRoutes,
+    TaskScore,
+    Tuned,
+    TunePoint,
+)
 from ace_gui.gui.control.engine.engine_client import End, EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation, TryOperation
 from ace_gui.gui.control.operations.run_operations import RunOperations

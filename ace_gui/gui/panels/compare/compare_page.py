@@ -8,7 +8,7 @@ from PySide6.QtCore import QSignalBlocker, QTimer
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
-from ace_gui.engine.contract.figures.findings import LayerDifference
+from ace_gui.engine.contract.findings import LayerDifference
 from ace_gui.formatting import number_text
 from ace_gui.gui.control.operations.method_comparison import MethodComparison, ModelComparison
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel

@@ -8,7 +8,7 @@ from typing import Final
 
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.engine.contract.figures.model_changes import ModelDiff
+from ace_gui.engine.contract.findings import ModelDiff
 from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.method_comparison import ModelComparison
 from ace_gui.gui.panels.job_page import RunButton, problem_label, show_problem

@@ -11,8 +11,8 @@ from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QFontMetricsF, QIcon, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QWidget
 
-from ace_gui.engine.contract.figures.findings import Regime
-from ace_gui.engine.contract.figures.health import BY_SCALE
+from ace_gui.engine.contract.findings import Regime
+from ace_gui.engine.contract.health import BY_SCALE
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import shape_text
 from ace_gui.gui.control.operations.scoring import CovarianceOperation

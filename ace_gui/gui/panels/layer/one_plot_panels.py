@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ace_gui.engine.contract.figures.findings import LayerDistribution, LayerSpectrum
-from ace_gui.engine.contract.figures.spectral_figures import MARKS, leading, spectral_figures
+from ace_gui.engine.contract.findings import LayerDistribution, LayerSpectrum
+from ace_gui.engine.contract.matrix_figures import MARKS, leading, spectral_figures
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.list_models import expert_colours
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel

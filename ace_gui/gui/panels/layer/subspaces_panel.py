@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 from PySide6.QtWidgets import QLabel, QStackedWidget
 
-from ace_gui.engine.contract.figures.expert_similarity import model_cosines
-from ace_gui.engine.contract.figures.findings import LayerSubspaces
+from ace_gui.engine.contract.findings import LayerSubspaces
+from ace_gui.engine.contract.matrix_figures import model_cosines
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import counted
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel

@@ -11,7 +11,7 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
 
-from ace_gui.engine.contract.scored.task_examples import ComparedExample
+from ace_gui.engine.contract.scored import ComparedExample
 from ace_gui.gui.models.list_models import VALUE
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
 from ace_gui.gui.text import plain

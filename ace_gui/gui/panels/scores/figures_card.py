@@ -9,8 +9,8 @@ from typing import Final
 from PySide6.QtCore import QRectF, QSignalBlocker, QSize
 from PySide6.QtWidgets import QHeaderView, QStyleOptionViewItem, QTableView, QWidget
 
-from ace_gui.engine.contract.scored.scores import BASE, EXPERTS
-from ace_gui.engine.contract.scored.verdicts import in_words, paired
+from ace_gui.engine.contract.scored import BASE, EXPERTS
+from ace_gui.engine.contract.verdicts import in_words, paired
 from ace_gui.gui.models.list_models import expert_colour
 from ace_gui.gui.models.scores_models import KEPT, TASK, TaskFiguresModel
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index

@@ -8,7 +8,7 @@ from typing import Final
 
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.engine.contract.scored.scores import TaskRoutes
+from ace_gui.engine.contract.scored import TaskRoutes
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.operations.scoring import RoutingOperation
 from ace_gui.gui.models.list_models import expert_colour

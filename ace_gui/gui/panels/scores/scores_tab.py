@@ -13,7 +13,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from ace_gui.engine.contract.scored.scores import BASE, EXPERTS, remarks
+from ace_gui.engine.contract.scored import BASE, EXPERTS, remarks
 from ace_gui.formatting import counted
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.list_models import expert_colour

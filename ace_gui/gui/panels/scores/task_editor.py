@@ -11,7 +11,7 @@ from PySide6.QtCore import QSignalBlocker, Signal
 from PySide6.QtGui import QFocusEvent
 from PySide6.QtWidgets import QLabel, QLineEdit, QMenu, QPlainTextEdit, QPushButton, QWidget
 
-from ace_gui.engine.contract.scored.task_examples import ShownExample, TaskDescribed
+from ace_gui.engine.contract.scored import ShownExample, TaskDescribed
 from ace_gui.formatting import counted
 from ace_gui.gui.panels.job_page import problem_label, show_problem
 from ace_gui.gui.panels.scores.example_cells import ExamplePicture

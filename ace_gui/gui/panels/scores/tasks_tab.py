@@ -9,7 +9,7 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QIcon, QKeySequence
 from PySide6.QtWidgets import QListWidget, QListWidgetItem, QPushButton, QStyleOptionViewItem
 
-from ace_gui.engine.contract.scored.task_examples import TaskDescribed
+from ace_gui.engine.contract.scored import TaskDescribed
 from ace_gui.formatting import counted, path_text
 from ace_gui.gui.control.operations.scoring import Scoring
 from ace_gui.gui.models.list_models import expert_colour, swatch

@@ -11,8 +11,15 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QCheckBox, QGridLayout, QSizePolicy, QWidget
 
-from ace_gui.engine.contract.scored.scores import MeanScore, TaskScore, means
-from ace_gui.engine.contract.scored.tuned import ParameterRange, TunePoint, how_chosen, values_of
+from ace_gui.engine.contract.scored import (
+    MeanScore,
+    ParameterRange,
+    TaskScore,
+    TunePoint,
+    how_chosen,
+    means,
+    values_of,
+)
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import duration
 from ace_gui.gui.control.operations.scoring import REPORTED, Scoring

@@ -10,16 +10,17 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.scored.scores import (
+from ace_gui.engine.contract.scored import (
     BASE,
     EXPERTS,
+    ExamplesCompared,
     MeanScore,
+    TaskDescribed,
     TaskScore,
     line_of,
     means,
     normalised,
 )
-from ace_gui.engine.contract.scored.task_examples import ExamplesCompared, TaskDescribed
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.recipe.tasks import Task
 
@@ -223,7 +224,8 @@ def _mean(known: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskFi
 
 
 def _changes(own: TaskScore | None, expert: TaskScore | None) -> tuple[int | None, int | None]:
-    from ace_gui.engine.contract.scored.verdicts import Verdict, verdicts  # imports NumPy
+    from ace_gui.engine.contract.scored import Verdict
+    from ace_gui.engine.contract.verdicts import verdicts
 
     if own is None or expert is None or len(own.each_N) != len(expert.each_N):
         return None, None

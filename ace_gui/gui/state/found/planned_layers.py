@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
-from ace_gui.engine.contract.figures.health import gamma_unreliable
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.health import gamma_unreliable
 from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
 from ace_gui.gui.state.chosen.draft import Draft
 from ace_gui.gui.state.chosen.inputs import Inputs

@@ -10,9 +10,10 @@ from typing import Final, TypeVar
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import LearningProgress, MergeFinished
-from ace_gui.engine.contract.figures.covariance_match import CovarianceMatch, LayerCovariances
-from ace_gui.engine.contract.figures.findings import (
+from ace_gui.engine.contract.findings import (
+    CovarianceMatch,
     ExpertSpectra,
+    LayerCovariances,
     LayerDifference,
     LayerDistribution,
     LayerSpectrum,

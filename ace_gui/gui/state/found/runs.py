@@ -12,7 +12,7 @@ from typing import Final
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import MethodInfo
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.formatting import counted, symbol_of
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.activity import MergeRun, RecipeKey

@@ -15,8 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ace_gui.checkpoints import NOWHERE, runs
-from ace_gui.engine.contract.checks import Check, Verdict
-from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.contract.plan import Check, Disposition, Verdict
 from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import prepare

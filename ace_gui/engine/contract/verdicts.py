@@ -9,25 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.engine.contract.scored.scores import TaskScore
-
-LOSSES: Final = frozenset({"perplexity", "pearson", "spearman", "rouge-l", "chrf"})
-"""Metrics that give each example a loss instead of right or wrong."""
-
-
-class Verdict(IntEnum):
-    """How an example changed from one model to another."""
-
-    BOTH_RIGHT = 0
-    LOST = 1
-    GAINED = 2
-    BOTH_WRONG = 3
+from ace_gui.engine.contract.scored import LOSSES, TaskScore, Verdict
 
 
 def verdicts(

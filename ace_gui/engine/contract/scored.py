@@ -1,16 +1,21 @@
-"""How good a model is at a task, and which experts its router chose: plain values, without torch.
+"""Scores of models on tasks, their routes, examples and tuned parameters, for display.
 
-L layers, T experts.
+Plain values, without torch. L layers, T experts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ace_gui.formatting import counted
+from ace_gui.formatting import counted, value_text
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.tasks import Metric, Task, TaskKind
+from ace_gui.recipe.values import ParameterValue
 
 if TYPE_CHECKING:  # an empty window does not need it
     import numpy as np
@@ -26,6 +31,9 @@ def _of_no_example() -> NDArray[np.float64]:
 LESS_IS_BETTER: Final = frozenset({"perplexity"})
 CENTRED: Final = frozenset({"matthews", "pearson", "spearman"})
 """Metrics whose chance level is 0; a ratio to a score near 0 is meaningless."""
+
+LOSSES: Final = frozenset({"perplexity", "pearson", "spearman", "rouge-l", "chrf"})
+"""Metrics that give each example a loss instead of right or wrong."""
 
 BASE: Final = "base"
 EXPERTS: Final = "experts"
@@ -284,3 +292,192 @@ class RoutesFound:
     """The routes of all models; empty if no model has a router."""
 
     routes: tuple[TaskRoutes, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownExample:
+    """One example for display.
+
+    ``row``: its row in the file. ``texts``: the model's inputs by role. ``picture``: H × W × 3,
+    uint8, reduced in size. ``label``: the correct answer.
+    """
+
+    row: str
+    texts: tuple[tuple[str, str], ...] = ()
+    picture: NDArray[np.uint8] | None = field(default=None, compare=False, repr=False)
+    label: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskDescribed:
+    """A task as it would be scored: its inferred settings and first examples.
+
+    ``expert``: the owner of the task. ``kinds``, ``metrics``: possible choices; ``table_columns``:
+    all columns of its data; ``columns``: the columns used, by role; ``roles``: roles required by
+    its kind, ``optional``: further ones it can use. ``count``: number of examples. ``fault``: a
+    sentence on an error, with file and row; the other fields are then filled as far as known.
+    """
+
+    task: Task
+    expert: str | None = None
+    kinds: tuple[TaskKind, ...] = ()
+    kind: TaskKind | None = None
+    metrics: tuple[Metric, ...] = ()
+    metric: Metric | None = None
+    table_columns: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    count: int = 0
+    examples: tuple[ShownExample, ...] = ()
+    fault: str = ""
+
+
+class Verdict(IntEnum):
+    """How an example changed from one model to another."""
+
+    BOTH_RIGHT = 0
+    LOST = 1
+    GAINED = 2
+    BOTH_WRONG = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedExample:
+    """``answer``: the model's; ``other``: that of the model it is compared with."""
+
+    example: ShownExample
+    answer: str
+    other: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExamplesCompared:
+    """The examples of one task on which ``model`` and ``other`` differ, or both fail.
+
+    ``counts``: all examples by verdict; ``examples``: the first of them, or those that differ most
+    if there is no right or wrong.
+    """
+
+    task: str
+    kind: TaskKind
+    metric: Metric
+    model: str
+    other: str
+    counts: Mapping[Verdict, int]
+    examples: Mapping[Verdict, tuple[ComparedExample, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TryInput:
+    """One text or picture for models to answer.
+
+    ``task``: determines the head and the kind of answer; its data are read only if ``row`` names
+    one of its examples. Otherwise ``text`` (``pair``: the second of two) or ``picture`` is given.
+    All models write text with the same ``seed``; ``temperature`` 0: always the likeliest token.
+    ``questions``: the earlier ones of a conversation, ``answers``: by model, its answers to these;
+    only models with a chat template see them.
+    """
+
+    task: Task
+    row: str = ""
+    text: str = ""
+    pair: str = ""
+    picture: Path | None = None
+    seed: int = 0
+    temperature: float = 0.0
+    most_tokens: int = 120
+    questions: tuple[str, ...] = ()
+    answers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedBegun:
+    """``model`` is being loaded: ``base``, an expert's name, or the path of a merge's store."""
+
+    model: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedText:
+    """The next piece of text that ``model`` writes."""
+
+    model: str
+    piece: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """``model`` has answered.
+
+    ``shares``: by label, largest first; they add up to 1. ``words``: an answer that is not a label.
+    ``error``: why it could not answer. ``chat``: whether it wrote in its chat template.
+    """
+
+    model: str
+    shares: tuple[tuple[str, float], ...] = ()
+    words: str = ""
+    error: str = ""
+    chat: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterRange:
+    """A parameter of the recipe's method, searched from ``low`` to ``high``."""
+
+    name: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunePoint:
+    """One merge of the search, at ``index`` (from 0) ``of`` its number of merges.
+
+    ``score``: the objective, on the half of the data used for the search: the mean share of the
+    experts' scores, or the mean score; None if this merge failed, with the reason in ``error``.
+    ``seconds``: of merging and scoring.
+    """
+
+    parameters: Mapping[str, ParameterValue]
+    index: int
+    of: int
+    score: float | None
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """``best``: one of ``points``. ``scores``: of that merge on the other half of the data.
+
+    ``before``: of the original recipe on the same half. ``seconds``: of everything. ``recipe``:
+    with the chosen values, and with those that followed from the base model.
+    """
+
+    points: tuple[TunePoint, ...]
+    best: TunePoint
+    scores: tuple[TaskScore, ...]
+    before: tuple[TaskScore, ...]
+    seconds: float
+    recipe: Recipe
+
+    @property
+    def compared(self) -> tuple[TaskScore, ...]:
+        """``before`` and ``scores``, as the models "as it was" and "chosen"."""
+        before = (replace(each, model="as it was") for each in self.before)
+        return (*before, *(replace(each, model="chosen") for each in self.scores))
+
+
+def values_of(point: TunePoint) -> str:
+    """``scaling 0.8, tau 0.3``."""
+    return ", ".join(f"{name} {value_text(value)}" for name, value in point.parameters.items())
+
+
+def how_chosen(found: Tuned) -> str:
+    """A note for the recipe: how its values were chosen, and what that means for its scores."""
+    tasks = ", ".join(each.task for each in found.scores)
+    return (
+        f"{values_of(found.best)}, the best of {len(found.points)} merges on half of the data of "
+        f"{tasks}; scores of these data are no longer of unseen ones"
+    )

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ace_gui.engine.contract.checks import WORST_FIRST, Verdict
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics, Regime
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
+from ace_gui.engine.contract.plan import WORST_FIRST, Verdict
 from ace_gui.formatting import counted
 from ace_gui.linalg.heterogeneity import LARGEST_RIDGE_MASS, by_scale_alone, gamma_near_pole
 from ace_gui.recipe.values import Cap, ParameterValue

@@ -1,23 +1,124 @@
-"""Estimates before a merge how far it moves the model, from all of its matrices or some of them.
+"""Figures of the whole model from those of its layers: the experts' distances, the merge's size.
 
-Plain arithmetic, so that the window can do it itself. The estimate for a matrix uses other matrices
-of its role and shape, or else of its role, or else all others. The ratio of its norm to the
-experts' norms is assumed to be that of these others.
+Plain arithmetic, so that the window can do it itself.
 """
 
 from __future__ import annotations
 
 import math
-import statistics as stats
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, median
 from typing import Final
 
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerStatistics
-from ace_gui.engine.contract.figures.health import allowed_change
-from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
+from ace_gui.engine.contract.health import allowed_change
+from ace_gui.engine.contract.plan import Check, Disposition, Plan, PlanRow, Verdict
 from ace_gui.recipe.values import Cap
+
+LARGE_CHANGE: Final = 0.5
+"""‖ΔW‖/‖W₀‖ over a model that no fine-tune reaches; unrelated models of one size have about √2."""
+
+OUTLYING: Final = 5.0
+"""A change this many times the median change counts as an outlier."""
+
+_TITLE: Final = "Distance from the base"
+
+
+def relative_changes(
+    layers: Iterable[LayerStatistics], weights: Mapping[str, float]
+) -> dict[str, float]:
+    """‖ΔW_t‖/‖W₀‖ of every expert over all its layers, without its weight in the recipe.
+
+    Experts of weight zero are left out, as their statistics do not show their change. Experts
+    without any known layer are left out, too. Infinite if the base is zero in all layers and the
+    expert is not.
+    """
+    changed: dict[str, float] = defaultdict(float)
+    base: dict[str, float] = defaultdict(float)
+    for layer in layers:
+        if layer.base_energy is None:
+            continue
+        for name, energy in layer.energies.items():
+            if weights.get(name):
+                changed[name] += energy / weights[name] ** 2
+                base[name] += layer.base_energy
+    return {name: _ratio(changed[name], base[name]) for name in weights if name in base}
+
+
+def plan_changes(plan: Plan, statistics: Mapping[str, LayerStatistics]) -> dict[str, float]:
+    """``relative_changes`` over the layers in which the experts have the recipe's weights."""
+    weights = plan.recipe.weights
+    own = {row.name for row in plan.rows if row.override and row.override.weights != weights}
+    layers = (layer for name, layer in statistics.items() if name not in own)
+    return relative_changes(layers, dict(zip(plan.recipe.expert_names, weights, strict=True)))
+
+
+def fit_checks(changes: Mapping[str, float]) -> tuple[Check, ...]:
+    """The distance of each expert from the base, from ``relative_changes``.
+
+    A warning for each outlier, or one line if there is none. No checks without experts.
+    """
+    if not changes:
+        return ()
+    fine = Check(
+        _TITLE,
+        f"Fine-tunes of this base: ‖ΔW‖ is {_range(changes)} of ‖W‖.",
+        details="\n".join(f"{name}: {change:.2%}" for name, change in changes.items()),
+    )
+    return _worries(changes) or (fine,)
+
+
+def far_experts(changes: Mapping[str, float]) -> tuple[Check, ...]:
+    """A warning for each expert that is too far from the base; ``changes`` may be estimates."""
+    return _worries({name: change for name, change in changes.items() if change > 0})
+
+
+def _worries(changes: Mapping[str, float]) -> tuple[Check, ...]:
+    middle = median(changes.values()) if changes else 0.0
+    found = (_worry(name, change, middle) for name, change in changes.items())
+    return tuple(check for check in found if check is not None)
+
+
+def _worry(name: str, change: float, middle: float) -> Check | None:
+    if change == 0:
+        sentence = "Equal to the base in every tensor that is merged; remove it from the list."
+    elif change > LARGE_CHANGE:
+        sentence = (
+            f"Its task vector has {_share(change)}, too far for a fine-tune; "
+            "probably it was tuned from another base."
+        )
+    elif change > OUTLYING * middle:
+        sentence = (
+            f"Its task vector has {_share(change)}, the median expert's "
+            f"{_percent(middle)}; check that it was tuned from this base, or give it less weight."
+        )
+    else:
+        return None
+    return Check(_TITLE, sentence, Verdict.WARNING, subject=name)
+
+
+def _range(changes: Mapping[str, float]) -> str:
+    low, high = _percent(min(changes.values())), _percent(max(changes.values()))
+    return low if low == high else f"from {low} to {high}"
+
+
+def _percent(change: float) -> str:
+    return f"{100 * change:.2g} %"
+
+
+def _share(change: float) -> str:
+    if change < 1:
+        return f"{_percent(change)} of the base's norm"
+    return f"{change:.2g} times the base's norm"
+
+
+def _ratio(change: float, base: float) -> float:
+    if base > 0:
+        return math.sqrt(change / base)
+    return math.inf if change > 0 else 0.0
+
 
 _ROUNDING: Final = 1e-3
 """Tolerance: a change shortened by a cap has the allowed norm except for rounding."""
@@ -102,7 +203,7 @@ def forecast(
         final, over = _limited(length, cap, statistics[row.name], known.get(row.name))
         square, above = square + final**2, above + over
     return Forecast(
-        relative_norm=math.sqrt(square) / stats.fmean(experts),
+        relative_norm=math.sqrt(square) / fmean(experts),
         above=above,
         delta=deltas.pop() if len(deltas) == 1 else None,
         capped=None not in caps,
@@ -139,7 +240,7 @@ def _lengths(
     known: Mapping[str, float],
 ) -> Iterator[float]:
     """‖ΔW‖_F of every matrix without a cap, estimated if it is not ``known``."""
-    squares = {row.name: stats.fmean(statistics[row.name].energies.values()) for row in rows}
+    squares = {row.name: fmean(statistics[row.name].energies.values()) for row in rows}
     rms = {row.name: math.sqrt(squares[row.name]) * abs(row.after.scale) for row in rows}
     ratios: defaultdict[object, list[float]] = defaultdict(list)
     for row in rows:
@@ -148,7 +249,7 @@ def _lengths(
                 ratios[alike].append((known[row.name] / rms[row.name]) ** 2)
     for row in rows:
         found = next((ratios[alike] for alike in _alike(row) if ratios[alike]), [0.0])
-        yield known.get(row.name, math.sqrt(stats.fmean(found)) * rms[row.name])
+        yield known.get(row.name, math.sqrt(fmean(found)) * rms[row.name])
 
 
 def _alike(row: PlanRow) -> tuple[object, ...]:

@@ -1,1 +1,0 @@
-"""Figures of layers and models from the engine. Plain values."""

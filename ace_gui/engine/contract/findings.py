@@ -1,0 +1,318 @@
+"""Findings on tensors: their task vectors, merges, spectra, and how two models differ.
+
+Plain values and NumPy arrays, without torch. T experts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # an empty window does not need it
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Regime(StrEnum):
+    """ACE's two branches."""
+
+    HOMOGENEOUS = "homogeneous"
+    HETEROGENEOUS = "heterogeneous"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerStatistics:
+    """Statistics of the experts' task vectors of one tensor.
+
+    ``energies``: ‖ΔW_t‖²_F by expert. ``gamma``: heterogeneity of the experts, known for every
+    method; None for tensors that are not merged, or that fewer than two experts changed.
+    ``log_variance``: Var ln E of the energies; a common factor on the task vectors changes γ, but
+    not this. ``left_out``: experts with numerically no change. ``base_energy``: ‖W₀‖²_F, None if
+    only the merge's own report is known. ``cosines``: T × T, of the task vectors in the order of
+    ``energies``; NaN for one without change.
+    """
+
+    name: str
+    energies: Mapping[str, float]
+    base_energy: float | None = None
+    gamma: float | None = None
+    mean_log_energy: float | None = None
+    log_variance: float | None = None
+    left_out: tuple[str, ...] = ()
+    cosines: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerReport:
+    """What the merge did to one tensor.
+
+    The figures are those of ``Diagnostics``, None if the method has none. ``effective_ranks``: of
+    the change before and after its singular values were reshaped; None if they were not.
+    ``precision``: the number format of the computation, and why it is exact enough. ``notes``:
+    departures from the published procedure here; ``warnings``: possible problems with the result,
+    and remedies; one sentence each. ``non_finite``: the experts with NaN or Inf here.
+    """
+
+    name: str
+    gamma: float | None = None
+    log_variance: float | None = None
+    regime: Regime | None = None
+    ridge_mass: float | None = None
+    condition: float | None = None
+    refinement_cosine: float | None = None
+    refinement_ratio: float | None = None
+    energies: Mapping[str, float] | None = None
+    delta_norm: float | None = None
+    cap_factor: float | None = None
+    effective_ranks: tuple[float, float] | None = None
+    precision: str = ""
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    non_finite: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertSpectra:
+    """Singular values of every expert's ΔW of one matrix, largest first.
+
+    They depend on the models alone.
+    """
+
+    name: str
+    experts: Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerSpectrum:
+    """Singular values of one matrix, largest first.
+
+    ``experts``: of every expert's ΔW. ``preliminary``: of W_pre, before refinement (None for
+    methods without one). ``unshaped``: of the method's result, if the recipe then reshapes its
+    singular values, else None. ``merged``: of the final merged change.
+    """
+
+    name: str
+    experts: Mapping[str, NDArray[np.float64]]
+    preliminary: NDArray[np.float64] | None
+    merged: NDArray[np.float64]
+    report: LayerReport
+    unshaped: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerSubspaces:
+    """Directions of one matrix, before and after refinement, and between the experts.
+
+    ``alignment``: |cosine| of the i-th left singular vectors of W_pre and of the merged change, and
+    ``alignment_right`` of the right ones, leading first (ACE, Fig. 2 right); None for methods
+    without a preliminary solution. ``overlap``: T × T in the order of ``experts``: ‖U_aᵀU_b‖²_F /
+    ``rank`` of two experts' leading left subspaces of ``rank`` directions each.
+    """
+
+    name: str
+    experts: tuple[str, ...]
+    alignment: NDArray[np.float64] | None
+    alignment_right: NDArray[np.float64] | None
+    overlap: NDArray[np.float64]
+    rank: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerDistribution:
+    """Histograms of the elements of one tensor's ΔW by expert, over common bins.
+
+    ``edges``: B + 1 bin edges, symmetric around zero; ``counts``: B by expert; ``outside``: number
+    of elements beyond the edges. ``means``, ``deviations`` and ``excess``, the excess kurtosis (0
+    for a Gaussian, NaN without change): of all elements.
+    """
+
+    name: str
+    edges: NDArray[np.float64]
+    counts: Mapping[str, NDArray[np.int64]]
+    outside: Mapping[str, int]
+    means: Mapping[str, float]
+    deviations: Mapping[str, float]
+    excess: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerDifference:
+    """One tensor in two finished merges of the same base.
+
+    ``first_norm``, ``second_norm``: ‖W − W₀‖_F in each; ``difference_norm``: ‖W₁ − W₂‖_F;
+    ``cosine``: of the two changes, NaN if one merge left the tensor unchanged. ``first``,
+    ``second``: singular values of the changes, largest first; None unless they were requested for a
+    matrix.
+    """
+
+    name: str
+    first_norm: float
+    second_norm: float
+    difference_norm: float
+    cosine: float
+    first: NDArray[np.float64] | None = None
+    second: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CovarianceMatch:
+    """How well ACE's estimate Σ̂_t = W̃_tᵀW̃_t agrees with C_t, the covariance of the inputs.
+
+    For one matrix and expert, or means over several. ``cosine``: ⟨Σ̂, C⟩ / (‖Σ̂‖ ‖C‖), Frobenius.
+    ``centred``: the same after subtracting the mean eigenvalue from each diagonal, which removes
+    what both share with the identity. ``others``: mean of ``centred`` with the other experts' C
+    instead of its own; None with one expert. ``overlap``: ‖U_kᵀV_k‖² / k of the leading k
+    eigenvectors of both; ``chance``: k / I, the mean overlap of two unrelated subspaces.
+    """
+
+    name: str
+    role: str
+    expert: str
+    cosine: float
+    centred: float
+    others: float | None
+    overlap: float
+    chance: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCovariances:
+    """Both covariances of one matrix, for the ``experts`` that change it.
+
+    ``centred_TT``: Σ̂ of the row's expert against C of the column's, as
+    ``CovarianceMatch.centred``.
+    """
+
+    name: str
+    experts: tuple[str, ...]
+    matches: tuple[CovarianceMatch, ...]
+    centred_TT: NDArray[np.float64]
+
+
+def mean_match(matches: Sequence[CovarianceMatch], name: str, role: str) -> CovarianceMatch:
+    """The mean of at least one match, under this name and role."""
+    others = [each.others for each in matches if each.others is not None]
+    return CovarianceMatch(
+        name=name,
+        role=role,
+        expert="mean",
+        cosine=fmean(each.cosine for each in matches),
+        centred=fmean(each.centred for each in matches),
+        others=fmean(others) if others else None,
+        overlap=fmean(each.overlap for each in matches),
+        chance=fmean(each.chance for each in matches),
+    )
+
+
+def by_role(matches: Iterable[CovarianceMatch]) -> tuple[CovarianceMatch, ...]:
+    """The mean match of each role, in the order of first appearance."""
+    found: dict[str, list[CovarianceMatch]] = {}
+    for each in matches:
+        found.setdefault(each.role, []).append(each)
+    return tuple(mean_match(own, "", role) for role, own in found.items())
+
+
+class Change:
+    """``norm``: ‖A‖_F; ``change``: ‖B − A‖_F, in float64. NaN where a value is NaN or infinite."""
+
+    norm: float
+    change: float
+
+    @property
+    def relative(self) -> float | None:
+        """‖B − A‖ / ‖A‖; None where it is undefined."""
+        if math.isnan(self.change) or math.isnan(self.norm):
+            return None
+        if not self.norm:
+            return None if self.change else 0.0
+        return self.change / self.norm
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorChange(Change):
+    """One tensor of both models.
+
+    ``second_name``: in the second model, where it has another name or is tied to that tensor.
+    """
+
+    name: str
+    role: str
+    block: int | None
+    shape: tuple[int, ...]
+    dtype: str
+    second_dtype: str
+    second_name: str
+    norm: float
+    change: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupChange(Change):
+    """The tensors of one block or role together, as one vector."""
+
+    name: str
+    tensors: int
+    norm: float
+    change: float
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ModelDiff:
+    """The change from one model to another. ``tensors``: those of both, with equal shapes.
+
+    ``missing``: tensors of the first alone; ``extra``: of the second alone; ``other_shape``: name,
+    shape in the first and in the second.
+    """
+
+    tensors: tuple[TensorChange, ...]
+    missing: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    other_shape: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+
+    def __repr__(self) -> str:
+        changed = sum(each.change != 0 for each in self.tensors)
+        relative = self.total.relative
+        size = "" if relative is None else f", {relative:.3g} of the first's norm"
+        return f"<ModelDiff: {changed} of {len(self.tensors)} tensors changed{size}>"
+
+    @property
+    def total(self) -> GroupChange:
+        """All tensors of both models."""
+        return _group("all", self.tensors)
+
+    @property
+    def by_block(self) -> tuple[GroupChange, ...]:
+        """Each block, in order; the tensors outside the blocks come last, as ``outside``."""
+        blocks = sorted({each.block for each in self.tensors if each.block is not None})
+        found = [
+            _group(str(block), (each for each in self.tensors if each.block == block))
+            for block in blocks
+        ]
+        outside = _group("outside", (each for each in self.tensors if each.block is None))
+        return (*found, *([outside] if outside.tensors else []))
+
+    @property
+    def by_role(self) -> tuple[GroupChange, ...]:
+        """Each role, in the order of its first tensor."""
+        roles = dict.fromkeys(each.role for each in self.tensors)
+        return tuple(
+            _group(role, (each for each in self.tensors if each.role == role)) for role in roles
+        )
+
+    def to_frame(self) -> Any:
+        """One row per tensor of both models, as a pandas DataFrame. Raises ImportError."""
+        import pandas as pd
+
+        records = [asdict(each) | {"relative": each.relative} for each in self.tensors]
+        return pd.DataFrame(records)
+
+
+def _group(name: str, changes: Iterable[TensorChange]) -> GroupChange:
+    found = list(changes)
+    norm = math.sqrt(math.fsum(each.norm**2 for each in found))
+    change = math.sqrt(math.fsum(each.change**2 for each in found))
+    return GroupChange(name=name, tensors=len(found), norm=norm, change=change)

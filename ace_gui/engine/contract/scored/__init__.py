@@ -1,1 +1,0 @@
-"""Scores, answers and comparisons of them. Plain values."""
