@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ace_gui.methods.method import Kind, Merged, parameter
     from ace_gui.methods.registry import register_method
     from ace_gui.recipe import ModelEntry, Override, Recipe
-    from ace_gui.recipe.tasks import Task
+    from ace_gui.recipe.values import Task
 
 __version__ = "0.1.0"
 APPLICATION_ID: Final = "io.github.ace_workbench"
@@ -104,7 +104,7 @@ _PLACES: Final = {
     "Kind": "ace_gui.methods.method",
     "Merged": "ace_gui.methods.method",
     "Recipe": "ace_gui.recipe",
-    "Task": "ace_gui.recipe.tasks",
+    "Task": "ace_gui.recipe.values",
     "parameter": "ace_gui.methods.method",
     "register_method": "ace_gui.methods.registry",
 }

@@ -53,8 +53,7 @@ from ace_gui.methods import METHODS
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
-from ace_gui.recipe.tasks import Task, limited
-from ace_gui.recipe.values import ParameterValue
+from ace_gui.recipe.values import ParameterValue, Task, limited
 
 GivenRecipe = Path | str | Mapping[str, object] | Recipe
 GivenTasks = Path | str | Sequence[Mapping[str, object] | Task]

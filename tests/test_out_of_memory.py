@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from ace_gui.cli.error_reporting import status_of
+from ace_gui.cli.streams import status_of
 from ace_gui.errors import is_out_of_memory
 
 

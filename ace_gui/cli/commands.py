@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 
 from ace_gui import __version__
-from ace_gui.cli.error_reporting import finished, reported
 from ace_gui.cli.interrupts import ignore
 from ace_gui.cli.options import (
     WRONG_USAGE,
@@ -39,7 +38,7 @@ from ace_gui.cli.options import (
     recipe_given,
     run,
 )
-from ace_gui.cli.streams import prepare_streams, say
+from ace_gui.cli.streams import finished, prepare_streams, reported, say
 from ace_gui.paths import Sample
 from ace_gui.processes import go_offline
 
@@ -108,7 +107,7 @@ class Demo(Options):
     ] = None
 
 
-@command(app, "init", "from_models:init")
+@command(app, "init", "recipes:init")
 class Init(Options):
     """Print a commented recipe; merge nothing."""
 
@@ -240,7 +239,7 @@ class Inspect(Computing, WithJson):
             raise typer.BadParameter("--json and --csv need a file each.")
 
 
-@command(app, "diff", "differences:diff_models")
+@command(app, "diff", "inspecting:diff_models")
 class Diff(Reading, WithJson):
     """Show how far one model is from another, by tensor, block and role."""
 
@@ -263,8 +262,8 @@ class Diff(Reading, WithJson):
             raise typer.BadParameter("--json and --picture need a file each.")
 
 
-@command(app, "estimate", "estimating:estimate_recipe")
-@command(app, "plan", "estimating:under_old_name", hidden=True)  # until the next release
+@command(app, "estimate", "merging:estimate_recipe")
+@command(app, "plan", "merging:under_old_name", hidden=True)  # until the next release
 class Estimate(Computing, WithCluster, WithJson):
     """Estimate the work, memory, disk space and time of a merge; merge nothing."""
 
@@ -297,7 +296,7 @@ class Report(Computing, WithLimit, WithJson):
     out: Annotated[Path, path_option("FILE.html", "The HTML file to write.")]
 
 
-@command(app, "compare", "comparing:compare_methods")
+@command(app, "compare", "evaluating:compare_methods")
 class Compare(Computing, WithLimit, WithCluster, WithJson):
     """Merge with several methods or parameter values, print one table, and keep no model."""
 
@@ -345,7 +344,7 @@ class Evaluate(Computing, WithLimit, WithCluster, WithJson):
     ] = False
 
 
-@command(app, "tune", "tuning:tune_recipe")
+@command(app, "tune", "evaluating:tune_recipe")
 class Tune(Computing, WithLimit, WithCluster, WithJson):
     """Choose parameter values on one half of the tasks' data, and score on the other half."""
 
@@ -362,7 +361,7 @@ class Tune(Computing, WithLimit, WithCluster, WithJson):
     )
 
 
-@command(app, "mergekit", "comparing:write_mergekit")
+@command(app, "mergekit", "recipes:write_mergekit")
 class Mergekit(WithOverwrite):
     """Write a recipe as a mergekit YAML file. Merge and the window also read mergekit files."""
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ace_gui.cli.comparing import run
 from ace_gui.cli.console import Terminal, print_checks, print_warnings, shown
-from ace_gui.cli.evaluating import score_table
+from ace_gui.cli.evaluating import run, score_table
 from ace_gui.cli.inspecting import print_layers
 from ace_gui.engine.contract.events import Evaluated, Exported
 from ace_gui.engine.contract.scored import TaskScore

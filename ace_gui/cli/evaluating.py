@@ -1,37 +1,59 @@
-"""``ace-gui evaluate``: models on tasks, as a table and as JSON."""
+"""``ace-gui evaluate``, ``compare`` and ``tune``: scores of models and merges, in tables, JSON."""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import yaml
 from rich.console import Console
 from rich.table import Table
 
-from ace_gui.cli.console import Outputs, Terminal, shown, table
-from ace_gui.engine.contract.events import Evaluated
+from ace_gui.cli.console import USUAL, Outputs, Terminal, print_warnings, shown, table
+from ace_gui.engine.cluster.ray_workers import workers_at
+from ace_gui.engine.contract.events import Evaluated, Event, JobProgress, MethodCompared
 from ace_gui.engine.contract.scored import (
     MeanScore,
+    ParameterRange,
     RoutesFound,
     TaskRoutes,
     TaskScore,
+    Tuned,
+    TunePoint,
+    how_chosen,
     line_of,
     means,
     missing,
     notes,
+    values_of,
 )
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.harness import Harness
-from ace_gui.engine.workflow import routes, score
-from ace_gui.errors import RecipeError
-from ace_gui.formatting import printable
-from ace_gui.recipe.recipe_file import load_recipe, load_tasks
-from ace_gui.recipe.tasks import limited
+from ace_gui.engine.executor import Executor
+from ace_gui.engine.inspecting.compare_recipes import (
+    by_method,
+    by_value,
+    compare_all,
+    compared_record,
+)
+from ace_gui.engine.inspecting.tune_parameters import tune
+from ace_gui.engine.workflow import prepared_with_consent, routes, score
+from ace_gui.errors import MethodError, RecipeError, WorkbenchError
+from ace_gui.formatting import human_bytes, printable, value_text
+from ace_gui.methods import every_variant
+from ace_gui.recipe import Recipe, recommended
+from ace_gui.recipe.recipe_file import dump_recipe, load_recipe, load_tasks
+from ace_gui.recipe.recommended import SHELF_NAMES
+from ace_gui.recipe.values import ParameterValue, limited
 
 if TYPE_CHECKING:
-    from ace_gui.cli.commands import Evaluate
+    from ace_gui.cli.commands import Compare, Evaluate, Tune
+
 
 MARK: Final = "†"
 """Marks an undefined score or mean."""
@@ -158,3 +180,174 @@ def _cell(score: TaskScore | None, errors: bool) -> str:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
+
+
+ALL = "all"
+
+
+def compare_methods(given: Compare) -> None:
+    """Merge with each method or value, and print one table.
+
+    Raises RecipeError for an unknown one, and MethodError if every merge failed.
+    """
+    recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
+    recipe = replace(recipe, tasks=limited(recipe.tasks, given.limit))
+    methods = ",".join(SHELF_NAMES) if given.shelf else given.methods
+    recipes = variants(recipe, methods, given.parameter)
+    outputs = Outputs.of(given, (given.recipe, *recipe.paths), "methods")
+    if given.convert:
+        with contextlib.suppress(WorkbenchError):  # the row of a merge has its error
+            prepared_with_consent(recipe, convert=True)
+    with workers_at(given.cluster, given.device, given.threads) as workers:
+        rows = run(recipes, given.device, workers, terminal)
+    outputs.write_json(given.json, {"methods": [compared_record(row) for row in rows]})
+    console = terminal.results
+    console.print(comparison_table(rows))
+    for remark in dict.fromkeys(remark for row in rows for remark in row.mean.remarks):
+        console.print(shown(f"{MARK} {remark}", style="yellow"))
+    for row in rows:
+        if row.error:
+            console.print(shown(f"{row.title}: {row.error}", style="yellow"))
+    warnings = dict.fromkeys(warning for row in rows for warning in row.warnings)
+    print_warnings(tuple(warnings), terminal.notes)
+    if all(row.error for row in rows):
+        raise MethodError("No merge succeeded; the reasons are above.")
+
+
+def variants(recipe: Recipe, methods: str, parameter: str) -> tuple[Recipe, ...]:
+    """The recipes to compare. Raises RecipeError."""
+    asked = (recommended.NAME, *every_variant()) if methods == ALL else methods.split(",")
+    names = [name.strip() for name in asked if name.strip()]
+    recipes = by_method(recipe, names) if names else (recipe,)
+    if not parameter:
+        return recipes
+    name, equals, values = parameter.partition("=")
+    if not equals or not values or len(recipes) != 1:
+        raise RecipeError(
+            "Give --parameter name=value,value with at most one method.", key="parameter"
+        )
+    return by_value(recipes[0], name.strip(), [_value(text) for text in values.split(",")])
+
+
+def _value(text: str) -> ParameterValue:
+    """A number, true, false, or text, read as in a recipe."""
+    try:
+        value = float(text) if "e" in text.lower() else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError):
+        return text
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def run(
+    recipes: Sequence[Recipe],
+    device: str = "auto",
+    workers: Executor | None = None,
+    terminal: Terminal = USUAL,
+) -> list[MethodCompared]:
+    """Merge and measure each recipe. The merged models are removed afterwards."""
+    events = terminal.progressed(compare_all(recipes, device, workers))
+    return [event for event in events if isinstance(event, MethodCompared)]
+
+
+def comparison_table(rows: Sequence[MethodCompared]) -> Table:
+    """One line per merge: scores if there are tasks, norm, distances, health, time, memory."""
+    tasks = next((row.by_task for row in rows if row.scores), {})
+    scores = (*map(printable, tasks), "mean", "of experts") if tasks else ()
+    figures = ("norm", "distance", "cosine", "warned", "seconds", "memory")
+    lines = table("method", *scores, *figures, left=["method"])
+    for row in rows:
+        if not row.error:
+            lines.add_row(shown(row.title), *_score_cells(row), *_cells(row))
+    return lines
+
+
+def _score_cells(row: MethodCompared) -> list[str]:
+    if not row.scores:
+        return []
+    cells = [f"{value:.3f}" if math.isfinite(value) else MARK for value in row.by_task.values()]
+    return [*cells, *mean_cells(row.mean)]
+
+
+def _cells(row: MethodCompared) -> list[str]:
+    cosines = list(row.cosines.values())
+    return [
+        f"{row.relative_norm:.2f}",
+        f"{row.mean_distance or 0.0:.2f}",
+        f"{sum(cosines) / len(cosines):.2f}" if cosines else "",
+        str(row.warned),
+        f"{row.seconds:.1f}",
+        human_bytes(row.peak_bytes),
+    ]
+
+
+RECIPE_MARK: Final = b"# Tuned by ACE workbench"
+
+
+def tune_recipe(given: Tune) -> None:
+    """Try values, and print and write what was chosen. Raises RecipeError for a wrong range."""
+    if not given.cluster:
+        resolve_device(given.device)
+    recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
+    ranges = [parameter_range(text) for text in given.parameter]
+    data = [task.data for task in recipe.tasks]
+    inputs = (given.recipe, *recipe.paths, *data)
+    outputs = Outputs.of(given, inputs, "points", out=RECIPE_MARK)
+    prepared_with_consent(recipe, convert=given.convert)
+    how: dict[str, Any] = {name: getattr(given, name) for name in ("merges", "limit", "device")}
+    with workers_at(given.cluster, given.device, given.threads) as workers:
+        found = terminal.result(_steps(tune(recipe, ranges, workers=workers, **how)), Tuned)
+    outputs.write_json(given.json, _record(found))
+    if given.out is not None:
+        outputs.write(given.out, _tuned_recipe(found, given.out))
+    _print_tuned(found, terminal.results)
+
+
+def parameter_range(text: str) -> ParameterRange:
+    """``NAME=a..b``. Raises RecipeError."""
+    name, _, span = text.partition("=")
+    low, dots, high = span.partition("..")
+    try:
+        found = ParameterRange(name=name.strip(), low=float(low), high=float(high))
+    except ValueError:
+        found = None
+    if found is None or not dots or not found.low < found.high:
+        raise RecipeError(
+            f"{text!r} is not a range; give --parameter NAME=a..b with a below b.", key="parameter"
+        )
+    return found
+
+
+def _steps(events: Iterable[TunePoint | Tuned | None]) -> Iterator[Event | None]:
+    """The events, and the progress after each merge."""
+    for event in events:
+        yield event
+        if isinstance(event, TunePoint):
+            yield JobProgress(done=event.index + 1, total=event.of, title=values_of(event))
+
+
+def _print_tuned(found: Tuned, console: Console) -> None:
+    lines = table(*found.best.parameters, "score", "seconds", "")
+    for point in found.points:
+        values = map(value_text, point.parameters.values())
+        score = "" if point.score is None else f"{point.score:.4f}"
+        note = "chosen" if point is found.best else point.error
+        lines.add_row(*values, score, f"{point.seconds:.1f}", shown(note))
+    console.print(lines)
+    console.print("\nOn the other half of the data, which was not used for the choice:\n")
+    console.print(score_table(found.compared))
+    console.print(f"\n{len(found.points) + 2} merges in {found.seconds:.0f} s.")
+
+
+def _record(found: Tuned) -> dict[str, object]:
+    return {
+        "points": [asdict(point) for point in found.points],
+        "best": dict(found.best.parameters),
+        "scores": [each.record() for each in found.compared],
+        "seconds": found.seconds,
+    }
+
+
+def _tuned_recipe(found: Tuned, out: Path) -> str:
+    """The recipe with the chosen values, and a note on how they were chosen."""
+    note = f"{RECIPE_MARK.decode()}: {how_chosen(found)}."
+    return f"{printable(note)}\n{dump_recipe(found.recipe, out.resolve().parent)}"

@@ -18,8 +18,8 @@ from typing import Annotated, Any, Final, TypeVar, dataclass_transform, get_type
 
 import typer
 
-from ace_gui.cli.error_reporting import reported
 from ace_gui.cli.interrupts import interruptible, starting
+from ace_gui.cli.streams import reported
 from ace_gui.errors import PickleConsentError
 from ace_gui.paths import Sample
 from ace_gui.processes import heavy_imports

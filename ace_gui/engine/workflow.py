@@ -44,8 +44,7 @@ from ace_gui.errors import PickleConsentError, RecipeError, TaskError
 from ace_gui.output_files import check_file, check_output_folder, staging_folder
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.tasks import Task
-from ace_gui.recipe.values import Output
+from ace_gui.recipe.values import Output, Task
 from ace_gui.steps import result_of
 
 

@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from ace_gui.engine import workflow
-from ace_gui.recipe.tasks import TaskKind
+from ace_gui.recipe.values import TaskKind
 from tests.helpers.command import Run
 from tests.helpers.scored_models import (
     save_bert,

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from ace_gui.cli import commands as cli
 from ace_gui.cli.commands import app
-from ace_gui.cli.error_reporting import reported
 from ace_gui.cli.options import recipe_given
+from ace_gui.cli.streams import reported
 from ace_gui.methods import METHODS
 from ace_gui.paths import Sample
 from ace_gui.recipe.recommended import SHELF_NAMES

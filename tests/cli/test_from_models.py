@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ace_gui.cli.from_models import checked_recipe, init_recipe, recipe_of
+from ace_gui.cli.recipes import checked_recipe, init_recipe, recipe_of
 from ace_gui.methods import METHODS, every_variant, method_variant
 from ace_gui.recipe.new_recipes import recipe_for, recipe_keys, recommended_keys
 from ace_gui.recipe.overrides import After, Cap

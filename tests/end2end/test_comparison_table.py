@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.cli.comparing import run
+from ace_gui.cli.evaluating import run
 from ace_gui.engine.inspecting.compare_recipes import by_method, title_of
 from ace_gui.methods import every_variant, method_variant
 from ace_gui.paths import Sample

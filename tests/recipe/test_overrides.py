@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Override
-from ace_gui.recipe.overrides import in_blocks
+from ace_gui.recipe.overrides import Tensor, describe, for_selection, in_blocks, with_names, without
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
-from ace_gui.recipe.rules import Tensor, describe, for_selection, with_names, without
 
 HEAD = "base_model: base\nmodels: [{model: a}, {model: b}]\n"
 ROLES = ("query", "value", "norm")

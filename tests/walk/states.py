@@ -42,8 +42,7 @@ from ace_gui.gui.widgets.controls import Choice
 from ace_gui.gui.widgets.layout import Folding
 from ace_gui.paths import Sample
 from ace_gui.recipe import Override
-from ace_gui.recipe.tasks import TaskKind
-from ace_gui.recipe.values import After, Cap
+from ace_gui.recipe.values import After, Cap, TaskKind
 
 State_ = str | tuple[str, QWidget]
 LONG: Final = "vit-small-patch16-224-in21k-finetuned-on-handwritten-digits-of-many-alphabets-epoch"

@@ -24,7 +24,7 @@ from ace_gui.engine.evaluating.kinds.every_kind import KINDS
 from ace_gui.engine.evaluating.loaded_models import stacked_batches
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import TaskError
-from ace_gui.recipe.tasks import TaskKind
+from ace_gui.recipe.values import TaskKind
 
 FEW: Final = 16
 """Largest number of labels that are all used, weighted by probability."""

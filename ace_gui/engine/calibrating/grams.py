@@ -23,7 +23,7 @@ from ace_gui.engine.evaluating.loaded_models import stacked, stacked_batches
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.linalg.blocks import add_gram_, mirror_
 from ace_gui.linalg.precision import full_float32
-from ace_gui.recipe.tasks import TaskKind
+from ace_gui.recipe.values import TaskKind
 
 CENTRE: Final = ".centre"
 """Suffix of the name of the mean input."""

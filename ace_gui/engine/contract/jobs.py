@@ -19,7 +19,7 @@ from ace_gui.engine.contract.scored import ParameterRange, TryInput
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recommended import with_recommended
-from ace_gui.recipe.tasks import Task, limited
+from ace_gui.recipe.values import Task, limited
 
 if TYPE_CHECKING:
     from ace_gui.engine.service.runner import Runner

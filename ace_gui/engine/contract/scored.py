@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ace_gui.formatting import counted, value_text
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.tasks import Metric, Task, TaskKind
-from ace_gui.recipe.values import ParameterValue
+from ace_gui.recipe.values import Metric, ParameterValue, Task, TaskKind
 
 if TYPE_CHECKING:  # an empty window does not need it
     import numpy as np

@@ -37,7 +37,7 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import TaskError
 from ace_gui.paths import scores_folder
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 from ace_gui.steps import Steps, result_of
 from ace_gui.versions import code_digest, library_versions
 

@@ -37,7 +37,7 @@ from ace_gui.engine.evaluating.task_data import (
     labels_of,
 )
 from ace_gui.formatting import listing, shown
-from ace_gui.recipe.tasks import Metric, TaskKind
+from ace_gui.recipe.values import Metric, TaskKind
 
 Inputs = Mapping[str, Tensor]
 

@@ -28,7 +28,7 @@ from ace_gui.engine.evaluating.task_data import (
     checked_cell,
 )
 from ace_gui.errors import TaskError
-from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
+from ace_gui.recipe.values import Chat, Metric, Task, TaskKind
 from ace_gui.steps import Steps, result_of
 
 CHECKED_TOGETHER: Final = 32

@@ -21,7 +21,7 @@ from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.modules.layers import ObservedRouter, routers_of
 from ace_gui.engine.modules.stored import MODULES
 from ace_gui.methods.shared.expert_modules import ModuleKind
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 
 _UNROUTED = frozenset({ModuleKind.TASK, ModuleKind.SURGERY})
 

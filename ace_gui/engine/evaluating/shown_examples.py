@@ -37,7 +37,7 @@ from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.evaluating.task_data import TOKENS, Example
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import WorkbenchError
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 from ace_gui.steps import Steps
 
 PIXELS: Final = 128

@@ -19,7 +19,7 @@ from ace_gui.formatting import path_text
 from ace_gui.output_files import RECIPE
 from ace_gui.paths import conversions_folder
 from ace_gui.recipe.recipe_file import load_recipe
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 
 BASE: Final = "base"
 

@@ -13,7 +13,7 @@ from ace_gui.engine.evaluating.data.images import Picture
 from ace_gui.engine.evaluating.data.table import Table, refused
 from ace_gui.errors import TaskError
 from ace_gui.formatting import listing, shown
-from ace_gui.recipe.tasks import Metric, Task, TaskKind
+from ace_gui.recipe.values import Metric, Task, TaskKind
 
 TEXT, PAIR, LABEL, IMAGE, CHOICES, TOKENS = "text", "pair", "label", "image", "choices", "tokens"
 """Roles of columns."""

@@ -27,7 +27,7 @@ from ace_gui.engine.evaluating.shown_examples import cut
 from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.evaluating.task_data import IMAGE, PAIR, TEXT, TOKENS, Example, TaskData
 from ace_gui.errors import TaskError, WorkbenchError
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 from ace_gui.steps import Steps
 
 PATIENCE: Final = 0.02

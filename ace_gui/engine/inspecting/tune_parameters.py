@@ -37,8 +37,7 @@ from ace_gui.engine.planning.prepare import OpenedModels, preparing
 from ace_gui.errors import RecipeError, ResourceError, TaskError, WorkbenchError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.tasks import limited
-from ace_gui.recipe.values import ParameterValue
+from ace_gui.recipe.values import ParameterValue, limited
 from ace_gui.steps import Steps, result_of
 
 GRID: Final = 9

@@ -26,8 +26,7 @@ from ace_gui.formatting import value_text
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.recipe import Override, Recipe
-from ace_gui.recipe.overrides import Fate
-from ace_gui.recipe.rules import describe, describe_after
+from ace_gui.recipe.overrides import Fate, describe, describe_after
 from ace_gui.recipe.values import After, ParameterValue
 
 

@@ -35,7 +35,7 @@ from ace_gui.gui.widgets.layout import (
     pane,
     tab_through,
 )
-from ace_gui.recipe.rules import describe, describe_change
+from ace_gui.recipe.overrides import describe, describe_change
 from ace_gui.recipe.values import After, ParameterValue
 
 _DIGITS = QRegularExpression(r"\d{1,18}")

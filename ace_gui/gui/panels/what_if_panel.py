@@ -26,7 +26,7 @@ from ace_gui.gui.widgets.labels import explain, muted_label
 from ace_gui.gui.widgets.layout import across, down, on_font_change, scroll_area
 from ace_gui.gui.widgets.lazy import on_visibility_change
 from ace_gui.gui.widgets.tables import row_tree
-from ace_gui.recipe.rules import describe
+from ace_gui.recipe.overrides import describe
 from ace_gui.recipe.values import ParameterValue
 
 FIGURES: Final = (  # title, tooltip, and attribute of a LayerReport

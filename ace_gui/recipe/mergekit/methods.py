@@ -12,8 +12,16 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from ace_gui.errors import RecipeError
-from ace_gui.recipe.mergekit.schema import Model, Scalar, Setting
-from ace_gui.recipe.mergekit.settings_at_depth import Chain, Choice, chain_of, constant, numbers
+from ace_gui.recipe.mergekit.schema import (
+    Chain,
+    Choice,
+    Model,
+    Scalar,
+    Setting,
+    chain_of,
+    constant,
+    numbers,
+)
 from ace_gui.recipe.overrides import ParameterValue
 
 WEIGHT: Final = "weight"

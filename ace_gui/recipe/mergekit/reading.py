@@ -27,8 +27,8 @@ from ace_gui.recipe.mergekit.schema import (
     Slice,
     Token,
     TokenRow,
+    rules_of,
 )
-from ace_gui.recipe.mergekit.settings_at_depth import rules_of
 from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.values import (
     ModelEntry,

@@ -20,7 +20,7 @@ from ace_gui.formatting import plain
 from ace_gui.recipe.file_schema import placed
 from ace_gui.recipe.mergekit.methods import Foreign, Parameters, written
 from ace_gui.recipe.mergekit.reading import base_config, block_count
-from ace_gui.recipe.mergekit.settings_at_depth import interpolated
+from ace_gui.recipe.mergekit.schema import interpolated
 from ace_gui.recipe.overrides import After, Override, in_blocks
 from ace_gui.recipe.values import (
     Choices,

@@ -15,7 +15,7 @@ from ace_gui.engine.contract.scored import (
 )
 from ace_gui.engine.inspecting.tune_parameters import objective
 from ace_gui.errors import TaskError
-from ace_gui.recipe.tasks import Metric
+from ace_gui.recipe.values import Metric
 
 NOT_FINITE = (math.nan, math.inf, -math.inf)
 

@@ -25,7 +25,7 @@ from ace_gui.engine.service.runner import Runner
 from ace_gui.paths import resource_path
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
-from ace_gui.recipe.tasks import Task, TaskKind
+from ace_gui.recipe.values import Task, TaskKind
 
 
 @pytest.fixture(scope="module")

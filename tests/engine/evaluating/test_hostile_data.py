@@ -23,7 +23,7 @@ from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.errors import TaskError
-from ace_gui.recipe.tasks import Task, TaskKind
+from ace_gui.recipe.values import Task, TaskKind
 from ace_gui.steps import result_of
 from tests.helpers.scored_models import save_pictures
 

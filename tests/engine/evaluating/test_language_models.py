@@ -25,7 +25,7 @@ from ace_gui.engine.service.runner import Runner
 from ace_gui.errors import RecipeError, ResourceError, TaskError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe, load_tasks
-from ace_gui.recipe.tasks import Chat, Metric, Task
+from ace_gui.recipe.values import Chat, Metric, Task
 from ace_gui.steps import result_of
 from tests.helpers.scored_models import save_chat_model, save_gpt2, sentence
 

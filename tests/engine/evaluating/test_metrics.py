@@ -15,7 +15,7 @@ from ace_gui.engine.evaluating.data.table import Table
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS
 from ace_gui.engine.evaluating.metrics import RESAMPLES, MetricResult, entities
 from ace_gui.engine.evaluating.task_data import Example, TaskData
-from ace_gui.recipe.tasks import Metric, Task, TaskKind
+from ace_gui.recipe.values import Metric, Task, TaskKind
 
 LABELS = st.integers(2, 5)
 

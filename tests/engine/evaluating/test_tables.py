@@ -12,7 +12,7 @@ import pytest
 from ace_gui.engine.evaluating.data.open_table import open_table
 from ace_gui.engine.evaluating.examples import kind_of, read_task
 from ace_gui.engine.evaluating.kinds.every_kind import KINDS
-from ace_gui.recipe.tasks import Task, TaskKind, limited
+from ace_gui.recipe.values import Task, TaskKind, limited
 from ace_gui.steps import result_of
 
 ROWS = [

@@ -20,7 +20,7 @@ from ace_gui.errors import TaskError
 from ace_gui.paths import Sample
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recipe_file import load_recipe
-from ace_gui.recipe.tasks import Task, TaskKind
+from ace_gui.recipe.values import Task, TaskKind
 from tests.helpers.scored_models import save_bert, save_gpt2
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from ace_gui.cli.comparing import run, variants
+from ace_gui.cli.evaluating import run, variants
 from ace_gui.engine.contract.events import CompareProgress, MergeFinished, MethodCompared, Variant
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.matrix_figures import cosines_of, model_cosines

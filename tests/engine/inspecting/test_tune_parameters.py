@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ace_gui
-from ace_gui.cli.tuning import _tuned_recipe, parameter_range
+from ace_gui.cli.evaluating import _tuned_recipe, parameter_range
 from ace_gui.engine.contract.scored import ParameterRange, TunePoint
 from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.examples import read_task
@@ -27,7 +27,7 @@ from ace_gui.errors import RecipeError, ResourceError, TaskError, WorkbenchError
 from ace_gui.paths import merges_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 from ace_gui.steps import Steps, result_of
 from tests.helpers.command import ace_gui as run
 from tests.helpers.scored_models import save_scored_family

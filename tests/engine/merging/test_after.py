@@ -28,8 +28,8 @@ from ace_gui.methods import METHODS as REGISTERED
 from ace_gui.methods import MergeMethod
 from ace_gui.recipe import Override
 from ace_gui.recipe.mergekit.writing import dump_mergekit
+from ace_gui.recipe.overrides import describe_after
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe, recipe_from
-from ace_gui.recipe.rules import describe_after
 from ace_gui.recipe.values import After, Cap
 from tests.helpers.merges import merged_tensors, stopped_merge
 from tests.helpers.method_cases import in_weights

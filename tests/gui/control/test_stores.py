@@ -13,7 +13,7 @@ from ace_gui.gui.control.merge_stores import MergeStores, record_of
 from ace_gui.output_files import MARK, MARK_TEXT, STORE_COMPLETE
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.overrides import Override
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 from tests.gui.fakes import make_store, recorded
 
 ONE = Recipe(base_model=Path("base"), models=())

@@ -13,7 +13,7 @@ from ace_gui.engine.contract.plan import Disposition
 from ace_gui.gui.dialogs.report_dialog import ReportDialog
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 from tests.gui.fakes import adopt_two, finished_merge
 
 

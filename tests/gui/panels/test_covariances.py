@@ -20,7 +20,7 @@ from ace_gui.errors import TaskError
 from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
 from ace_gui.gui.panels.scores.tasks_tab import TasksTab
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 from tests.gui.fakes import FakeWorker
 from tests.helpers.windows import timers_rest
 

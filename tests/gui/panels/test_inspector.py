@@ -33,7 +33,7 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.found.results import FINDINGS_KEPT, Findings
 from ace_gui.gui.state.found.runs import TRIALS_KEPT, Runs, run_titles
 from ace_gui.gui.widgets.tables import FigureSheet
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 from tests.gui.fakes import (
     ACE,
     COLA,

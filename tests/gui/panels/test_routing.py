@@ -13,7 +13,7 @@ from ace_gui.gui.panels.scores.routes_table import LIMIT, RoutesTable
 from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 from tests.gui.fakes import FakeWorker, merged, task_score
 
 TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))

@@ -53,7 +53,7 @@ from ace_gui.gui.state.found.runs import mean_score
 from ace_gui.gui.state.session import WAIT
 from ace_gui.gui.text import tooltip
 from ace_gui.recipe.recipe_file import dump_recipe
-from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
+from ace_gui.recipe.values import Chat, Metric, Task, TaskKind
 from tests.gui.fakes import COLA, SST2, FakeWorker, load, merged, started, task_score
 
 DATA = (Path("/data/cola.csv"), Path("/data/sst2.csv"))

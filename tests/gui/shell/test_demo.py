@@ -14,8 +14,7 @@ from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.shell.tours.sample_tour import COMPARED
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.recipe.recommended import TITLE, with_recommended
-from ace_gui.recipe.tasks import Task
-from ace_gui.recipe.values import After
+from ace_gui.recipe.values import After, Task
 from tests.gui.fakes import (
     BASE,
     COLA,

@@ -20,7 +20,7 @@ from ace_gui.gui.panels.scores.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.widgets.form import ParameterField, ScientificSpinBox
 from ace_gui.gui.widgets.lazy import LazyTabs
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 from tests.gui.fakes import BASE, FakeWorker, field
 from tests.helpers.windows import timers_rest
 from tests.walk.states import newest_dialog, openers

@@ -19,7 +19,7 @@ from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.planning.expert_files import experts_with_heads
 from ace_gui.errors import TaskError
 from ace_gui.formatting import listing
-from ace_gui.recipe.tasks import Chat, TaskKind
+from ace_gui.recipe.values import Chat, TaskKind
 
 KINDS: Final[Mapping[TaskKind, type[Evaluator]]] = {
     each.kind: each

@@ -43,7 +43,7 @@ from ace_gui.engine.evaluating.task_data import (
 )
 from ace_gui.errors import TaskError
 from ace_gui.formatting import number_text, shown
-from ace_gui.recipe.tasks import Chat, Metric, Task, TaskKind
+from ace_gui.recipe.values import Chat, Metric, Task, TaskKind
 
 MORE_TOKENS: Final = 8
 """Additional tokens of a generated answer compared with the longest right answer."""

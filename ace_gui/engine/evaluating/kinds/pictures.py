@@ -15,7 +15,7 @@ from ace_gui.engine.evaluating.evaluators import Batch, JudgedByLabels, Labelled
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import IMAGE, LABEL, Example, TaskData
 from ace_gui.formatting import shown
-from ace_gui.recipe.tasks import TaskKind
+from ace_gui.recipe.values import TaskKind
 
 PROMPT: Final = "a photo of a {}."
 

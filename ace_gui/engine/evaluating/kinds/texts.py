@@ -35,7 +35,7 @@ from ace_gui.engine.evaluating.task_data import (
 )
 from ace_gui.errors import TaskError
 from ace_gui.formatting import number_text
-from ace_gui.recipe.tasks import Metric, TaskKind
+from ace_gui.recipe.values import Metric, TaskKind
 
 
 class TextClassification(Labelled, OfWholeText):

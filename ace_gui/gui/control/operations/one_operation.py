@@ -14,7 +14,7 @@ from ace_gui.engine.contract.scored import Tried, TriedBegun, TriedText
 from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import NO_MODEL, WAIT
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 
 
 class OneOperation(QObject):

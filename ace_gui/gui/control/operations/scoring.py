@@ -36,8 +36,7 @@ from ace_gui.gui.control.engine.engine_client import End, EngineClient
 from ace_gui.gui.control.operations.one_operation import OneOperation, TryOperation
 from ace_gui.gui.control.operations.run_operations import RunOperations
 from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
-from ace_gui.recipe.tasks import Task
-from ace_gui.recipe.values import Recipe
+from ace_gui.recipe.values import Recipe, Task
 
 SCORING: Final = (EvaluateJob, CompareExamplesJob, TuneJob, RoutesJob)
 WHILE_MERGING: Final = (

@@ -22,7 +22,7 @@ from ace_gui.gui.widgets.file_dialogs import DATA, ask_paths
 from ace_gui.gui.widgets.form import Form
 from ace_gui.gui.widgets.labels import ElidedLabel, heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout import across, clear_layout, down, on_font_change, pane
-from ace_gui.recipe.tasks import Chat, Task, TaskKind
+from ace_gui.recipe.values import Chat, Task, TaskKind
 
 KINDS: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
 _NOTHING: Final = "none"

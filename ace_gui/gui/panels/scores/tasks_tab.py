@@ -24,7 +24,7 @@ from ace_gui.gui.widgets.controls import named, push_button, widget_action
 from ace_gui.gui.widgets.file_dialogs import DATA, ask_paths
 from ace_gui.gui.widgets.labels import EmptyState, heading, muted_label
 from ace_gui.gui.widgets.layout import GAP, across, card, down, pane, scroll_area, split
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 
 NO_DATA: Final = (
     "A task is your own data for evaluating the models: a table, a text, or a folder of "

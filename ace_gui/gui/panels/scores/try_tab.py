@@ -37,7 +37,7 @@ from ace_gui.gui.widgets.controls import (
 from ace_gui.gui.widgets.file_dialogs import DATA, ask_files
 from ace_gui.gui.widgets.labels import Bar, ElidedLabel, NamedBars, Swatch, heading, muted_label
 from ace_gui.gui.widgets.layout import GAP, across, card, down, on_font_change, pane
-from ace_gui.recipe.tasks import Task, TaskKind
+from ace_gui.recipe.values import Task, TaskKind
 
 REFRESH: Final = 40  # ms between updates of generated text
 KINDS: Final = "Pictures (*.png *.jpg *.jpeg *.webp *.bmp *.gif *.tif *.tiff *.ppm *.pgm)"

@@ -15,8 +15,7 @@ from ace_gui.engine.contract.plan import AUTOMATIC, Plan, PlanRow
 from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.recipe import Recipe, recommended
-from ace_gui.recipe.tasks import Task
-from ace_gui.recipe.values import ParameterValue
+from ace_gui.recipe.values import ParameterValue, Task
 
 
 def by_family(methods: Sequence[MethodInfo]) -> Iterator[tuple[str, Iterator[MethodInfo]]]:

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from ace_gui.recipe import ModelEntry, Recipe, recommended
-from ace_gui.recipe.rules import with_names
+from ace_gui.recipe.overrides import with_names
 from ace_gui.recipe.values import After, Choices, ParameterValue
 
 

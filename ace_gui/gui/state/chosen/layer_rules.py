@@ -10,8 +10,7 @@ from ace_gui.engine.contract.plan import AUTOMATIC, MEASURED, Disposition, PlanR
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
-from ace_gui.recipe.overrides import After
-from ace_gui.recipe.rules import Tensor, for_selection, without
+from ace_gui.recipe.overrides import After, Tensor, for_selection, without
 
 ACE: Final = "ace"
 

@@ -22,7 +22,7 @@ from ace_gui.engine.contract.scored import (
     normalised,
 )
 from ace_gui.gui.state.chosen.inputs import Inputs
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 
 
 class KnownScores(QObject):

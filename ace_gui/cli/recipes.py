@@ -1,25 +1,30 @@
-"""Recipes from a base and experts on the command line: ``ace-gui init`` and ``ace-gui merge``."""
+"""Recipes for the command line: made from a base and experts, printed, or written for mergekit."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 import yaml
 
 from ace_gui.checkpoints import is_adapter
+from ace_gui.cli.console import Outputs, Terminal, shown
 from ace_gui.cli.options import recipe_given
 from ace_gui.errors import RecipeError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.methods.method import MergeMethod
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.new_recipes import recipe_keys
 from ace_gui.recipe.recipe_file import load_recipe, recipe_from
+from ace_gui.recipe.values import ParameterValue
 
 if TYPE_CHECKING:
-    from ace_gui.cli.commands import Init
+    from ace_gui.cli.commands import Init, Mergekit
+
 
 _WIDTH: Final = 96
 _HEADER: Final = (
@@ -136,3 +141,24 @@ def _parameters(method: MergeMethod[Any], given: Mapping[str, Any]) -> Iterator[
 def _comment(text: str, indent: str = "") -> list[str]:
     start = f"{indent}# "
     return textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=start)
+
+
+MERGEKIT_MARK: Final = b"# A recipe for mergekit, made by ACE workbench."
+
+
+def write_mergekit(given: Mergekit) -> None:
+    """Write a recipe as mergekit's YAML. Raises RecipeError or OutputError."""
+    recipe = load_recipe(given.recipe)
+    outputs = Outputs.of(given, (given.recipe, *recipe.paths), out=MERGEKIT_MARK)
+    folder = given.out.resolve().parent
+    text = dump_mergekit(recipe, _every_parameter(recipe), folder, _every_parameter)
+    outputs.write(given.out, f"{MERGEKIT_MARK.decode()}\n{text}")
+    for line in text.splitlines():
+        if line.startswith("# "):
+            Terminal.of(given).notes.print(shown(f"Note: {line[2:]}", style="yellow"))
+
+
+def _every_parameter(recipe: Recipe) -> dict[str, ParameterValue]:
+    """The parameters of the recipe's method, its defaults too."""
+    method = get_method(recipe.merge_method)
+    return asdict(checked_parameters(method, recipe.parameters))
