@@ -45,8 +45,9 @@ if TYPE_CHECKING:
         task,
         tune,
     )
-    from ace_gui.methods.method import Kind, Merged, parameter
+    from ace_gui.methods.method import Kind, Merged
     from ace_gui.methods.registry import register_method
+    from ace_gui.methods.shared.declaring import parameter
     from ace_gui.recipe import ModelEntry, Override, Recipe
     from ace_gui.recipe.values import Task
 
@@ -105,7 +106,7 @@ _PLACES: Final = {
     "Merged": "ace_gui.methods.method",
     "Recipe": "ace_gui.recipe",
     "Task": "ace_gui.recipe.values",
-    "parameter": "ace_gui.methods.method",
+    "parameter": "ace_gui.methods.shared.declaring",
     "register_method": "ace_gui.methods.registry",
 }
 """Where a name comes from that is not of ``ace_gui.library``."""

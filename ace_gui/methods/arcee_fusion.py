@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Unpack
 
@@ -10,8 +9,10 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.selection import smallest
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base, require_one
 
 TINY: Final = 1e-8
@@ -38,10 +39,7 @@ class ArceeFusionParameters:
 
 
 def arcee_fusion(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: ArceeFusionParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: ArceeFusionParameters, **context: Unpack[Context]
 ) -> Merged:
     """τ = w ΔW where |τ| · KL(softmax(W₀ + τ) ‖ softmax(W₀)) of its row is large; float32.
 

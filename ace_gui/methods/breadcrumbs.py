@@ -10,23 +10,22 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import (
-    Context,
-    Kind,
-    Merged,
-    MergeMethod,
-    RandomKey,
-    completed,
-    for_each,
-    parameter,
-    per_entry,
-    scaling_parameter,
-)
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
 from ace_gui.methods.shared.census import task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
 from ace_gui.methods.shared.rescaling import norm_survey, rescale_parameter, rescaled
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
-from ace_gui.methods.shared.survey import Findings, Ranks, RankSurvey, Stage, SumSurvey, magnitudes
+from ace_gui.methods.shared.survey import (
+    Findings,
+    RandomKey,
+    Ranks,
+    RankSurvey,
+    Stage,
+    SumSurvey,
+    magnitudes,
+)
 from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -90,10 +89,7 @@ class BreadcrumbsTiesParameters(ElectionParameters, Ends):
 
 
 def bounds(
-    each: Sequence[Ends],
-    _weights: Sequence[float],
-    findings: Findings,
-    _random_key: RandomKey | None,
+    each: Sequence[Ends], _weights: Weights, findings: Findings, _random_key: RandomKey | None
 ) -> RankSurvey | None:
     """The smallest and the largest magnitude kept of each expert in a tensor."""
     if LOW in findings:
@@ -128,20 +124,14 @@ def crumbs(delta: Tensor, t: int, findings: Findings) -> Tensor:
 
 
 def ratios(
-    each: Sequence[Ends],
-    _weights: Sequence[float],
-    findings: Findings,
-    _random_key: RandomKey | None,
+    each: Sequence[Ends], _weights: Weights, findings: Findings, _random_key: RandomKey | None
 ) -> SumSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
     return norm_survey(each, lambda delta, t, _: crumbs(delta, t, findings))
 
 
 def breadcrumbs(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: BreadcrumbsParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: BreadcrumbsParameters, **context: Unpack[Context]
 ) -> Merged:
     """λ Σ_t w_t (mask_t ⊙ ΔW_t), any shape, float32. Reads every expert once.
 
@@ -152,8 +142,8 @@ def breadcrumbs(
 
 
 def breadcrumbs_ties(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
+    deltas: Deltas,
+    weights: Weights,
     parameters: BreadcrumbsTiesParameters,
     **context: Unpack[Context],
 ) -> Merged:
@@ -177,11 +167,10 @@ def _noted(merged: Merged, each: Sequence[Ends]) -> Merged:
 
 
 def _sparse(
-    deltas: Sequence[Tensor], weights: Sequence[float], parameters: Ends, context: Context
+    deltas: Deltas, weights: Weights, parameters: Ends, context: Context
 ) -> tuple[Callable[[int], Tensor], Findings, Sequence[Ends]]:
     experts = WeightedExperts(deltas, weights)
-    each = for_each(parameters, context, len(experts))
-    findings = completed((bounds, ratios), deltas, weights, each, context)
+    each, findings = completed((bounds, ratios), deltas, weights, parameters, context)
 
     def sparse(t: int) -> Tensor:
         return rescaled(crumbs(task_vector(experts, t), t, findings), t, findings)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from torch import Tensor
 
-from ace_gui.methods.method import Kind, MergeMethod, parameter, per_entry, scaling_parameter
+from ace_gui.methods.method import Deltas, Kind, MergeMethod, Weights
 from ace_gui.methods.shared.census import combination, task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.expert_modules import Cut, Differences
 from ace_gui.methods.shared.sums import scaled_sum
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -56,9 +58,7 @@ class ByomParameters:
     )
 
 
-def differences(
-    deltas: Sequence[Tensor], weights: Sequence[float], parameters: ByomParameters
-) -> Iterator[Tensor]:
+def differences(deltas: Deltas, weights: Weights, parameters: ByomParameters) -> Iterator[Tensor]:
     """θ_t − θ* = ΔW_t − α Σ w_j ΔW_j, expert by expert. Reads every expert twice."""
     experts = WeightedExperts(deltas, weights)
     shared = combination(experts, weights, range(len(experts))).mul_(parameters.scaling)

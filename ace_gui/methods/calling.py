@@ -20,7 +20,16 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import Cancelled, MethodError, WorkbenchError, is_out_of_memory, lacks_room
-from ace_gui.methods.method import Context, Diagnostics, Merged, MergeMethod, MethodInput, Vote
+from ace_gui.methods.method import (
+    Context,
+    Deltas,
+    Diagnostics,
+    Merged,
+    MergeMethod,
+    MethodInput,
+    Vote,
+    Weights,
+)
 
 _FORMATS: Final = (torch.float32, torch.float64)
 _PER_EXPERT: Final = ("energies", "traces")
@@ -70,8 +79,8 @@ def require_signature(name: str, function: Callable[..., object]) -> None:
 
 def merged_by(
     method: MergeMethod[Any],
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
+    deltas: Deltas,
+    weights: Weights,
     parameters: Any,
     base: Tensor,
     context: Context,

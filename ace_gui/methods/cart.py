@@ -6,24 +6,14 @@ T experts, O outputs, I inputs, R = min(O, I).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
-from torch import Tensor
-
 from ace_gui.linalg.leading import leading_triplets
-from ace_gui.methods.method import (
-    Context,
-    Diagnostics,
-    Merged,
-    MergeMethod,
-    parameter,
-    per_decomposition,
-    per_matrix,
-    scaling_parameter,
-)
+from ace_gui.methods.method import Context, Deltas, Diagnostics, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import combination, finished, require_mean
+from ace_gui.methods.shared.costs import per_decomposition, per_matrix
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -52,10 +42,7 @@ class CartParameters:
 
 
 def cart(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: CartParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: CartParameters, **_: Unpack[Context]
 ) -> Merged:
     """M + λ Σ w_t SVD_k(ΔW_t − M), M the weighted mean, k = max(1, floor(ρ R)); float32.
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import (
-    Context,
-    Kind,
-    Merged,
-    MergeMethod,
-    parameter,
-    per_entry,
-    scaling_parameter,
-)
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import combination, finished, task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
@@ -65,10 +58,7 @@ class ConsensusParameters:
 
 
 def consensus(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: ConsensusParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: ConsensusParameters, **_: Unpack[Context]
 ) -> Merged:
     """α · mask ⊙ Σ w_t ΔW_t, entrywise, any shape, float32. Reads every expert twice.
 

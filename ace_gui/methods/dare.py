@@ -9,23 +9,15 @@ from typing import Any, Unpack, cast
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import (
-    Context,
-    Kind,
-    Merged,
-    MergeMethod,
-    RandomKey,
-    completed,
-    for_each,
-    parameter,
-    per_entry,
-)
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
 from ace_gui.methods.shared.census import task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.draws import required, uniform
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
 from ace_gui.methods.shared.rescaling import BY_CHANCE, norm_survey, rescale_parameter, rescaled
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
-from ace_gui.methods.shared.survey import Findings, RankSurvey, SumSurvey
+from ace_gui.methods.shared.survey import Findings, RandomKey, RankSurvey, SumSurvey
 from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_survey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -99,10 +91,7 @@ def masked(delta: Tensor, own: Dropping, random_key: RandomKey, t: int) -> Tenso
 
 
 def ratios(
-    each: Sequence[Dropping],
-    _weights: Sequence[float],
-    _findings: Findings,
-    random_key: RandomKey | None,
+    each: Sequence[Dropping], _weights: Weights, _findings: Findings, random_key: RandomKey | None
 ) -> SumSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
 
@@ -114,10 +103,7 @@ def ratios(
 
 
 def dare_linear(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: DareLinearParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: DareLinearParameters, **context: Unpack[Context]
 ) -> Merged:
     """λ Σ_t w_t mask_t ⊙ ΔW_t / (1 − p), any shape, float32. Reads every expert once.
 
@@ -128,7 +114,7 @@ def dare_linear(
 
 def thresholds(
     each: Sequence[DareTiesParameters],
-    _weights: Sequence[float],
+    _weights: Weights,
     findings: Findings,
     random_key: RandomKey | None,
 ) -> RankSurvey | None:
@@ -137,7 +123,7 @@ def thresholds(
         return None
     here = required(random_key, len(each))
 
-    def values(deltas: Sequence[Tensor], _: Findings, start: int) -> Iterator[Tensor]:
+    def values(deltas: Deltas, _: Findings, start: int) -> Iterator[Tensor]:
         for t, own in enumerate(each):
             vector = masked(deltas[t], own, replace(here, start=start), t)
             yield rescaled(vector, t, findings).abs()
@@ -146,33 +132,29 @@ def thresholds(
 
 
 def dare_ties(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: DareTiesParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: DareTiesParameters, **context: Unpack[Context]
 ) -> Merged:
     """TIES on mask_t ⊙ ΔW_t / (1 − p), any shape, float32. Reads every expert once.
 
     Raises MethodError without a random key, and if a task vector is not finite.
     """
-    sparse, findings, each = _sparse(deltas, weights, parameters, context)
+    sparse, findings = _sparse(deltas, weights, parameters, context)
     known = cast(Context, {**context, "findings": findings})
-    findings = completed((thresholds,), deltas, weights, each, known)
+    _, findings = completed((thresholds,), deltas, weights, parameters, known)
     return merged_by_election(lambda t: kept(sparse(t), t, findings), weights, parameters, findings)
 
 
 def _sparse(
-    deltas: Sequence[Tensor], weights: Sequence[float], parameters: Dropping, context: Context
-) -> tuple[Callable[[int], Tensor], Findings, Sequence[Any]]:
+    deltas: Deltas, weights: Weights, parameters: Dropping, context: Context
+) -> tuple[Callable[[int], Tensor], Findings]:
     experts = WeightedExperts(deltas, weights)
     here = required(context.get("random_key"), len(experts))
-    each = for_each(parameters, context, len(experts))
-    findings = completed((ratios,), deltas, weights, each, context)
+    each, findings = completed((ratios,), deltas, weights, parameters, context)
 
     def sparse(t: int) -> Tensor:
         return rescaled(masked(task_vector(experts, t), each[t], here, t), t, findings)
 
-    return sparse, findings, each
+    return sparse, findings
 
 
 DARE_LINEAR = MergeMethod(

@@ -11,23 +11,15 @@ from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.linalg.selection import order_in_rows
-from ace_gui.methods.method import (
-    Context,
-    Kind,
-    Merged,
-    MergeMethod,
-    RandomKey,
-    completed,
-    for_each,
-    parameter,
-    per_entry,
-)
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
 from ace_gui.methods.shared.census import task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.draws import required, uniform
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
 from ace_gui.methods.shared.rescaling import BY_CHANCE, norm_survey, rescale_parameter, rescaled
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
-from ace_gui.methods.shared.survey import Findings, SumSurvey
+from ace_gui.methods.shared.survey import Findings, RandomKey, SumSurvey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = (
@@ -125,10 +117,7 @@ def check_chances(density: float, epsilon: float) -> None:
 
 
 def ratios(
-    each: Sequence[Chances],
-    _weights: Sequence[float],
-    _findings: Findings,
-    random_key: RandomKey | None,
+    each: Sequence[Chances], _weights: Weights, _findings: Findings, random_key: RandomKey | None
 ) -> SumSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
 
@@ -140,10 +129,7 @@ def ratios(
 
 
 def della(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: DellaParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: DellaParameters, **context: Unpack[Context]
 ) -> Merged:
     """λ times the mean of the dropped task vectors that agree in sign, any shape, float32.
 
@@ -155,25 +141,20 @@ def della(
 
 
 def della_linear(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: DellaLinearParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: DellaLinearParameters, **context: Unpack[Context]
 ) -> Merged:
     """λ Σ_t w_t τ̂_t, τ̂_t the kept entries of ΔW_t by their chances; otherwise as ``della``."""
     return merged_by_sum(_sparse(deltas, weights, parameters, context), weights, parameters)
 
 
 def _sparse(
-    deltas: Sequence[Tensor], weights: Sequence[float], parameters: Chances, context: Context
+    deltas: Deltas, weights: Weights, parameters: Chances, context: Context
 ) -> Callable[[int], Tensor]:
     experts = WeightedExperts(deltas, weights)
-    each = for_each(parameters, context, len(experts))
-    for own in each:
+    for own in context.get("own") or [parameters]:
         check_chances(own.density, own.epsilon)
     here = required(context.get("random_key"), len(experts))
-
-    findings = completed((ratios,), deltas, weights, each, context)
+    each, findings = completed((ratios,), deltas, weights, parameters, context)
 
     def sparse(t: int) -> Tensor:
         return rescaled(dropped(task_vector(experts, t), each[t], here, t), t, findings)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import combination, finished, task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.expert_modules import Mask, Masks
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -34,8 +36,8 @@ class EmrParameters:
 
 
 def emr(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
+    deltas: Deltas,
+    weights: Weights,
     parameters: EmrParameters,  # noqa: ARG001 — one signature for every method
     **_: Unpack[Context],
 ) -> Merged:
@@ -47,7 +49,7 @@ def emr(
     return finished(unified(WeightedExperts(deltas, weights), weights))
 
 
-def unified(experts: WeightedExperts, weights: Sequence[float]) -> Tensor:
+def unified(experts: WeightedExperts, weights: Weights) -> Tensor:
     """γ ⊙ max_t |w_t ΔW_t| over the experts with the sign γ of Σ w_t ΔW_t; float64."""
     sign = combination(experts, weights, range(len(experts))).gt_(0).mul_(2).sub_(1)
     largest = torch.zeros_like(sign)
@@ -59,7 +61,7 @@ def unified(experts: WeightedExperts, weights: Sequence[float]) -> Tensor:
 
 
 def masks(
-    deltas: Sequence[Tensor], weights: Sequence[float], parameters: EmrParameters, entries: int
+    deltas: Deltas, weights: Weights, parameters: EmrParameters, entries: int
 ) -> Iterator[Mask]:
     """M_t = 1 where w_t ΔW_t has the sign of the unified task vector.
 

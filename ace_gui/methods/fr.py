@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import (
-    Context,
-    Merged,
-    MergeMethod,
-    parameter,
-    per_matrix,
-    scaling_parameter,
-)
+from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.shared.costs import per_matrix
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -61,10 +55,7 @@ class FrParameters:
 
 
 def fr_merging(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: FrParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: FrParameters, **_: Unpack[Context]
 ) -> Merged:
     """Scaling · Σ λ_t G_t, G_t the high frequencies of w_t ΔW_t; float32.
 

@@ -7,13 +7,14 @@ O outputs, I inputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from ace_gui.methods.fr import FR_MERGING, FrParameters, fr_merging, high_pass
-from ace_gui.methods.method import MergeMethod, parameter
+from ace_gui.methods.method import Deltas, MergeMethod, Weights
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
 from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -40,7 +41,7 @@ class FreeParameters(FrParameters):
 
 
 def sparse_experts(
-    deltas: Sequence[Tensor], weights: Sequence[float], parameters: FreeParameters
+    deltas: Deltas, weights: Weights, parameters: FreeParameters
 ) -> Iterator[Tensor]:
     """μ_t w_t ΔW_t, of which the share d of each row is kept; float64, reads each expert once."""
     experts = WeightedExperts(deltas, weights)

@@ -6,7 +6,6 @@ T experts, O outputs, I inputs, R = min(O, I), C common and S specific direction
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
@@ -17,16 +16,10 @@ from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.leading import Triplets, leading_triplets, orthogonalised, right_singular
 from ace_gui.linalg.polar import side_by_side
 from ace_gui.linalg.products import times
-from ace_gui.methods.method import (
-    Context,
-    Merged,
-    MergeMethod,
-    parameter,
-    per_decomposition,
-    per_matrix,
-    scaling_parameter,
-)
+from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import Census, finished, summed
+from ace_gui.methods.shared.costs import per_decomposition, per_matrix
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_matrix
 
@@ -72,10 +65,7 @@ class IsoCtsParameters:
 
 
 def iso_c(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: IsoCParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: IsoCParameters, **_: Unpack[Context]
 ) -> Merged:
     """α · mean(S) · U Vᵀ of Σ w_t ΔW_t = U S Vᵀ; float32.
 
@@ -89,10 +79,7 @@ def iso_c(
 
 
 def iso_cts(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: IsoCtsParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: IsoCtsParameters, **_: Unpack[Context]
 ) -> Merged:
     """α · mean(S) · polar(U) polar(V)ᵀ of common and specific directions side by side; float32.
 
@@ -134,7 +121,7 @@ def specific_size(rank: int, experts: int, common: float) -> int:
     return min(round(left / experts), rank // experts)
 
 
-def _sum(experts: WeightedExperts, weights: Sequence[float]) -> tuple[Census, Tensor]:
+def _sum(experts: WeightedExperts, weights: Weights) -> tuple[Census, Tensor]:
     found, sum_OI = summed(experts, weights)
     require_matrix(sum_OI.shape)
     return found, sum_OI

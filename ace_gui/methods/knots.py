@@ -17,16 +17,10 @@ from ace_gui.linalg.blocks import add_gram_, mirror_
 from ace_gui.linalg.leading import NOTHING
 from ace_gui.linalg.products import times
 from ace_gui.methods.dare import density_parameter, dropped
-from ace_gui.methods.method import (
-    Context,
-    Merged,
-    MergeMethod,
-    parameter,
-    per_decomposition,
-    per_matrix,
-    scaling_parameter,
-)
+from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.shared.costs import per_decomposition, per_matrix
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.draws import required
 from ace_gui.methods.shared.election import SIGNED, Election, combine_parameter
 from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, required_findings
@@ -115,7 +109,7 @@ def survey(parameters: KnotsTiesParameters, experts: int) -> RankSurvey | None:
     return RankSurvey(experts, stage, whole=True)
 
 
-def _coordinates(deltas: Sequence[Tensor], _found: Findings, _start: int) -> Iterator[Tensor]:
+def _coordinates(deltas: Deltas, _found: Findings, _start: int) -> Iterator[Tensor]:
     """|C_t|, expert by expert; the signs depend on those of the singular vectors."""
     experts = WeightedExperts(deltas, [1.0] * len(deltas))
     kept = census(experts, [1.0] * len(deltas)).kept
@@ -128,10 +122,7 @@ def _coordinates(deltas: Sequence[Tensor], _found: Findings, _start: int) -> Ite
 
 
 def knots_ties(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: KnotsTiesParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: KnotsTiesParameters, **context: Unpack[Context]
 ) -> Merged:
     """λ U · TIES(C_1 … C_T) of task vectors O × I, float32; weights count as in TIES.
 
@@ -152,8 +143,8 @@ def knots_ties(
 
 
 def knots_dare_ties(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
+    deltas: Deltas,
+    weights: Weights,
     parameters: KnotsDareTiesParameters,
     **context: Unpack[Context],
 ) -> Merged:
@@ -171,8 +162,8 @@ def knots_dare_ties(
 
 
 def _elected(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
+    deltas: Deltas,
+    weights: Weights,
     sparse: Callable[[Tensor, int], Tensor],
     combine: str,
     scaling: float,

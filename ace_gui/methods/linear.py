@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
-from torch import Tensor
-
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import require_mean
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base
 
 
@@ -35,10 +34,7 @@ class LinearParameters:
 
 
 def linear(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: LinearParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: LinearParameters, **context: Unpack[Context]
 ) -> Merged:
     """Σ_t w_t ΔW_t / (w_0 + Σ_t w_t), elementwise, float32, for tensors of any shape.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
 import torch
-from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.survey import RankSurvey, required_findings
 from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_survey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -40,8 +40,8 @@ def survey(parameters: LocalizeStitchParameters, experts: int) -> RankSurvey:
 
 
 def localize_stitch(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
+    deltas: Deltas,
+    weights: Weights,
     parameters: LocalizeStitchParameters,  # noqa: ARG001 — the survey has used them
     **context: Unpack[Context],
 ) -> Merged:

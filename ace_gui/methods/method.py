@@ -5,133 +5,42 @@ T experts, O outputs, I inputs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 
 from torch import Tensor
 
-from ace_gui.field_info import FieldInfo, ParameterValue
+from ace_gui.field_info import ParameterValue
+from ace_gui.methods.shared.costs import Flops, WorkingMemory, products_with_itself
 from ace_gui.methods.shared.expert_modules import Modules
 from ace_gui.methods.shared.learning import Learning
 from ace_gui.methods.shared.measured import Measured, Need
-from ace_gui.methods.shared.survey import Findings, Survey, found_at_once
+from ace_gui.methods.shared.survey import (
+    Findings,
+    RandomKey,
+    Survey,
+    TensorSurvey,
+    found_at_once,
+    found_by,
+)
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 
-INFO: Final = "info"
-"""Where the metadata of a parameter's dataclass field hold its FieldInfo."""
+Deltas = Sequence[Tensor]
+"""One task vector an expert, all of one shape and dtype.
+
+Any sequence will do, also one that reads an expert's tensor from disk each time it is indexed; a
+method therefore never keeps more of them than it needs.
+"""
+
+Weights = Sequence[float]
+"""One weight an expert."""
+
 
 Parameters = TypeVar("Parameters")
 ParametersIn = TypeVar("ParametersIn", contravariant=True)
-
-
-def parameter(
-    default: float | int | bool | str,
-    *,
-    label: str,
-    help: str,
-    low: float | None = None,
-    high: float | None = None,
-    low_open: bool = False,
-    logarithmic: bool = False,
-    choices: tuple[str, ...] = (),
-    presets: tuple[tuple[str, float], ...] = (),
-    applies_when: tuple[str, ...] | None = None,
-    differs: str = "",
-) -> Any:
-    """A documented field of a parameter dataclass.
-
-    The form in the window, the command-line help and the checks of a recipe are generated from
-    these arguments. ``low_open`` excludes ``low`` itself. ``presets`` are named values to offer.
-    ``applies_when``: another parameter and the values for which this one has an effect.
-    ``differs``: how and why this default departs from the sources; it is appended to the help.
-    """
-    info = FieldInfo(
-        default=default,
-        label=label,
-        help=f"{help} {differs}".strip(),
-        low=low,
-        high=high,
-        low_open=low_open,
-        logarithmic=logarithmic,
-        choices=choices,
-        presets=presets,
-        applies_when=applies_when,
-        differs=differs,
-    )
-    return field(default=default, metadata={INFO: info})
-
-
-def scaling_parameter(
-    default: float = 1.0,
-    *,
-    letter: str = "",
-    help: str = "Factor on the merged task vector.",
-    presets: tuple[tuple[str, float], ...] = (),
-    differs: str = "",
-) -> Any:
-    """The field of a factor on the change added to the base. A negative factor subtracts it."""
-    return parameter(
-        default,
-        label=f"Scaling {letter}".strip(),
-        help=help,
-        low=-10.0,
-        high=10.0,
-        presets=presets,
-        differs=differs,
-    )
-
-
-def steps_parameter(
-    default: int,
-    *,
-    help: str,
-    high: int = 100_000,
-    presets: tuple[tuple[str, int], ...] = (),
-    differs: str = "",
-) -> Any:
-    """The field of an optimiser's number of steps."""
-    return parameter(
-        default, label="Steps", help=help, low=0, high=high, presets=presets, differs=differs
-    )
-
-
-def learning_rate_parameter(
-    default: float, *, help: str, high: float, presets: tuple[tuple[str, float], ...] = ()
-) -> Any:
-    """The field of an optimiser's learning rate, which is above 0."""
-    return parameter(
-        default,
-        label="Learning rate",
-        help=help,
-        low=0.0,
-        low_open=True,
-        high=high,
-        logarithmic=True,
-        presets=presets,
-    )
-
-
-def patience_parameter(default: int = 200) -> Any:
-    """The field of the stopping criterion of an unsupervised optimiser."""
-    return parameter(
-        default,
-        label="Patience",
-        help=(
-            "Stop after this many steps without answers coming nearer to the experts' own, and "
-            "restore the nearest values. 0 takes all steps."
-        ),
-        low=0,
-        high=100_000,
-        presets=(("published", 0),),
-        differs=(
-            "The papers take all steps over thousands of inputs. With the few inputs of a "
-            "calibration set, the loss keeps falling while answers get worse."
-        ),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,24 +127,6 @@ class Kind(StrEnum):
     MATRIX = "matrix"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RandomKey:
-    """Which tensor it is: all that a method's random numbers depend on, and the tensor's role.
-
-    ``tensor``: the base's name of it. ``experts``: their distinct names, in the order of the task
-    vectors. ``seed``: the recipe's. ``start``: where, in the flattened tensor as it is stored, the
-    given part of it begins. ``turned``: whether the task vectors are the transposes of what is
-    stored.
-    """
-
-    tensor: str
-    experts: tuple[str, ...]
-    seed: int
-    role: str = ""
-    start: int = 0
-    turned: bool = False
-
-
 class Context(TypedDict, total=False):
     """Further arguments for methods; most methods ignore them.
 
@@ -257,24 +148,13 @@ class Context(TypedDict, total=False):
     measured: Measured | None
 
 
-def for_each(parameters: Parameters, context: Context, experts: int) -> Sequence[Parameters]:
-    """The parameters for each expert: its own, or the same for all."""
-    own = context.get("own")
-    return [parameters] * experts if own is None else own
-
-
 class MergeFunction(Protocol[ParametersIn]):
-    """The mathematics of a method: task vectors in, merged task vector out.
-
-    ``deltas``: one task vector an expert, all of one shape and dtype. Any sequence will do, also
-    one that reads an expert's tensor from disk each time it is indexed; a method therefore never
-    keeps more of them than it needs. ``weights``: one an expert.
-    """
+    """The mathematics of a method: task vectors in, merged task vector out."""
 
     def __call__(
         self,
-        deltas: Sequence[Tensor],
-        weights: Sequence[float],
+        deltas: Deltas,
+        weights: Weights,
         parameters: ParametersIn,
         *,
         keep_preliminary: bool = False,
@@ -292,8 +172,8 @@ class MergeFunction(Protocol[ParametersIn]):
 class MethodInput(NamedTuple):
     """The input of a method for one tensor: its task vectors, their weights, W₀, and the rest."""
 
-    deltas: Sequence[Tensor]
-    weights: Sequence[float]
+    deltas: Deltas
+    weights: Weights
     base: Tensor | None = None
     tolerance: Tolerance = STRICT
     measured: Measured | None = None
@@ -311,100 +191,21 @@ class BatchFunction(Protocol[ParametersIn]):
         ...
 
 
-TensorSurvey = Callable[[Sequence[Any], Sequence[float], Findings, RandomKey | None], Survey | None]
-"""From the parameters, each expert's weight, earlier findings and the tensor's random key to a
-survey of the tensor before its parts are merged; None if no survey is needed or its findings
-exist.
-"""
-
-
-def found_by(
-    surveys: Sequence[TensorSurvey],
-    each: Sequence[Any],
-    weights: Sequence[float],
-    findings: Findings,
-    random_key: RandomKey | None,
-    carry_out: Callable[[Survey], Findings],
-) -> Findings:
-    """The findings of a tensor's surveys, in order, added to those of the model.
-
-    ``each``: the parameters for each expert. ``carry_out``: runs a survey over the tensor.
-    """
-    found = dict(findings)
-    for survey_of in surveys:
-        survey = survey_of(each, weights, found, random_key)
-        if survey is not None:
-            found |= carry_out(survey)
-    return found
-
-
 def completed(
     surveys: Sequence[TensorSurvey],
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    each: Sequence[Any],
+    deltas: Deltas,
+    weights: Weights,
+    parameters: Any,
     context: Context,
-) -> Findings:
-    """The findings that a method was given, completed where it was given a whole tensor without."""
-    found, random_key = context.get("findings") or {}, context.get("random_key")
-    return found_by(
-        surveys, each, weights, found, random_key, partial(found_at_once, deltas=deltas)
-    )
+) -> tuple[Sequence[Any], Findings]:
+    """The parameters for each expert, its own or the same for all, and a method's findings.
 
-
-WorkingMemory = Callable[[tuple[int, ...], int], float]
-"""From the shape of a tensor (O × I for a matrix) and T to how many float64 numbers the method
-holds at once at most, the expert in hand included."""
-
-
-Flops = Callable[[tuple[int, ...], int, Any], float]
-"""From the shape of a matrix (O × I), T and the parameters to how many arithmetic operations."""
-
-
-def products_with_itself(shape: tuple[int, ...], experts: int, _parameters: Any = None) -> float:
-    """Operations of the product of T matrices with their own transposes, on the larger side."""
-    return 2.0 * experts * math.prod(shape) * max(shape)
-
-
-def per_decomposition(*, experts: float = 0.0, once: float = 0.0) -> Flops:
-    """Operations of so many singular value decompositions for each expert, and once."""
-
-    def flops(shape: tuple[int, ...], found: int, _parameters: Any) -> float:
-        one = _DECOMPOSITION * math.prod(shape) * min(shape)
-        return (experts * found + once) * one
-
-    return flops
-
-
-_DECOMPOSITION: Final = 14.0
-"""Operations of one, in multiples of O · I · min(O, I): with vectors, of a matrix not far from
-square; the usual count."""
-
-
-def per_entry(numbers: float) -> WorkingMemory:
-    """So many float64 numbers an entry, whatever the number of experts."""
-    return lambda shape, _experts: numbers * math.prod(shape)
-
-
-def per_matrix(
-    *,
-    entries: float,
-    smaller: float = 0.0,
-    outputs: float = 0.0,
-    inputs: float = 0.0,
-    expert: float = 0.0,
-) -> WorkingMemory:
-    """So many float64 numbers for each of O·I, min(O, I)², O² and I².
-
-    ``expert``: more of min(O, I)², for each expert.
+    These are completed where the method was given a whole tensor without them.
     """
-
-    def numbers(shape: tuple[int, ...], experts: int) -> float:
-        rows, columns = shape
-        squares = (smaller + expert * experts) * min(shape) ** 2
-        return entries * rows * columns + squares + outputs * rows**2 + inputs * columns**2
-
-    return numbers
+    own, found = context.get("own"), context.get("findings") or {}
+    each = [parameters] * len(deltas) if own is None else own
+    carry_out = partial(found_at_once, deltas=deltas)
+    return each, found_by(surveys, each, weights, found, context.get("random_key"), carry_out)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Unpack
 
 import torch
-from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import Census, census, combination, finished, require_mean
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
@@ -29,10 +30,7 @@ class ModelStockParameters:
 
 
 def model_stock(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: ModelStockParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: ModelStockParameters, **_: Unpack[Context]
 ) -> Merged:
     """t · Σ w_t ΔW_t / Σ w_t, t = N c / (1 + (N − 1) c), c the mean cosine; any shape, float32.
 

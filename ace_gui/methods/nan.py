@@ -7,18 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
-from torch import Tensor
-
-from ace_gui.methods.method import (
-    Context,
-    Kind,
-    Merged,
-    MergeMethod,
-    parameter,
-    per_entry,
-    scaling_parameter,
-)
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, combination, finished
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.survey import SumSurvey, norms_survey, required_findings
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -55,10 +47,7 @@ def survey(parameters: NanParameters, experts: int) -> SumSurvey | None:
 
 
 def nan(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: NanParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: NanParameters, **context: Unpack[Context]
 ) -> Merged:
     """Scaling · (T/2) Σ w_t c_t ΔW_t, c_t = ‖ΔW_t‖⁻¹ / Σ ‖ΔW_j‖⁻¹, any shape, float32.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Unpack
 
 import torch
-from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_one
 
 SMALLEST: Final = 1e-6
@@ -34,10 +34,7 @@ class NearswapParameters:
 
 
 def nearswap(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: NearswapParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: NearswapParameters, **_: Unpack[Context]
 ) -> Merged:
     """min(1, t / |τ|) · τ, entry by entry, τ = w ΔW of the one expert; any shape, float32.
 

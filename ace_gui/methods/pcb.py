@@ -13,20 +13,13 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import (
-    Context,
-    Kind,
-    Merged,
-    MergeMethod,
-    RandomKey,
-    completed,
-    parameter,
-    per_entry,
-    scaling_parameter,
-)
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
 from ace_gui.methods.shared.census import Census, finished, task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.survey import (
     Findings,
+    RandomKey,
     RankSurvey,
     Stage,
     SumSurvey,
@@ -85,7 +78,7 @@ def survey(parameters: PcbParameters, experts: int) -> RankSurvey | None:
 
 def norms(
     each: Sequence[PcbParameters],
-    _weights: Sequence[float],
+    _weights: Weights,
     findings: Findings,
     _random_key: RandomKey | None,
 ) -> SumSurvey | None:
@@ -95,7 +88,7 @@ def norms(
 
 def competition(
     each: Sequence[PcbParameters],
-    weights: Sequence[float],
+    weights: Weights,
     findings: Findings,
     _random_key: RandomKey | None,
 ) -> RankSurvey | None:
@@ -110,7 +103,7 @@ def _competition(
 ) -> RankSurvey:
     """``kept``: the competing experts; None: all that changed anything."""
 
-    def values(deltas: Sequence[Tensor], found: Findings, _start: int) -> Iterator[Tensor]:
+    def values(deltas: Deltas, found: Findings, _start: int) -> Iterator[Tensor]:
         return _scores(deltas, _bounds(found, kept))
 
     bounds = Stage(names=("low", "high"), values=magnitudes, ranks=_winsorised_ranks)
@@ -123,10 +116,7 @@ def _competition(
 
 
 def pcb(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: PcbParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: PcbParameters, **context: Unpack[Context]
 ) -> Merged:
     """λ Σ ŝ_t w_t τ_t / Σ ŝ_t entry by entry, any shape, float32, 0 where all ŝ_t are.
 
@@ -137,8 +127,7 @@ def pcb(
     experts = WeightedExperts(deltas, weights)
     if parameters.trim == "model":
         required_findings(context.get("findings"), len(experts))
-    each = [parameters] * len(experts)
-    found = completed((norms, competition), deltas, weights, each, context)
+    _, found = completed((norms, competition), deltas, weights, parameters, context)
     changed = _changed(found, weights)
     bounds = _bounds(found, None if parameters.trim == "model" else changed.kept)
     merged = torch.zeros_like(task_vector(experts, 0), dtype=torch.float64)
@@ -155,7 +144,7 @@ def pcb(
     return finished(result, parameters.scaling, changed.diagnostics())
 
 
-def _changed(found: Findings, weights: Sequence[float]) -> Census:
+def _changed(found: Findings, weights: Weights) -> Census:
     pairs = zip(found["norm"], weights, strict=True)
     return Census.of([(weight * norm) ** 2 for norm, weight in pairs])
 
@@ -177,9 +166,7 @@ def _bounds(found: Findings, kept: Sequence[int] | None) -> dict[int, tuple[floa
     return {t: pairs[t] for t in competing}
 
 
-def _scores(
-    deltas: Sequence[Tensor], bounds: Mapping[int, tuple[float, float]]
-) -> Iterator[Tensor]:
+def _scores(deltas: Deltas, bounds: Mapping[int, tuple[float, float]]) -> Iterator[Tensor]:
     for t in range(len(deltas)):
         if t in bounds:
             yield _score(deltas.__getitem__, bounds, t)

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Unpack
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = "Reinforced Agent Merging, 2026, arXiv:2601.13572"
@@ -64,10 +65,7 @@ class RamPlusParameters:
 
 
 def ram(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: RamParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: RamParameters, **_: Unpack[Context]
 ) -> Merged:
     """The mean over the experts that changed an entry, any shape, float32. Reads each once.
 
@@ -79,10 +77,7 @@ def ram(
 
 
 def ramplus_tl(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: RamPlusParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: RamPlusParameters, **_: Unpack[Context]
 ) -> Merged:
     """As RAM, with each expert's unique entries scaled; any shape, float32. Reads each twice.
 
@@ -101,9 +96,7 @@ def ramplus_tl(
     return finished(total.div_(counts.clamp_(min=1)))
 
 
-def _gathered(
-    experts: WeightedExperts, weights: Sequence[float], epsilon: float
-) -> tuple[Tensor, Tensor]:
+def _gathered(experts: WeightedExperts, weights: Weights, epsilon: float) -> tuple[Tensor, Tensor]:
     """The sum of what was changed, float64, and by how many."""
     total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
     counts = torch.zeros_like(total, dtype=torch.int32)

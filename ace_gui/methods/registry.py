@@ -34,13 +34,14 @@ from ace_gui.methods.iso import ISO_C, ISO_CTS
 from ace_gui.methods.knots import KNOTS_DARE_TIES, KNOTS_TIES
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.localize_stitch import LOCALIZE_STITCH
-from ace_gui.methods.method import INFO, Kind, MergeFunction, MergeMethod
+from ace_gui.methods.method import Kind, MergeFunction, MergeMethod
 from ace_gui.methods.model_stock import MODEL_STOCK
 from ace_gui.methods.nan import NAN
 from ace_gui.methods.nearswap import NEARSWAP
 from ace_gui.methods.pcb import PCB
 from ace_gui.methods.ram import RAM, RAMPLUS_TL
 from ace_gui.methods.sce import SCE
+from ace_gui.methods.shared.declaring import INFO
 from ace_gui.methods.shared.expert_modules import Differences
 from ace_gui.methods.slerp import BASE_SLERP, NUSLERP, SLERP
 from ace_gui.methods.smile import SMILE

@@ -14,18 +14,18 @@ from torch import Tensor
 from ace_gui.linalg.passes import energy
 from ace_gui.methods.method import (
     Context,
+    Deltas,
     Diagnostics,
     Kind,
     Merged,
     MergeMethod,
-    RandomKey,
+    Weights,
     completed,
-    parameter,
-    per_entry,
-    scaling_parameter,
 )
 from ace_gui.methods.shared.census import combination, finished
-from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, SumSurvey
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
+from ace_gui.methods.shared.survey import Findings, RandomKey, RankSurvey, Stage, SumSurvey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 SMALLEST: Final = 1e-6
@@ -71,7 +71,7 @@ class SceParameters:
 
 def least_variance(
     each: Sequence[SceParameters],
-    weights: Sequence[float],
+    weights: Weights,
     findings: Findings,
     _random_key: RandomKey | None,
 ) -> RankSurvey | None:
@@ -83,7 +83,7 @@ def least_variance(
     if share == 1 or VARIANCE in findings:
         return None
 
-    def values(deltas: Sequence[Tensor], _: Findings, _start: int) -> Iterator[Tensor]:
+    def values(deltas: Deltas, _: Findings, _start: int) -> Iterator[Tensor]:
         found = variance(deltas, weights)
         return repeat(found[found > 0], len(weights))
 
@@ -96,7 +96,7 @@ def least_variance(
 
 def mean_squares(
     _each: Sequence[SceParameters],
-    weights: Sequence[float],
+    weights: Weights,
     findings: Findings,
     _random_key: RandomKey | None,
 ) -> SumSurvey | None:
@@ -104,7 +104,7 @@ def mean_squares(
     if SQUARE in findings:
         return None
 
-    def figures(deltas: Sequence[Tensor], _start: int) -> Iterator[tuple[float, int]]:
+    def figures(deltas: Deltas, _start: int) -> Iterator[tuple[float, int]]:
         mask = selected(deltas, weights, findings)
         for weight, delta in zip(weights, deltas, strict=True):
             own = delta if mask is None else torch.where(mask, delta, 0)
@@ -117,10 +117,7 @@ def mean_squares(
 
 
 def sce(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: SceParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: SceParameters, **context: Unpack[Context]
 ) -> Merged:
     """Σ c_t τ_t / Σ c_t over the experts with the sign of Σ τ_t, τ_t = w_t ΔW_t; float32.
 
@@ -130,8 +127,8 @@ def sce(
     """
     experts = WeightedExperts(deltas, weights)
     total, notes = combination(experts, weights, range(len(experts))), []
-    each = [parameters] * len(experts)
-    found = completed((least_variance, mean_squares), deltas, weights, each, context)
+    surveys = least_variance, mean_squares
+    _, found = completed(surveys, deltas, weights, parameters, context)
     mask = selected(deltas, weights, found)
     if mask is not None and not 0 < found[VARIANCE][0] < math.inf:
         notes.append("No entry varies enough to be selected: this tensor stays as in the base.")
@@ -158,9 +155,7 @@ def _shares(squares: Sequence[float], alike_below: float) -> list[float]:
     return [square / total for square in squares]
 
 
-def selected(
-    deltas: Sequence[Tensor], weights: Sequence[float], findings: Findings
-) -> Tensor | None:
+def selected(deltas: Deltas, weights: Weights, findings: Findings) -> Tensor | None:
     """Where the variance is among the largest, equals of the last one included; None: all."""
     if VARIANCE not in findings:
         return None
@@ -168,7 +163,7 @@ def selected(
     return (found > 0) & (found >= findings[VARIANCE][0])
 
 
-def variance(deltas: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+def variance(deltas: Deltas, weights: Weights) -> Tensor:
     """Of the τ_t over t, entry by entry, float32; exactly 0 where all are equal."""
     first, count = deltas[0].to(torch.float64) * weights[0], len(weights)
 

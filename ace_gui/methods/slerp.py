@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Unpack
 
@@ -10,8 +9,10 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import finished, require_mean, task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base, require_one
 
 CITATION: Final = (
@@ -95,10 +96,7 @@ class BaseSlerpParameters:
 
 
 def slerp(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: SlerpParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: SlerpParameters, **_: Unpack[Context]
 ) -> Merged:
     """From w_1 ΔW_1 to w_2 ΔW_2 of any shape, as one vector each; float32.
 
@@ -113,10 +111,7 @@ def slerp(
 
 
 def nuslerp(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: NuslerpParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: NuslerpParameters, **_: Unpack[Context]
 ) -> Merged:
     """From ΔW_1 to ΔW_2 by t = w_2 / (w_1 + w_2), any shape, as one vector or row by row; float32.
 
@@ -136,10 +131,7 @@ def nuslerp(
 
 
 def base_slerp(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: BaseSlerpParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: BaseSlerpParameters, **context: Unpack[Context]
 ) -> Merged:
     """From W₀ to W₀ + w ΔW, any shape, as one vector each; float32.
 
@@ -170,7 +162,7 @@ def arc(one: Tensor, other: Tensor, t: float, *, straight: float) -> Tensor:
     return first * one + second * other
 
 
-def _pair(deltas: Sequence[Tensor], weights: Sequence[float]) -> tuple[Tensor, Tensor]:
+def _pair(deltas: Deltas, weights: Weights) -> tuple[Tensor, Tensor]:
     experts = WeightedExperts(deltas, weights)
     if len(experts) != 2:
         raise MethodError(

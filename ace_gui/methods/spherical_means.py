@@ -8,7 +8,7 @@ point is x = Σ b_t u_t, and its inner products with them are C b.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Unpack
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import (
     Census,
     census,
@@ -26,6 +26,8 @@ from ace_gui.methods.shared.census import (
     require_mean,
     task_vector,
 )
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.on_demand import Computed
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base
 
@@ -56,9 +58,9 @@ class PointsParameters:
 
 
 def merged_points(
-    merge: Callable[[Sequence[Tensor], Sequence[float]], Merged],
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
+    merge: Callable[[Deltas, Weights], Merged],
+    deltas: Deltas,
+    weights: Weights,
     parameters: PointsParameters,
     context: Context,
 ) -> Merged:
@@ -104,10 +106,7 @@ class KarcherParameters(PointsParameters):
 
 
 def karcher(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: KarcherParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: KarcherParameters, **context: Unpack[Context]
 ) -> Merged:
     """The weighted spherical mean of the directions, times the weighted mean norm; float32.
 
@@ -119,9 +118,7 @@ def karcher(
     return merged_points(partial(_mean, parameters), deltas, weights, parameters, context)
 
 
-def _mean(
-    parameters: KarcherParameters, deltas: Sequence[Tensor], weights: Sequence[float]
-) -> Merged:
+def _mean(parameters: KarcherParameters, deltas: Deltas, weights: Weights) -> Merged:
     if any(weight < 0 for weight in weights):
         raise MethodError(
             "A mean of directions needs weights of at least 0; change the negative ones."
@@ -234,10 +231,7 @@ class MultislerpParameters(PointsParameters):
 
 
 def multislerp(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: MultislerpParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: MultislerpParameters, **context: Unpack[Context]
 ) -> Merged:
     """The normalised weighted mean of the directions, times the weighted mean norm; float32.
 
@@ -250,9 +244,7 @@ def multislerp(
     return merged_points(partial(_multislerp, parameters), deltas, weights, parameters, context)
 
 
-def _multislerp(
-    parameters: MultislerpParameters, deltas: Sequence[Tensor], weights: Sequence[float]
-) -> Merged:
+def _multislerp(parameters: MultislerpParameters, deltas: Deltas, weights: Weights) -> Merged:
     experts = WeightedExperts(deltas, weights)
     count = len(experts)
     if count == 1:

@@ -5,7 +5,6 @@ O outputs, I inputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
@@ -13,16 +12,10 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.leading import leading_share
-from ace_gui.methods.method import (
-    Context,
-    Merged,
-    MergeMethod,
-    parameter,
-    per_decomposition,
-    per_matrix,
-    scaling_parameter,
-)
+from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished, require_mean
+from ace_gui.methods.shared.costs import per_decomposition, per_matrix
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -46,10 +39,7 @@ class StarParameters:
 
 
 def star(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: StarParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: StarParameters, **_: Unpack[Context]
 ) -> Merged:
     """α Σ w_t c_t SVD_k(ΔW_t) / Σ w_t, each with the nuclear norm it had; float32.
 

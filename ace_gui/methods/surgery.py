@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ace_gui.methods.method import (
-    Kind,
-    MergeMethod,
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import (
     learning_rate_parameter,
     parameter,
-    per_entry,
     scaling_parameter,
     steps_parameter,
 )

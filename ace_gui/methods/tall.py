@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Unpack
 
-from torch import Tensor
-
 from ace_gui.methods.consensus import mask_threshold_parameter, relies
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, parameter, per_entry
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import combination, finished, task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.expert_modules import Mask, Masks
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -36,10 +36,7 @@ class TallParameters:
 
 
 def tall_masks(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: TallParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: TallParameters, **_: Unpack[Context]
 ) -> Merged:
     """α Σ w_t ΔW_t, entry by entry, any shape, float32. Reads every expert once.
 
@@ -50,8 +47,8 @@ def tall_masks(
 
 
 def masks(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
+    deltas: Deltas,
+    weights: Weights,
     parameters: TallParameters,
     entries: int,  # noqa: ARG001 — one signature for every mask
 ) -> Iterator[Mask]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
-from torch import Tensor
-
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod, per_entry, scaling_parameter
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import scaling_parameter
 from ace_gui.methods.shared.sums import SumParameters, divisor
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -29,10 +28,7 @@ class TaskArithmeticParameters(SumParameters):
 
 
 def task_arithmetic(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: TaskArithmeticParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: TaskArithmeticParameters, **_: Unpack[Context]
 ) -> Merged:
     """λ Σ_t w_t ΔW_t, elementwise, float32, for tensors of any shape.
 

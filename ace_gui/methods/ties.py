@@ -8,22 +8,19 @@ from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.method import (
-    Context,
-    Kind,
-    Merged,
-    MergeMethod,
-    RandomKey,
-    completed,
-    for_each,
-    parameter,
-    per_entry,
-    scaling_parameter,
-)
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
 from ace_gui.methods.shared.census import task_vector
+from ace_gui.methods.shared.costs import per_entry
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
 from ace_gui.methods.shared.rescaling import norm_survey, rescale_parameter, rescaled
-from ace_gui.methods.shared.survey import Findings, RankSurvey, SumSurvey, required_findings
+from ace_gui.methods.shared.survey import (
+    Findings,
+    RandomKey,
+    RankSurvey,
+    SumSurvey,
+    required_findings,
+)
 from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_parameter, trim_survey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -70,7 +67,7 @@ def survey(parameters: TiesParameters, experts: int) -> RankSurvey | None:
 
 def thresholds(
     each: Sequence[TiesParameters],
-    _weights: Sequence[float],
+    _weights: Weights,
     findings: Findings,
     _random_key: RandomKey | None,
 ) -> RankSurvey | None:
@@ -82,7 +79,7 @@ def thresholds(
 
 def ratios(
     each: Sequence[TiesParameters],
-    _weights: Sequence[float],
+    _weights: Weights,
     findings: Findings,
     _random_key: RandomKey | None,
 ) -> SumSurvey | None:
@@ -91,10 +88,7 @@ def ratios(
 
 
 def ties(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: TiesParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: TiesParameters, **context: Unpack[Context]
 ) -> Merged:
     """λ times the mean over the experts that agree with the elected sign, for any shape;
     float32.
@@ -106,8 +100,7 @@ def ties(
     experts = WeightedExperts(deltas, weights)
     if survey(parameters, len(experts)) is not None:
         required_findings(context.get("findings"), len(experts))
-    each = for_each(parameters, context, len(experts))
-    findings = completed((thresholds, ratios), deltas, weights, each, context)
+    _, findings = completed((thresholds, ratios), deltas, weights, parameters, context)
 
     def sparse(t: int) -> Tensor:
         return rescaled(kept(task_vector(experts, t), t, findings), t, findings)

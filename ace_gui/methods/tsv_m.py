@@ -7,26 +7,20 @@ T experts, O outputs, I inputs, R = min(O, I), K singular vectors in all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Unpack
 
 import torch
-from torch import Tensor
 
 from ace_gui.linalg.leading import Triplets, inverse_root, leading_triplets
 from ace_gui.linalg.polar import side_by_side
 from ace_gui.linalg.products import times
-from ace_gui.methods.method import (
-    Context,
-    Merged,
-    MergeMethod,
-    per_decomposition,
-    per_matrix,
-    scaling_parameter,
-)
+from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.shared.costs import per_decomposition, per_matrix
+from ace_gui.methods.shared.declaring import scaling_parameter
 from ace_gui.methods.shared.expert_modules import Factors
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -52,10 +46,7 @@ class TsvMParameters:
 
 
 def tsv_m(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: TsvMParameters,
-    **_: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: TsvMParameters, **_: Unpack[Context]
 ) -> Merged:
     """α · polar(U) diag(S) polar(V)ᵀ of the experts' leading triplets side by side; float32.
 
@@ -97,7 +88,7 @@ def _surplus(experts: int, rank: int) -> list[str]:
     ]
 
 
-def factors(deltas: Sequence[Tensor], weights: Sequence[float]) -> Iterator[Triplets]:
+def factors(deltas: Deltas, weights: Weights) -> Iterator[Triplets]:
     """The leading triplets of each w_t ΔW_t, at most ``compressed_rank``. Reads each once.
 
     Raises MethodError for tensors that are no matrices.

@@ -7,7 +7,6 @@ that a step costs one product whatever T is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Unpack
 
@@ -18,17 +17,15 @@ from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.passes import energy
 from ace_gui.linalg.precision import full_float32
 from ace_gui.linalg.products import add_product_, times
-from ace_gui.methods.method import (
-    Context,
-    Merged,
-    MergeMethod,
+from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
+from ace_gui.methods.shared.census import Census, census, combination, finished
+from ace_gui.methods.shared.costs import per_matrix
+from ace_gui.methods.shared.declaring import (
     learning_rate_parameter,
     parameter,
-    per_matrix,
     scaling_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.census import Census, census, combination, finished
 from ace_gui.methods.shared.tolerance import IN_FLOAT64, STRICT, Tolerance
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -80,10 +77,7 @@ class WudiParameters:
 
 
 def wudi(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: WudiParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: WudiParameters, **context: Unpack[Context]
 ) -> Merged:
     """Scaling times the (approximate) minimiser M of the loss, for w_t ΔW_t.
 

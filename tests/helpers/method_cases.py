@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from ace_gui.methods import METHODS, Merged, MergeMethod, checked_parameters
-from ace_gui.methods.method import RandomKey
 from ace_gui.methods.shared.expert_modules import learns
 from ace_gui.methods.shared.measured import Measured, Need
-from ace_gui.methods.shared.survey import Findings, surveyed
+from ace_gui.methods.shared.survey import Findings, RandomKey, surveyed
 from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
 from tests.helpers.method_oracles import relative_error
 

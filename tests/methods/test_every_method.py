@@ -13,9 +13,9 @@ import torch
 from ace_gui.errors import MethodError
 from ace_gui.linalg import products
 from ace_gui.methods import METHODS, MergeMethod, checked_parameters, parameter_fields
-from ace_gui.methods.method import SURPLUS, Kind, Merged, Vote, found_by
+from ace_gui.methods.method import SURPLUS, Kind, Merged, Vote
 from ace_gui.methods.shared.draws import seed_of
-from ace_gui.methods.shared.survey import Findings, Survey, surveyed
+from ace_gui.methods.shared.survey import Findings, Survey, found_by, surveyed
 from tests.helpers.method_cases import (
     Array,
     context,

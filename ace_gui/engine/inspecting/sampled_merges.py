@@ -30,7 +30,7 @@ from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
 from ace_gui.engine.merging.whole_model.surveying import waits
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
-from ace_gui.methods.method import products_with_itself
+from ace_gui.methods.shared.costs import products_with_itself
 
 TOTAL_SECONDS: Final = 4.0
 ONE_SECONDS: Final = 1.5

@@ -44,7 +44,7 @@ from ace_gui.methods.ace.first_pass import LayerEnergies, measure
 from ace_gui.methods.ace.float32_check import Probes, exact_enough
 from ace_gui.methods.ace.parameters import AUTOMATIC, MEASURED, AceParameters
 from ace_gui.methods.ace.problem import Precision, Problem, Refinement, Rule, Share, Solution, Terms
-from ace_gui.methods.method import Context, Merged, MethodInput
+from ace_gui.methods.method import Context, Deltas, Merged, MethodInput, Weights
 from ace_gui.methods.shared.after import cap_, largest_change
 from ace_gui.methods.shared.measured import required_measured
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
@@ -52,10 +52,7 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 def ace(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: AceParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: AceParameters, **context: Unpack[Context]
 ) -> Merged:
     """Merge task vectors, each outputs × inputs, by ACE-Merging (Algorithm 1).
 

@@ -5,7 +5,7 @@ T experts, O outputs, I inputs, R = min(O, I) directions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
-from ace_gui.methods.method import Kind, MergeMethod, parameter, scaling_parameter, steps_parameter
+from ace_gui.methods.method import Deltas, Kind, MergeMethod, Weights
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter, steps_parameter
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
@@ -78,9 +79,7 @@ class _Step(torch.autograd.Function):
         return gradient * share * (1 - share) / ctx.temperature, None
 
 
-def _start(
-    deltas: Sequence[Tensor], parameters: AdaRankParameters, _findings: Findings | None
-) -> Values:
+def _start(deltas: Deltas, parameters: AdaRankParameters, _findings: Findings | None) -> Values:
     coefficient_T = torch.full((len(deltas),), parameters.scaling)
     shape = deltas[0].shape
     if len(shape) != 2:
@@ -100,10 +99,7 @@ def _gates(
 
 
 def _factors(
-    deltas: Sequence[Tensor],
-    _weights: Sequence[float],
-    _parameters: AdaRankParameters,
-    _findings: Findings | None,
+    deltas: Deltas, _weights: Weights, _parameters: AdaRankParameters, _findings: Findings | None
 ) -> Iterator[Values]:
     """ΔW_t = left_OR @ right_RI; the singular values are in the left one."""
     for t in range(len(deltas)):

@@ -5,7 +5,6 @@ T experts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -15,13 +14,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
-from ace_gui.methods.method import (
-    Kind,
-    MergeMethod,
-    learning_rate_parameter,
-    parameter,
-    steps_parameter,
-)
+from ace_gui.methods.method import Deltas, Kind, MergeMethod
+from ace_gui.methods.shared.declaring import learning_rate_parameter, parameter, steps_parameter
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
@@ -88,9 +82,7 @@ def survey(parameters: FewShotParameters, experts: int) -> RankSurvey:
     return trim_survey([parameters.density] * experts)
 
 
-def _start(
-    deltas: Sequence[Tensor], _parameters: FewShotParameters, findings: Findings | None
-) -> Values:
+def _start(deltas: Deltas, _parameters: FewShotParameters, findings: Findings | None) -> Values:
     """Of each expert ±5, as its change is among its largest."""
     limits = required_findings(findings, len(deltas))[THRESHOLD]
     large = [above(delta, limit) != 0 for delta, limit in zip(deltas, limits, strict=True)]

@@ -13,15 +13,14 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import (
-    Context,
-    Merged,
+from ace_gui.methods.method import Context, Merged
+from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.shared.declaring import (
     learning_rate_parameter,
     parameter,
     patience_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.census import finished, task_vector
 from ace_gui.methods.shared.learning import Learning, Values, scales
 from ace_gui.methods.shared.measured import required_values
 from ace_gui.methods.shared.on_demand import Computed

@@ -20,7 +20,7 @@ from ace_gui.errors import MethodError
 from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.linalg.passes import centre_, energy
 from ace_gui.linalg.shaping import shape_
-from ace_gui.methods.method import Merged
+from ace_gui.methods.method import Deltas, Merged, Weights
 from ace_gui.methods.shared.tolerance import EXACT
 
 FREE: Final = "The cap does not apply here: fewer than two experts changed this matrix."
@@ -48,11 +48,7 @@ def cap_(change: Tensor, largest: float, norm: float) -> float:
 
 
 def limited(
-    merged: Merged,
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    base_OI: Tensor,
-    delta: float,
+    merged: Merged, deltas: Deltas, weights: Weights, base_OI: Tensor, delta: float
 ) -> Merged:
     """The merge of a matrix by any method with its change capped, and what that did to it.
 
@@ -75,8 +71,8 @@ def limited(
 
 def changed_after(
     merged: Merged,
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
+    deltas: Deltas,
+    weights: Weights,
     base_OI: Tensor,
     *,
     rank: float = 1.0,
@@ -113,7 +109,7 @@ def _sentence(factor: float) -> str:
     return f"The cap scaled the merged change to {factor:.3g} of its length."
 
 
-def _traces(merged: Merged, deltas: Sequence[Tensor], weights: Sequence[float]) -> list[float]:
+def _traces(merged: Merged, deltas: Deltas, weights: Weights) -> list[float]:
     """Tr of the centred Gram matrix of every expert that counts, without its weight."""
     taking = [t for t, weight in enumerate(weights) if weight != 0]
     found = merged.diagnostics

@@ -15,7 +15,7 @@ from torch import Tensor
 from ace_gui.errors import MethodError
 from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.linalg.passes import energy, is_finite
-from ace_gui.methods.method import Diagnostics, Merged
+from ace_gui.methods.method import Diagnostics, Merged, Weights
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
@@ -49,7 +49,7 @@ class Census:
         )
 
 
-def census(experts: WeightedExperts, weights: Sequence[float]) -> Census:
+def census(experts: WeightedExperts, weights: Weights) -> Census:
     """Read every expert once; one with at most 1e-10 of the median energy is left out.
 
     Raises MethodError if a task vector is not finite.
@@ -68,7 +68,7 @@ def task_vector(experts: WeightedExperts, t: int) -> Tensor:
     return delta
 
 
-def require_mean(weights: Sequence[float]) -> float:
+def require_mean(weights: Weights) -> float:
     """The sum of the weights. Raises MethodError if it is zero: there is no mean then."""
     total = sum(weights)
     if total == 0:
@@ -86,7 +86,7 @@ def combination(
     return total
 
 
-def summed(experts: WeightedExperts, weights: Sequence[float]) -> tuple[Census, Tensor]:
+def summed(experts: WeightedExperts, weights: Weights) -> tuple[Census, Tensor]:
     """The census, and Σ w_t ΔW_t in float64 over the experts it keeps, any shape.
 
     Reads every expert once, and those that are left out again, to take them out of the sum.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.method import RandomKey
+from ace_gui.methods.shared.survey import RandomKey
 
 STEP: Final = np.float32(2**-24)
 """Between two neighbouring numbers: float32 has 24 bits."""

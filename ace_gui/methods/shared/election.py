@@ -9,8 +9,9 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import SURPLUS, Merged, Vote, parameter, scaling_parameter
+from ace_gui.methods.method import SURPLUS, Merged, Vote, Weights
 from ace_gui.methods.shared.census import finished
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.survey import Findings
 
 PART = 1 << 16
@@ -77,7 +78,7 @@ class Election:
         arrays = (self._total, self._magnitudes, signed, everyone)
         self._parts = list(zip(*(torch.split(array, PART) for array in arrays), strict=True))
 
-    def add(self, vectors: Sequence[Tensor], weights: Sequence[float]) -> None:
+    def add(self, vectors: Sequence[Tensor], weights: Weights) -> None:
         """Add each vector times its weight."""
         flat = [torch.split(values.reshape(-1), PART) for values in vectors]
         for index, (total, magnitudes, signed, everyone) in enumerate(self._parts):
@@ -123,9 +124,7 @@ class Election:
         return self._total.reshape(self._shape)
 
 
-def elected(
-    sparse: Callable[[int], Tensor], weights: Sequence[float], combine: str = "mean"
-) -> Election:
+def elected(sparse: Callable[[int], Tensor], weights: Weights, combine: str = "mean") -> Election:
     """The election among the w_t τ̂_t. ``sparse``: τ̂_t of expert t, called once for each."""
     election = None
     for first in range(0, len(weights), TOGETHER):
@@ -140,7 +139,7 @@ def elected(
 
 def merged_by_election(
     sparse: Callable[[int], Tensor],
-    weights: Sequence[float],
+    weights: Weights,
     parameters: ElectionParameters,
     findings: Findings | None = None,
 ) -> Merged:

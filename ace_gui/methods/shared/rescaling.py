@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import parameter
+from ace_gui.methods.method import Deltas
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.survey import Findings, SumSurvey
 
 NONE: Final = "none"
@@ -61,7 +62,7 @@ def norm_survey(
     if each[0].rescale != BY_NORM:
         return None
 
-    def figures(deltas: Sequence[Tensor], start: int) -> Iterator[tuple[float, float]]:
+    def figures(deltas: Deltas, start: int) -> Iterator[tuple[float, float]]:
         for t, delta in enumerate(deltas):
             yield _magnitude(delta), _magnitude(kept(delta, t, start))
 

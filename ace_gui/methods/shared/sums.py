@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, Unpack
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Merged, parameter, scaling_parameter
+from ace_gui.methods.method import Context, Deltas, Merged, Weights
 from ace_gui.methods.shared.census import combination, finished
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
@@ -30,14 +31,14 @@ class SumParameters:
     )
 
 
-def divisor(weights: Sequence[float], normalize: bool) -> float:
+def divisor(weights: Weights, normalize: bool) -> float:
     """The divisor of a sum: the sum of the weights, or 1 if that is 0 or not wanted."""
     total = sum(weights)
     return total if normalize and abs(total) >= 1e-8 else 1.0
 
 
 def merged_by_sum(
-    sparse: Callable[[int], Tensor], weights: Sequence[float], parameters: SumParameters
+    sparse: Callable[[int], Tensor], weights: Weights, parameters: SumParameters
 ) -> Merged:
     """λ Σ_t w_t τ̂_t, any shape, float32. ``sparse``: τ̂_t of expert t, called once for each."""
     total = torch.zeros(())
@@ -61,7 +62,7 @@ class Scaled(Protocol):
 
 
 def scaled_sum(
-    deltas: Sequence[Tensor], weights: Sequence[float], parameters: Scaled, **_: Unpack[Context]
+    deltas: Deltas, weights: Weights, parameters: Scaled, **_: Unpack[Context]
 ) -> Merged:
     """Scaling · Σ w_t ΔW_t, entry by entry, any shape, float32. Reads every expert once.
 

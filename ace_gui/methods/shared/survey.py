@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -63,6 +63,51 @@ class Survey(Protocol):
     def findings(self) -> Findings:
         """The result, after the last pass."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomKey:
+    """Which tensor it is: all that a method's random numbers depend on, and the tensor's role.
+
+    ``tensor``: the base's name of it. ``experts``: their distinct names, in the order of the task
+    vectors. ``seed``: the recipe's. ``start``: where, in the flattened tensor as it is stored, the
+    given part of it begins. ``turned``: whether the task vectors are the transposes of what is
+    stored.
+    """
+
+    tensor: str
+    experts: tuple[str, ...]
+    seed: int
+    role: str = ""
+    start: int = 0
+    turned: bool = False
+
+
+TensorSurvey = Callable[[Sequence[Any], Sequence[float], Findings, RandomKey | None], Survey | None]
+"""From the parameters, each expert's weight, earlier findings and the tensor's random key to a
+survey of the tensor before its parts are merged; None if no survey is needed or its findings
+exist.
+"""
+
+
+def found_by(
+    surveys: Sequence[TensorSurvey],
+    each: Sequence[Any],
+    weights: Sequence[float],
+    findings: Findings,
+    random_key: RandomKey | None,
+    carry_out: Callable[[Survey], Findings],
+) -> Findings:
+    """The findings of a tensor's surveys, in order, added to those of the model.
+
+    ``each``: the parameters for each expert. ``carry_out``: runs a survey over the tensor.
+    """
+    found = dict(findings)
+    for survey_of in surveys:
+        survey = survey_of(each, weights, found, random_key)
+        if survey is not None:
+            found |= carry_out(survey)
+    return found
 
 
 def findings_of(findings: Findings, experts: Sequence[int]) -> Findings:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import hardshrink
 
 from ace_gui.linalg.selection import smallest
-from ace_gui.methods.method import parameter
+from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.survey import Findings, Ranks, RankSurvey, Stage, Values, magnitudes
 
 THRESHOLD: Final = "threshold"

@@ -9,7 +9,6 @@ directions in all.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Unpack
 
@@ -18,15 +17,10 @@ from torch import Tensor
 
 from ace_gui.linalg.leading import right_singular
 from ace_gui.linalg.products import times
-from ace_gui.methods.method import (
-    Context,
-    Merged,
-    MergeMethod,
-    parameter,
-    per_matrix,
-    scaling_parameter,
-)
+from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.shared.costs import per_matrix
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.measured import Need, required_measured
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -82,10 +76,7 @@ class EsmParameters:
 
 
 def esm(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: EsmParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: EsmParameters, **context: Unpack[Context]
 ) -> Merged:
     """α β σ̄(P) polar(P) σ̄(A) polar(A) of the horizontally stacked P_t and vertically stacked
     A_t.

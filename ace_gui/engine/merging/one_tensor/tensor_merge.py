@@ -35,19 +35,9 @@ from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.linalg.passes import is_finite
 from ace_gui.methods.calling import merged_by, merged_together
 from ace_gui.methods.linear import LinearParameters, linear
-from ace_gui.methods.method import (
-    SURPLUS,
-    Context,
-    Diagnostics,
-    Kind,
-    Merged,
-    MethodInput,
-    RandomKey,
-    Vote,
-    found_by,
-)
+from ace_gui.methods.method import SURPLUS, Context, Diagnostics, Kind, Merged, MethodInput, Vote
 from ace_gui.methods.shared.after import changed_after
-from ace_gui.methods.shared.survey import Findings, Survey, found_at_once
+from ace_gui.methods.shared.survey import Findings, RandomKey, Survey, found_at_once, found_by
 from ace_gui.methods.shared.tolerance import STRICT
 from ace_gui.stored_formats import FORMATS
 

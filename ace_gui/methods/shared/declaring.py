@@ -1,0 +1,117 @@
+"""How the parameters of methods are declared."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, Final
+
+from ace_gui.field_info import FieldInfo
+
+INFO: Final = "info"
+"""Where the metadata of a parameter's dataclass field hold its FieldInfo."""
+
+
+def parameter(
+    default: float | int | bool | str,
+    *,
+    label: str,
+    help: str,
+    low: float | None = None,
+    high: float | None = None,
+    low_open: bool = False,
+    logarithmic: bool = False,
+    choices: tuple[str, ...] = (),
+    presets: tuple[tuple[str, float], ...] = (),
+    applies_when: tuple[str, ...] | None = None,
+    differs: str = "",
+) -> Any:
+    """A documented field of a parameter dataclass.
+
+    The form in the window, the command-line help and the checks of a recipe are generated from
+    these arguments. ``low_open`` excludes ``low`` itself. ``presets`` are named values to offer.
+    ``applies_when``: another parameter and the values for which this one has an effect.
+    ``differs``: how and why this default departs from the sources; it is appended to the help.
+    """
+    info = FieldInfo(
+        default=default,
+        label=label,
+        help=f"{help} {differs}".strip(),
+        low=low,
+        high=high,
+        low_open=low_open,
+        logarithmic=logarithmic,
+        choices=choices,
+        presets=presets,
+        applies_when=applies_when,
+        differs=differs,
+    )
+    return field(default=default, metadata={INFO: info})
+
+
+def scaling_parameter(
+    default: float = 1.0,
+    *,
+    letter: str = "",
+    help: str = "Factor on the merged task vector.",
+    presets: tuple[tuple[str, float], ...] = (),
+    differs: str = "",
+) -> Any:
+    """The field of a factor on the change added to the base. A negative factor subtracts it."""
+    return parameter(
+        default,
+        label=f"Scaling {letter}".strip(),
+        help=help,
+        low=-10.0,
+        high=10.0,
+        presets=presets,
+        differs=differs,
+    )
+
+
+def steps_parameter(
+    default: int,
+    *,
+    help: str,
+    high: int = 100_000,
+    presets: tuple[tuple[str, int], ...] = (),
+    differs: str = "",
+) -> Any:
+    """The field of an optimiser's number of steps."""
+    return parameter(
+        default, label="Steps", help=help, low=0, high=high, presets=presets, differs=differs
+    )
+
+
+def learning_rate_parameter(
+    default: float, *, help: str, high: float, presets: tuple[tuple[str, float], ...] = ()
+) -> Any:
+    """The field of an optimiser's learning rate, which is above 0."""
+    return parameter(
+        default,
+        label="Learning rate",
+        help=help,
+        low=0.0,
+        low_open=True,
+        high=high,
+        logarithmic=True,
+        presets=presets,
+    )
+
+
+def patience_parameter(default: int = 200) -> Any:
+    """The field of the stopping criterion of an unsupervised optimiser."""
+    return parameter(
+        default,
+        label="Patience",
+        help=(
+            "Stop after this many steps without answers coming nearer to the experts' own, and "
+            "restore the nearest values. 0 takes all steps."
+        ),
+        low=0,
+        high=100_000,
+        presets=(("published", 0),),
+        differs=(
+            "The papers take all steps over thousands of inputs. With the few inputs of a "
+            "calibration set, the loss keeps falling while answers get worse."
+        ),
+    )
