@@ -3,6 +3,10 @@
 import os
 
 os.environ["QT_QPA_PLATFORM"] = "offscreen"  # before Qt is imported
+# Before torch is imported, for processes that tests start, too: threads that wait for their next
+# product sleep. Where several test processes share the processors, spinning takes the time of the
+# others: three times as long on two processors.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import sys
 from collections.abc import Iterator, Mapping
