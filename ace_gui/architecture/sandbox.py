@@ -105,7 +105,7 @@ def _say(answers: BinaryIO, what: dict[str, Any]) -> None:
     answers.flush()
 
 
-_LOOK: Final = 0.05  # seconds between two checks of the process
+_LOOK: Final = 0.2  # seconds between two checks of the process
 _WAITING: Final = 4.0  # a busy machine may take that much longer than the computing itself
 _SPARE: Final = 2.0  # seconds for the process to end by itself
 _CODE: Final = (

@@ -59,7 +59,7 @@ def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triple
         return Triplets(u_OK=turned.vh_KI.T, s_K=turned.s_K, vh_KI=turned.u_OK.T)
     if not k:
         return Triplets(u_OK=matrix_OI[:, :0], s_K=matrix_OI.new_zeros(0), vh_KI=matrix_OI[:0])
-    return _by_gram(matrix_OI, k, scale) or _by_svd(matrix_OI, k, scale)
+    return _by_gram(matrix_OI, k, scale) or _with_faint(matrix_OI, k, scale)
 
 
 def _by_gram(wide_RC: Tensor, k: int, scale: float) -> Triplets | None:
@@ -75,10 +75,12 @@ def _by_gram(wide_RC: Tensor, k: int, scale: float) -> Triplets | None:
     return Triplets(u_OK=u_RK, s_K=s_K, vh_KI=times((u_RK / s_K).T, wide_RC))
 
 
-def _by_svd(wide_RC: Tensor, k: int, scale: float) -> Triplets:
-    u_RR, s_R, vh_RC = torch.linalg.svd(wide_RC, full_matrices=False)
-    kept = int((s_R[:k] > NOTHING * max(float(s_R[0]), scale)).sum())
-    return Triplets(u_OK=u_RR[:, :kept], s_K=s_R[:kept], vh_KI=vh_RC[:kept])
+def _with_faint(wide_RC: Tensor, k: int, scale: float) -> Triplets:
+    s_R, u_RR = right_singular(wide_RC.T)
+    s_R, order = s_R.sort(descending=True)
+    kept = order[:k][s_R[:k] > NOTHING * scale]
+    u_RK, s_K = u_RR[kept].T, s_R[: len(kept)]
+    return Triplets(u_OK=u_RK, s_K=s_K, vh_KI=times((u_RK / s_K).T, wide_RC))
 
 
 def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:

@@ -9,6 +9,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -96,8 +97,8 @@ def adapter_card(
     )
 
 
-def _card(title: str, manifest: Manifest, lineage: Lineage, *, result: str, **values: Any) -> str:
-    recipe = manifest.recipe
+@cache
+def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("ace_gui.engine.output", ""),
         trim_blocks=True,
@@ -106,12 +107,17 @@ def _card(title: str, manifest: Manifest, lineage: Lineage, *, result: str, **va
     )
     filters = {"plain": plain_text, "quoted": json.dumps, "shell": shlex.quote, "counted": counted}
     environment.filters |= filters
+    return environment.get_template("card.md.jinja")
+
+
+def _card(title: str, manifest: Manifest, lineage: Lineage, *, result: str, **values: Any) -> str:
+    recipe = manifest.recipe
     merged = f"{counted(len(recipe.models), 'expert', 'experts')} merged into {result}"
     if recipe.slices:
         merged = f"One model of {len(recipe.slices)} slices of blocks, merged"
     method = get_method(recipe.merge_method)
     adapter = f" with the adapter {model_name(recipe.adapter)}" if recipe.adapter else ""
-    return environment.get_template("card.md.jinja").render(
+    return _template().render(
         title=title,
         manifest=manifest,
         recipe=recipe,
