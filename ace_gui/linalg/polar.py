@@ -22,8 +22,7 @@ from typing import Final, TypeVar
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.blocks import gram
-from ace_gui.linalg.products import one_each, product, some
+from ace_gui.linalg.products import gram, one_each, product, some
 
 SMALLEST_GAP: Final = 1e-10
 """Least (s_k² − s_{k+1}²)/s₁² for the Gram matrix to separate the leading k directions to 1e-5.

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.linalg.blocks import blocks
-from ace_gui.linalg.products import add_product_, product, times
+from ace_gui.linalg.products import add_product_, blocks, product, times
 
 
 def right_divide_(matrix_BII: Tensor, *numerators_BKI: Tensor) -> list[int]:

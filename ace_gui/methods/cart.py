@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Unpack
 
-from ace_gui.linalg.leading import leading_triplets
+from ace_gui.linalg.singular import leading_triplets
 from ace_gui.methods.method import Context, Deltas, Diagnostics, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import combination, finished, require_mean
 from ace_gui.methods.shared.costs import per_decomposition, per_matrix

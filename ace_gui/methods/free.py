@@ -1,7 +1,6 @@
-"""FREE-Merging: FR-Merging, the largest entries of each expert, and a router that selects one
-expert.
+"""FR-Merging filters the low frequencies out of the experts' changes. O outputs, I inputs.
 
-O outputs, I inputs.
+FREE-Merging is that, the largest entries of each expert, and a router that selects one expert.
 """
 
 from __future__ import annotations
@@ -9,15 +8,119 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Unpack
 
+import torch
 from torch import Tensor
 
-from ace_gui.methods.fr import FR_MERGING, FrParameters, fr_merging, high_pass
-from ace_gui.methods.method import Deltas, MergeMethod, Weights
-from ace_gui.methods.shared.declaring import parameter
+from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
+from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.shared.costs import per_matrix
+from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
+from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrParameters:
+    """Parameters of FR-Merging. ``cutoff``: D₀. ``coefficients``: λ_t. ``scaling``: factor."""
+
+    cutoff: float = parameter(
+        0.1,
+        label="Cut-off D₀",
+        help=(
+            "Frequencies below this share of the highest frequency are removed. They are "
+            "measured by their distance to zero frequency over both dimensions. 0 removes "
+            "nothing."
+        ),
+        differs=(
+            "The paper does not give a value. Its code measures the distance from another "
+            "point, which removes almost nothing from square matrices."
+        ),
+        low=0.0,
+        high=1.0,
+    )
+    coefficients: str = parameter(
+        "magnitude",
+        label="Coefficients",
+        help=(
+            "magnitude: in proportion to the mean magnitude after filtering, with a sum of "
+            "1, as in the paper. equal: 1 for every expert."
+        ),
+        differs=(
+            "This is the paper's formula. Its code uses equal coefficients and scales the sum "
+            "by 0.7 for FR-Merging and by 0.5 for FREE-Merging."
+        ),
+        choices=("magnitude", "equal"),
+    )
+    scaling: float = scaling_parameter(
+        help="Factor on the merged matrix. Tensors that are not matrices are averaged without it.",
+        presets=(("with magnitude", 1.0), ("with equal, published script", 0.7)),
+    )
+
+
+def fr_merging(
+    deltas: Deltas, weights: Weights, parameters: FrParameters, **_: Unpack[Context]
+) -> Merged:
+    """Scaling · Σ λ_t G_t, G_t the high frequencies of w_t ΔW_t; float32.
+
+    Without the experts that FREE-Merging adds. Reads every expert twice. Raises MethodError for
+    tensors that are no matrices or not finite.
+    """
+    experts = WeightedExperts(deltas, weights)
+    found = census(experts, weights)
+    total_OI = torch.zeros_like(experts.matrix(0))
+    magnitudes = 0.0
+    for t in found.kept:
+        filtered_OI = high_pass(experts.matrix(t), parameters.cutoff)
+        magnitude = 1.0
+        if parameters.coefficients == "magnitude":
+            magnitude = float(filtered_OI.abs().mean())
+            magnitudes += magnitude
+        total_OI.add_(filtered_OI, alpha=magnitude)
+    if magnitudes:
+        total_OI.div_(magnitudes)
+    return finished(total_OI, parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
+
+
+def high_pass(matrix_OI: Tensor, cutoff: float) -> Tensor:
+    """The matrix without frequencies of a radius below ``cutoff`` times the highest possible.
+
+    The radius of (η, γ), in cycles an entry, is √(η² + γ²); the highest possible is √½.
+    """
+    rows, columns = matrix_OI.shape
+    options = {"dtype": matrix_OI.dtype, "device": matrix_OI.device}
+    down = torch.fft.fftfreq(rows, **options)[:, None]
+    across = torch.fft.rfftfreq(columns, **options)
+    kept = (down.square() + across.square()).sqrt() >= cutoff * 0.5**0.5 * (1 - 1e-12)
+    filtered_OI: Tensor = torch.fft.irfft2(torch.fft.rfft2(matrix_OI) * kept, s=matrix_OI.shape)
+    return filtered_OI
+
+
+FR_MERGING = MergeMethod(
+    name="fr_merging",
+    title="FR-Merging",
+    summary=(
+        "Removes the low frequencies of every expert's change, where experts interfere "
+        "most, and adds the rest."
+    ),
+    formula=(
+        "merged matrix: W = W₀ + scaling · Σₜ λₜ Gₜ,  Gₜ = F⁻¹[H ⊙ F(wₜ ΔWₜ)],  F the 2-D "
+        "Fourier transform\n"
+        "high-pass filter: H = 1 where √(η² + γ²) ≥ D₀ · √½, else 0,  η and γ in cycles an "
+        "entry\n"
+        "coefficients: λₜ = mean|Gₜ| / Σⱼ mean|Gⱼ|, or 1"
+    ),
+    citation=(
+        "S. Zheng, H. Wang, FREE-Merging: Fourier Transform for Efficient Model Merging, ICCV "
+        "2025, arXiv:2411.16815"
+    ),
+    parameters=FrParameters,
+    merge=fr_merging,
+    working_memory=per_matrix(entries=5.5),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

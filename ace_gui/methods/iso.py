@@ -12,10 +12,9 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.blocks import gram
-from ace_gui.linalg.leading import Triplets, leading_triplets, orthogonalised, right_singular
 from ace_gui.linalg.polar import side_by_side
-from ace_gui.linalg.products import times
+from ace_gui.linalg.products import gram, times
+from ace_gui.linalg.singular import Triplets, leading_triplets, orthogonalised, right_singular
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import Census, finished, summed
 from ace_gui.methods.shared.costs import per_decomposition, per_matrix

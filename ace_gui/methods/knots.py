@@ -13,9 +13,8 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.blocks import add_gram_, mirror_
-from ace_gui.linalg.leading import NOTHING
-from ace_gui.linalg.products import times
+from ace_gui.linalg.products import add_gram_, mirror_, times
+from ace_gui.linalg.singular import NOTHING
 from ace_gui.methods.dare import density_parameter, dropped
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished

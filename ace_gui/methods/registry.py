@@ -18,22 +18,19 @@ from ace_gui.methods.ace import ACE
 from ace_gui.methods.adaptive.adamerging import ADAMERGING
 from ace_gui.methods.adaptive.adarank import ADARANK
 from ace_gui.methods.adaptive.concrete import CONCRETE
-from ace_gui.methods.adaptive.few_shot_masks import LOCALIZE_STITCH_FEW_SHOT
 from ace_gui.methods.arcee_fusion import ARCEE_FUSION
 from ace_gui.methods.breadcrumbs import BREADCRUMBS, BREADCRUMBS_TIES
 from ace_gui.methods.byom import BYOM
 from ace_gui.methods.calling import require_signature, source_digest, source_of
 from ace_gui.methods.cart import CART
-from ace_gui.methods.consensus import CONSENSUS_TA
 from ace_gui.methods.dare import DARE_LINEAR, DARE_TIES
 from ace_gui.methods.della import DELLA, DELLA_LINEAR
 from ace_gui.methods.emr import EMR
-from ace_gui.methods.fr import FR_MERGING
-from ace_gui.methods.free import FREE_MERGING
+from ace_gui.methods.free import FR_MERGING, FREE_MERGING
 from ace_gui.methods.iso import ISO_C, ISO_CTS
 from ace_gui.methods.knots import KNOTS_DARE_TIES, KNOTS_TIES
 from ace_gui.methods.linear import LINEAR
-from ace_gui.methods.localize_stitch import LOCALIZE_STITCH
+from ace_gui.methods.localize_stitch import LOCALIZE_STITCH, LOCALIZE_STITCH_FEW_SHOT
 from ace_gui.methods.method import Kind, MergeFunction, MergeMethod
 from ace_gui.methods.model_stock import MODEL_STOCK
 from ace_gui.methods.nan import NAN
@@ -48,7 +45,7 @@ from ace_gui.methods.smile import SMILE
 from ace_gui.methods.spherical_means import KARCHER, MULTISLERP
 from ace_gui.methods.star import STAR
 from ace_gui.methods.surgery import SURGERY
-from ace_gui.methods.tall import TALL_MASKS
+from ace_gui.methods.tall import CONSENSUS_TA, TALL_MASKS
 from ace_gui.methods.task_arithmetic import TASK_ARITHMETIC
 from ace_gui.methods.ties import TIES
 from ace_gui.methods.tsv_m import TSV_C, TSV_M

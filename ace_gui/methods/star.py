@@ -11,7 +11,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.leading import leading_share
+from ace_gui.linalg.singular import leading_share
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished, require_mean
 from ace_gui.methods.shared.costs import per_decomposition, per_matrix

@@ -14,9 +14,9 @@ from typing import Unpack
 
 import torch
 
-from ace_gui.linalg.leading import Triplets, inverse_root, leading_triplets
 from ace_gui.linalg.polar import side_by_side
 from ace_gui.linalg.products import times
+from ace_gui.linalg.singular import Triplets, inverse_root, leading_triplets
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished
 from ace_gui.methods.shared.costs import per_decomposition, per_matrix

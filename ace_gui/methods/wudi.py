@@ -13,10 +13,8 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.passes import energy
-from ace_gui.linalg.precision import full_float32
-from ace_gui.linalg.products import add_product_, times
+from ace_gui.linalg.products import add_product_, full_float32, gram, times
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import Census, census, combination, finished
 from ace_gui.methods.shared.costs import per_matrix

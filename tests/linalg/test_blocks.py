@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from ace_gui.linalg.blocks import LARGEST, SMALLEST, blocks, gram, widest
-from ace_gui.linalg.precision import full_float32
+from ace_gui.linalg.products import LARGEST, SMALLEST, blocks, full_float32, gram, widest
 
 CPU = torch.device("cpu")
 sizes = pytest.mark.parametrize("size", [1, 191, 192, 193, 500, 2000, 4000])

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ace_gui.errors import MethodError
-from ace_gui.linalg.leading import FEW, singular_values
 from ace_gui.linalg.passes import centre_
 from ace_gui.linalg.polar import TopPolar, top_polars
+from ace_gui.linalg.singular import FEW, singular_values
 from ace_gui.linalg.solve import right_divide_
 
 sizes = st.integers(min_value=1, max_value=12)

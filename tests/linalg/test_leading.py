@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ace_gui.linalg.leading import inverse_root, leading_triplets, orthogonalised
+from ace_gui.linalg.singular import inverse_root, leading_triplets, orthogonalised
 from tests.helpers.ace_cases import decaying_deltas, low_rank_deltas, random_deltas
 
 SHAPES = [(6, 20), (20, 6), (14, 14), (1, 5), (5, 1)]

@@ -9,8 +9,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from ace_gui.linalg import products
-from ace_gui.linalg.blocks import add_gram_, gram, mirror_
-from ace_gui.linalg.products import add_product_, by_numpy, library, times
+from ace_gui.linalg.products import add_gram_, add_product_, by_numpy, gram, library, mirror_, times
 
 
 def matrix(*shape: int, dtype: torch.dtype, seed: int) -> torch.Tensor:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ace_gui.linalg.shaping import COLUMNS, directions, shape_, shaping_numbers
+from ace_gui.linalg.singular import COLUMNS, directions, shape_, shaping_numbers
 from tests.helpers.live_memory import LiveMemory
 from tests.helpers.method_cases import orthogonal
 from tests.helpers.method_oracles import reshaped

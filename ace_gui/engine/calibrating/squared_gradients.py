@@ -24,7 +24,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from ace_gui.engine.evaluating.evaluators import Inputs
-from ace_gui.linalg.precision import full_float32
+from ace_gui.linalg.products import full_float32
 from ace_gui.machine import free_memory
 
 _ENTRIES: Final = 1 << 19

@@ -29,9 +29,8 @@ from ace_gui.engine.inspecting.layer_context import (
 from ace_gui.engine.kept_files import Arrays, text_array, text_of
 from ace_gui.engine.merging.one_tensor.measured_rows import measured_of
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.linalg.blocks import gram
 from ace_gui.linalg.passes import centre_
-from ace_gui.linalg.products import times
+from ace_gui.linalg.products import gram, times
 from ace_gui.methods.shared.measured import Measured, Need, covariance
 from ace_gui.recipe import Recipe
 

@@ -45,7 +45,7 @@ from ace_gui.engine.planning.matrix_parts import of_row, read_row
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import WorkbenchError
 from ace_gui.linalg import polar
-from ace_gui.linalg.leading import leading_triplets, singular_values
+from ace_gui.linalg.singular import leading_triplets, singular_values
 from ace_gui.methods import added_sources
 from ace_gui.versions import COMPUTING, code_digest, library_versions
 

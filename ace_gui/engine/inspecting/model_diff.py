@@ -25,7 +25,7 @@ from ace_gui.engine.planning.matrix_parts import read_row
 from ace_gui.engine.planning.models import OpenedModel, open_whole
 from ace_gui.engine.streaming import Part, parts_of
 from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
-from ace_gui.linalg.leading import singular_values
+from ace_gui.linalg.singular import singular_values
 from ace_gui.paths import conversions_folder
 from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.steps import result_of

@@ -42,7 +42,7 @@ from ace_gui.engine.planning.expert_files import module_rows, module_tensors
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.routing.train import trained_tensors
 from ace_gui.engine.streaming import Part, ordered, single_threads, tensors_digest
-from ace_gui.linalg.leading import Triplets, leading_triplets
+from ace_gui.linalg.singular import Triplets, leading_triplets
 from ace_gui.methods.shared.expert_modules import (
     Cut,
     Differences,

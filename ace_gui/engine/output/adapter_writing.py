@@ -64,7 +64,7 @@ from ace_gui.engine.planning.matrix_parts import Assembly
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import single_threads
-from ace_gui.linalg.low_rank import (
+from ace_gui.linalg.singular import (
     Factors,
     core_values,
     cut,

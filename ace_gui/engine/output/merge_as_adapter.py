@@ -20,7 +20,7 @@ from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import RecipeError
-from ace_gui.linalg.low_rank import squared_values
+from ace_gui.linalg.singular import squared_values
 from ace_gui.output_files import check_output_folder, staging_folder
 from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.values import Output, OutputDtype

@@ -21,7 +21,7 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import PART_ELEMENTS, PASS_ELEMENTS
 from ace_gui.errors import ResourceError
 from ace_gui.formatting import human_bytes, plain
-from ace_gui.linalg.shaping import shaping_numbers
+from ace_gui.linalg.singular import shaping_numbers
 from ace_gui.machine import free_memory
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.method import Kind

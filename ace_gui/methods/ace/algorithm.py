@@ -34,11 +34,10 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.linalg.blocks import widest
 from ace_gui.linalg.heterogeneity import GUARD
 from ace_gui.linalg.passes import energy, is_finite, norms
 from ace_gui.linalg.polar import TopPolar, top_polars
-from ace_gui.linalg.precision import full_float32
+from ace_gui.linalg.products import full_float32, widest
 from ace_gui.methods.ace import closed_form, notes
 from ace_gui.methods.ace.first_pass import LayerEnergies, measure
 from ace_gui.methods.ace.float32_check import Probes, exact_enough

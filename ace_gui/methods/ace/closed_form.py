@@ -29,9 +29,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.blocks import add_gram_, gram, mirror_
 from ace_gui.linalg.passes import centre_, energy
-from ace_gui.linalg.products import add_product_, one_each, product
+from ace_gui.linalg.products import add_gram_, add_product_, gram, mirror_, one_each, product
 from ace_gui.linalg.solve import right_divide_
 from ace_gui.methods.ace.problem import Problem, Share, Terms
 from ace_gui.methods.shared.measured import covariance

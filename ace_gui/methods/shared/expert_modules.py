@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.leading import Triplets
+from ace_gui.linalg.singular import Triplets
 
 Parameters = TypeVar("Parameters")
 

@@ -15,8 +15,8 @@ from typing import Final, Unpack
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.leading import right_singular
 from ace_gui.linalg.products import times
+from ace_gui.linalg.singular import right_singular
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished
 from ace_gui.methods.shared.costs import per_matrix

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.formatting import shape_text
-from ace_gui.linalg.blocks import widest
 from ace_gui.linalg.passes import energy
-from ace_gui.linalg.products import add_product_
+from ace_gui.linalg.products import add_product_, widest
 from ace_gui.linalg.solve import right_divide_
 from ace_gui.methods.method import Context, Merged, MergeMethod
 from ace_gui.methods.shared.census import Census, finished, require_mean, task_vector

@@ -21,7 +21,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import MismatchError, RecipeError, ResumeError
 from ace_gui.gui.state.session import checks_of
-from ace_gui.linalg.low_rank import cut, cut_product, joined, rank_for, squared_values
+from ace_gui.linalg.singular import cut, cut_product, joined, rank_for, squared_values
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Override

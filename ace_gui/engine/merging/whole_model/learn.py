@@ -61,7 +61,7 @@ from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MethodError, TaskError
 from ace_gui.formatting import plain
-from ace_gui.linalg.precision import full_float32
+from ace_gui.linalg.products import full_float32
 from ace_gui.methods import added_sources
 from ace_gui.methods.shared.measured import Need
 from ace_gui.paths import statistics_folder

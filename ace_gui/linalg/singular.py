@@ -1,19 +1,21 @@
-"""Leading singular triplets, and orthogonal factors that reveal rank. O outputs, I inputs.
+"""Singular values and vectors: the leading ones, products of two thin factors, other values.
 
-R = min(O, I), K triplets or columns. Float64 throughout. Two ways, as in ``polar``: eigenvectors of
-the smaller Gram matrix where the spectrum leaves them accurate, else a decomposition of the matrix.
+O outputs, I inputs, R = min(O, I), K triplets or columns. Float64 throughout. Two ways, as in
+``polar``: eigenvectors of the smaller Gram matrix where the spectrum leaves them accurate, else a
+decomposition of the matrix.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.blocks import gram
-from ace_gui.linalg.products import times
+from ace_gui.linalg.products import gram, times
 
 NOTHING: Final = 1e-6
 """Singular values up to this share of the largest count as zero, because their vectors are
@@ -187,3 +189,174 @@ def singular_values(matrix: Tensor) -> Tensor:
         tall = torch.linalg.qr(tall, mode="r").R
     values: Tensor = torch.linalg.svdvals(tall)
     return values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factors:
+    """B·A, with B O × R and A R × I. ``kept``: its share of the energy of what it was cut from."""
+
+    b_OR: Tensor
+    a_RI: Tensor
+    kept: float = 1.0
+
+
+def joined(terms: Sequence[tuple[float, Tensor, Tensor]]) -> Factors:
+    """Σ c·B·A of (c, B, A), exactly: the factors joined, float64."""
+    return Factors(
+        b_OR=torch.cat([c * b.double() for c, b, _ in terms], dim=1),
+        a_RI=torch.cat([a.double() for _, _, a in terms]),
+    )
+
+
+def squared_values(matrix_OI: Tensor) -> Tensor:
+    """The squared singular values of a float64 matrix, largest first."""
+    wide = matrix_OI if matrix_OI.shape[0] <= matrix_OI.shape[1] else matrix_OI.T
+    squares: Tensor = torch.linalg.eigvalsh(gram(wide.T))
+    return squares.flip(0).clamp_(min=0)
+
+
+def core_values(factors: Factors) -> Tensor:
+    """As ``squared_values``, of a product, without making it."""
+    values: Tensor = torch.linalg.svdvals(_core(factors)[1])
+    return values.square()
+
+
+def rank_for(squares: Tensor, energy: float) -> int:
+    """The least rank that keeps this share of the energy; 0 of a zero matrix."""
+    total = float(squares.sum())
+    if total == 0:
+        return 0
+    missing = total - squares.cumsum(0)
+    return int((missing > (1 - energy) * total + 1e-14 * total).sum()) + 1
+
+
+def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> Factors:
+    """The nearest matrix of this rank (Eckart and Young) to a float64 matrix.
+
+    B = U·S and A = Vᵀ; ``balanced``: √S on both sides. Of fewer singular values than ``rank``, the
+    rest are zeros. The eigenvectors of the smaller Gram matrix span what is kept, and the matrix
+    is projected on them.
+    """
+    wide = matrix_OI.shape[0] <= matrix_OI.shape[1]
+    squares, vectors = torch.linalg.eigh(gram(matrix_OI.T if wide else matrix_OI))
+    squares, vectors = squares.flip(0).clamp_(min=0), vectors.flip(1)[:, :rank]
+    projected = times(vectors.T, matrix_OI) if wide else times(matrix_OI, vectors)
+    norms = torch.linalg.vector_norm(projected, dim=1 if wide else 0)
+    divisor = norms.clamp_min(torch.finfo(torch.float64).tiny)
+    unit = projected / (divisor[:, None] if wide else divisor)
+    u_OK, vh_KI = (vectors, unit) if wide else (unit, vectors.T)
+    total = float(torch.linalg.vector_norm(matrix_OI)) ** 2
+    return _scaled(u_OK, norms, vh_KI, rank, total, balanced=balanced)
+
+
+def cut_product(factors: Factors, rank: int, *, balanced: bool = False) -> Factors:
+    """As ``cut``, of a product, from the QR decompositions of its factors; it is never made."""
+    q_OR, core_RR, q_IR = _core(factors)
+    u, s, vh = torch.linalg.svd(core_RR)
+    total = float(s.square().sum())
+    return _scaled(q_OR @ u[:, :rank], s[:rank], vh[:rank] @ q_IR.T, rank, total, balanced=balanced)
+
+
+def _core(factors: Factors) -> tuple[Tensor, Tensor, Tensor]:
+    """Q_B, R_B·R_Aᵀ and Q_A of B = Q_B·R_B and Aᵀ = Q_A·R_A."""
+    q_OR, r_b = torch.linalg.qr(factors.b_OR)
+    q_IR, r_a = torch.linalg.qr(factors.a_RI.T)
+    return q_OR, r_b @ r_a.T, q_IR
+
+
+def _scaled(
+    u_OK: Tensor, s_K: Tensor, vh_KI: Tensor, rank: int, total: float, *, balanced: bool
+) -> Factors:
+    b_OR, a_RI = u_OK.new_zeros(len(u_OK), rank), vh_KI.new_zeros(rank, vh_KI.shape[1])
+    left = s_K.sqrt() if balanced else s_K
+    b_OR[:, : len(s_K)] = u_OK * left
+    a_RI[: len(s_K)] = vh_KI * (left[:, None] if balanced else 1)
+    kept = float(s_K.square().sum()) / total if total else 1.0
+    return Factors(b_OR=b_OR, a_RI=a_RI, kept=min(kept, 1.0))
+
+
+# Other singular values: U f(S) Vᵀ is U diag(f(s) / s) Uᵀ M for M = U S Vᵀ with R rows, so that the
+# eigenvectors of the Gram matrix on the smaller side are enough.
+
+COLUMNS: Final = 1024
+"""Columns of the matrix that are multiplied at a time, so that it needs no second copy."""
+
+UNRESOLVED: Final = 1e-7
+"""Singular values up to this share of the largest may be rounding of the Gram matrix."""
+
+_DECOMPOSITION: Final = 9.0
+"""Operations of an eigen-decomposition with vectors by R³: the usual count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shaped:
+    """``matrix_OI``: float64. ``before_R``, ``after_R``: its singular values, the largest first."""
+
+    matrix_OI: Tensor
+    before_R: Tensor
+    after_R: Tensor
+
+
+def directions(share: float, shape: tuple[int, ...]) -> int:
+    """floor(share · min(O, I)), but at least one."""
+    return max(1, math.floor(share * min(shape) + 1e-9))
+
+
+def shape_(matrix_OI: Tensor, *, share: float, power: float, noise: float) -> Shaped:
+    """The matrix with only its leading ``directions``, and s^power instead of each s.
+
+    The powers are scaled so that the Frobenius norm of the leading directions is unchanged. A power
+    below 1 would amplify rounding, so a singular value up to ``noise_floor`` counts as 0.
+    ``noise``: Frobenius norm of the error of the matrix. ``power`` ≥ 0. Overwrites a float64
+    matrix.
+    """
+    wide_RC = matrix_OI.to(torch.float64)
+    tall = wide_RC.shape[0] > wide_RC.shape[1]
+    wide_RC = wide_RC.mT if tall else wide_RC
+    squares_R, vectors_RR = torch.linalg.eigh(gram(wide_RC.mT))
+    values_R = squares_R.clamp_(min=0).sqrt_()
+    dropped_R = torch.arange(len(values_R), 0, -1, device=values_R.device)
+    dropped_R = dropped_R > directions(share, wide_RC.shape)
+    factors_R = _factors(values_R, dropped_R, power, noise_floor(noise, wide_RC.shape))
+    moving_RR = times(vectors_RR * factors_R, vectors_RR.mT)
+    del vectors_RR
+    for start in range(0, wide_RC.shape[1], COLUMNS):
+        part = wide_RC[:, start : start + COLUMNS]
+        part.copy_(times(moving_RR, part))
+    return Shaped(
+        matrix_OI=wide_RC.mT if tall else wide_RC,
+        before_R=values_R.flip(0),
+        after_R=(values_R * factors_R).flip(0),
+    )
+
+
+def noise_floor(noise: float, shape: tuple[int, ...]) -> float:
+    """The largest singular value of a random O × I matrix of that Frobenius norm, about."""
+    return noise * sum(1 / math.sqrt(size) for size in shape)
+
+
+def shaping_numbers(shape: tuple[int, ...]) -> float:
+    """How many float64 numbers ``shape_`` holds at once, LAPACK's own included."""
+    small, large = sorted(shape)
+    return small * large + 4.0 * small**2 + small * min(large, COLUMNS)
+
+
+def shaping_flops(shape: tuple[int, ...]) -> float:
+    """Arithmetic operations of ``shape_``, about."""
+    small, large = sorted(shape)
+    return _DECOMPOSITION * small**3 + 3.0 * small**2 * large
+
+
+def _factors(values_R: Tensor, dropped_R: Tensor, power: float, floor: float) -> Tensor:
+    """By what each left singular vector's share is multiplied. Singular values in any order."""
+    largest = values_R.max()
+    left_R = values_R.masked_fill(dropped_R, 0.0)
+    if power < 1:
+        dropped_R = dropped_R | (values_R <= (UNRESOLVED * largest).clamp(min=floor))
+    factors_R = (values_R / largest).masked_fill(dropped_R, 1.0) ** (power - 1)
+    factors_R.masked_fill_(dropped_R | (largest == 0), 0.0)
+    if power == 1:
+        return factors_R
+    norm = torch.linalg.vector_norm
+    made = norm(values_R * factors_R)
+    return factors_R * torch.where(made > 0, norm(left_R) / made, 1.0)
