@@ -1,18 +1,26 @@
-"""Processes large tensors in parts, so that memory does not grow with their size."""
+"""Works through large tensors in parts, so that memory does not grow with their size.
+
+Threads of this process do it, or other processes, perhaps on other machines. A stored tensor may
+hold several matrices; a row of the plan is then a part of it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from math import prod
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import torch
 from torch import Tensor
+
+from ace_gui.checkpoints import TensorReader
+from ace_gui.engine.contract.plan import MatrixPart, PlanRow
 
 Part = tuple[int, int]
 """First and last element (exclusive) of a range of a flattened tensor."""
@@ -94,3 +102,88 @@ def sha256(path: Path) -> str:
         while block := file.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
+
+
+class Executor(Protocol):
+    """Processes that run functions at the same time. ``device``: on which each computes."""
+
+    device: str
+
+    def map_unordered(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[tuple[Any, ...]],
+        about: Sequence[str],
+    ) -> Iterator[tuple[int, Any] | None]:
+        """Yield a function's result for each of several arguments, with its index.
+
+        They come in order of completion; None: no result yet. ``about``: a name for each argument.
+
+        Closing the iterator stops the processes. Raises the errors of the function, and
+        ClusterError.
+        """
+        ...
+
+
+Found = TypeVar("Found", Tensor, Tensor | None)
+
+
+def of_row(row: PlanRow, wanted: Part | None, read: Callable[[Part | None], Found]) -> Found:
+    """Read a row's part of its stored tensor.
+
+    ``read`` takes the first and last element of the flattened tensor and gives these flat; None:
+    the whole tensor in its shape. ``wanted`` is such a range of the row. For a range, only the
+    repetitions that contain it are read.
+    """
+    part = row.part
+    if part is None:
+        return read(wanted)
+    start, stop = wanted or (0, prod(row.shape))
+    width = part.last - part.first
+    if part.in_one_piece:
+        flat = read((part.start + start, part.start + stop))
+    else:
+        first, last = start // width, -(-stop // width)
+        stretch = read((part.start + first * part.period, part.start + last * part.period))
+        if stretch is None:
+            return stretch
+        mine = stretch.reshape(-1, part.period)[:, part.first : part.last].reshape(-1)
+        flat = mine[start - first * width : stop - first * width]
+    return flat if wanted is not None or flat is None else flat.reshape(row.shape)
+
+
+def read_row(reader: TensorReader, row: PlanRow, wanted: Part | None = None) -> Tensor:
+    """A row's part of a model with the base's names, in its shape or, for a range, flat."""
+
+    def read(part: Part | None) -> Tensor:
+        return reader.read(row.tensor) if part is None else reader.read_part(row.tensor, *part)
+
+    return of_row(row, wanted, read)
+
+
+def elements_of(flat: Tensor, part: MatrixPart) -> Tensor:
+    """A view of a matrix's elements in its flattened tensor: repetitions × elements of each."""
+    return flat[part.start : part.stop].view(-1, part.period)[:, part.first : part.last]
+
+
+class Assembly:
+    """Puts the parts of a tensor, which come in order, together as they are stored."""
+
+    def __init__(self) -> None:
+        self._stretch: Tensor | None = None
+
+    def add(self, part: MatrixPart, values: Tensor) -> Tensor | None:
+        """Add the elements of a part.
+
+        Gives the elements from ``part.start`` on once all of them are there.
+        """
+        if part.in_one_piece:
+            return values
+        if self._stretch is None:
+            self._stretch = torch.empty(part.stop - part.start, dtype=values.dtype)
+        own = self._stretch.view(-1, part.period)[:, part.first : part.last]
+        own.copy_(values.view(own.shape))
+        if not part.fills_stretch:
+            return None
+        complete, self._stretch = self._stretch, None
+        return complete

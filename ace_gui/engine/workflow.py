@@ -31,13 +31,13 @@ from ace_gui.engine.inspecting.sampled_merges import sampled
 from ace_gui.engine.inspecting.statistics import Layer, analyse, layers_of
 from ace_gui.engine.merging.merge import input_paths, merge
 from ace_gui.engine.merging.store import MODEL
-from ace_gui.engine.merging.whole_model.unrelated import unrelated_checks
+from ace_gui.engine.merging.surveying import unrelated_checks
 from ace_gui.engine.output.adapter_writing import AdapterOptions, write_adapter
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter, require_factors
-from ace_gui.engine.planning.merge_checks import output_checks, refuse_errors, store_checks
 from ace_gui.engine.planning.prepare import prepare, require_experts
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.requirements import output_checks, refuse_errors, store_checks
 from ace_gui.engine.report.gather import report
 from ace_gui.engine.report.page import MARK
 from ace_gui.errors import PickleConsentError, RecipeError, TaskError

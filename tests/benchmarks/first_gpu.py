@@ -28,8 +28,8 @@ from ace_gui.checkpoints import TensorReader, open_checkpoint
 from ace_gui.engine.contract.events import MergeFinished
 from ace_gui.engine.devices import available_devices, devices_not_used, resolve_device
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.one_tensor.tensor_merge import CROWDED, DIVIDED, FELL_BACK
 from ace_gui.engine.merging.store import MODEL, reports
+from ace_gui.engine.merging.tensor_merge import CROWDED, DIVIDED, FELL_BACK
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import WorkbenchError
 from ace_gui.machine import peak_memory, reset_peak_memory

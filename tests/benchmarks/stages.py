@@ -27,9 +27,9 @@ STAGES = {
     "describe the models": ["ace_gui.engine.planning.models:remembered"],
     "plan": ["ace_gui.engine.workflow:prepare"],
     "read": ["ace_gui.checkpoints.reader:TensorReader.read_part"],
-    "look for NaN and Inf": ["ace_gui.engine.merging.one_tensor.task_vectors:is_finite"],
+    "look for NaN and Inf": ["ace_gui.engine.merging.readers:is_finite"],
     "widen, turn, subtract the base": [
-        "ace_gui.engine.merging.one_tensor.task_vectors:TaskVectors.__getitem__"
+        "ace_gui.engine.merging.task_vectors:TaskVectors.__getitem__"
     ],
     "ACE: norms and centring": ["ace_gui.methods.ace.algorithm:measure"],
     "ACE: probes": ["ace_gui.methods.ace.first_pass:probe"],
@@ -45,9 +45,7 @@ STAGES = {
     "ACE: refinement": ["ace_gui.methods.ace.algorithm:top_polars"],
     "ACE: the rest": ["ace_gui.methods.ace.algorithm:_merged"],
     "average": ["ace_gui.methods.shared.weighted_experts:WeightedExperts.weighted_sum"],
-    "add the base, turn back": [
-        "ace_gui.engine.merging.one_tensor.tensor_merge:TensorMerge._finished"
-    ],
+    "add the base, turn back": ["ace_gui.engine.merging.tensor_merge:TensorMerge._finished"],
     "write": ["ace_gui.checkpoints.writer:ShardedWriter.write_part"],
     "checksum": [
         "ace_gui.engine.merging.store:checksum",

@@ -54,7 +54,7 @@ def merge(recipe: Path, *options: str) -> Result:
 
 def shrink_disk(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
     usage = SimpleNamespace(total=10**12, used=0, free=free)
-    monkeypatch.setattr("ace_gui.engine.planning.memory.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("ace_gui.engine.planning.requirements.shutil.disk_usage", lambda _: usage)
 
 
 def test_merge_tells_warnings_first_and_goes_on(recipe: Path) -> None:

@@ -15,8 +15,8 @@ import ace_gui
 from ace_gui.engine.adapting.objectives import descended
 from ace_gui.engine.adapting.training import Seen
 from ace_gui.engine.contract.events import Event, LearningProgress
+from ace_gui.engine.merging import learn
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.whole_model import learn
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import MethodError, ResourceError, TaskError, WorkbenchError
 from ace_gui.methods import METHODS

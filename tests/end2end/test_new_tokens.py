@@ -28,8 +28,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from ace_gui.engine.planning.chat_templates import BUILT_IN
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.engine.planning.vocabulary.chat_templates import BUILT_IN
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import CheckpointError, MismatchError, RecipeError
 from ace_gui.recipe.recipe_file import load_recipe

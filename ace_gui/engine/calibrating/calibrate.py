@@ -33,10 +33,10 @@ from ace_gui.engine.calibrating.statistics_folder import (
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.evaluating.evaluators import Evaluator
 from ace_gui.engine.evaluating.loaded_models import Loaded
-from ace_gui.engine.executor import Executor
-from ace_gui.engine.planning.merge_checks import require_calibration
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.requirements import require_calibration
+from ace_gui.engine.streaming import Executor
 from ace_gui.errors import ClusterError, WorkbenchError
 from ace_gui.formatting import plain
 from ace_gui.methods.shared.measured import Need

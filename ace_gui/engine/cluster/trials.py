@@ -31,19 +31,18 @@ from ace_gui.engine.cluster.estimates import (
 )
 from ace_gui.engine.cluster.ray_workers import LOOKED, RayWorkers
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.merging.gpu_memory import budgets_of
-from ace_gui.engine.merging.one_tensor.measured_rows import need_of
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers
+from ace_gui.engine.merging.readers import Readers
+from ace_gui.engine.merging.surveying import Group, groups, surveyed
 from ace_gui.engine.merging.units import (
     PACKED,
     TOKEN,
     SharedOutput,
     Unit,
     UnitMerged,
+    budgets_of,
     merge_unit,
     units,
 )
-from ace_gui.engine.merging.whole_model.surveying import Group, groups, surveyed
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.output_files import sync
@@ -136,7 +135,7 @@ def _alike(prepared: Prepared) -> Iterator[list[PlanRow]]:
     """The rows of every kind, the least work first."""
     alike: defaultdict[Any, list[PlanRow]] = defaultdict(list)
     for row in prepared.plan.rows:
-        if row.in_base and 0 not in row.shape and need_of(row, prepared) is None:
+        if row.in_base and 0 not in row.shape and prepared.need_of(row) is None:
             alike[kind_of(row, prepared)].append(row)
     return iter(sorted(alike.values(), key=lambda rows: some_seconds(rows[0], prepared)))
 
@@ -201,7 +200,7 @@ def _scan_time(group: Group, prepared: Prepared, workers: RayWorkers | None) -> 
 
     Adds the findings of these to ``prepared``, so that rows can be tried.
     """
-    rows = [row for row in group.rows if need_of(row, prepared) is None and 0 not in row.shape]
+    rows = [row for row in group.rows if prepared.need_of(row) is None and 0 not in row.shape]
     if not rows:
         return 0.0
     some = _rows_to_scan(rows, 1 if workers is None else workers.count)

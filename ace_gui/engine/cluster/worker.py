@@ -15,15 +15,15 @@ import torch
 
 from ace_gui.engine.calibrating.statistics_folder import Statistics
 from ace_gui.engine.devices import resolve_device, use_threads
-from ace_gui.engine.merging.gpu_memory import budgets_of
 from ace_gui.engine.merging.merge_manifest import layout_digest
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers
+from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.units import (
     Scan,
     Scanned,
     SharedOutput,
     Unit,
     UnitMerged,
+    budgets_of,
     merge_unit,
     scan_rows,
 )

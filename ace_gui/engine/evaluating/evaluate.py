@@ -30,10 +30,10 @@ from ace_gui.engine.evaluating.loaded_models import (
 from ace_gui.engine.evaluating.metrics import MetricResult
 from ace_gui.engine.evaluating.subjects import Loading, Models, Subject
 from ace_gui.engine.evaluating.task_data import Half, TaskData, head_labels
-from ace_gui.engine.executor import Executor
 from ace_gui.engine.kept_files import ArrayCache
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.streaming import Executor
 from ace_gui.errors import TaskError
 from ace_gui.paths import scores_folder
 from ace_gui.recipe import Recipe

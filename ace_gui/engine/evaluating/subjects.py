@@ -11,9 +11,8 @@ from ace_gui.architecture.transformers_library import read_config
 from ace_gui.checkpoints import Checkpoint, find_converted, is_adapter
 from ace_gui.engine.modules.in_model import ModulesOf, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head
-from ace_gui.engine.planning.expert_files import HEADS, head_tensors
 from ace_gui.engine.planning.models import OpenedModel, open_files
-from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.prepared import HEADS, Prepared, head_tensors
 from ace_gui.errors import RecipeError, TaskError
 from ace_gui.formatting import path_text
 from ace_gui.output_files import RECIPE

@@ -27,7 +27,7 @@ from ace_gui.engine.inspecting.layer_context import (
     side_by_side,
 )
 from ace_gui.engine.kept_files import Arrays, text_array, text_of
-from ace_gui.engine.merging.one_tensor.measured_rows import measured_of
+from ace_gui.engine.merging.task_vectors import measured_of
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.linalg.passes import centre_
 from ace_gui.linalg.products import gram, times

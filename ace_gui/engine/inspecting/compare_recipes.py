@@ -32,16 +32,15 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.findings import Regime
 from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.evaluating.evaluate import merged_scores, require_tasks
-from ace_gui.engine.executor import Executor
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.one_tensor.task_vectors import BLOCK, Readers, TaskVectors
+from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MODEL, reports
+from ace_gui.engine.merging.task_vectors import BLOCK, TaskVectors
 from ace_gui.engine.merging.units import Workers
-from ace_gui.engine.planning.matrix_parts import read_row
-from ace_gui.engine.planning.merge_checks import require_room
 from ace_gui.engine.planning.prepare import OpenedModels, prepare, preparing
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.streaming import parts_of
+from ace_gui.engine.planning.requirements import require_room
+from ace_gui.engine.streaming import Executor, parts_of, read_row
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import symbol_of
 from ace_gui.machine import reset_peak_memory

@@ -28,13 +28,13 @@ from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import work_on
 from ace_gui.engine.kept_files import ArrayCache, Arrays, text_array, text_of
-from ace_gui.engine.merging.one_tensor.non_finite import resolve_non_finite
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
-from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas, report_of
-from ace_gui.engine.merging.whole_model.learn import require_learned
-from ace_gui.engine.merging.whole_model.surveying import surveyed
+from ace_gui.engine.merging.learn import require_learned
+from ace_gui.engine.merging.readers import Readers, resolve_non_finite
+from ace_gui.engine.merging.surveying import surveyed
+from ace_gui.engine.merging.task_vectors import TaskVectors
+from ace_gui.engine.merging.tensor_merge import merge_deltas, report_of
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.planning.vocabulary.rows import rows_digest
+from ace_gui.engine.planning.vocabulary import rows_digest
 from ace_gui.engine.streaming import ordered
 from ace_gui.errors import MethodError, NonFiniteError, lacks_room
 from ace_gui.methods import added_sources

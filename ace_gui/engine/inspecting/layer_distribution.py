@@ -13,7 +13,7 @@ from ace_gui.engine.contract.findings import LayerDistribution
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext, inspect_row
 from ace_gui.engine.kept_files import Arrays
-from ace_gui.engine.merging.one_tensor.task_vectors import CPU, TaskVectors
+from ace_gui.engine.merging.task_vectors import CPU, TaskVectors
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import parts_of
 

@@ -41,8 +41,8 @@ from ace_gui.engine.inspecting.layer_context import (
 from ace_gui.engine.kept_files import Arrays
 from ace_gui.engine.merging.merge_manifest import InputFile
 from ace_gui.engine.merging.store import MODEL, read_finished, reports
-from ace_gui.engine.planning.matrix_parts import of_row, read_row
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.streaming import of_row, read_row
 from ace_gui.errors import WorkbenchError
 from ace_gui.linalg import polar
 from ace_gui.linalg.singular import leading_triplets, singular_values

@@ -21,9 +21,8 @@ from ace_gui.engine.contract.findings import LayerDifference, ModelDiff, TensorC
 from ace_gui.engine.contract.plan import COMBINED, PlanRow
 from ace_gui.engine.merging.merge_manifest import InputFile, Manifest
 from ace_gui.engine.merging.store import MODEL, read_finished
-from ace_gui.engine.planning.matrix_parts import read_row
 from ace_gui.engine.planning.models import OpenedModel, open_whole
-from ace_gui.engine.streaming import Part, parts_of
+from ace_gui.engine.streaming import Part, parts_of, read_row
 from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
 from ace_gui.linalg.singular import singular_values
 from ace_gui.paths import conversions_folder

@@ -26,8 +26,8 @@ from ace_gui.engine.inspecting.layer_context import (
     report_array,
     report_from,
 )
-from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
-from ace_gui.engine.merging.whole_model.surveying import waits
+from ace_gui.engine.merging.surveying import waits
+from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.methods.shared.costs import products_with_itself

@@ -14,8 +14,8 @@ from ace_gui.engine.contract.findings import LayerStatistics, Regime
 from ace_gui.engine.contract.health import gamma_unreliable
 from ace_gui.engine.contract.matrix_figures import cosines_of
 from ace_gui.engine.contract.plan import COMBINED, Disposition, Plan, PlanRow
-from ace_gui.engine.merging.one_tensor.non_finite import finding
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers, gram, merging_of
+from ace_gui.engine.merging.readers import Readers, finding
+from ace_gui.engine.merging.task_vectors import gram, merging_of
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.linalg.heterogeneity import heterogeneity
 

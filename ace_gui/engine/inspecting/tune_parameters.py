@@ -28,12 +28,12 @@ from ace_gui.engine.contract.scored import (
 )
 from ace_gui.engine.evaluating.evaluate import known_tasks, merged_scores, require_tasks
 from ace_gui.engine.evaluating.task_data import Half
-from ace_gui.engine.executor import Executor
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
-from ace_gui.engine.planning.merge_checks import require_room
 from ace_gui.engine.planning.overridden_rows import spelled_out
 from ace_gui.engine.planning.prepare import OpenedModels, preparing
+from ace_gui.engine.planning.requirements import require_room
+from ace_gui.engine.streaming import Executor
 from ace_gui.errors import RecipeError, ResourceError, TaskError, WorkbenchError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.recipe import Recipe

@@ -35,29 +35,28 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.devices import forget_peak, memory_of, peak_on, resolve_device, work_on
-from ace_gui.engine.merging.gpu_memory import MemoryBudgets, budgets_of, merged_within
+from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, Manifest, make_manifest
-from ace_gui.engine.merging.one_tensor.non_finite import require_finite_heads
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers
-from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, TensorMerge, in_the_end
+from ace_gui.engine.merging.readers import Readers, require_finite_heads
 from ace_gui.engine.merging.store import MergeStore, planned_shards
+from ace_gui.engine.merging.surveying import surveyed, unrelated_checks
 from ace_gui.engine.merging.task_modules import write_modules
+from ace_gui.engine.merging.tensor_merge import OutputChunk, TensorMerge, in_the_end
 from ace_gui.engine.merging.units import (
     TOKEN,
+    MemoryBudgets,
     RowMerged,
     SharedOutput,
     Unit,
     Workers,
+    budgets_of,
+    merged_within,
     units,
     whole_units,
 )
-from ace_gui.engine.merging.whole_model.learn import learned
-from ace_gui.engine.merging.whole_model.surveying import surveyed
-from ace_gui.engine.merging.whole_model.unrelated import unrelated_checks
-from ace_gui.engine.planning.expert_files import HEADS, head_tensors
-from ace_gui.engine.planning.memory import require_memory
 from ace_gui.engine.planning.prepare import require_experts
-from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.prepared import HEADS, Prepared, head_tensors
+from ace_gui.engine.planning.requirements import require_memory
 from ace_gui.engine.streaming import ordered, single_threads
 from ace_gui.machine import peak_memory
 from ace_gui.output_files import writing

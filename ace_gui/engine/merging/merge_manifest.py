@@ -14,11 +14,10 @@ import torch
 import ace_gui
 from ace_gui.checkpoints import Checkpoint, ExtendedInfo, FileStamp
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.merging.gpu_memory import GPU_AHEAD
-from ace_gui.engine.merging.units import Workers
-from ace_gui.engine.planning.memory import matrices_at_once
+from ace_gui.engine.merging.units import GPU_AHEAD, Workers
 from ace_gui.engine.planning.overridden_rows import spelled_out
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.requirements import matrices_at_once
 from ace_gui.linalg.products import library
 from ace_gui.methods import added_sources
 from ace_gui.recipe import Recipe

@@ -44,8 +44,7 @@ from ace_gui.checkpoints.staging import mark
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge_manifest import Manifest
-from ace_gui.engine.planning.matrix_parts import Assembly
-from ace_gui.engine.streaming import checksum, parts_of
+from ace_gui.engine.streaming import Assembly, checksum, parts_of
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
 from ace_gui.formatting import path_text
 from ace_gui.output_files import STORE_COMPLETE, output_error, replacing, sync

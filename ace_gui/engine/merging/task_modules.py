@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial, reduce
 from itertools import chain
 from math import prod
+from operator import iadd
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,16 +22,10 @@ from ace_gui.checkpoints import OutputTensor, Shard, plan_shards
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
 from ace_gui.engine.evaluating.loaded_models import older_objects_frozen
-from ace_gui.engine.merging.one_tensor.non_finite import finding
-from ace_gui.engine.merging.one_tensor.task_vectors import CPU, Readers, TaskVectors
 from ace_gui.engine.merging.read_back import VerifiedWriter
-from ace_gui.engine.merging.whole_model.chosen_entries import (
-    Chosen,
-    chosen_entries,
-    differences,
-    kept,
-)
-from ace_gui.engine.merging.whole_model.surveying import parts_of_pass
+from ace_gui.engine.merging.readers import Readers, finding
+from ace_gui.engine.merging.surveying import parts_of_pass, passes, scanned_here
+from ace_gui.engine.merging.task_vectors import CPU, TaskVectors, merging_of
 from ace_gui.engine.modules.stored import (
     EXPERTS,
     LAYOUT,
@@ -38,8 +34,7 @@ from ace_gui.engine.modules.stored import (
     ModulesManifest,
     write_manifest,
 )
-from ace_gui.engine.planning.expert_files import module_rows, module_tensors
-from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.prepared import Prepared, module_rows, module_tensors
 from ace_gui.engine.routing.train import trained_tensors
 from ace_gui.engine.streaming import Part, ordered, single_threads, tensors_digest
 from ace_gui.linalg.singular import Triplets, leading_triplets
@@ -54,7 +49,91 @@ from ace_gui.methods.shared.expert_modules import (
     learns,
     packed,
 )
-from ace_gui.methods.shared.trimming import kept_count
+from ace_gui.methods.shared.survey import Survey
+from ace_gui.methods.shared.trimming import THRESHOLD, kept_count, trim_survey
+
+CHOOSING: Final = "choosing what is kept of each expert"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """By row: ``least``, the smallest magnitude that is kept, and ``counts``, the number kept.
+
+    Both are given per expert. ``settled``: these rows, without experts that have NaN or Inf.
+    """
+
+    least: dict[str, Mapping[int, float]] = field(default_factory=dict)
+    counts: dict[str, Mapping[int, int]] = field(default_factory=dict)
+    settled: dict[str, PlanRow] = field(default_factory=dict)
+
+
+def chosen_entries(
+    prepared: Prepared, readers: Readers, rows: Sequence[PlanRow]
+) -> Generator[PassProgress, None, Chosen]:
+    """Choose elements in three passes over the rows concerned; other rows are not read.
+
+    Raises the errors of reading.
+    """
+    chosen, groups = Chosen(), defaultdict[Any, list[PlanRow]](list)
+    densities: dict[Any, float] = {}
+    for row in rows:
+        modules, parameters = prepared.method_of(row).modules, prepared.parameters_of(row)
+        if isinstance(modules, Differences) and modules.cut(parameters).density is not None:
+            densities[parameters] = modules.cut(parameters).density or 0.0
+            groups[parameters].append(row)
+    for parameters, group in groups.items():
+        survey = trim_survey([densities[parameters]] * len(prepared.experts))
+        once = [row for row in group if row.tied_to is None]  # tied tensors count once
+        measure = partial(_measured, prepared=prepared)
+        steps = passes(survey, once, scanned_here(prepared, readers), CHOOSING, measure)
+        yield from (found for found in steps if found is not None)
+        least = survey.findings[THRESHOLD]
+        for index, row in enumerate(group):
+            chosen.least[row.name] = {t: least[t] for t in row.experts}
+            count = partial(_counted, prepared=prepared, readers=readers, chosen=chosen)
+            total = finding(count, row, prepared, readers)
+            chosen.counts[row.name] = {t: total[t] for t in row.experts}
+            yield PassProgress(title=CHOOSING, done=index + 1, total=len(group))
+    return chosen
+
+
+def _measured(
+    survey: Survey, row: PlanRow, readers: Readers, part: Part | None, *, prepared: Prepared
+) -> Tensor:
+    """The survey's figures of the differences, of which one is in memory at a time."""
+    found = zip(row.experts, differences(row, readers, part, prepared=prepared), strict=True)
+    return reduce(iadd, (survey.measure((t,), (own,)) for t, own in found))
+
+
+def _counted(row: PlanRow, *, prepared: Prepared, readers: Readers, chosen: Chosen) -> Counter[int]:
+    """The number of elements of a row that each expert keeps."""
+    chosen.settled[row.name] = row
+    least = chosen.least[row.name]
+
+    def counts(part: Part) -> Counter[int]:
+        found = zip(row.experts, differences(row, readers, part, prepared=prepared), strict=True)
+        return Counter({t: int(kept(own, least[t]).sum()) for t, own in found})
+
+    with single_threads() as pool:
+        return sum(ordered(pool, counts, parts_of_pass(prod(row.shape))), Counter[int]())
+
+
+def kept(difference: Tensor, least: float) -> Tensor:
+    """Mask (bool) of the kept elements: those of at least this magnitude, except zeros."""
+    return (difference.abs().float() >= least) & (difference != 0)
+
+
+def differences(
+    row: PlanRow, readers: Readers, part: Part | None = None, *, prepared: Prepared
+) -> Iterator[Tensor]:
+    """D_t of the experts of a row, or of a flat part of it, before anything is cut."""
+    modules = prepared.method_of(row).modules
+    assert isinstance(modules, Differences)
+    if row.experts:
+        deltas = TaskVectors(row, readers, CPU, part)
+        with merging_of(row.name, deltas.names):
+            yield from modules.of(deltas, prepared.weights_of(row), prepared.parameters_of(row))
+
 
 TITLE: Final = "writing what belongs to each expert"
 TRAINING: Final = "training"

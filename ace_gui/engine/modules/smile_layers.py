@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.engine.modules.layers import NAME, Seen, linear_layer
 from ace_gui.engine.modules.task_tensors import StoredModules
-from ace_gui.engine.planning.matrix_parts import elements_of
+from ace_gui.engine.streaming import elements_of
 from ace_gui.errors import ArchitectureError, CheckpointError, RecipeError
 from ace_gui.formatting import plain
 from ace_gui.methods import checked_parameters, get_method

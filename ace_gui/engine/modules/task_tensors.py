@@ -36,10 +36,9 @@ from ace_gui.engine.modules.stored import (
     read_manifest,
     require_hashes,
 )
-from ace_gui.engine.planning.expert_files import HEADS
-from ace_gui.engine.planning.matrix_parts import elements_of
 from ace_gui.engine.planning.models import open_files
-from ace_gui.engine.streaming import tensors_digest
+from ace_gui.engine.planning.prepared import HEADS
+from ace_gui.engine.streaming import elements_of, tensors_digest
 from ace_gui.errors import MismatchError, OutputError
 from ace_gui.formatting import listing, path_text, plain
 from ace_gui.linalg.passes import is_finite

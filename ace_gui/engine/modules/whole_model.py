@@ -24,7 +24,7 @@ from ace_gui.engine.contract.scored import WHOLE
 from ace_gui.engine.modules.layers import NAME, Seen, mean_over_tokens
 from ace_gui.engine.modules.stored import MODULES, TRAINED, form_of
 from ace_gui.engine.modules.task_tensors import StoredModules
-from ace_gui.engine.planning.matrix_parts import elements_of
+from ace_gui.engine.streaming import elements_of
 from ace_gui.errors import ArchitectureError
 from ace_gui.formatting import plain
 from ace_gui.methods.shared.expert_modules import ModuleKind

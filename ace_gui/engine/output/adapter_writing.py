@@ -39,13 +39,13 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.devices import peak_on, resolve_device, use_threads
-from ace_gui.engine.merging.gpu_memory import budgets_of, merged_within
+from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import Manifest, make_manifest
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers
-from ace_gui.engine.merging.one_tensor.tensor_merge import TensorMerge, rounded
 from ace_gui.engine.merging.read_back import verify_shards
-from ace_gui.engine.merging.whole_model.learn import learned
-from ace_gui.engine.merging.whole_model.surveying import surveyed
+from ace_gui.engine.merging.readers import Readers
+from ace_gui.engine.merging.surveying import surveyed
+from ace_gui.engine.merging.tensor_merge import TensorMerge, rounded
+from ace_gui.engine.merging.units import budgets_of, merged_within
 from ace_gui.engine.output.adapter_store import AdapterStore
 from ace_gui.engine.output.exporting import CARD, exported
 from ace_gui.engine.output.lineage import lineage_of
@@ -60,10 +60,9 @@ from ace_gui.engine.planning.adapter_plan import (
     require_factors,
     shares_of,
 )
-from ace_gui.engine.planning.matrix_parts import Assembly
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.streaming import single_threads
+from ace_gui.engine.streaming import Assembly, single_threads
 from ace_gui.linalg.singular import (
     Factors,
     core_values,

@@ -24,10 +24,10 @@ from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, InputFile, Manife
 from ace_gui.engine.merging.read_back import write_verified
 from ace_gui.engine.modules.stored import MANIFEST
 from ace_gui.engine.modules.task_tensors import TaskTensors, open_task
-from ace_gui.engine.planning.expert_files import HEADS
 from ace_gui.engine.planning.models import OpenedModel, open_files
+from ace_gui.engine.planning.prepared import HEADS
 from ace_gui.engine.planning.slices import open_recipe
-from ace_gui.engine.planning.vocabulary.rows import differs, vocabulary_tensors
+from ace_gui.engine.planning.vocabulary import differs, vocabulary_tensors
 from ace_gui.errors import CheckpointError
 from ace_gui.output_files import RECIPE
 from ace_gui.recipe.recipe_file import load_recipe

@@ -25,13 +25,13 @@ from ace_gui.checkpoints.writer import indexed
 from ace_gui.engine.contract.events import Exported, JobProgress
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.merging import store as stores
-from ace_gui.engine.merging.one_tensor.tensor_merge import rounded
 from ace_gui.engine.merging.read_back import verify_shards, write_verified
 from ace_gui.engine.merging.store import MODEL, planned_shards, read_finished, reports
+from ace_gui.engine.merging.tensor_merge import rounded
 from ace_gui.engine.modules.stored import MODULES, has_modules, read_manifest, write_manifest
 from ace_gui.engine.output.expert_models import complete_models
 from ace_gui.engine.output.model_card import model_card
-from ace_gui.engine.planning.expert_files import HEADS
+from ace_gui.engine.planning.prepared import HEADS
 from ace_gui.engine.streaming import sha256
 from ace_gui.errors import OutputError
 from ace_gui.output_files import RECIPE, writing

@@ -1,22 +1,32 @@
-"""The rules that decide how the merged model obtains each tensor, and why."""
+"""The rules that decide how the merged model obtains each tensor, and why.
+
+A stored tensor may hold several matrices. O outputs and I inputs of one, E experts of a Mixture of
+Experts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
 from ace_gui.architecture.names import block_list, stack_of, whole_stacks
 from ace_gui.architecture.scopes import DEFAULT, decide
-from ace_gui.architecture.traits import Role, TensorTraits
+from ace_gui.architecture.traits import Fusion, Role, TensorTraits
 from ace_gui.checkpoints import part_of
-from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow, RowAfter
-from ace_gui.engine.planning.matrix_parts import split_row
+from ace_gui.engine.contract.plan import (
+    COMBINED,
+    NOTHING_AFTER,
+    Disposition,
+    MatrixPart,
+    PlanRow,
+    RowAfter,
+)
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.task_heads import HeadChoice, is_new
-from ace_gui.engine.planning.vocabulary.rows import vocabulary_tensors
-from ace_gui.engine.planning.vocabulary.tokenizers import token_of
+from ace_gui.engine.planning.tokens import token_of
+from ace_gui.engine.planning.vocabulary import vocabulary_tensors
 from ace_gui.errors import MismatchError
 from ace_gui.formatting import dimensions, listing, plain
 from ace_gui.methods.linear import LINEAR
@@ -371,3 +381,77 @@ def _refusal(row: PlanRow, culprit: OpenedModel, formats: str, which: str) -> Mi
         path=culprit.checkpoint.path,
         tensor=row.tensor,
     )
+
+
+LABELS: Final = {Role.MLP_GATE: "gate", Role.MLP_UP: "up"}
+
+
+def split_row(row: PlanRow, traits: TensorTraits, *, split_fused: bool) -> tuple[PlanRow, ...]:
+    """One row for every matrix of a tensor, in stored order; the row itself if there is only one.
+
+    Stacks are always split, fused projections only if ``split_fused`` is set.
+    """
+    rows = _unstacked(row) if traits.stack else (row,)
+    if split_fused and traits.fusion is not None:
+        return tuple(
+            part
+            for each in rows
+            for part in _unfused(each, traits.fusion, transposed=traits.transposed)
+        )
+    return rows
+
+
+def _unstacked(row: PlanRow) -> tuple[PlanRow, ...]:
+    """Split E × O × I or E × I × O into its matrices."""
+    count, *shape = row.shape
+    size = prod(shape)
+    return tuple(
+        replace(
+            row,
+            name=f"{row.name}[{index}]",
+            shape=tuple(shape),
+            reason=f"{row.reason}; matrix {index + 1} of {count} in its tensor",
+            part=MatrixPart(
+                tensor=row.name,
+                tensor_shape=row.shape,
+                start=index * size,
+                stop=(index + 1) * size,
+                period=size,
+                first=0,
+                last=size,
+            ),
+        )
+        for index in range(count)
+    )
+
+
+def _unfused(row: PlanRow, fusion: Fusion, *, transposed: bool) -> Iterator[PlanRow]:
+    """Split a fused matrix along its outputs, which are rows of the file, or else its columns."""
+    outputs, inputs = reversed(row.shape) if transposed else row.shape
+    origin = row.part.start if row.part is not None else 0
+    unit, before = 1 if transposed else row.shape[1], 0
+    for role, share in fusion.shares:
+        label = LABELS.get(role, role.value)
+        shape = (outputs // fusion.period * share, inputs)
+        start, stop, period = origin, origin + prod(row.shape), fusion.period * unit
+        first, last = before * unit, (before + share) * unit
+        if stop - start == period:  # contiguous: can be read and written alone
+            start, stop = start + first, start + last
+            first, last, period = 0, share * unit, share * unit
+        yield replace(
+            row,
+            name=f"{row.name}[{label}]",
+            role=role.value,
+            shape=shape[::-1] if transposed else shape,
+            reason=f"{row.reason}; the {label} part of a fused projection",
+            part=MatrixPart(
+                tensor=row.tensor,
+                tensor_shape=row.tensor_shape,
+                start=start,
+                stop=stop,
+                period=period,
+                first=first,
+                last=last,
+            ),
+        )
+        before += share

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ace_gui.architecture.scopes import DEFAULT
-from ace_gui.architecture.traits import Role, TensorTraits
+from ace_gui.architecture.traits import Role
 from ace_gui.engine.contract.plan import Disposition, PlanRow, RowOverride
 from ace_gui.engine.planning.dispositions import (
     FATES,
@@ -270,15 +270,6 @@ def _can_merge(method: MergeMethod[Any], row: PlanRow) -> bool:
     return method.kind is not Kind.MATRIX or (
         len(row.shape) == 2 and min(row.shape) >= method.narrowest
     )
-
-
-def weights_for(name: str, traits: TensorTraits, recipe: Recipe) -> dict[str, float]:
-    """The weight of each expert in a tensor, by name, from the recipe and its rules."""
-    weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
-    for rule in recipe.overrides:
-        if rule.holds_for(name, traits.role.value, traits.block):
-            weights |= rule.weights
-    return weights
 
 
 def completed(

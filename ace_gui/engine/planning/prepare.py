@@ -19,15 +19,8 @@ from ace_gui.engine.contract.plan import (
     worst_first,
 )
 from ace_gui.engine.planning.adapter_plan import adapter_checks
+from ace_gui.engine.planning.chat_templates import chat_checks, with_chat_template
 from ace_gui.engine.planning.dispositions import kept_integers, plan_rows, refuse_other_than_floats
-from ace_gui.engine.planning.expert_files import bytes_beside
-from ace_gui.engine.planning.memory import (
-    largest_tensor,
-    learning_bytes,
-    memory_on_gpu,
-    peak_bytes,
-)
-from ace_gui.engine.planning.merge_checks import data_checks, module_checks
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import (
     check_overrides,
@@ -35,12 +28,22 @@ from ace_gui.engine.planning.overridden_rows import (
     overridden,
 )
 from ace_gui.engine.planning.preflight import preflight
-from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.prepared import Prepared, bytes_beside
+from ace_gui.engine.planning.requirements import (
+    data_checks,
+    largest_tensor,
+    learning_bytes,
+    memory_on_gpu,
+    module_checks,
+    peak_bytes,
+)
 from ace_gui.engine.planning.slices import open_recipe, with_slice_rules, without_idle_rows
 from ace_gui.engine.planning.task_heads import with_heads
-from ace_gui.engine.planning.vocabulary.chat_templates import chat_checks, with_chat_template
-from ace_gui.engine.planning.vocabulary.extension import with_new_tokens
-from ace_gui.engine.planning.vocabulary.rows import deciding_tokenizers, matched_by_token
+from ace_gui.engine.planning.vocabulary import (
+    deciding_tokenizers,
+    matched_by_token,
+    with_new_tokens,
+)
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import counted, listing, plain
 from ace_gui.machine import free_memory

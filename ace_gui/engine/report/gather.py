@@ -29,14 +29,14 @@ from ace_gui.engine.evaluating.evaluate import merged_scores
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_spectrum import spectrum
 from ace_gui.engine.inspecting.statistics import analyse
-from ace_gui.engine.merging.gpu_memory import budgets_of, merged_within
+from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.merging.merge_manifest import InputFile, Manifest
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers
-from ace_gui.engine.merging.one_tensor.tensor_merge import TensorMerge
+from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MODEL, reports
-from ace_gui.engine.merging.whole_model.learn import learned
-from ace_gui.engine.merging.whole_model.surveying import surveyed
+from ace_gui.engine.merging.surveying import surveyed
+from ace_gui.engine.merging.tensor_merge import TensorMerge
+from ace_gui.engine.merging.units import budgets_of, merged_within
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.report.content import Content
 from ace_gui.engine.report.page import page

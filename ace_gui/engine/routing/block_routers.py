@@ -27,9 +27,8 @@ from ace_gui.engine.evaluating.loaded_models import Loaded, load
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.modules.mlp_blocks import ROUTER, SHARED, BlockRouter, LinearChange, put_layers
 from ace_gui.engine.modules.stored import TRAINED, block_of
-from ace_gui.engine.planning.expert_files import module_rows
-from ace_gui.engine.planning.memory import LEAST_KEPT
-from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.prepared import Prepared, module_rows
+from ace_gui.engine.planning.requirements import LEAST_KEPT
 from ace_gui.errors import TaskError
 from ace_gui.methods.shared.expert_modules import Differences
 

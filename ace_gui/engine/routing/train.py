@@ -21,8 +21,8 @@ from ace_gui.engine.evaluating.loaded_models import Loaded, stacked_batches
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.modules.stored import TRAINED
 from ace_gui.engine.modules.whole_model import features
-from ace_gui.engine.planning.merge_checks import require_calibration
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.requirements import require_calibration
 from ace_gui.engine.routing.block_routers import Changes, trained_blocks
 from ace_gui.engine.routing.head_corrections import trained_corrections
 from ace_gui.methods.shared.expert_modules import (

@@ -20,9 +20,16 @@ from ace_gui.engine.cluster.worker import Kind, Worker
 from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers
-from ace_gui.engine.merging.one_tensor.tensor_merge import OutputChunk, TensorMerge
+from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MODEL, checksums
+from ace_gui.engine.merging.surveying import (
+    groups,
+    look_for,
+    of_deltas,
+    survey_of,
+    surveyed,
+)
+from ace_gui.engine.merging.tensor_merge import OutputChunk, TensorMerge
 from ace_gui.engine.merging.units import (
     PACKED,
     TOKEN,
@@ -30,13 +37,6 @@ from ace_gui.engine.merging.units import (
     SharedOutput,
     scan_rows,
     units,
-)
-from ace_gui.engine.merging.whole_model.surveying import (
-    groups,
-    look_for,
-    of_deltas,
-    survey_of,
-    surveyed,
 )
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared

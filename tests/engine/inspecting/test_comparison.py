@@ -25,9 +25,9 @@ from ace_gui.engine.inspecting.compare_recipes import (
     compared_record,
     title_of,
 )
+from ace_gui.engine.merging import surveying
 from ace_gui.engine.merging.store import MODEL
-from ace_gui.engine.merging.whole_model import surveying
-from ace_gui.engine.merging.whole_model.surveying import look_for
+from ace_gui.engine.merging.surveying import look_for
 from ace_gui.engine.planning import prepare
 from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.errors import RecipeError

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from ace_gui.cli.commands import app
 from ace_gui.engine.merging import merge_manifest as manifest
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.whole_model.unrelated import unrelated_checks
+from ace_gui.engine.merging.surveying import unrelated_checks
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import ResumeError
 from ace_gui.output_files import staging_folder

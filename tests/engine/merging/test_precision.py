@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
+from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import reports
+from ace_gui.engine.merging.task_vectors import TaskVectors
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.methods.shared.tolerance import STRICT

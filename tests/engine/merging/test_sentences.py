@@ -140,9 +140,7 @@ def test_what_overflows_on_its_way_to_the_disk_is_no_fault_of_the_disk(
 ):
     from ace_gui.engine.merging.store import MODEL, checksums, planned_shards, read_finished
 
-    monkeypatch.setattr(
-        "ace_gui.engine.merging.one_tensor.tensor_merge.is_finite", lambda tensor: True
-    )
+    monkeypatch.setattr("ace_gui.engine.merging.tensor_merge.is_finite", lambda tensor: True)
     prepared = prepare(load_recipe(write(merge_method="linear", out_dtype="float16", schema=1)))
     for name in ("base", "a", "b"):
         save_file(tensors(1, 1e6), tmp_path / name / "model.safetensors")

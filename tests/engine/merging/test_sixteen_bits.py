@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ace_gui.engine import streaming
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers
-from ace_gui.engine.merging.one_tensor.tensor_merge import TensorMerge
-from ace_gui.engine.merging.whole_model import surveying
-from ace_gui.engine.planning import memory
+from ace_gui.engine.merging import surveying
+from ace_gui.engine.merging.readers import Readers
+from ace_gui.engine.merging.tensor_merge import TensorMerge
+from ace_gui.engine.planning import requirements
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.streaming import single_threads
 from ace_gui.methods import METHODS, checked_parameters
@@ -90,7 +90,7 @@ def test_parts_give_the_bits_of_the_whole(
     method: str, parameters: dict[str, Any], opposed: bool, kept: bool, tmp_path, monkeypatch
 ):
     if not kept:
-        monkeypatch.setattr(memory, "KEPT_BYTES", 0)
+        monkeypatch.setattr(requirements, "KEPT_BYTES", 0)
     base, *experts = models(tmp_path, torch.bfloat16, opposed=opposed)
     recipe = recipe_over(base, experts, merge_method=method, parameters=parameters)
     found = merged_tensors(prepare(recipe), tmp_path / "store", device="cpu")

@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers
+from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import SURVEY
-from ace_gui.engine.merging.whole_model.surveying import groups, surveyed
+from ace_gui.engine.merging.surveying import groups, surveyed
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import NonFiniteError
 from ace_gui.recipe import Override, Recipe

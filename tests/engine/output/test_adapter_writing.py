@@ -16,8 +16,8 @@ import ace_gui
 from ace_gui.engine.contract.events import JobProgress, TensorFinished
 from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob
 from ace_gui.engine.contract.plan import Verdict
-from ace_gui.engine.planning.merge_checks import output_checks, store_checks
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.requirements import output_checks, store_checks
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import MismatchError, RecipeError, ResumeError
 from ace_gui.gui.state.session import checks_of

@@ -11,22 +11,22 @@ from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.plan import DISK, Verdict
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.one_tensor.task_vectors import Readers, TaskVectors
-from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
+from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MODEL
+from ace_gui.engine.merging.task_vectors import TaskVectors
+from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.modules.stored import MODULES
-from ace_gui.engine.planning import memory as budget
-from ace_gui.engine.planning.expert_files import HEADS
-from ace_gui.engine.planning.memory import (
+from ace_gui.engine.planning import requirements as budget
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import HEADS, Prepared
+from ace_gui.engine.planning.requirements import (
     matrices_at_once,
+    output_checks,
     peak_bytes,
     whole_bytes,
     with_freed,
     working_set,
 )
-from ace_gui.engine.planning.merge_checks import output_checks
-from ace_gui.engine.planning.prepare import prepare
-from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import ResourceError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.values import After, Cap
@@ -180,7 +180,7 @@ def test_the_disk_must_hold_it_too(resumes: bool, gpt2: Family, tmp_path, monkey
     needed = plan.bytes_beside + (0 if resumes else plan.bytes_to_write)
 
     def verdict(free: int) -> Verdict:
-        monkeypatch.setattr("ace_gui.engine.planning.merge_checks.free_bytes", lambda _: free)
+        monkeypatch.setattr("ace_gui.engine.planning.requirements.free_bytes", lambda _: free)
         found = output_checks(
             plan,
             tmp_path,

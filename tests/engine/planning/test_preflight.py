@@ -11,10 +11,10 @@ from safetensors.torch import save_file
 
 from ace_gui.engine.contract.plan import EVERYTHING, Check, Verdict, bytes_in_store, worst_first
 from ace_gui.engine.planning import preflight
-from ace_gui.engine.planning.config_differences import config_differences
+from ace_gui.engine.planning.preflight import config_differences
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.planning.vocabulary.tokenizers import compare
+from ace_gui.engine.planning.tokens import compare
 from ace_gui.errors import CheckpointError, MismatchError
 from tests.helpers.checkpoints import stamps
 from tests.helpers.models import gpt2_family, roberta_family

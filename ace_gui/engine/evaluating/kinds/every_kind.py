@@ -16,7 +16,7 @@ from ace_gui.engine.evaluating.kinds.texts import (
 )
 from ace_gui.engine.evaluating.subjects import Loading, Subject, class_of
 from ace_gui.engine.evaluating.task_data import TaskData
-from ace_gui.engine.planning.expert_files import experts_with_heads
+from ace_gui.engine.planning.prepared import experts_with_heads
 from ace_gui.errors import TaskError
 from ace_gui.formatting import listing
 from ace_gui.recipe.values import Chat, TaskKind

@@ -1,9 +1,9 @@
-"""Surveys: what a method must know of the whole model before its first tensor is merged.
+"""Surveys: what must be known of the whole model before its first tensor is merged.
 
-The whole model is every tensor that the method merges with the same parameters; tied tensors count
-once. Findings are stored with the unfinished merge, so that resuming needs no second survey. A
-second survey would find the same: counts do not depend on the order, and sums follow the plan's
-order.
+For a survey that a method needs, the whole model is every tensor that it merges with the same
+parameters; tied tensors count once. Findings are stored with the unfinished merge, so that resuming
+needs no second survey. A second survey would find the same: counts do not depend on the order, and
+sums follow the plan's order.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.contract.events import PassProgress
-from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.model_figures import far_experts, relative_changes
+from ace_gui.engine.contract.plan import COMBINED, Check, Disposition, PlanRow
 from ace_gui.engine.kept_files import is_there, keep_json, open_json, warn_recomputed
-from ace_gui.engine.merging.one_tensor.measured_rows import need_of
-from ace_gui.engine.merging.one_tensor.non_finite import finding
-from ace_gui.engine.merging.one_tensor.task_vectors import CPU, Readers, TaskVectors, merging_of
-from ace_gui.engine.merging.one_tensor.tensor_merge import merge_deltas
+from ace_gui.engine.merging.readers import Readers, finding
 from ace_gui.engine.merging.store import SURVEY
+from ace_gui.engine.merging.task_vectors import CPU, TaskVectors, gram, merging_of
+from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.merging.units import Scan, Workers
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import PASS_ELEMENTS, Part, ordered, single_threads
-from ace_gui.errors import CheckpointError
+from ace_gui.errors import CheckpointError, NonFiniteError
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.survey import Findings, Survey
 
@@ -112,7 +113,7 @@ def waits(row: PlanRow, prepared: Prepared) -> bool:
     """Whether the row's method needs a survey or data before it merges."""
     survey, parameters = prepared.method_of(row).survey, prepared.parameters_of(row)
     surveys = survey is not None and survey(parameters, len(prepared.experts)) is not None
-    return surveys or need_of(row, prepared) is not None
+    return surveys or prepared.need_of(row) is not None
 
 
 def groups(prepared: Prepared) -> list[Group]:
@@ -266,3 +267,44 @@ def _kept(store: Path | None) -> dict[str, Findings]:
     except CheckpointError as error:
         warn_recomputed(store / SURVEY, error)
         return {}
+
+
+MATRICES: Final = 32
+BLOCK: Final = 1 << 14
+"""Elements read from the middle of each matrix."""
+
+
+def unrelated_checks(prepared: Prepared) -> tuple[Check, ...]:
+    """A warning for each expert too far from the base, or much farther than the other experts.
+
+    Does nothing if the check was made before. Raises CheckpointError or FileChangedError.
+    """
+    if not prepared.distances:
+        weights = dict.fromkeys(prepared.plan.recipe.expert_names, 1.0)
+        prepared.distances.update(relative_changes(_sampled(prepared), weights))
+    return far_experts(prepared.distances)
+
+
+def _sampled(prepared: Prepared) -> Iterator[LayerStatistics]:
+    """Energies of one block each from matrices spread over the model."""
+    readers = Readers(prepared)
+
+    def statistics(row: PlanRow) -> LayerStatistics | None:
+        elements = math.prod(row.shape)
+        start = max(0, (elements - BLOCK) // 2)
+        try:
+            gram_TT, base_energy = gram(row, readers, [(start, min(elements, start + BLOCK))])
+        except NonFiniteError:  # the merge handles these
+            return None
+        names = (readers.experts[t].model.name for t in row.experts)
+        energies = dict(zip(names, map(float, gram_TT.diagonal()), strict=True))
+        return LayerStatistics(name=row.name, energies=energies, base_energy=base_energy)
+
+    rows = [
+        row
+        for row in prepared.plan.rows
+        if row.in_base and row.disposition in COMBINED and len(row.shape) > 1 and row.experts
+    ]
+    with single_threads() as pool:
+        found = ordered(pool, statistics, rows[:: max(1, len(rows) // MATRICES)])
+        yield from (each for each in found if each is not None)

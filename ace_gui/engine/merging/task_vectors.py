@@ -1,4 +1,4 @@
-"""The task vectors of one tensor, read from disk each time they are requested.
+"""The task vectors of one tensor, and what was measured for it, read when they are requested.
 
 T experts, N elements of a part of a tensor; a matrix is O outputs × I inputs.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -16,24 +18,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ace_gui.checkpoints import (
-    ChangedInfo,
-    ReadChecksums,
-    TensorReader,
-    non_finite_error,
-    non_finite_values,
-    runs,
-    torch_dtype,
-)
-from ace_gui.engine.contract.plan import COMBINED, PlanRow
-from ace_gui.engine.planning.matrix_parts import of_row
-from ace_gui.engine.planning.models import OpenedModel, answering_name
+from ace_gui.engine.calibrating.grams import CENTRE
+from ace_gui.engine.calibrating.statistics_folder import Statistics
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.readers import ModelReader, Readers
+from ace_gui.engine.planning.models import answering_name
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.streaming import Part, parts_of
-from ace_gui.errors import MethodError, NonFiniteError
+from ace_gui.engine.streaming import Part, of_row, parts_of
+from ace_gui.errors import MethodError
 from ace_gui.formatting import listing, plain
-from ace_gui.linalg.passes import energy, is_finite
-from ace_gui.methods.shared.on_demand import OnDemand
+from ace_gui.linalg.passes import energy
+from ace_gui.methods.method import Merged
+from ace_gui.methods.shared.measured import Measured, Need
+from ace_gui.methods.shared.on_demand import Computed, OnDemand
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance, of_experts, with_output
 
 
@@ -47,139 +44,6 @@ def merging_of(tensor: str, experts: Sequence[str]) -> Iterator[None]:
             error.tensor = tensor
             error.sentence = f"`{plain(tensor)}` of {listing(experts)}: {error.sentence}"
         raise
-
-
-class ModelReader:
-    """Reads tensors of a model under the names of the base, and checks that they are finite."""
-
-    def __init__(
-        self,
-        model: OpenedModel,
-        base: ModelReader | None = None,
-        checksums: ReadChecksums | None = None,
-    ) -> None:
-        """Read from ``model``.
-
-        ``base``: the reader that supplies token rows an expert lacks. ``checksums``: records what
-        is read.
-        """
-        self.model = model
-        self._base = base
-        self.reader = TensorReader(model.checkpoint, checksums)
-
-    def read(self, base_name: str, part: Part | None = None, *, checked: bool = True) -> Tensor:
-        """The tensor as stored, or a part of it, flat.
-
-        ``checked``: whether to check for NaN and Inf. Raises NonFiniteError, CheckpointError,
-        FileChangedError or ResourceError.
-        """
-        own = self.model.own_names[base_name]
-        if base_name in self.model.token_rows:
-            tensor = self._read_by_token(base_name, part)
-        else:
-            tensor = self.reader.read(own) if part is None else self.reader.read_part(own, *part)
-        if checked and not is_finite(tensor):
-            raise self._error(own)
-        return tensor
-
-    def _read_by_token(self, base_name: str, part: Part | None) -> Tensor:
-        """The rows of the base's tokens in the base's order.
-
-        Tokens that this model lacks get the base's rows.
-        """
-        assert self._base is not None
-        rows = self.model.token_rows[base_name]
-        shape = self._base.model.shape(base_name)
-        width, own = math.prod(shape[1:]), self.model.own_names[base_name]
-        start, stop = part or (0, math.prod(shape))
-        first, last = start // width, -(-stop // width)
-        known = self._base.read(base_name, (first * width, last * width))
-        for index, row, count in runs(rows[first:last]):
-            read = self.reader.read_part(own, row * width, (row + count) * width)
-            known = known.to(torch.promote_types(known.dtype, read.dtype))
-            known[index * width : (index + count) * width] = read
-        flat = known[start - first * width : stop - first * width]
-        return flat.reshape(shape) if part is None else flat
-
-    def non_finite(self, base_name: str) -> str:
-        """Where the tensor has NaN or Inf ("3 NaN values (first at [0, 3])").
-
-        Empty if it is finite.
-        """
-        return self._non_finite(self.model.own_names[base_name])
-
-    def require_finite(self, name: str) -> None:
-        """Raise NonFiniteError if a tensor, named as here or in the base, has NaN or Inf."""
-        own = self.model.own_names.get(name, name)
-        if self._non_finite(own):
-            raise self._error(own)
-
-    def _non_finite(self, own: str) -> str:
-        shape = self.model.checkpoint.tensors[own].shape
-        parts = (self.reader.read_part(own, *part) for part in parts_of(math.prod(shape)))
-        try:
-            return non_finite_values(parts, shape)
-        except NonFiniteError as error:  # in a factor of an adapter
-            return f"NaN or Inf in `{error.tensor}`"
-
-    def _error(self, own: str) -> NonFiniteError:
-        found = self._non_finite(own)
-        return non_finite_error(found, own, self.model.name, self.model.checkpoint.path)
-
-    def will_read(self, base_name: str) -> None:
-        """Ask the operating system to read the tensor ahead."""
-        self.reader.will_read(self.model.own_names[base_name])
-
-    def change(self, base_name: str, part: Part | None = None) -> Tensor | None:
-        """What an adapter adds to the tensor, float32, in stored orientation.
-
-        None for a whole model.
-
-        Computing it as a difference of sums would only add rounding errors.
-        """
-        model = self.model
-        if model.checkpoint.adapter is None or base_name in model.token_rows:
-            return None
-        info = model.checkpoint.tensors[model.own_names[base_name]]
-        if not isinstance(info, ChangedInfo) or info.brought:
-            return None
-        flat = info.delta(self.reader, *(part or (0, math.prod(info.shape))))
-        return flat if part is not None else flat.reshape(info.shape)
-
-    def dtype(self, base_name: str) -> torch.dtype:
-        """The dtype of the tensor as stored; float32 for what an adapter adds."""
-        stored = torch_dtype(self.model.checkpoint.tensors[self.model.own_names[base_name]].dtype)
-        is_added = self.model.checkpoint.adapter is not None and stored != torch.float64
-        return torch.float32 if is_added else stored
-
-
-class Readers:
-    """Readers of the base and of every expert of a plan. No file stays open between reads.
-
-    ``checksums``: records everything that the readers read, if ``with_checksums``.
-    """
-
-    def __init__(self, prepared: Prepared, *, with_checksums: bool = True) -> None:
-        self._files = prepared.files
-        self.checksums = ReadChecksums()
-        recording = self.checksums if with_checksums else None
-        self.base = ModelReader(prepared.base, checksums=recording)
-        self.experts = tuple(
-            ModelReader(expert, self.base, recording) for expert in prepared.experts
-        )
-
-    def will_read(self, row: PlanRow) -> None:
-        """Ask the operating system to read the tensors of a row ahead while another is merged."""
-        self.base.will_read(row.tensor)
-        if row.disposition in COMBINED:
-            for t in row.experts:
-                self.experts[t].will_read(answering_name(row, self.experts[t].model))
-
-    def check_unchanged(self) -> None:
-        """Raises FileChangedError if a file has changed since it was opened and read."""
-        for model in (self.base, *self.experts):
-            model.reader.check_unchanged()
-        self.checksums.require_unchanged(self._files)
 
 
 Stored = tuple[Tensor, bool]
@@ -384,3 +248,82 @@ def gram(
             wide_TN = block_TN[:, : some_TN.shape[1]].copy_(some_TN)
             gram_TT.addmm_(wide_TN, wide_TN.T)
     return gram_TT.numpy(), base_energy
+
+
+UNSEEN: Final = (
+    "Averaged: with the calibration data nothing went through this tensor in at least one expert."
+)
+
+
+def measured_of(
+    row: PlanRow, prepared: Prepared, deltas: TaskVectors, need: Need
+) -> Measured | None:
+    """The measurements of a row by expert. None for an expert without data there.
+
+    Raises MethodError if nothing was measured at all.
+    """
+    known = prepared.measurements.get(need)
+    if known is None:
+        raise MethodError("The experts' data have not been measured yet; merge the whole recipe.")
+    if need.learned:
+        return _learned(row, deltas, *known)
+    key = row.tied_to or row.tensor
+    if need is Need.INPUTS and row.part is not None and len(row.tensor_shape) == 3:
+        key = f"{key}[{row.part.start // prod(row.tensor_shape[1:])}]"
+    pairs = [(known[t], known[t].stored(key)) for t in row.experts]
+    found = [(statistics, stored) for statistics, stored in pairs if stored is not None]
+    if len(found) < len(pairs):
+        return None
+    device = deltas.base.device
+
+    def gradients(t: int) -> Tensor:
+        statistics, stored = found[t]
+        return deltas.like(
+            lambda part: (
+                statistics.read(stored) if part is None else statistics.read_part(stored, *part)
+            )
+        )
+
+    def inputs(t: int, suffix: str = "") -> Tensor:
+        statistics, stored = found[t]
+        return statistics.read(stored + suffix).to(device)
+
+    by_entries = need is Need.GRADIENTS
+    manifests = [statistics.manifest for statistics, _ in found]
+    return Measured(
+        each=Computed(len(found), gradients if by_entries else inputs),
+        centres=Computed(0 if by_entries else len(found), partial(inputs, suffix=CENTRE)),
+        norms=tuple(manifest.norm for manifest in manifests),
+        means=tuple(manifest.mean for manifest in manifests),
+    )
+
+
+def _learned(row: PlanRow, deltas: TaskVectors, statistics: Statistics) -> Measured | None:
+    """What was learned for a row and for the whole model, for the experts that have it."""
+    each: dict[str, list[Tensor]] = {}
+    device, own = deltas.base.device, _by_row(statistics)
+    for stored, name in own.get(row.tied_to or row.name, ()):
+        each.setdefault(name, []).append(statistics.read(stored).to(device))
+    for stored, name in own.get("", ()):
+        each[name] = [statistics.read(stored).to(device)[list(row.experts)]]
+    values = {name: torch.cat(found) for name, found in each.items()}
+    return Measured(values=values, experts=len(row.experts)) if values else None
+
+
+@lru_cache(maxsize=4)
+def _by_row(statistics: Statistics) -> dict[str, list[tuple[str, str]]]:
+    """The stored values by row ("" for the whole model), in the order of the experts.
+
+    Each value comes with its name.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    for stored in sorted(statistics.manifest.rows, key=lambda each: int(each.rsplit("/", 1)[1])):
+        row, name, _ = stored.rsplit("/", 2)
+        found.setdefault(row, []).append((stored, name))
+    return found
+
+
+def averaged(merged: Merged) -> Merged:
+    """A plain mean instead of the method's result, with a note on the reason."""
+    found = merged.diagnostics
+    return replace(merged, diagnostics=replace(found, notes=(*found.notes, UNSEEN)))

@@ -17,20 +17,19 @@ from ace_gui.checkpoints import ExtendedInfo
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.matrix_figures import effective_rank
 from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
-from ace_gui.engine.merging.one_tensor.measured_rows import averaged, measured_of, need_of
-from ace_gui.engine.merging.one_tensor.non_finite import ResolvedRow, resolve_non_finite
-from ace_gui.engine.merging.one_tensor.task_vectors import (
+from ace_gui.engine.merging.readers import Readers, ResolvedRow, resolve_non_finite
+from ace_gui.engine.merging.task_vectors import (
     CPU,
     GpuVectors,
     Kept,
-    Readers,
     TaskVectors,
+    averaged,
+    measured_of,
     merging_of,
 )
-from ace_gui.engine.planning.matrix_parts import of_row
-from ace_gui.engine.planning.memory import FLOAT32, kept_bytes, whole_bytes
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.streaming import Part, ordered, parts_of
+from ace_gui.engine.planning.requirements import FLOAT32, kept_bytes, whole_bytes
+from ace_gui.engine.streaming import Part, of_row, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.linalg.passes import is_finite
 from ace_gui.methods.calling import merged_by, merged_together
@@ -353,7 +352,7 @@ def merge_deltas(
         base=deltas.base,
         tolerance=deltas.tolerance(weights, output) if prepared.is_whole(row) else STRICT,
     )
-    need = need_of(row, prepared)
+    need = prepared.need_of(row)
     if need is not None:
         context["measured"] = measured_of(row, prepared, deltas, need)
         if context["measured"] is None:

@@ -1,1 +1,0 @@
-"""One tensor: its task vectors, its findings, its merge."""

@@ -1,1 +1,0 @@
-"""Surveys of the whole model before the first tensor is merged."""
