@@ -45,7 +45,7 @@ from ace_gui.engine.evaluating.loaded_models import loaded_model
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters
 from ace_gui.engine.inspecting.model_diff import diff_models
 from ace_gui.engine.inspecting.statistics import Layer
-from ace_gui.engine.output.expert_models import write_task_model
+from ace_gui.engine.output.exporting import write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.state_dicts import StateDict, merged_state_dicts
 from ace_gui.errors import RecipeError

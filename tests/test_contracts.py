@@ -34,7 +34,7 @@ def test_no_module_imports_itself_in_the_end() -> None:
     """
     graph = grimp.build_graph("ace_gui", cache_dir=None)
     assert graph.direct_import_exists(
-        importer="ace_gui.engine.contract.jobs", imported="ace_gui.engine.service.runner"
+        importer="ace_gui.engine.contract.jobs", imported="ace_gui.engine.service"
     ), "for types alone, and in functions"
     for module in graph.find_modules_that_directly_import("ace_gui"):
         graph.remove_import(importer=module, imported="ace_gui")

@@ -45,26 +45,22 @@ from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.cluster.trials import measured
 from ace_gui.engine.contract.events import Event, Exported, MergeFinished, PlanReady, Reported
 from ace_gui.engine.contract.plan import Plan, Verdict
-from ace_gui.engine.devices import (
-    available_devices,
-    devices_not_used,
-    memory_of,
-    resolve_device,
-    use_threads,
-)
+from ace_gui.engine.devices import available_devices
+from ace_gui.engine.devices import devices_not_used
+from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.workflow import Options
+from ace_gui.engine.workflow import extract_adapter
+from ace_gui.engine.workflow import merge_to_folder
+from ace_gui.engine.workflow import report_to_file
+from ace_gui.engine.devices import memory_of
+from ace_gui.engine.devices import use_threads
 from ace_gui.engine.merging.merge import input_paths
-from ace_gui.engine.output.expert_models import write_task_model
 from ace_gui.engine.planning.memory import free_bytes
 from ace_gui.engine.planning.merge_checks import output_checks
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.workflow import (
-    Options,
-    extract_adapter,
-    merge_to_folder,
-    prepared_with_consent,
-    refuse_merge,
-    report_to_file,
-)
+from ace_gui.engine.workflow import prepared_with_consent
+from ace_gui.engine.workflow import refuse_merge
+from ace_gui.engine.output.exporting import write_task_model
 from ace_gui.errors import Cancelled, RecipeError
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.output_files import staging_folder

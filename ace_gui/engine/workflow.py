@@ -23,12 +23,11 @@ from ace_gui.engine.evaluating.evaluate import (
     merged_scores,
     require_tasks,
 )
-from ace_gui.engine.evaluating.routing import routed
+from ace_gui.engine.evaluating.shown_answers import routed
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
 from ace_gui.engine.inspecting.layer_context import InspectionCache
-from ace_gui.engine.inspecting.sampled_merges import sampled
-from ace_gui.engine.inspecting.statistics import Layer, analyse, layers_of
+from ace_gui.engine.inspecting.statistics import Layer, analyse, layers_of, sampled
 from ace_gui.engine.merging.merge import input_paths, merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.merging.surveying import unrelated_checks

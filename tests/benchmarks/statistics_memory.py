@@ -112,8 +112,7 @@ def _make(folder: Path, given: argparse.Namespace) -> None:
 def _be(side: str, recipe: Path) -> None:
     import torch
 
-    from ace_gui.engine.calibrating.calibrate import measure
-    from ace_gui.engine.calibrating.calibration_data import calibration
+    from ace_gui.engine.calibrating.calibrate import calibration, measure
     from ace_gui.engine.evaluating.loaded_models import Loaded, answered
     from ace_gui.engine.planning.prepare import prepare
     from ace_gui.methods.shared.measured import Need

@@ -5,32 +5,356 @@ Merging Models with Fisher-Weighted Averaging, NeurIPS 2022, arXiv:2111.09832, E
 come from the model, so that the data need no labels. A head with few labels uses all of them,
 weighted by probability; otherwise one answer is drawn with a fixed seed. A numerical answer counts
 as the mean of a Gaussian.
+
+One backward pass gives the squares of many examples. Uses of a parameter are recorded while the
+model runs. At each use, the inputs and the gradient of the batch's sum are still separate by
+example. For a linear layer the gradient of example n is G_nᵀ X_n, which is squared before summing
+over examples. No list of architectures could tell whether the examples of a batch stay independent.
+So two of them are also computed alone, and all are unless both ways agree.
+
+N examples, M rows of each (tokens), I inputs, O outputs, V rows of an embedding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from ace_gui.engine.calibrating.model_parameters import Pieces, pieces
-from ace_gui.engine.calibrating.squared_gradients import SquaredGradients
 from ace_gui.engine.evaluating.evaluators import Evaluator, Inputs
-from ace_gui.engine.evaluating.kinds.every_kind import KINDS
+from ace_gui.engine.evaluating.kinds import KINDS
 from ace_gui.engine.evaluating.loaded_models import stacked_batches
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import TaskError
 from ace_gui.recipe.values import TaskKind
+from ace_gui.linalg.precision import full_float32
+from ace_gui.machine import free_memory
+
+_ENTRIES: Final = 1 << 19
+"""Bytes of gradients held at a time, so that they stay in the CPU cache."""
+
+Square = Callable[[Tensor], Tensor]
+"""Maps the gradient at an output to the sum of the examples' squares, in a parameter's shape."""
+
+
+def gradients_of(
+    values: Sequence[Tensor], wanted: Sequence[Tensor] | Sequence[GradientEdge]
+) -> Iterator[Sequence[Tensor | None]]:
+    """The gradients of the sum of each value (N each); None if there is no dependence."""
+    for index, value in enumerate(values, 1):
+        yield torch.autograd.grad(
+            value.sum(), wanted, retain_graph=index < len(values), allow_unused=True
+        )
+
+
+class ExampleGradients(TorchFunctionMode):
+    """Context in which a model records its uses of ``parameters`` (by name) for ``count`` examples.
+
+    ``left``: names of parameters used more than once, or in unsupported ways.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], count: int) -> None:
+        super().__init__()
+        self._names = {id(tensor): name for name, tensor in parameters.items()}
+        self._count = count
+        self._uses: dict[str, tuple[GradientEdge, Square]] = {}
+        self.left: set[str] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = [*args, *kwargs.values()]
+        names = {self._names[id(each)]: each for each in given if id(each) in self._names}
+        if not names:
+            return func(*args, **kwargs)
+        use = _USES.get(func)
+        if func is functional.embedding and args[0].ndim > 1 and len(args[0]) == 1:
+            args = (args[0].expand(self._count, *args[0].shape[1:]), *args[1:])  # shared by all
+        found = func(*args, **kwargs)
+        if not isinstance(found, Tensor) or not found.requires_grad or id(found) in self._names:
+            return found
+        for name, tensor in names.items():
+            square = use and use(_Use(tensor, found, self._count), *args, **kwargs)
+            if square is None or name in self._uses or len(found) % self._count:
+                self.left.add(name)
+            else:
+                self._uses[name] = get_gradient_edge(found), square
+        return found
+
+    def squares(self, values: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """Σ_n (∂ value_n / ∂ parameter)² by name, for each value (N)."""
+        names = [name for name in self._uses if name not in self.left]
+        edges = [self._uses[name][0] for name in names]
+        for found in gradients_of(values, edges):
+            for name, gradient in zip(names, found, strict=True):
+                if gradient is not None:
+                    yield name, self._uses[name][1](gradient)
+
+
+@dataclass(frozen=True, eq=False)
+class _Use:
+    """One use of a parameter by ``count`` examples, and its output."""
+
+    own: Tensor
+    out: Tensor
+    count: int
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether all examples share the tensor by broadcasting."""
+        shared = self.out.ndim > self.own.ndim or len(self.own) == 1 or self.count == 1
+        return shared and len(self.out) == self.count
+
+    def of_rows(self, gradient: Tensor) -> Tensor:
+        """The squares for a tensor shared by all rows."""
+        return _rows(gradient, self.count).sum(dim=1).square().sum(dim=0)
+
+    def of_spread(self, gradient: Tensor) -> Tensor:
+        """The squares for a tensor shared by all examples, possibly with further broadcasting."""
+        own = self.own.shape
+        whole = (self.count, *[1] * (gradient.ndim - len(own) - 1), *own)[-gradient.ndim :]
+        each = gradient.sum_to_size(self.count, *whole[1:])
+        return each.square().sum(dim=0).reshape(own)
+
+
+def _rows(tensor: Tensor, count: int) -> Tensor:
+    """N × M × the last dimension."""
+    return tensor.reshape(count, -1, tensor.shape[-1])
+
+
+def _not_zero(rows_NMK: Tensor) -> Tensor:
+    """Whether each of the M rows has an entry other than 0 in any example."""
+    used_M = rows_NMK[..., 0].any(dim=0)  # mostly decides
+    return used_M if used_M.all() else rows_NMK.any(dim=2).any(dim=0)
+
+
+def _of_products(left_NMO: Tensor, right_NMI: Tensor) -> Tensor:
+    """Σ_n (left_nᵀ right_n)², O × I, without the rows that are zero in all examples."""
+    shape = left_NMO.shape[-1], right_NMI.shape[-1]
+    used_M = _not_zero(left_NMO) & _not_zero(right_NMI)
+    if not used_M.all():
+        left_NMO, right_NMI = left_NMO[:, used_M], right_NMI[:, used_M]
+    if left_NMO.shape[1] == 1:
+        return left_NMO[:, 0].square().T @ right_NMI[:, 0].square()
+    total = left_NMO.new_zeros(shape)
+    some = max(1, _ENTRIES // prod(shape))
+    for left, right in zip(*(torch.split(e, some) for e in (left_NMO, right_NMI)), strict=True):
+        total += torch.bmm(left.mT, right).square_().sum(dim=0)
+    return total
+
+
+def _linear(use: _Use, x: Tensor, weight: Tensor, *_: Any, **__: Any) -> Square | None:
+    count, x = use.count, x.detach()
+    if x.numel() // x.shape[-1] % count:
+        return None
+    if use.own is weight:
+        return lambda gradient: _of_products(_rows(gradient, count), _rows(x, count))
+    return use.of_rows
+
+
+def _addmm(use: _Use, _bias: Tensor, x: Tensor, weight: Tensor) -> Square | None:
+    """GPT-2's Conv1D, whose matrix is inputs × outputs."""
+    count = use.count
+    if use.own is x or len(x) % count:
+        return None
+    x = x.detach()
+    if use.own is weight:
+        return lambda gradient: _of_products(_rows(x, count), _rows(gradient, count))
+    return use.of_rows
+
+
+def _layer_norm(
+    use: _Use, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, **given: Any
+) -> Square | None:
+    if len(shape) != 1 or x.numel() // x.shape[-1] % use.count:
+        return None
+    if use.own is not weight:
+        return use.of_rows
+    normal = functional.layer_norm(x.detach(), shape, eps=given["eps"])
+    return lambda gradient: use.of_rows(gradient * normal)
+
+
+def _embedding(
+    use: _Use, chosen: Tensor, weight: Tensor, padding_idx: int | None = None, *_: Any, **__: Any
+) -> Square | None:
+    if use.own is not weight or len(chosen) != use.count:
+        return None
+
+    def square(gradient: Tensor) -> Tensor:
+        rows, width = len(weight), gradient.shape[-1]
+        first = torch.arange(use.count, device=chosen.device)[:, None] * rows
+        own = first + chosen.reshape(use.count, -1)
+        keys, where = torch.unique(own, return_inverse=True)
+        each = gradient.new_zeros(len(keys), width)
+        each.index_add_(0, where.reshape(-1), gradient.reshape(-1, width))
+        total = gradient.new_zeros(weight.shape).index_add_(0, keys % rows, each.square_())
+        if padding_idx is not None:
+            total[padding_idx] = 0
+        return total
+
+    return square
+
+
+def _convolution(
+    use: _Use,
+    x: Tensor,
+    weight: Tensor,
+    _bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Square | None:
+    if len(x) != use.count or groups != 1 or isinstance(padding, str):
+        return None
+    if use.own is not weight:
+        return lambda gradient: use.of_rows(gradient.flatten(2).mT)
+
+    def square(gradient: Tensor) -> Tensor:
+        patches_NIM = functional.unfold(x.detach(), weight.shape[2:], dilation, padding, stride)
+        found = _of_products(gradient.flatten(2).mT, patches_NIM.mT)
+        return found.reshape(weight.shape)
+
+    return square
+
+
+def _spread(use: _Use, *_: Any, **more: Any) -> Square | None:
+    """Added to all examples, such as position embeddings, or once to each of them."""
+    return use.of_spread if use.is_spread and not more else None
+
+
+def _multiplied(use: _Use, *given: Any) -> Square | None:
+    other = next((each for each in given if each is not use.own), None)
+    if not isinstance(other, Tensor) or not use.is_spread:
+        return None
+    factor = other.detach()
+    return lambda gradient: use.of_spread(gradient * factor)
+
+
+_USES: Final[Mapping[Any, Callable[..., Square | None]]] = {
+    functional.linear: _linear,
+    torch.addmm: _addmm,
+    functional.layer_norm: _layer_norm,
+    functional.embedding: _embedding,
+    functional.conv2d: _convolution,
+    Tensor.add: _spread,
+    torch.add: _spread,
+    Tensor.expand: _spread,
+    Tensor.mul: _multiplied,
+    torch.mul: _multiplied,
+}
+
+
+_TRIED: Final = 2
+"""Examples with which both ways are compared."""
+
+_MOST: Final = 32
+"""Examples that pass through the model together."""
+
+_SHARE: Final = 0.25
+"""Fraction of the free memory for the activations of a pass."""
+
+Values = Callable[[Inputs, int], Sequence[Tensor]]
+"""Maps inputs, and the number of examples before them, to the values to differentiate (N)."""
+
+Sums = dict[str, Tensor]
+
+
+class SquaredGradients:
+    """Σ_n (∂ value_n / ∂ parameter)² of a model's ``parameters``, by name, over all ``values``."""
+
+    def __init__(self, values: Values, parameters: Mapping[str, Tensor]) -> None:
+        self._values, self._parameters = values, parameters
+        self._together: int | None = None
+
+    def add(self, inputs: Inputs, first: int, sums: Sums) -> Iterator[int]:
+        """Add the squares of a batch to ``sums``; yields the number of added examples."""
+        count, start = _examples(inputs), 0
+        while start < count:
+            some = _cut(inputs, start, start + (self._together or _TRIED))
+            own = _examples(some)
+            with torch.enable_grad(), full_float32():
+                if self._together is None and own == _TRIED:
+                    self._together = self._tried(some, first + start)
+                if self._together is None or self._together == 1:
+                    self._one_by_one(some, first + start, sums)
+                else:
+                    self._at_once(some, first + start, sums)
+            start += own
+            yield own
+
+    def _at_once(self, inputs: Inputs, first: int, sums: Sums) -> bool:
+        """Whether all parameters' squares were added in one pass."""
+        with ExampleGradients(self._parameters, _examples(inputs)) as gradients:
+            values = self._values(inputs, first)
+        for name, squares in gradients.squares(values):
+            _add(sums, name, squares)
+        return not gradients.left
+
+    def _one_by_one(self, inputs: Inputs, first: int, sums: Sums) -> None:
+        for n in range(_examples(inputs)):
+            values = self._values(_cut(inputs, n, n + 1), first + n)
+            for found in gradients_of(values, list(self._parameters.values())):
+                for name, gradient in zip(self._parameters, found, strict=True):
+                    if gradient is not None:
+                        _add(sums, name, gradient.float().square())
+
+    def _tried(self, inputs: Inputs, first: int) -> int:
+        """How many examples may share a pass: 1 if sharing is incorrect."""
+        held = 0
+
+        def kept(tensor: Tensor) -> Tensor:
+            nonlocal held
+            held += tensor.nbytes
+            return tensor
+
+        found: Sums = {}
+        known: Sums = {}
+        with torch.autograd.graph.saved_tensors_hooks(kept, lambda tensor: tensor):
+            whole = self._at_once(inputs, first, found)
+        self._one_by_one(inputs, first, known)
+        room = _SHARE * free_memory() * _TRIED / max(held, 1)
+        return max(1, min(_MOST, int(room))) if whole and _agree(found, known) else 1
+
+
+def _agree(found: Sums, known: Sums) -> bool:
+    """Whether both ways agree except for rounding, which is all that remains of a zero gradient."""
+    largest = max((float(torch.linalg.vector_norm(each)) for each in known.values()), default=0.0)
+    return found.keys() == known.keys() and all(
+        float(torch.linalg.vector_norm(found[name] - each))
+        <= 1e-3 * float(torch.linalg.vector_norm(each)) + 1e-6 * largest
+        for name, each in known.items()
+    )
+
+
+def _add(sums: Sums, name: str, squares: Tensor) -> None:
+    if name in sums:
+        sums[name] += squares
+    else:
+        sums[name] = squares.float()
+
+
+def _examples(inputs: Inputs) -> int:
+    return len(next(iter(inputs.values())))
+
+
+def _cut(inputs: Inputs, start: int, stop: int) -> Inputs:
+    return {name: given[start:stop] for name, given in inputs.items()}
+
 
 FEW: Final = 16
 """Largest number of labels that are all used, weighted by probability."""
 
 _LEAST_BYTES: Final = 256_000_000
-_SHARE: Final = 0.5
+_GROUP_SHARE: Final = 0.5
 """Multiple of the model's bytes that squared gradients may take at a time, if that is more."""
 
 
@@ -39,7 +363,9 @@ def fisher_groups(
 ) -> tuple[dict[str, str], list[FisherSums]]:
     """The stored names by the base's, which are the same, and the groups measured together."""
     found = pieces(evaluator.model, expert, names)
-    budget = max(_LEAST_BYTES, int(_SHARE * sum(p.nbytes for p in evaluator.model.parameters())))
+    budget = max(
+        _LEAST_BYTES, int(_GROUP_SHARE * sum(p.nbytes for p in evaluator.model.parameters()))
+    )
     chosen: list[list[str]] = [[]]
     held = 0
     for name in found:

@@ -141,7 +141,7 @@ def _serve(pipe: Connection, scratch: str) -> None:
     go_offline()
     last_words = CrashLog(_CALLED)
     with heavy_imports():
-        from ace_gui.engine.service import runner
+        from ace_gui.engine import service
 
-    runner.serve(pipe)
+    service.serve(pipe)
     last_words.close()

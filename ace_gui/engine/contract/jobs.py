@@ -22,7 +22,7 @@ from ace_gui.recipe.recommended import with_recommended
 from ace_gui.recipe.values import Task, limited
 
 if TYPE_CHECKING:
-    from ace_gui.engine.service.runner import Runner
+    from ace_gui.engine.service import Runner
 
 Events = Iterator[object]
 
@@ -188,7 +188,7 @@ class SpectrumJob(Job):
     store: Path | None = None
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.inspecting.layer_spectrum import spectrum
+        from ace_gui.engine.inspecting.layer_figures import spectrum
 
         matrix = yield from engine.matrix(self.recipe, self.row, self.device)
         yield from spectrum(*matrix, engine.cache, self.store)
@@ -203,7 +203,7 @@ class SampleMergesJob(Job):
 
     def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.devices import resolve_device
-        from ace_gui.engine.inspecting.sampled_merges import sampled
+        from ace_gui.engine.inspecting.statistics import sampled
 
         prepared = yield from engine.prepared(self.recipe)
         yield from sampled(prepared, resolve_device(self.device), engine.cache)
@@ -217,7 +217,7 @@ class SubspacesJob(Job):
     device: str = "auto"
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.inspecting.layer_spectrum import subspaces
+        from ace_gui.engine.inspecting.layer_figures import subspaces
 
         matrix = yield from engine.matrix(self.recipe, self.row, self.device)
         yield from subspaces(*matrix, engine.cache)
@@ -230,7 +230,7 @@ class DistributionJob(Job):
     row: PlanRow
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.inspecting.layer_distribution import distribution
+        from ace_gui.engine.inspecting.layer_figures import distribution
 
         prepared = yield from engine.prepared(self.recipe)
         yield from distribution(prepared, self.row, engine.cache)
@@ -450,7 +450,7 @@ class DescribeTasksJob(Job):
     tasks: tuple[Task, ...]
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.evaluating.shown_examples import described
+        from ace_gui.engine.evaluating.shown_answers import described
 
         yield from described((yield from engine.prepared(self.recipe)), self.tasks)
 
@@ -470,7 +470,7 @@ class CompareExamplesJob(Job, state="scoring"):
     device: str = "auto"
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.evaluating.shown_examples import compared_examples
+        from ace_gui.engine.evaluating.shown_answers import compared_examples
         from ace_gui.engine.merging.store import MODEL
 
         prepared = yield from engine.prepared(self.recipe)
@@ -492,7 +492,7 @@ class RoutesJob(Job, state="scoring"):
 
     def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.evaluating.evaluate import known_tasks
-        from ace_gui.engine.evaluating.routing import routed
+        from ace_gui.engine.evaluating.shown_answers import routed
 
         prepared, models = yield from engine.models(self.recipe, (self.store,))
         tasks = limited(known_tasks(prepared), self.limit)
@@ -511,7 +511,7 @@ class TryJob(TryInput, Job):
 
     def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.devices import resolve_device
-        from ace_gui.engine.evaluating.trying import tried
+        from ace_gui.engine.evaluating.shown_answers import tried
 
         _, models = yield from engine.models(self.recipe, self.stores)
         yield from tried(models, self, resolve_device(self.device))

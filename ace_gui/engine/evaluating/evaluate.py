@@ -20,7 +20,7 @@ from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scored import TaskScore, normalised
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.examples import read_task
-from ace_gui.engine.evaluating.kinds.every_kind import KINDS, evaluator_class, require_kind
+from ace_gui.engine.evaluating.kinds import KINDS, evaluator_class, require_kind
 from ace_gui.engine.evaluating.loaded_models import (
     Loaded,
     answered,

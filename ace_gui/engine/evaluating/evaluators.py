@@ -21,7 +21,6 @@ from ace_gui.architecture.transformers_library import (
     load_tokenizer,
     longest_input,
 )
-from ace_gui.engine.evaluating.data.table import refused
 from ace_gui.engine.evaluating.metrics import MetricResult, of_labels
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import (
@@ -35,6 +34,7 @@ from ace_gui.engine.evaluating.task_data import (
     head_labels,
     label_cell,
     labels_of,
+    refused,
 )
 from ace_gui.formatting import listing, shown
 from ace_gui.recipe.values import Metric, TaskKind

@@ -8,14 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from ace_gui.engine.evaluating.data.images import picture_of
-from ace_gui.engine.evaluating.data.open_table import open_table
-from ace_gui.engine.evaluating.data.table import FILE_BYTES, Row, Table, refused, require_columns
-from ace_gui.engine.evaluating.kinds.every_kind import KINDS
+from ace_gui.engine.evaluating.kinds import KINDS
 from ace_gui.engine.evaluating.metrics import require_overlap
+from ace_gui.engine.evaluating.open_table import open_table
 from ace_gui.engine.evaluating.subjects import class_of
 from ace_gui.engine.evaluating.task_data import (
     CHOICES,
+    FILE_BYTES,
     IMAGE,
     INPUT_CELLS,
     LABEL,
@@ -24,8 +23,13 @@ from ace_gui.engine.evaluating.task_data import (
     TOKENS,
     Example,
     Half,
+    Row,
+    Table,
     TaskData,
     checked_cell,
+    picture_of,
+    refused,
+    require_columns,
 )
 from ace_gui.errors import TaskError
 from ace_gui.recipe.values import Chat, Metric, Task, TaskKind

@@ -19,7 +19,7 @@ from ace_gui.architecture.transformers_library import load_pretrained
 from ace_gui.checkpoints import TensorReader
 from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.evaluators import Batch, Evaluator, Piece
-from ace_gui.engine.evaluating.kinds.every_kind import evaluator
+from ace_gui.engine.evaluating.kinds import evaluator
 from ace_gui.engine.evaluating.subjects import Loading, Own, loading_of
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.modules.stored import has_modules, read_manifest

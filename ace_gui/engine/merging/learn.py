@@ -17,19 +17,21 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ace_gui.checkpoints import claimed
-from ace_gui.engine.adapting.learned_folder import (
+from ace_gui.engine.adapting.objectives import Kept, TaskObjective, descended, expert_answers
+from ace_gui.engine.adapting.shared_parameters import MergedValues, SharedParameters
+from ace_gui.engine.adapting.training import (
     CHECKPOINT,
     Curves,
+    Loop,
+    Seen,
+    collapse,
     factors_on_disk,
     found_curves,
     save_curves,
     trained,
+    window_of,
 )
-from ace_gui.engine.adapting.merged_values import MergedValues
-from ace_gui.engine.adapting.objectives import Kept, TaskObjective, descended, expert_answers
-from ace_gui.engine.adapting.shared_parameters import SharedParameters
-from ace_gui.engine.adapting.training import Loop, Seen, collapse, window_of
-from ace_gui.engine.calibrating.calibration_data import (
+from ace_gui.engine.calibrating.calibrate import (
     EXAMPLES,
     SEED,
     Calibration,
@@ -45,7 +47,7 @@ from ace_gui.engine.calibrating.statistics_folder import (
 )
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
-from ace_gui.engine.evaluating.kinds.every_kind import KINDS, evaluator
+from ace_gui.engine.evaluating.kinds import KINDS, evaluator
 from ace_gui.engine.evaluating.loaded_models import load, older_objects_frozen
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import TaskData

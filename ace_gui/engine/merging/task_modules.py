@@ -35,7 +35,7 @@ from ace_gui.engine.modules.stored import (
     write_manifest,
 )
 from ace_gui.engine.planning.prepared import Prepared, module_rows, module_tensors
-from ace_gui.engine.routing.train import trained_tensors
+from ace_gui.engine.routing import trained_tensors
 from ace_gui.engine.streaming import Part, ordered, single_threads, tensors_digest
 from ace_gui.linalg.singular import Triplets, leading_triplets
 from ace_gui.methods.shared.expert_modules import (

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ace_gui.engine.calibrating.grams import CENTRE
+from ace_gui.engine.calibrating.model_parameters import CENTRE
 from ace_gui.engine.calibrating.statistics_folder import Statistics
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.readers import ModelReader, Readers

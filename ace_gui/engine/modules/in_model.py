@@ -2,35 +2,303 @@
 
 A routed result must not depend on other examples, to the last bit, but matrix products round
 differently in a batch of another size. So each example goes through the model alone.
+
+Twin-Merging and FREE-Merging compute all weights for each example, from merged ones and the
+experts' differences: the first mixes all experts by the weights of a router, the second chooses
+one. The input of the router is the merged body's output. H features, T experts.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from ace_gui.engine.modules.layers import put_correction
-from ace_gui.engine.modules.mlp_blocks import put_blocks
-from ace_gui.engine.modules.smile_layers import put_smile
-from ace_gui.engine.modules.stored import has_modules
+from ace_gui.architecture.disk_names import DiskNames
+from ace_gui.checkpoints.input_files import refusal
+from ace_gui.engine.contract.plan import MatrixPart
+from ace_gui.engine.contract.scored import WHOLE
+from ace_gui.engine.modules.layers import (
+    NAME,
+    Seen,
+    mean_over_tokens,
+    put_blocks,
+    put_correction,
+    put_smile,
+)
+from ace_gui.engine.modules.stored import MODULES, TRAINED, form_of, has_modules
 from ace_gui.engine.modules.task_tensors import (
+    StoredModules,
     TaskTensors,
     base_of,
     open_modules,
     open_task,
     read_described,
 )
-from ace_gui.engine.modules.whole_model import put_whole
+from ace_gui.engine.streaming import elements_of
 from ace_gui.errors import ArchitectureError
+from ace_gui.formatting import plain
 from ace_gui.methods.shared.expert_modules import ModuleKind
+
+
+def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
+    """The mean of the body's last hidden states over unmasked tokens, N × H.
+
+    For an encoder-decoder, those of the encoder. Raises ArchitectureError for a model without such
+    a body.
+    """
+    whole = bool(getattr(model.config, "is_encoder_decoder", False))
+    body = model.get_encoder() if whole else model.base_model
+    wanted = inspect.signature(body.forward).parameters
+    given = {name: value for name, value in inputs.items() if name in wanted}
+    if "use_cache" in wanted and not whole:
+        given["use_cache"] = False
+    hidden = getattr(body(**given), "last_hidden_state", None)
+    if not isinstance(hidden, Tensor) or hidden.ndim < 2 or body is model:
+        raise ArchitectureError(
+            f"{type(model).__name__} has no body whose hidden states a router could use; "
+            "choose a method without a router."
+        )
+    if hidden.ndim > 3:  # channels first, of convolutions
+        hidden = hidden.flatten(2).mT
+    mask = inputs.get("attention_mask")
+    if hidden.ndim < 3:
+        return hidden
+    return mean_over_tokens(hidden, mask if isinstance(mask, Tensor) else None)
+
+
+class Router(nn.Module):
+    """softmax(A (h − centre) / scale + b): the weight of each expert; or 1 for the largest."""
+
+    centre: Tensor
+    scale: Tensor
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(
+        self, tensors: Mapping[str, Tensor], *, one: bool, experts: Sequence[str] = ()
+    ) -> None:
+        super().__init__()
+        self.location, self.experts = WHOLE, tuple(experts)
+        for name in ("centre", "scale", "weight", "bias"):
+            self.register_buffer(name, tensors[name], persistent=False)
+        self.one = one
+        self.seen: Seen | None = None
+
+    def forward(self, feature_H: Tensor) -> Tensor:
+        """The T weights."""
+        given_H = (feature_H - self.centre) / self.scale
+        share_T = torch.softmax(self.weight @ given_H + self.bias, dim=0)
+        if self.one:
+            share_T = torch.zeros_like(share_T).index_fill_(0, share_T.argmax(), 1.0)
+        if self.seen is not None:
+            self.seen(share_T)
+        return share_T
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Target:
+    """Elements of a parameter that the experts change, all in one form.
+
+    ``owners``: indices of the experts; ``sizes``: their ranks, for low-rank factors. ``names``: of
+    the tensors, shared by all experts, or two per expert for chosen elements.
+    """
+
+    parameter: str
+    part: MatrixPart
+    form: str
+    owners: tuple[int, ...]
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
+
+
+class Differences(nn.Module):
+    """D_t of every expert, on the model's device.
+
+    Low-rank factors and whole tensors are concatenated.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.targets: dict[str, list[_Target]] = defaultdict(list)
+
+    def add(self, target: _Target, tensors: Sequence[Tensor]) -> None:
+        """Store the differences of some elements of a parameter."""
+        self.targets[target.parameter].append(target)
+        for name, tensor in zip(target.names, tensors, strict=True):
+            self.register_buffer(name, tensor, persistent=False)
+
+    def mixed(self, parameter: str, plain_weight: Tensor, share_T: list[float]) -> Tensor:
+        """W + Σ_t share_t D_t."""
+        result = plain_weight.clone()
+        for target in self.targets[parameter]:
+            mine = elements_of(result.view(-1), target.part)
+            found = [self.get_buffer(name) for name in target.names]
+            shares = [share_T[t] for t in target.owners]
+            if target.form == "index":  # one expert after the other, as indices may repeat
+                own = mine.reshape(-1)
+                for position, share in enumerate(shares):
+                    index, values = found[2 * position : 2 * position + 2]
+                    own = own.index_add(0, index, values, alpha=share)
+                mine.copy_(own.view(mine.shape))
+                continue
+            given = torch.tensor(shares, dtype=result.dtype, device=result.device)
+            if target.form == "left":
+                sizes = torch.tensor(target.sizes, device=result.device)
+                change = (found[0] * given.repeat_interleave(sizes)) @ found[1]
+            else:
+                change = given @ found[0]
+            mine.add_(change.view(mine.shape))
+        return result
+
+
+def put_whole(model: Any, modules: StoredModules) -> Router:
+    """Make a loaded model compute its weights for each example that it is called with.
+
+    Examples must come one at a time (``one_by_one``). Raises CheckpointError for modules that do
+    not fit, ArchitectureError for a model whose tensors differ from those in its files.
+    """
+    router = _router(modules)
+    differences = _differences(model, modules)
+    first = next(model.parameters())
+    model.add_module(NAME, nn.ModuleList([router, differences]).to(first.device, first.dtype))
+    _make_by_example(model, router, differences)
+    return router
+
+
+def _router(modules: StoredModules) -> Router:
+    names = ("centre", "scale", "weight", "bias")
+    found = {name: modules.read(TRAINED + name) for name in names}
+    count, width = len(modules.manifest.experts), len(found["centre"])
+    shapes = [tuple(found[name].shape) for name in names]
+    fits = shapes == [(width,), (width,), (count, width), (count,)]
+    if not fits or not bool((found["scale"] > 0).all()):
+        raise refusal(modules.folder, f"{MODULES} has a router of another model; merge again.")
+    one = modules.manifest.kind is ModuleKind.CHOICE
+    return Router(found, one=one, experts=modules.manifest.experts)
+
+
+def _differences(model: Any, modules: StoredModules) -> Differences:
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    finder, found = DiskNames(model, parameters), Differences()
+    experts = {name: t for t, name in enumerate(modules.manifest.experts)}
+    for row, part in modules.layout.parts.items():
+        destination = finder.find(part.tensor)
+        if destination is None:
+            continue
+        if destination.converted or parameters[destination.name].shape != part.tensor_shape:
+            raise ArchitectureError(
+                f"{type(model).__name__} holds `{plain(part.tensor)}` differently from its "
+                "files, so it cannot be mixed for each example."
+            )
+        number = sum(map(len, found.targets.values()))
+        found.add(*_row_of(modules, row, destination.name, experts, number))
+    if not found.targets:
+        raise ArchitectureError(f"{type(model).__name__} has none of the tensors of the modules.")
+    return found
+
+
+def _row_of(
+    modules: StoredModules, row: str, parameter: str, experts: Mapping[str, int], number: int
+) -> tuple[_Target, list[Tensor]]:
+    """The elements of a row, and its tensors: one or two of all experts, or two of each."""
+    owners, part = modules.layout.experts[row], modules.layout.parts[row]
+    forms = {form_of(f"{owner}/{row}/", modules.tensors) for owner in owners}
+    if not owners or len(forms) != 1:
+        raise refusal(modules.folder, f"{MODULES} has a row in several forms; merge again.")
+    (form,) = forms
+    read = [[modules.read(f"{each}/{row}/{what}") for what in form] for each in owners]
+    if form[0] == "left":
+        tensors = [torch.cat([left for left, _ in read], dim=1)]
+        tensors += [torch.cat([right for _, right in read])]
+    elif form[0] == "whole":
+        tensors = [torch.stack([whole.reshape(-1) for (whole,) in read])]
+    else:
+        for owner in owners:
+            modules.require_entries(f"{owner}/{row}/", part.elements)
+        tensors = [each for index, values in read for each in (index.long(), values)]
+    target = _Target(
+        parameter=parameter,
+        part=part,
+        form=form[0],
+        owners=tuple(experts[owner] for owner in owners),
+        sizes=tuple(pair[0].shape[-1] for pair in read),
+        names=tuple(f"d{number}_{position}" for position in range(len(tensors))),
+    )
+    return target, tensors
+
+
+def _make_by_example(model: Any, router: Router, differences: Differences) -> None:
+    forward, held = model.forward, list[bool]()
+    named = inspect.signature(forward)
+
+    def shares(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[float]:
+        given = named.bind(*args, **kwargs).arguments
+        inputs = {**given, **given.get("kwargs", {})}
+        with torch.no_grad():
+            found: list[float] = router(features(model, inputs)[0]).tolist()
+        return found
+
+    @wraps(forward)
+    def by_example(*args: Any, **kwargs: Any) -> Any:
+        if held:
+            return forward(*args, **kwargs)
+        with _weights_of(model, differences, shares(args, kwargs)):
+            return forward(*args, **kwargs)
+
+    model.forward = by_example
+    if hasattr(model, "generate"):
+        model.generate = _by_prompt(model, differences, shares, held)
+
+
+def _by_prompt(
+    model: Any,
+    differences: Differences,
+    shares: Callable[[tuple[Any, ...], Mapping[str, Any]], list[float]],
+    held: list[bool],
+) -> Any:
+    """``generate`` with the weights of the prompt for the whole text."""
+    generate = model.generate
+
+    @wraps(generate)
+    def written(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+        given = {} if inputs is None else {model.main_input_name: inputs}
+        names = (model.main_input_name, "attention_mask", "token_type_ids", "inputs_embeds")
+        prompt = given | {n: kwargs[n] for n in names if kwargs.get(n) is not None}
+        share_T = shares((), prompt)
+        held.append(True)
+        try:
+            with _weights_of(model, differences, share_T):
+                return generate(*args, **given, **kwargs)
+        finally:
+            held.pop()
+
+    return written
+
+
+@contextmanager
+def _weights_of(model: Any, differences: Differences, share_T: list[float]) -> Iterator[None]:
+    """Context in which the model's weights are those for these shares."""
+    owners = {name: model.get_parameter(name) for name in differences.targets}
+    plain_weights = {name: owner.data for name, owner in owners.items()}
+    try:
+        with torch.no_grad():
+            for name, owner in owners.items():
+                owner.data = differences.mixed(name, plain_weights[name], share_T)
+        yield
+    finally:
+        for name, owner in owners.items():
+            owner.data = plain_weights[name]
+
 
 _METHODS: Final = ("forward", "get_image_features", "get_text_features")
 _CACHES: Final = ("past_key_values", "encoder_outputs")

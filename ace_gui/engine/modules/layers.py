@@ -1,22 +1,32 @@
-"""What modules in models share: layers, observers of routers, corrections of a head's inputs.
+"""Layers of loaded models with parts of the experts, routers of MLP blocks, corrections of heads.
 
-H features, R the rank of a correction (Representation Surgery).
+SMILE gives every linear layer low-rank experts and a gate. WEMoE mixes the experts' MLP blocks by
+the weights of a router, which gets the inputs of the block; its weights are averaged over the
+tokens of an example. Representation Surgery corrects the inputs of a head.
+
+N inputs of a layer or examples, L tokens, I inputs, O outputs, H features; T experts; K or R the
+rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, wraps
 from typing import Any, Final, Protocol, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ace_gui.architecture.disk_names import DiskNames
 from ace_gui.checkpoints.input_files import refusal
-from ace_gui.engine.modules.stored import MODULES, TRAINED
+from ace_gui.engine.modules.stored import MODULES, TRAINED, block_of
 from ace_gui.engine.modules.task_tensors import StoredModules
-from ace_gui.errors import ArchitectureError
+from ace_gui.engine.streaming import elements_of
+from ace_gui.errors import ArchitectureError, CheckpointError, RecipeError
 from ace_gui.formatting import plain
+from ace_gui.methods import checked_parameters, get_method
 
 NAME: Final = "ace_modules"
 """Attribute name of modules in the model, or in their layer."""
@@ -121,3 +131,342 @@ def put_correction(model: Any, modules: StoredModules, expert: str) -> Correctio
     head.add_module(NAME, correction)
     head.register_forward_pre_hook(lambda _head, args: (correction(args[0]), *args[1:]))
     return correction
+
+
+ROUTER: Final = ("hidden", "hidden_bias", "out", "out_bias")
+SHARED: Final = "shared"
+"""Name of the trained tensor with the fraction of every expert that is in the merged model."""
+
+
+class BlockRouter(nn.Module):
+    """Mean over the tokens of A₂ ReLU(A₁ x + b₁) + b₂: the weight of each expert (N × T).
+
+    The first layer called in a block computes the weights; the other layers reuse them.
+    """
+
+    hidden: Tensor
+    hidden_bias: Tensor
+    out: Tensor
+    out_bias: Tensor
+
+    def __init__(
+        self, tensors: Mapping[str, Tensor], *, location: str = "", experts: Sequence[str] = ()
+    ) -> None:
+        """``tensors``: hidden (H × H), hidden_bias (H), out (T × H), out_bias (T)."""
+        super().__init__()
+        for name in ROUTER:
+            self.register_buffer(name, tensors[name], persistent=False)
+        self.location, self.experts = location, tuple(experts)
+        self.first: Any = None
+        self.share_NT: Tensor | None = None
+        self.held = False
+        self.mask: Tensor | None = None
+        self.seen: Seen | None = None
+
+    def forward(self, input_NLH: Tensor) -> Tensor:
+        """The weights for each example."""
+        hidden = torch.relu(input_NLH @ self.hidden.T + self.hidden_bias)
+        each = hidden @ self.out.T + self.out_bias
+        return each if each.ndim == 2 else mean_over_tokens(each.flatten(1, -2), self.mask)
+
+    def asked(self, layer: Any, given: Tensor) -> Tensor:
+        """The weights, which the first layer of the block has computed."""
+        fresh = self.first is None or (layer is self.first and not self.held)
+        if fresh or self.share_NT is None:
+            self.first, self.share_NT = layer, self(given)
+            if self.seen is not None:
+                self.seen(self.share_NT)
+        return self.share_NT
+
+
+class ExpertChanges(nn.Module):
+    """A layer of an MLP block with Σ_t (share_t − shared_t) (D_t, d_t) added to its W and b."""
+
+    changes: Tensor
+    biases: Tensor | None
+    shared: Tensor
+
+    def __init__(
+        self, router: BlockRouter, changes: Tensor, biases: Tensor | None, shared: Tensor
+    ) -> None:
+        """Store the changes.
+
+        ``changes``: T × O × I; ``biases``: T × O; ``shared``: T, the fractions in the layer's own
+        weights.
+        """
+        super().__init__()
+        self.register_buffer("changes", changes, persistent=False)
+        self.register_buffer("biases", biases, persistent=False)
+        self.register_buffer("shared", shared, persistent=False)
+        self.router = (router,)  # in a tuple, so that it is not a submodule
+
+    def outputs(self, layer: Any, weight_OI: Tensor, given: Tensor) -> Tensor:
+        """The layer's outputs; ``weight_OI``: its own weight.
+
+        A model in use gets one example at a time. In training, a batch has the examples of one
+        task, and the mean of their weights, as in the published code.
+        """
+        share_T = self.router[0].asked(layer, given).mean(dim=0) - self.shared
+        share_T = share_T.to(given.dtype)
+        bias_O = layer.bias
+        if self.biases is not None:
+            own_O = share_T @ self.biases
+            bias_O = own_O if bias_O is None else bias_O + own_O
+        mixed_OI = weight_OI + torch.tensordot(share_T, self.changes, dims=1)
+        return functional.linear(given, mixed_OI, bias_O)
+
+
+def _forward(layer: Any, transposed: bool, given: Tensor) -> Tensor:
+    weight_OI = layer.weight.T if transposed else layer.weight
+    found: Tensor = layer.get_submodule(NAME).outputs(layer, weight_OI, given)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearChange:
+    """The experts' changes of one linear layer: T × O × I in the layer's orientation, and T × O."""
+
+    tensor: str
+    changes: Tensor
+    biases: Tensor | None
+
+
+def put_layers(
+    model: Any, layers: Sequence[LinearChange], routers: Mapping[str, BlockRouter], shared: Tensor
+) -> dict[str, BlockRouter]:
+    """Attach the experts' changes to a model's layers; returns the routers by block.
+
+    Layers that the model's class lacks are skipped. Raises ArchitectureError for a layer that is
+    not linear.
+    """
+    finder = DiskNames(model, dict(model.named_parameters(remove_duplicate=False)))
+    found = {}
+    for each in layers:
+        block = block_of(each.tensor)
+        shape = each.changes.shape[1:]
+        target = None if block is None else linear_layer(model, finder, each.tensor, shape)
+        if target is None or block is None:
+            continue
+        layer, transposed = target
+        changes = (each.changes.mT if transposed else each.changes).contiguous()
+        changed = ExpertChanges(routers[block], changes, each.biases, shared)
+        layer.add_module(NAME, changed.to(layer.weight.device, layer.weight.dtype))
+        layer.forward = partial(_forward, layer, transposed)
+        found[block] = routers[block]
+    return found
+
+
+def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
+    """Attach the experts' MLP blocks to a loaded model; returns the routers by block.
+
+    Examples must come one at a time (``one_by_one``). Raises CheckpointError for modules that do
+    not fit, and the errors of ``put_layers``.
+    """
+    shared = modules.read(TRAINED + SHARED)
+    layers, names = list[LinearChange](), modules.manifest.experts
+    for tensor in (p.tensor for p in modules.layout.parts.values() if len(p.tensor_shape) == 2):
+        if tensor not in modules.layout.parts:
+            sentence = f"{MODULES} has parts of blocks; merge again."
+            raise refusal(modules.folder, sentence, tensor=tensor)
+        changes = torch.stack([modules.whole(name, tensor) for name in names])
+        bias, biases = f"{tensor.removesuffix('.weight')}.bias", None
+        if bias in modules.layout.parts:
+            biases = torch.stack([modules.whole(name, bias) for name in names])
+        layers.append(LinearChange(tensor=tensor, changes=changes, biases=biases))
+    blocks = dict.fromkeys(block_of(layer.tensor) or "" for layer in layers)
+    routers = {block: _router(modules, block, len(shared)) for block in blocks}
+    found = put_layers(model, layers, routers, shared)
+    if not found or len(shared) != len(modules.manifest.experts):
+        raise ArchitectureError(f"{type(model).__name__} has none of the blocks of the modules.")
+    first = next(model.parameters())
+    model.add_module(NAME, nn.ModuleList(found.values()).to(first.device, first.dtype))
+    _inform_routers(model, list(found.values()))
+    return found
+
+
+def _router(modules: StoredModules, block: str, experts: int) -> BlockRouter:
+    found = {name: modules.read(f"{TRAINED}{block}/{name}") for name in ROUTER}
+    wide = len(found["hidden_bias"])
+    shapes = [tuple(found[name].shape) for name in ROUTER]
+    if shapes != [(wide, wide), (wide,), (experts, wide), (experts,)]:
+        raise refusal(modules.folder, f"{MODULES} has a router of another model; merge again.")
+    return BlockRouter(found, location=block, experts=modules.manifest.experts)
+
+
+def _inform_routers(model: Any, routers: Sequence[BlockRouter]) -> None:
+    """Pass the attention mask of each call to the routers, and keep the weights of a prompt."""
+    forward = model.forward
+
+    @wraps(forward)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        mask = kwargs.get("attention_mask")
+        for router in routers:
+            router.mask = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
+        return forward(*args, **kwargs)
+
+    model.forward = wrapped
+    if not hasattr(model, "generate"):
+        return
+    generate = model.generate
+
+    @wraps(generate)
+    def held(*args: Any, **kwargs: Any) -> Any:
+        for router in routers:
+            router.first, router.share_NT, router.held = None, None, True
+        try:
+            return generate(*args, **kwargs)
+        finally:
+            for router in routers:
+                router.first, router.share_NT, router.held = None, None, False
+
+    model.generate = held
+
+
+class SmileExperts(nn.Module):
+    """Σ_t λ_t(x) (U_t S_t V_tᵀ x + b_t) of one matrix, for each input x.
+
+    λ: softmax over t of ‖V_t[:, :k_g]ᵀ x‖, of which the ``top`` largest stay and are normalised to
+    1 (SMILE, Eqs. 6 to 8). The tensors move with the model to its device, but are not saved with
+    it.
+    """
+
+    outs: Tensor
+    ins: Tensor
+    biases: Tensor | None
+    outputs: Tensor | None
+
+    def __init__(
+        self,
+        outs: Sequence[Tensor],
+        ins: Sequence[Tensor],
+        biases: Sequence[Tensor],
+        *,
+        gate_rank: int,
+        top: int,
+        outputs: Tensor | None,
+        location: str = "",
+        experts: Sequence[str] = (),
+    ) -> None:
+        """``outs``: U_t S_t (O × K); ``ins``: V_tᵀ (K × I); ``biases``: O, or an empty list.
+
+        ``gate_rank``: at most half of the inputs, as with all of them every input has the same norm
+        for all experts. ``outputs``: the layer's outputs that belong to the matrix; None: all.
+        ``location``, ``experts``: names for observers.
+        """
+        super().__init__()
+        for name, found in (("outs", outs), ("ins", ins), ("biases", biases)):
+            stacked = torch.stack([*found]) if found else None
+            self.register_buffer(name, stacked, persistent=False)
+        self.register_buffer("outputs", outputs, persistent=False)
+        inputs = self.ins.shape[2]
+        self.gate_rank, self.top = min(gate_rank, max(1, inputs // 2)), top
+        self.location, self.experts = location, tuple(experts)
+        self.seen: Seen | None = None
+
+    def forward(self, input_NI: Tensor) -> tuple[Tensor, Tensor]:
+        """The addition to the outputs (N × O), and λ (N × T)."""
+        weight_NT = self.weights(input_NI)
+        change_NO = input_NI.new_zeros(len(input_NI), self.outs.shape[1])
+        for t in range(self.ins.shape[0]):
+            (chosen,) = weight_NT[:, t].nonzero(as_tuple=True)
+            own_NO = (input_NI[chosen] @ self.ins[t].T) @ self.outs[t].T
+            if self.biases is not None:
+                own_NO = own_NO + self.biases[t]
+            change_NO[chosen] += weight_NT[chosen, t, None] * own_NO
+        return change_NO, weight_NT
+
+    def weights(self, input_NI: Tensor) -> Tensor:
+        """λ, N × T: the output of the gate."""
+        gate_TGI = self.ins[:, : self.gate_rank]
+        norms_TN = torch.linalg.vector_norm(gate_TGI @ input_NI.T, dim=1)
+        share_NT = torch.softmax(norms_TN.T, dim=1)
+        kept = share_NT.topk(min(self.top, share_NT.shape[1]), dim=1)
+        weight_NT = torch.zeros_like(share_NT).scatter_(1, kept.indices, kept.values)
+        found: Tensor = weight_NT / weight_NT.sum(dim=1, keepdim=True)
+        return found
+
+
+def _added(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
+    """The hook of a linear layer: its own output plus that of its experts."""
+    given = args[0]
+    input_NI, result = given.reshape(-1, given.shape[-1]), output.clone()
+    flat = result.view(-1, output.shape[-1])
+    for experts in layer.get_submodule(NAME).children():
+        change_NO, weight_NT = experts(input_NI)
+        if experts.outputs is None:
+            flat += change_NO
+        else:
+            flat[:, experts.outputs] += change_NO
+        if experts.seen is not None:
+            experts.seen(weight_NT.view(*given.shape[:-1], -1))
+    return result
+
+
+def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
+    """Attach the experts to the linear layers of a loaded model; returns them by matrix name.
+
+    Matrices that the model's class lacks are skipped. Raises CheckpointError for modules that do
+    not fit, ArchitectureError for a layer that is not linear.
+    """
+    settings = _settings(modules)
+    finder = DiskNames(model, dict(model.named_parameters(remove_duplicate=False)))
+    found: dict[str, SmileExperts] = {}
+    for row, part in modules.layout.parts.items():
+        if len(part.tensor_shape) == 1:
+            continue
+        target = linear_layer(model, finder, part.tensor, part.tensor_shape)
+        if target is not None:
+            layer, transposed = target
+            found[row] = _experts(modules, row, settings, transposed=transposed)
+            if not hasattr(layer, NAME):
+                layer.add_module(NAME, nn.Module())
+                layer.register_forward_hook(_added)
+            at = len(list(layer.get_submodule(NAME).children()))
+            experts = found[row].to(layer.weight.device, layer.weight.dtype)
+            layer.get_submodule(NAME).add_module(str(at), experts)
+    if not found:
+        raise ArchitectureError(f"{type(model).__name__} has none of the layers of the modules.")
+    return found
+
+
+def _experts(modules: StoredModules, row: str, settings: Any, *, transposed: bool) -> SmileExperts:
+    part, owners = modules.layout.parts[row], modules.layout.experts[row]
+    pairs = [
+        [modules.read(f"{name}/{row}/{what}") for what in ("left", "right")] for name in owners
+    ]
+    outs, ins = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    if transposed:
+        outs, ins = [right.T for _, right in pairs], [left.T for left, _ in pairs]
+    # The outputs of the layer that belong to the part of a matrix.
+    axis, (rows, columns) = int(transposed), part.tensor_shape
+    numbers = torch.arange(part.tensor_shape[axis])
+    numbers = (numbers if transposed else numbers[:, None]).expand(rows, columns)
+    outputs: Tensor | None = torch.unique(elements_of(numbers.reshape(-1), part))
+    if outputs is not None and len(outputs) == part.tensor_shape[axis]:
+        outputs = None
+    name, biases = f"{part.tensor.removesuffix('.weight')}.bias", list[Tensor]()
+    if name in modules.layout.parts:  # zero for experts without one
+        biases = [modules.whole(owner, name) for owner in owners]
+    return SmileExperts(
+        outs,
+        ins,
+        biases if outputs is None else [whole[outputs] for whole in biases],
+        gate_rank=settings.gate_rank,
+        top=settings.top,
+        outputs=outputs,
+        location=row.removesuffix(".weight"),
+        experts=owners,
+    )
+
+
+def _settings(modules: StoredModules) -> Any:
+    """The parameters of the method, checked like those of a recipe."""
+    stored = modules.manifest
+    try:
+        found = checked_parameters(get_method(stored.method), stored.settings)
+    except RecipeError as error:
+        raise CheckpointError(error.sentence, path=modules.folder) from None
+    if not (hasattr(found, "gate_rank") and hasattr(found, "top")):
+        sentence = f"{plain(stored.method)} has no gate, so its modules cannot be used as stored."
+        raise CheckpointError(sentence, path=modules.folder)
+    return found

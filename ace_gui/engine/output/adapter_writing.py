@@ -3,31 +3,46 @@
 Tensor by tensor: the merged change is cut to two factors and written, and forgotten. Where a method
 is linear and all experts are plain LoRA, the factors themselves are joined, and no dense matrix is
 made.
+
+An unfinished adapter is on disk with a journal, so that it can be resumed::
+
+    STORE/
+      manifest.json     what the adapter depends on, as of a merge, and how it is cut
+      journal.jsonl     one line a tensor: its rank, or the checksums of what is written of it
+      model/            the adapter
+      .made-by-…        marks a folder that may be removed
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final, Self
 
 import torch
 from torch import Tensor
 
 from ace_gui.checkpoints import (
     OutputTensor,
+    Shard,
+    ShardedWriter,
+    TensorReader,
     claimed_output,
     discard,
+    plan_shards,
     promote,
     read_factor,
+    read_header,
     torch_dtype,
 )
+from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.staging import mark
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.contract.events import (
     Event,
@@ -39,17 +54,17 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.devices import peak_on, resolve_device, use_threads
+from ace_gui.engine.kept_files import keep_json, open_json
 from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import Manifest, make_manifest
 from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.readers import Readers
+from ace_gui.engine.merging.store import refuse_links
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.tensor_merge import TensorMerge, rounded
 from ace_gui.engine.merging.units import budgets_of, merged_within
-from ace_gui.engine.output.adapter_store import AdapterStore
 from ace_gui.engine.output.exporting import CARD, exported
-from ace_gui.engine.output.lineage import lineage_of
-from ace_gui.engine.output.model_card import adapter_card
+from ace_gui.engine.output.model_card import adapter_card, lineage_of
 from ace_gui.engine.planning.adapter_plan import (
     AdapterPlan,
     Factored,
@@ -62,7 +77,11 @@ from ace_gui.engine.planning.adapter_plan import (
 )
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.streaming import Assembly, single_threads
+from ace_gui.engine.streaming import Assembly
+from ace_gui.engine.streaming import single_threads
+from ace_gui.engine.streaming import checksum
+from ace_gui.errors import CheckpointError
+from ace_gui.errors import ResumeError
 from ace_gui.linalg.singular import (
     Factors,
     core_values,
@@ -76,6 +95,140 @@ from ace_gui.machine import peak_memory
 from ace_gui.output_files import RECIPE, staging_folder, writing
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.stored_formats import RECIPE_TAGS
+
+MODEL: Final = "model"
+_MANIFEST: Final = "manifest.json"
+_JOURNAL: Final = "journal.jsonl"
+_ONE_FILE: Final = 2**62
+
+
+class AdapterStore:
+    """An open store. Close it.
+
+    ``lines``: by tensor what the journal says of it. ``model``: folder of the adapter; ``shards``:
+    its file.
+    """
+
+    def __init__(self, folder: Path, lines: dict[str, dict[str, Any]], journal: IO[str]) -> None:
+        self.folder, self.model = folder, folder / MODEL
+        self.lines = lines
+        self._journal = journal
+        self._writer: ShardedWriter | None = None
+        self.shards: tuple[Shard, ...] = ()
+
+    @classmethod
+    def opened(
+        cls, folder: Path, manifest: Manifest, settings: Mapping[str, object], *, resume: bool
+    ) -> Self:
+        """A new store, or the unfinished one of the same inputs and settings.
+
+        Raises ResumeError if it is of others, OutputError or ResourceError if it cannot be written.
+        """
+        names = ("headers", "code", "libraries", "device", "threads", "added_methods")
+        described = {name: getattr(manifest, name) for name in names} | {
+            "inputs": [[each.path, each.size, each.mtime_ns] for each in manifest.inputs],
+            "recipe": repr(manifest.recipe.absolute()),
+            "settings": settings,
+        }
+        described = json.loads(json.dumps(described))  # as it is read again
+        refuse_links(folder)
+        if resume and (folder / _MANIFEST).is_file():
+            lines = _resumed(folder, described)
+        else:
+            discard(folder)
+            (folder / MODEL).mkdir(parents=True)
+            mark(folder)
+            keep_json(folder / _MANIFEST, described)
+            lines = {}
+        with writing(folder):
+            journal = (folder / _JOURNAL).open("w", encoding="utf-8")
+            store = cls(folder, lines, journal)
+            for tensor, line in lines.items():
+                store._write_line(tensor, line)
+        return store
+
+    def note(self, tensor: str, **line: object) -> None:
+        """Write something about a tensor into the journal."""
+        self.lines[tensor] = {**self.lines.get(tensor, {}), **line}
+        self._write_line(tensor, self.lines[tensor])
+
+    def begin(self, outputs: Sequence[OutputTensor]) -> None:
+        """Create the file, or continue it with what the journal says is written and is sound."""
+        self.shards = plan_shards(outputs, _ONE_FILE, stem="adapter_model")
+        (shard,) = self.shards
+        if (self.model / shard.file_name).exists():
+            ShardedWriter(self.model, self.shards, ())  # checks the file
+            sound = set(self._sound())
+            self._writer = ShardedWriter(self.model, self.shards, sound)
+        else:
+            for line in self.lines.values():
+                line.pop("written", None)
+            self._writer = ShardedWriter(self.model, self.shards)
+
+    def write(self, tensor: str, pieces: Mapping[str, Tensor], **line: object) -> None:
+        """Write what the adapter holds of a tensor, by the names in its file."""
+        assert self._writer is not None
+        for name, piece in pieces.items():
+            self._writer.write(name, piece)
+        self.note(tensor, written={n: checksum(piece) for n, piece in pieces.items()}, **line)
+
+    def finish(self) -> dict[str, int]:
+        """Finish the file; the checksum of each of its tensors."""
+        assert self._writer is not None
+        self._writer.finish()
+        found: dict[str, int] = {}
+        for line in self.lines.values():
+            found |= line.get("written", {})
+        return found
+
+    def close(self) -> None:
+        """Close the journal; the store can be resumed."""
+        self._journal.close()
+
+    def _write_line(self, tensor: str, line: Mapping[str, object]) -> None:
+        self._journal.write(json.dumps({"tensor": tensor, **line}) + "\n")
+        self._journal.flush()
+
+    def _sound(self) -> Iterator[str]:
+        """The names of the file's tensors that are as they were written."""
+        header = read_header(self.model / self.shards[0].file_name)
+        tensors = {info.name: info for info in header.tensors}
+        reader = TensorReader(
+            Checkpoint(path=self.model, folder=None, tensors=tensors, files=(header.stamp,))
+        )
+        for line in self.lines.values():
+            crcs = line.get("written", {})
+            if all(n in tensors and checksum(reader.read(n)) == crc for n, crc in crcs.items()):
+                yield from crcs
+            else:
+                del line["written"]
+
+
+def _resumed(folder: Path, described: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+    """The journal of an unfinished store, which must be of these inputs and settings."""
+    try:
+        begun = open_json(folder / _MANIFEST)
+        text = (folder / _JOURNAL).read_text(encoding="utf-8")
+    except (CheckpointError, OSError, ValueError) as error:
+        raise ResumeError(
+            f"{folder} cannot be read; begin again without resuming.", path=folder
+        ) from error
+    changed = [name for name, value in described.items() if begun.get(name) != value]
+    if changed:
+        raise ResumeError(
+            f"The unfinished adapter in {folder} cannot be continued: {', '.join(changed)} differ. "
+            "Begin again without resuming.",
+            path=folder,
+        )
+    lines: dict[str, dict[str, Any]] = {}
+    for each in text.splitlines():
+        try:
+            line = json.loads(each)
+            lines[line.pop("tensor")] = line
+        except (ValueError, KeyError, AttributeError):  # the last line, if it was cut
+            break
+    return lines
+
 
 CONFIG: Final = "adapter_config.json"
 

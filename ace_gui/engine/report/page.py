@@ -13,7 +13,7 @@ from ace_gui.engine.contract.plan import ROLE_FAMILIES, Disposition, Verdict, ro
 from ace_gui.engine.report import report_plots as figures
 from ace_gui.engine.report import report_tables as tables
 from ace_gui.engine.report.content import Content
-from ace_gui.engine.report.svg import STYLE, SYMBOLS, TOP, WIDTH, Plot, symbol
+from ace_gui.engine.report.report_plots import STYLE, SYMBOLS, TOP, WIDTH, Plot, symbol
 from ace_gui.formatting import human_bytes, printable
 
 TEMPLATE: Final = "report.html.jinja"

@@ -7,13 +7,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ace_gui.engine.adapting.learned_folder import (
+from ace_gui.engine.adapting.training import (
     CHECKPOINT,
+    WINDOW,
+    Loop,
+    Seen,
+    State,
+    collapse,
     load_checkpoint,
     save_checkpoint,
     trained,
+    window_of,
 )
-from ace_gui.engine.adapting.training import WINDOW, Loop, Seen, State, collapse, window_of
 from tests.helpers.damage import ANY_FILE, TENSORS
 
 
@@ -103,7 +108,7 @@ def saved_climb(folder: Path) -> None:
 def test_a_damaged_checkpoint_is_not_used_and_blocks_nothing(
     damage: str, tmp_path, caplog, monkeypatch
 ):
-    monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.training._SECONDS", 0.0)
     saved_climb(tmp_path)
     (ANY_FILE | TENSORS)[damage](tmp_path / CHECKPOINT)
     loop, value = climbing(500, 5.2)

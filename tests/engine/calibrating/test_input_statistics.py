@@ -12,9 +12,9 @@ import torch
 import transformers
 import yaml
 
-from ace_gui.engine.calibrating import grams
+from ace_gui.engine.calibrating import model_parameters
 from ace_gui.engine.calibrating.calibrate import measure
-from ace_gui.engine.calibrating.grams import CENTRE
+from ace_gui.engine.calibrating.model_parameters import CENTRE
 from ace_gui.engine.calibrating.statistics_folder import MANIFEST, found_statistics
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import TaskError
@@ -97,8 +97,8 @@ def test_groups_of_layers_give_what_one_pass_gives(own_cache: Path, monkeypatch)
     file = bert_family(own_cache)
     _, whole = measured(file, Need.INPUTS)
     monkeypatch.setenv("XDG_CACHE_HOME", str(own_cache / "another"))
-    monkeypatch.setattr(grams, "_LEAST_BYTES", 4 * 32**2)
-    monkeypatch.setattr(grams, "_SHARE", 0.0)
+    monkeypatch.setattr(model_parameters, "_LEAST_BYTES", 4 * 32**2)
+    monkeypatch.setattr(model_parameters, "_SHARE", 0.0)
     _, grouped = measured(file, Need.INPUTS)
     for one, other in zip(whole, grouped, strict=True):
         parts = sorted((statistics_folder() / other.key).glob("part-*"))
@@ -128,8 +128,8 @@ def test_what_was_stopped_goes_on_and_what_is_known_is_not_measured_again(
     file = bert_family(own_cache)
     _, whole = measured(file, Need.INPUTS)
     monkeypatch.setenv("XDG_CACHE_HOME", str(own_cache / "another"))
-    monkeypatch.setattr(grams, "_LEAST_BYTES", 1)
-    monkeypatch.setattr(grams, "_SHARE", 0.0)
+    monkeypatch.setattr(model_parameters, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(model_parameters, "_SHARE", 0.0)
     steps = measure(prepare(load_recipe(file)), Need.INPUTS, CPU)
     for progress in steps:
         if progress.done > progress.total // 2:
@@ -143,7 +143,7 @@ def test_what_was_stopped_goes_on_and_what_is_known_is_not_measured_again(
     assert all(part.stat().st_mtime_ns == written for part, written in begun.items())
     for one, other in zip(whole, found, strict=True):
         assert all(torch.equal(one.read(own), other.read(own)) for own in one.manifest.rows)
-    monkeypatch.setattr(grams.GramSums, "add", None)  # would fail if it were used
+    monkeypatch.setattr(model_parameters.GramSums, "add", None)  # would fail if it were used
     _, again = measured(file, Need.INPUTS)
     assert [each.key for each in again] == [each.key for each in found]
 

@@ -10,8 +10,8 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 from transformers.pytorch_utils import Conv1D
 
-from ace_gui.engine.calibrating import squared_gradients
-from ace_gui.engine.calibrating.squared_gradients import SquaredGradients
+from ace_gui.engine.calibrating import fisher_information
+from ace_gui.engine.calibrating.fisher_information import SquaredGradients
 
 SIZE, WORDS, LENGTH, COUNT = 6, 9, 4, 7
 
@@ -125,7 +125,7 @@ def test_the_squares_are_those_of_each_example(
 
 
 def test_little_memory_means_one_by_one(monkeypatch, passes: list[int]):
-    monkeypatch.setattr(squared_gradients, "free_memory", lambda: 0)
+    monkeypatch.setattr(fisher_information, "free_memory", lambda: 0)
     model, words = made(Reader)
     found, known = squares_of(model, words), expected(model, words)
     assert all(torch.allclose(found[name].double(), own, rtol=1e-5) for name, own in known.items())
@@ -142,7 +142,7 @@ def test_rows_without_gradient_cost_nothing(rows: tuple[int, ...], swapped: bool
         gradient[n, rows[n % len(rows)], 1:] = torch.randn(SIZE - 1)
     pair = (x, gradient) if swapped else (gradient, x)
     with FlopCounterMode(display=False) as counter:
-        found = squared_gradients._of_products(*pair)
+        found = fisher_information._of_products(*pair)
     expected = torch.einsum("nmo,nmi->noi", *pair).square().sum(dim=0)
     torch.testing.assert_close(found, expected)
     assert counter.get_total_flops() == 2 * COUNT * len(rows) * SIZE**2

@@ -24,7 +24,7 @@ from ace_gui.engine.inspecting.compare_recipes import by_method, compare_all
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.store import checksums
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.engine.service.runner import Runner
+from ace_gui.engine.service import Runner
 from ace_gui.errors import ClusterError, TaskError
 from ace_gui.paths import statistics_folder
 from ace_gui.recipe import Recipe

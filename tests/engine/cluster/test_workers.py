@@ -40,7 +40,7 @@ from ace_gui.engine.merging.units import (
 )
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.service.runner import Runner
+from ace_gui.engine.service import Runner
 from ace_gui.errors import (
     ClusterError,
     FileChangedError,

@@ -21,7 +21,7 @@ from ace_gui.engine.contract.verdicts import verdicts
 from ace_gui.engine.evaluating import evaluate as evaluation
 from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.kept_files import ArrayCache
-from ace_gui.engine.service.runner import Runner
+from ace_gui.engine.service import Runner
 from ace_gui.paths import resource_path
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe

@@ -15,7 +15,7 @@ import ace_gui
 from ace_gui.engine.contract.events import EvaluationProgress, MergeFinished, Reported
 from ace_gui.engine.contract.jobs import MergeJob, ReportJob
 from ace_gui.engine.evaluating import loaded_models
-from ace_gui.engine.service.runner import Runner
+from ace_gui.engine.service import Runner
 from ace_gui.errors import MismatchError, PickleConsentError
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.calibrated_models import gpt2_family

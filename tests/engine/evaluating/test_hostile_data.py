@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from ace_gui.engine.evaluating.data import columnar, images
-from ace_gui.engine.evaluating.data.open_table import open_table
+from ace_gui.engine.evaluating import open_table as tables
+from ace_gui.engine.evaluating import task_data
 from ace_gui.engine.evaluating.examples import read_task
-from ace_gui.engine.evaluating.kinds.every_kind import KINDS
+from ace_gui.engine.evaluating.kinds import KINDS
+from ace_gui.engine.evaluating.open_table import open_table
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.errors import TaskError
 from ace_gui.recipe.values import Task, TaskKind
@@ -108,7 +109,7 @@ def header(shape: str) -> bytes:
 
 
 def test_an_archive_that_unpacks_to_more(tmp_path, monkeypatch):
-    monkeypatch.setattr(columnar, "FILE_BYTES", 10_000_000)
+    monkeypatch.setattr(tables, "FILE_BYTES", 10_000_000)
     label = npy(np.zeros(4, np.int64))
     path = npz(tmp_path / "a.npz", image=npy(np.zeros((4, 2000, 2000), np.uint8)), label=label)
     assert path.stat().st_size < 50_000
@@ -135,7 +136,7 @@ def test_parquet_that_unpacks_to_more(tmp_path, monkeypatch):
     table = pa.table({"text": ["a" * 3_000_000 + str(n) for n in range(10)], "label": [1] * 10})
     pq.write_table(table, path, compression="zstd", use_dictionary=False)
     assert path.stat().st_size < 100_000
-    monkeypatch.setattr(columnar, "FILE_BYTES", 10_000_000)
+    monkeypatch.setattr(tables, "FILE_BYTES", 10_000_000)
     assert "unpacks to more" in refusal(path)
 
 
@@ -204,7 +205,7 @@ def test_pictures_named_in_a_table_lie_beside_it(tmp_path):
 
 def test_pixels_are_counted_before_they_are_decoded(tmp_path, monkeypatch):
     save_pictures(tmp_path / "data", ("cat",), 1)
-    monkeypatch.setattr(images, "MOST_PIXELS", 10)
+    monkeypatch.setattr(task_data, "MOST_PIXELS", 10)
     assert "pixels" in refusal(tmp_path / "data", PICTURES)
 
 
@@ -257,7 +258,7 @@ def test_columns_of_any_type(tmp_path, what: str, name: str):
 
 def test_nested_columns_are_counted_before_they_are_unpacked(tmp_path, monkeypatch):
     path = hub_pictures(tmp_path / "a.parquet", [b"\0" * 100_000] * 3)
-    monkeypatch.setattr(columnar, "FILE_BYTES", 50_000)
+    monkeypatch.setattr(tables, "FILE_BYTES", 50_000)
     with pytest.raises(TaskError, match="unpacks"):
         list(open_table(path).rows(["image"]))
     assert len(list(open_table(path).rows(["label"]))) == 3
@@ -408,7 +409,7 @@ def test_grey_of_16_bits_is_scaled(tmp_path, order: str, suffix: str):
     image = Image.fromarray(grey_HW.astype(order if suffix == "tiff" else "<u2"))
     path = tmp_path / f"a.{suffix}"
     (image.convert("I") if suffix == "pgm" else image).save(path)
-    found = np.asarray(images.Picture(table=path, row="", given=path).opened())
+    found = np.asarray(task_data.Picture(table=path, row="", given=path).opened())
     np.testing.assert_allclose(found, grey_HW / 257, atol=1)
 
 
@@ -417,7 +418,7 @@ def test_grey_of_32_bits_has_no_white(tmp_path, dtype: type):
     path = tmp_path / "a.tiff"
     Image.fromarray(np.arange(64).reshape(8, 8).astype(dtype)).save(path)
     with pytest.raises(TaskError, match="32 bits"):
-        images.Picture(table=path, row="", given=path).opened()
+        task_data.Picture(table=path, row="", given=path).opened()
 
 
 # Saved datasets

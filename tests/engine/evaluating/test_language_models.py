@@ -21,7 +21,7 @@ from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.evaluating.metrics import is_right, overlap
 from ace_gui.engine.evaluating.subjects import loading_of
-from ace_gui.engine.service.runner import Runner
+from ace_gui.engine.service import Runner
 from ace_gui.errors import RecipeError, ResourceError, TaskError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe, load_tasks

@@ -15,7 +15,7 @@ from PIL import Image
 from ace_gui.engine.contract.jobs import MergeJob, TryJob
 from ace_gui.engine.contract.scored import Tried, TriedBegun, TriedText
 from ace_gui.engine.inspecting.compare_recipes import by_method
-from ace_gui.engine.service.runner import Runner
+from ace_gui.engine.service import Runner
 from ace_gui.errors import TaskError
 from ace_gui.paths import Sample
 from ace_gui.recipe import ModelEntry, Recipe

@@ -16,7 +16,7 @@ from ace_gui.engine.contract.jobs import CovariancesJob, LayerCovariancesJob, Pl
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting import compare_covariances
 from ace_gui.engine.inspecting.compare_covariances import cosine, overlap
-from ace_gui.engine.service.runner import Runner
+from ace_gui.engine.service import Runner
 from ace_gui.errors import TaskError
 from ace_gui.methods.shared.measured import Need
 from ace_gui.recipe import Recipe

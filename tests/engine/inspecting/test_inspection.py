@@ -20,12 +20,11 @@ from ace_gui.engine.contract.findings import (
 from ace_gui.engine.contract.jobs import DistributionJob, SpectrumJob, SubspacesJob
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.layer_context import InspectionCache
-from ace_gui.engine.inspecting.layer_distribution import BINS, distribution
-from ace_gui.engine.inspecting.layer_spectrum import overlap, spectrum, subspaces
+from ace_gui.engine.inspecting.layer_figures import BINS, distribution, overlap, spectrum, subspaces
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.service.runner import Runner, safe_steps
+from ace_gui.engine.service import Runner, safe_steps
 from ace_gui.engine.streaming import PART_ELEMENTS
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.recipe.values import NonFinite

@@ -12,11 +12,10 @@ import torch
 from ace_gui.engine.contract.events import MatrixTimed, MethodCompared, Variant
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.model_figures import forecast, matrices
-from ace_gui.engine.inspecting import sampled_merges
+from ace_gui.engine.inspecting import statistics
 from ace_gui.engine.inspecting.compare_recipes import compare
 from ace_gui.engine.inspecting.layer_context import InspectionCache
-from ace_gui.engine.inspecting.sampled_merges import in_order, sampled, work
-from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.inspecting.statistics import analyse, in_order, sampled, work
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.recipe import Recipe
@@ -36,8 +35,8 @@ def recipe(roberta: Family) -> Recipe:
 @pytest.fixture(autouse=True)
 def enough_time(monkeypatch) -> None:
     """However busy the machine is."""
-    monkeypatch.setattr(sampled_merges, "TOTAL_SECONDS", 1e6)
-    monkeypatch.setattr(sampled_merges, "ONE_SECONDS", 1e6)
+    monkeypatch.setattr(statistics, "TOTAL_SECONDS", 1e6)
+    monkeypatch.setattr(statistics, "ONE_SECONDS", 1e6)
 
 
 def all_sampled(prepared: Prepared, folder: Path) -> dict[str, LayerReport]:
@@ -82,10 +81,10 @@ def test_no_time_no_samples_but_what_is_remembered_costs_none(
 ):
     prepared = prepare(recipe)
     every = all_sampled(prepared, tmp_path)
-    monkeypatch.setattr(sampled_merges, "ONE_SECONDS", 0.0)
+    monkeypatch.setattr(statistics, "ONE_SECONDS", 0.0)
     assert all_sampled(prepared, tmp_path / "other") == {}
     assert all_sampled(prepared, tmp_path) == every
-    monkeypatch.setattr(sampled_merges, "TOTAL_SECONDS", -1.0)
+    monkeypatch.setattr(statistics, "TOTAL_SECONDS", -1.0)
     assert len(list(sampled(prepared, CPU, InspectionCache(tmp_path)))) == 1  # then it stops
 
 

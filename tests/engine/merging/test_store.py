@@ -24,7 +24,7 @@ from ace_gui.engine.merging.store import JOURNAL, MODEL, read_finished
 from ace_gui.engine.output.exporting import export, publish
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.service.runner import Runner
+from ace_gui.engine.service import Runner
 from ace_gui.errors import FileChangedError, OutputError, RecipeError, ResumeError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.merges import stopped_merge

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ace_gui.engine.modules.mlp_blocks import BlockRouter, ExpertChanges
+from ace_gui.engine.modules.layers import BlockRouter, ExpertChanges
 
 H, OUT, T = 6, 4, 3
 

@@ -20,7 +20,7 @@ from ace_gui.engine.modules.layers import Correction
 from ace_gui.engine.modules.stored import MANIFEST, MODULES, TRAINED
 from ace_gui.engine.modules.task_tensors import open_task
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.engine.routing.train import fitted
+from ace_gui.engine.routing import fitted
 from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError, OutputError, ResourceError, TaskError
 from ace_gui.recipe.recipe_file import load_recipe
@@ -320,8 +320,8 @@ def test_wemoe_without_probabilities_is_refused(tmp_path):
 def test_a_training_that_was_stopped_goes_on_to_the_same_bits(
     bert: Path, tmp_path, monkeypatch, method: str
 ):
-    monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._SECONDS", 0.0)
-    monkeypatch.setattr("ace_gui.engine.adapting.learned_folder._REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.training._SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.training._REPORT_SECONDS", 0.0)
     document = json.loads(bert.read_text())
     recipe = {**document, "merge_method": method, "parameters": {"steps": 6}}
     own = bert.with_name(f"stopped-{method}.yaml")

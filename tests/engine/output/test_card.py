@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from ace_gui.engine.contract.libraries import library_of
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.output.exporting import export
-from ace_gui.engine.output.lineage import lineage_of
+from ace_gui.engine.output.model_card import lineage_of
 from ace_gui.engine.planning.prepare import prepare
 from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.merges import merged_folder

@@ -12,8 +12,7 @@ from ace_gui.cli.commands import app
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.modules.stored import MODULES, read_layout
 from ace_gui.engine.modules.task_tensors import open_task
-from ace_gui.engine.output.expert_models import write_task_model
-from ace_gui.engine.output.exporting import export, publish
+from ace_gui.engine.output.exporting import export, publish, write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError, OutputError
 from ace_gui.recipe.values import NonFinite

@@ -29,8 +29,8 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.report.content import number
 from ace_gui.engine.report.gather import COMPARING, DECOMPOSING, content_of, report
 from ace_gui.engine.report.page import page as page_of
-from ace_gui.engine.report.svg import Axis, power
-from ace_gui.engine.service.runner import Runner
+from ace_gui.engine.report.report_plots import Axis, power
+from ace_gui.engine.service import Runner
 from ace_gui.errors import FileChangedError, OutputError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import NonFinite

@@ -33,7 +33,7 @@ from ace_gui.engine.contract.jobs import (
 from ace_gui.engine.contract.plan import Disposition, Plan
 from ace_gui.engine.contract.scored import ParameterRange
 from ace_gui.engine.inspecting.compare_recipes import by_method
-from ace_gui.engine.service.runner import HEAD_START, JobScheduler
+from ace_gui.engine.service import HEAD_START, JobScheduler
 from ace_gui.errors import CheckpointError, EngineError
 from ace_gui.paths import Sample
 from ace_gui.recipe import ModelEntry, Recipe

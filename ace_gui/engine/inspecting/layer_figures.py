@@ -1,4 +1,4 @@
-"""The spectra and leading directions of one matrix: of the experts, and of the merge.
+"""Spectra and leading directions of a matrix; the distribution of the elements of the changes.
 
 The spectrum of the merge may come from a finished merge of the same recipe. Its store holds
 W = W₀ + ΔW (O outputs × I inputs) rounded to its dtype with unit roundoff u. Rounding adds noise to
@@ -9,7 +9,8 @@ moves by more; most move by a hundredth of it. R = min(O, I), K directions, T ex
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Generator, Iterator
 from functools import partial
 from math import sqrt
 from pathlib import Path
@@ -23,6 +24,7 @@ from torch import Tensor
 from ace_gui.checkpoints import TensorReader, open_checkpoint
 from ace_gui.engine.contract.findings import (
     ExpertSpectra,
+    LayerDistribution,
     LayerReport,
     LayerSpectrum,
     LayerSubspaces,
@@ -41,8 +43,9 @@ from ace_gui.engine.inspecting.layer_context import (
 from ace_gui.engine.kept_files import Arrays
 from ace_gui.engine.merging.merge_manifest import InputFile
 from ace_gui.engine.merging.store import MODEL, read_finished, reports
+from ace_gui.engine.merging.task_vectors import CPU, TaskVectors
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.streaming import of_row, read_row
+from ace_gui.engine.streaming import of_row, parts_of, read_row
 from ace_gui.errors import WorkbenchError
 from ace_gui.linalg import polar
 from ace_gui.linalg.singular import leading_triplets, singular_values
@@ -270,3 +273,80 @@ def alignment(
     left_K = (before.u_OK[:, :both] * after.u_OK[:, :both]).sum(dim=0).abs()
     right_K = (before.vh_KI[:both] * after.vh_KI[:both]).sum(dim=1).abs()
     return left_K.clamp(max=1).cpu().numpy(), right_K.clamp(max=1).cpu().numpy()
+
+
+BINS: Final = 161
+"""An odd number, so that zero elements, which form a peak, share the bin around zero."""
+
+DEVIATIONS: Final = 5.0
+"""Largest range of the bins, in standard deviations of the widest expert."""
+
+
+def distribution(
+    prepared: Prepared, row: PlanRow, cache: InspectionCache
+) -> Iterator[LayerDistribution | None]:
+    """Histograms of ΔW_t over common bins; reads every expert twice.
+
+    The bins are symmetric around zero and reach to ``DEVIATIONS`` deviations of the expert with the
+    largest one, or to the largest element. Raises MethodError for a tensor that no expert has,
+    NonFiniteError if a merge would stop.
+    """
+    return inspect_row(prepared, row, CPU, cache, _distribution)
+
+
+def _distribution(context: InspectionContext) -> Iterator[LayerDistribution | None]:
+    key = context.key(f"distribution and excess in {BINS} bins to {DEVIATIONS} deviations")
+    found = context.cache.get(key)
+    if found is None:
+        found = yield from _counted(context)
+        context.cache.put(key, found)
+    figures = {
+        name: dict(zip(context.names, found[name].tolist(), strict=True))
+        for name in ("outside", "means", "deviations", "excess")
+    }
+    yield LayerDistribution(
+        name=context.row.name,
+        edges=found["edges"],
+        counts=dict(zip(context.names, found["counts"], strict=True)),
+        **figures,
+    )
+
+
+def _counted(context: InspectionContext) -> Generator[None, None, Arrays]:
+    elements = max(math.prod(context.row.shape), 1)
+    total_T, squares_T, largest_T, fourths_T = np.zeros((4, len(context.names)))
+    for values_TN in _parts(context):
+        for t, values_N in enumerate(values_TN):
+            total_T[t] += values_N.sum()
+            squares_T[t] += np.dot(values_N, values_N)
+            largest_T[t] = np.abs(values_N).max(initial=largest_T[t])
+        yield None
+    mean_T = total_T / elements
+    deviation_T = np.sqrt(np.maximum(squares_T / elements - mean_T**2, 0.0))
+    reach = min(largest_T.max(), DEVIATIONS * np.hypot(mean_T, deviation_T).max())
+    reach = reach or 1.0  # nothing changed
+    edges = reach * np.arange(-BINS, BINS + 1, 2) / BINS  # symmetric to the last digit
+    counts_TB = np.zeros((len(context.names), BINS), np.int64)
+    for values_TN in _parts(context):
+        for t, values_N in enumerate(values_TN):
+            counts_TB[t] += np.histogram(values_N, BINS, (edges[0], edges[-1]))[0]
+            centred_N = (values_N - mean_T[t]) ** 2
+            fourths_T[t] += np.dot(centred_N, centred_N)
+        yield None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess_T = fourths_T / elements / deviation_T**4 - 3
+    return {
+        "edges": edges,
+        "counts": counts_TB,
+        "outside": math.prod(context.row.shape) - counts_TB.sum(axis=1),
+        "means": mean_T,
+        "deviations": deviation_T,
+        "excess": np.where(deviation_T > 0, excess_T, np.nan),
+    }
+
+
+def _parts(context: InspectionContext) -> Iterator[list[NDArray[np.float64]]]:
+    """The change of every expert, part by part."""
+    for part in parts_of(math.prod(context.row.shape)):
+        deltas = TaskVectors(context.row, context.readers, CPU, part)
+        yield [deltas[t].double().numpy() for t in range(len(deltas))]

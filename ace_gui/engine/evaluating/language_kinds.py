@@ -13,7 +13,6 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.engine.evaluating.data.table import refused
 from ace_gui.engine.evaluating.evaluators import (
     Batch,
     Cut,
@@ -38,6 +37,7 @@ from ace_gui.engine.evaluating.task_data import (
     TEXT,
     Example,
     TaskData,
+    refused,
     text_cell,
     whole_number,
 )

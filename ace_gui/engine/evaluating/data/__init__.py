@@ -1,1 +1,0 @@
-"""Reads untrusted data: tables of rows from files of many kinds. Needs no torch."""

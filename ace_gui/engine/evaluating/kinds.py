@@ -1,0 +1,277 @@
+"""All kinds of tasks; those of pictures, and of texts for models with a head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ace_gui.architecture.transformers_library import has_chat_template, load_tokenizer
+from ace_gui.engine.evaluating.evaluators import (
+    Batch,
+    Cut,
+    Evaluator,
+    JudgedByLabels,
+    Labelled,
+    OfHead,
+    OfPictures,
+    OfText,
+    OfWholeText,
+    Piece,
+    label_index,
+    label_text,
+)
+from ace_gui.engine.evaluating.language_kinds import CausalLM, MultipleChoice, TextToText
+from ace_gui.engine.evaluating.metrics import correlation, of_words
+from ace_gui.engine.evaluating.subjects import Loading, Subject, class_of
+from ace_gui.engine.evaluating.task_data import (
+    IMAGE,
+    LABEL,
+    PAIR,
+    TEXT,
+    TOKENS,
+    Example,
+    TaskData,
+    labels_cell,
+    labels_of,
+    number_cell,
+    refused,
+)
+from ace_gui.engine.planning.prepared import experts_with_heads
+from ace_gui.errors import TaskError
+from ace_gui.formatting import listing, number_text, shown
+from ace_gui.recipe.tasks import Chat, Metric, TaskKind
+
+PROMPT: Final = "a photo of a {}."
+
+
+class ImageClassification(Labelled, OfPictures):
+    """The label of a picture."""
+
+    kind = TaskKind.IMAGE_CLASSIFICATION
+    classes = r"ForImageClassification(WithTeacher)?$"
+    roles = (IMAGE, LABEL)
+
+
+class ClipZeroShot(JudgedByLabels, OfPictures):
+    """The label whose prompt is most similar to the picture."""
+
+    kind = TaskKind.CLIP_ZERO_SHOT
+    classes = r"^(?!.*For)(Chinese|Alt)?(CLIP|SigLIP|Siglip)\w*Model$"
+    roles = (IMAGE, LABEL)
+    has_gradients = False
+
+    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
+        super().__init__(data, loading, model)
+        tokenizer = load_tokenizer(loading.preprocessing)
+        prompt = data.task.prompt or PROMPT
+        prompts = [prompt.replace("{}", label) for label in self.names(data, {})]
+        full = {"padding": "max_length"} if "siglip" in str(model.config.model_type) else {}
+        asked = (tokenizer(p, truncation=True, return_tensors="pt", **full) for p in prompts)
+        with torch.no_grad():  # unlike inference mode, this allows gradients later
+            rows = [_pooled(model.get_text_features(**each.to(model.device))) for each in asked]
+        self.text_CD = functional.normalize(torch.cat(rows), dim=1)
+        self.label_indices = range(len(rows))
+
+    @classmethod
+    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:
+        """The image processor. Raises CheckpointError without a tokenizer for the prompts, too."""
+        load_tokenizer(loading.preprocessing)
+        return super().preprocessor(data, loading)
+
+    @classmethod
+    def names(cls, data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG003
+        """The possible labels: given by the task, or all labels in the data, sorted."""
+        if data.task.labels:
+            return list(data.task.labels)
+        return sorted({_name(data, example) for example in data.examples})
+
+    @classmethod
+    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: D102
+        names = cls.names(data, config)
+        return [names.index(_name(data, example)) for example in data.examples]
+
+    def logits(self, batch: Batch) -> Tensor:
+        """Cosines multiplied by the model's own temperature."""
+        seen_ND = functional.normalize(
+            _pooled(self.model.get_image_features(**batch.inputs)), dim=1
+        )
+        found: Tensor = self.model.logit_scale.exp() * (seen_ND @ self.text_CD.T)
+        return found
+
+
+def _name(data: TaskData, example: Example) -> str:
+    """The label of an example in words. Raises TaskError if it has none."""
+    value = example.label
+    for names in (data.label_names, data.task.labels):
+        if isinstance(value, int) and 0 <= value < len(names):
+            value = names[value]
+    known = data.task.labels
+    if not isinstance(value, str) or (known and value not in known):
+        problem = (
+            "is no label of the task" if known else "is no name of a label; add labels to the task"
+        )
+        raise refused(data.table.path, f"{shown(value)} {problem}.", example.row)
+    return value
+
+
+def _pooled(found: Any) -> Tensor:
+    features: Tensor = found if isinstance(found, Tensor) else found.pooler_output
+    return features
+
+
+class TextClassification(Labelled, OfWholeText):
+    """The label of a text, or of a pair."""
+
+    kind = TaskKind.TEXT_CLASSIFICATION
+    classes = r"ForSequenceClassification$"
+    roles = (TEXT, LABEL)
+    optional = (PAIR,)
+
+
+class Regression(OfWholeText):
+    """A number for a text, or for a pair."""
+
+    kind = TaskKind.REGRESSION
+    classes = r"ForSequenceClassification$"
+    metrics = (Metric.PEARSON, Metric.SPEARMAN)
+    judge = staticmethod(correlation)
+    roles = (TEXT, LABEL)
+    optional = (PAIR,)
+    label_cell = staticmethod(number_cell)
+    has_entropy = False
+
+    @classmethod
+    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
+        return number_text(float(answer), 3)
+
+    def run(self, batch: Batch) -> list[Any]:  # noqa: D102
+        found: list[float] = self.model(**batch.inputs).logits[:, 0].double().tolist()
+        return found
+
+    def rows(self, batch: Batch) -> list[Tensor]:  # noqa: D102
+        return list(self.model(**batch.inputs).logits[:, None].unbind())
+
+    def loss(self, outputs_RC: Tensor, target: Any, pieces: Sequence[Piece]) -> Tensor:  # noqa: ARG002, D102
+        return (outputs_RC[0, 0] - float(target)) ** 2
+
+
+class TokenClassification(OfHead, OfText):
+    """A label for each word: that of its first token; −1 for a word that is cut off."""
+
+    kind = TaskKind.TOKEN_CLASSIFICATION
+    classes = r"ForTokenClassification$"
+    metrics = (Metric.ACCURACY, Metric.F1)
+    judge = staticmethod(of_words)
+    roles = (TOKENS, LABEL)
+    label_cell = staticmethod(labels_cell)
+
+    @classmethod
+    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:  # noqa: D102
+        tokenizer = super().preprocessor(data, loading)
+        if not tokenizer.is_fast:
+            raise TaskError(f"{data.name}: labels of words need a tokenizer with tokenizer.json.")
+        return tokenizer
+
+    @classmethod
+    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: D102
+        labels, found = labels_of(data.task, config), []
+        for each in data.examples:
+            words = each.given[TOKENS]
+            if len(words) != len(each.label):
+                sentence = f"There are {len(words)} words, but {len(each.label)} labels."
+                raise refused(data.table.path, sentence, each.row)
+            found.append(tuple(label_index(data, each, own, labels, config) for own in each.label))
+        return found
+
+    @classmethod
+    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: D102
+        pairs = zip(example.given[TOKENS], answer, strict=True)
+        return " ".join(f"{word}/{label_text(index, names)}" for word, index in pairs)
+
+    @classmethod
+    def cut(cls, answers: Sequence[Any]) -> Cut:  # noqa: D102
+        lost = [sum(index < 0 for index in answer) for answer in answers]
+        return Cut(examples=sum(map(bool, lost)), words=sum(lost))
+
+    def pieces(self, example: Example) -> list[Piece]:  # noqa: D102
+        words = list(example.given[TOKENS])
+        found = self.tokenizer(words, is_split_into_words=True, **self.cut_off)
+        owners = found.word_ids()
+        firsts = [owners.index(word) if word in owners else -1 for word in range(len(words))]
+        names = self.tokenizer.model_input_names
+        return [Piece(inputs={name: torch.tensor(found[name]) for name in names}, note=firsts)]
+
+    def run(self, batch: Batch) -> list[Any]:  # noqa: D102
+        logits_NLC = self.model(**batch.inputs).logits
+        own_C = torch.tensor(self.label_indices)
+        best_NL = own_C[logits_NLC[:, :, self.label_indices].argmax(dim=2).cpu()]
+        return [
+            tuple(int(best_L[at]) if at >= 0 else -1 for at in firsts)
+            for best_L, firsts in zip(best_NL, batch.notes, strict=True)
+        ]
+
+    def rows(self, batch: Batch) -> list[Tensor]:  # noqa: D102
+        logits_NLC = self.model(**batch.inputs).logits
+        return [
+            logits_LC[[at for at in firsts if at >= 0]][:, self.label_indices]
+            for logits_LC, firsts in zip(logits_NLC, batch.notes, strict=True)
+        ]
+
+    def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:  # noqa: D102
+        own, firsts = self.label_indices, pieces[0].note
+        pairs = zip(target, firsts, strict=True)
+        return torch.tensor([own.index(one) for one, at in pairs if at >= 0])
+
+
+KINDS: Final[Mapping[TaskKind, type[Evaluator]]] = {
+    each.kind: each
+    for each in (
+        ImageClassification,
+        TextClassification,
+        Regression,
+        MultipleChoice,
+        CausalLM,
+        TextToText,
+        TokenClassification,
+        ClipZeroShot,
+    )
+}
+
+
+def evaluator_class(data: TaskData, loading: Loading) -> type[Evaluator]:
+    """The class of the evaluator for a task on a model."""
+    return KINDS[data.kind].for_class(class_of(loading.config))
+
+
+def evaluator(data: TaskData, loading: Loading, model: Any) -> Evaluator:
+    """The evaluator for a task on a model. Raises CheckpointError and TaskError."""
+    return evaluator_class(data, loading)(data, loading, model)
+
+
+def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:
+    """Raise TaskError if a model cannot do the task by its class, or lacks a chat template."""
+    own = class_of(loading.config)
+    if not KINDS[data.kind].does(own):
+        heads = experts_with_heads(subject.path)
+        advice = (
+            f"it has heads for {listing(heads)}: name one of these as the expert of the task "
+            f"{data.name}."
+            if heads
+            else f"say in the task {data.name} to which expert it belongs."
+        )
+        raise TaskError(
+            f"{subject.name} is of the class {own or 'unknown'}, which does no {data.kind.value}; "
+            f"{advice}",
+            path=subject.path,
+        )
+    if data.task.chat is Chat.ON and not has_chat_template(loading.preprocessing):
+        raise TaskError(
+            f"{subject.name} has no chat template; choose chat: auto in the task {data.name}, or "
+            "copy chat_template.jinja into the model's folder.",
+            path=subject.path,
+            key="chat",
+        )

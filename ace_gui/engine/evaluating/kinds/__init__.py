@@ -1,1 +1,0 @@
-"""The kinds of tasks, one class each."""

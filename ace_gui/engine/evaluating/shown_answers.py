@@ -1,0 +1,470 @@
+"""What is shown of models besides scores: examples with answers, answers to one input, and routes.
+
+T experts.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ace_gui.engine.contract.events import EvaluationProgress, Event
+from ace_gui.engine.contract.scored import (
+    LOSSES,
+    ComparedExample,
+    ExamplesCompared,
+    RoutesFound,
+    ShownExample,
+    TaskDescribed,
+    TaskRoutes,
+    Tried,
+    TriedBegun,
+    TriedText,
+    TryInput,
+    Verdict,
+)
+from ace_gui.engine.contract.verdicts import verdicts
+from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.evaluating.evaluate import (
+    MERGED,
+    SEED,
+    Outcome,
+    Trial,
+    all_trials,
+    known_tasks,
+    outcomes_of,
+    progress_of,
+    require_own_names,
+    trials_of,
+)
+from ace_gui.engine.evaluating.evaluators import Batch, Evaluator
+from ace_gui.engine.evaluating.examples import columns_of, kind_of, kinds_of, metric_of, read_task
+from ace_gui.engine.evaluating.kinds import KINDS, evaluator, require_kind
+from ace_gui.engine.evaluating.language_kinds import Prompter
+from ace_gui.engine.evaluating.loaded_models import Loaded, answered, load
+from ace_gui.engine.evaluating.open_table import open_table
+from ace_gui.engine.evaluating.subjects import Loading, Models
+from ace_gui.engine.evaluating.task_data import (
+    IMAGE,
+    PAIR,
+    TEXT,
+    TOKENS,
+    Example,
+    Picture,
+    Table,
+    TaskData,
+    picture_of,
+)
+from ace_gui.engine.modules.layers import ObservedRouter, routers_of
+from ace_gui.engine.modules.stored import MODULES
+from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.errors import TaskError, WorkbenchError
+from ace_gui.methods.shared.expert_modules import ModuleKind
+from ace_gui.recipe.tasks import Task
+from ace_gui.steps import Steps
+
+PIXELS: Final = 128
+"""Largest width and height of a shown picture."""
+
+CHARACTERS: Final = 2000
+"""Most characters of a shown text."""
+
+
+def shown_example(example: Example, label: str) -> ShownExample:
+    """An example's inputs and right answer as texts and a small picture."""
+    texts, picture = [], None
+    for role, given in example.given.items():
+        if isinstance(given, Picture):
+            picture = small_picture(given)
+        elif isinstance(given, str):
+            texts.append((role, cut(given)))
+        else:
+            texts.append((role, cut((" " if role == TOKENS else " · ").join(given))))
+    return ShownExample(row=example.row, texts=tuple(texts), picture=picture, label=label)
+
+
+def small_picture(given: Picture) -> NDArray[np.uint8]:
+    """A picture at most ``PIXELS`` wide and high, H × W × 3, uint8. Raises TaskError."""
+    picture = given.opened()
+    if max(picture.size) > PIXELS:
+        picture.thumbnail((PIXELS, PIXELS))
+    return np.asarray(picture.convert("RGB"), dtype=np.uint8)
+
+
+def cut(text: str) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= CHARACTERS else f"{text[: CHARACTERS - 1]}…"
+
+
+# Tasks before scoring
+
+SHOWN: Final = 3
+"""Number of examples shown for a task."""
+
+
+def described(prepared: Prepared, tasks: Sequence[Task]) -> Iterator[TaskDescribed | None]:
+    """Each task as it would be scored. Errors are part of the description, not raised."""
+    models, known = Models(prepared), prepared.plan.recipe.tasks
+    for task in tasks:
+        found: dict[str, Any] = {"task": task}
+        try:
+            require_own_names([each for each in known if each.title == task.title])
+            yield from _describe(found, models, prepared, task)
+        except WorkbenchError as error:
+            found["fault"] = error.sentence
+        yield TaskDescribed(**found)
+
+
+def _describe(found: dict[str, Any], models: Models, prepared: Prepared, task: Task) -> Steps[None]:
+    """Fill in the description step by step, as an error may come later. Raises TaskError."""
+    table = open_table(task.data)
+    found["table_columns"] = table.columns
+    owner = models.owner(task)
+    found["expert"] = None if owner is None else prepared.plan.recipe.expert_names[owner]
+    config = models.reference(task)
+    found["kinds"] = tuple(kinds_of(config))
+    kind = found["kind"] = kind_of(task, config, table)
+    traits = KINDS[kind]
+    found.update(metrics=traits.metrics, roles=traits.roles, optional=traits.optional)
+    found["metric"] = metric_of(task, kind)
+    found["columns"] = columns_of(task, kind, table)
+    trials = yield from trials_of(models, task)
+    first = next((t for t in trials if t.subject.expert == owner is not None), trials[0])
+    names, examples = traits.names(first.data, first.loading.config), first.data.examples
+    found["count"] = len(examples)
+    found["examples"] = tuple(
+        shown_example(example, cut(traits.text(example, target, names)))
+        for example, target in zip(examples[:SHOWN], first.targets, strict=False)
+    )
+
+
+# What a model lost and gained
+
+MOST: Final = 60
+"""Most examples shown for each verdict and task."""
+
+
+def compared_examples(
+    prepared: Prepared, folder: Path, *, with_base: bool, device: str
+) -> Iterator[Event | None]:
+    """Compare a merged model in a folder with each task's own expert, or with the base.
+
+    A task without an expert is left out when comparing with experts. Cached answers are reused.
+    Raises TaskError and CheckpointError.
+    """
+    where = resolve_device(device)
+    models = Models(prepared, (folder,), (MERGED,))
+    for task in known_tasks(prepared):
+        trials = yield from trials_of(models, task)
+        merged = [t for t in trials if t.subject.expert is None and not t.subject.is_base]
+        if with_base:
+            other = [t for t in trials if t.subject.is_base]
+        else:
+            other = [t for t in trials if t.subject.expert == t.owner is not None]
+        if not (merged and other):
+            continue
+        found: list[tuple[Trial, Outcome]] = []
+        for event in outcomes_of([*merged, *other], where):
+            if isinstance(event, EvaluationProgress):
+                yield event
+            else:
+                found.append(event)
+        yield _compared(str(folder), *found)
+
+
+def _compared(
+    name: str, first: tuple[Trial, Outcome], second: tuple[Trial, Outcome]
+) -> ExamplesCompared:
+    (trial, outcome), (other_trial, other) = first, second
+    metric, data, kind = trial.data.metric, trial.data, KINDS[trial.data.kind]
+    each_N, other_N = outcome.measured.each_N, other.measured.each_N
+    verdict_N = verdicts(metric.value, each_N, other_N)
+    change_N = np.abs(each_N - other_N) if metric.value in LOSSES else np.zeros(len(each_N))
+    names, other_names = (kind.names(data, each.loading.config) for each in (trial, other_trial))
+
+    def shown(index: int) -> ComparedExample:
+        example = data.examples[index]
+        label = cut(kind.text(example, trial.targets[index], names))
+        return ComparedExample(
+            example=shown_example(example, label),
+            answer=cut(kind.text(example, outcome.answers[index], names)),
+            other=cut(kind.text(example, other.answers[index], other_names)),
+        )
+
+    wanted = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
+    indices = {each: _shown_indices(verdict_N == each, change_N) for each in wanted}
+    return ExamplesCompared(
+        task=data.name,
+        kind=data.kind,
+        metric=metric,
+        model=name,
+        other=other_trial.subject.name,
+        counts={each: int((verdict_N == each).sum()) for each in Verdict},
+        examples={each: tuple(map(shown, found)) for each, found in indices.items()},
+    )
+
+
+def _shown_indices(chosen_N: NDArray[np.bool_], change_N: NDArray[np.float64]) -> list[int]:
+    """Indices of the first examples, or of those that changed most."""
+    indices = np.flatnonzero(chosen_N)
+    order = np.argsort(-change_N[indices], kind="stable")
+    return [int(index) for index in indices[order][:MOST]]
+
+
+PATIENCE: Final = 0.02
+"""Seconds to wait for a word before other jobs may run."""
+
+
+def tried(models: Models, wanted: TryInput, device: torch.device) -> Iterator[Event | None]:
+    """Run each model in turn, one in memory: TriedBegun, TriedText while it writes, Tried.
+
+    The models are the base, the expert of the task, and the folders. Raises TaskError for invalid
+    input; errors of one model are in its Tried.
+    """
+    task = wanted.task
+    owner = models.owner(task)
+    data = yield from _data(models, task, wanted)
+    for subject in models.subjects():
+        if subject.expert is not None and subject.expert != owner:
+            continue
+        yield TriedBegun(model=subject.name)
+        yield None
+        try:
+            loading = models.loading(subject, task)
+            require_kind(loading, data, subject)
+            yield from _asked(data, loading, subject.name, wanted, device)
+        except WorkbenchError as error:
+            yield Tried(model=subject.name, error=error.sentence)
+
+
+def _asked(
+    data: TaskData, loading: Loading, model: str, wanted: TryInput, device: torch.device
+) -> Iterator[Event | None]:
+    """Load one model, yield its answer, and release it."""
+    one = evaluator(data, loading, load(loading, device))
+    if one.writes:
+        yield from _writing(one, model, wanted)
+    else:
+        yield _answered(one, model, loading)
+
+
+def _data(models: Models, task: Task, wanted: TryInput) -> Steps[TaskData]:
+    """The one example: from the task's data, or given by the user."""
+    reference = models.reference(task)
+    if wanted.row:
+        data = yield from read_task(task, reference, seed=SEED)
+        found = tuple(example for example in data.examples if example.row == wanted.row)
+        if not found:
+            raise TaskError(f"{task.title} has no example {wanted.row!r} any more.")
+        return replace(data, examples=found[:1])
+    table = Table(path=task.data, columns=(), rows=lambda _: iter(()), files=())
+    kind = kind_of(task, reference, table)
+    given: dict[str, Any] = {}
+    if IMAGE in KINDS[kind].roles:
+        if wanted.picture is None:
+            raise TaskError(f"{task.title} needs a picture.")
+        given[IMAGE] = picture_of(wanted.picture.parent, wanted.picture.name, wanted.picture.name)
+    elif TOKENS in KINDS[kind].roles:
+        given[TOKENS] = tuple(wanted.text.split())
+    else:
+        given[TEXT] = wanted.text
+    if wanted.pair:
+        given[PAIR] = wanted.pair
+    example = Example(row="", given=given, label="")
+    return TaskData(
+        task=task,
+        kind=kind,
+        metric=metric_of(task, kind),
+        columns={},
+        table=table,
+        examples=(example,),
+    )
+
+
+def _answered(one: Evaluator, model: str, loading: Loading) -> Tried:
+    """Label probabilities, largest first; or the answer as text."""
+    (example,) = one.data.examples
+    names = one.names(one.data, loading.config)
+    with torch.inference_mode():
+        (pieces,) = one.pieces_of([example])
+        inputs = {n: t[None].to(one.model.device) for n, t in pieces[0].inputs.items()}
+        batch = Batch(inputs=inputs, notes=[pieces[0].note])
+        logits_1C = one.logits(batch)
+        if logits_1C is None:
+            words = one.text(example, one.answer(one.run(batch)), names)
+            return Tried(model=model, words=cut(words))
+        share_C = logits_1C[0].double().softmax(dim=0).tolist()
+    indices = one.label_indices
+    pairs = ((names[index], share) for index, share in zip(indices, share_C, strict=True))
+    return Tried(model=model, shares=tuple(sorted(pairs, key=lambda pair: -pair[1])))
+
+
+# Writing
+
+
+class _Words:
+    """Receives tokens from ``generate`` in one thread; another reads the text."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._tokens: list[int] | None = None  # the first call contains the prompt
+        self._shown = 0
+        self.found: SimpleQueue[str] = SimpleQueue()
+
+    def put(self, tokens: Tensor) -> None:
+        """Decode all tokens again, as single ones lose spaces."""
+        if self._tokens is None:
+            self._tokens = []
+            return
+        self._tokens += tokens.flatten().tolist()
+        text = self._tokenizer.decode(self._tokens, skip_special_tokens=True)
+        if not text.endswith("\ufffd"):  # half of a letter
+            self.found.put(text[self._shown :])
+            self._shown = len(text)
+
+    def end(self) -> None:
+        """The end of the text."""
+
+
+def _writing(one: Any, model: str, wanted: TryInput) -> Iterator[Event | None]:
+    """Write in a thread, so that the engine still notices a cancellation."""
+    (example,) = one.data.examples
+    prompter = Prompter(one.data.task, one.tokenizer)
+    text = prompter.text(example.given)
+    asked = (prompter.text({TEXT: question}) for question in wanted.questions)
+    earlier = tuple(zip(asked, wanted.answers.get(model, ()), strict=False))
+    tokens = prompter.tokens(text, earlier, **({} if prompter.chat else one.cut_off))
+    words, stop = _Words(one.tokenizer), threading.Event()
+    with ThreadPoolExecutor(1, "writing") as pool:
+        writing = pool.submit(_write, one, tokens, words, stop, wanted)
+        try:
+            while not (writing.done() and words.found.empty()):
+                piece = None
+                with suppress(Empty):
+                    piece = words.found.get(timeout=PATIENCE)
+                yield None if piece is None else TriedText(model=model, piece=piece)
+        finally:
+            stop.set()
+    writing.result()
+    yield Tried(model=model, chat=prompter.chat)
+
+
+def _write(
+    one: Any, tokens: list[int], words: _Words, stop: threading.Event, wanted: TryInput
+) -> None:
+    fill = one.tokenizer.pad_token_id
+    token_1L = torch.tensor([tokens], device=one.model.device)
+    room = wanted.most_tokens
+    if one.longest is not None and not one.model.config.is_encoder_decoder:
+        room = max(1, min(room, one.longest - len(tokens)))
+
+    def stopped(_ids_NL: Tensor, _scores: Any, **_more: Any) -> Tensor:
+        return torch.tensor([stop.is_set()], device=token_1L.device)
+
+    torch.manual_seed(wanted.seed)
+    with torch.inference_mode():
+        one.model.generate(
+            input_ids=token_1L,
+            attention_mask=torch.ones_like(token_1L),
+            max_new_tokens=room,
+            do_sample=wanted.temperature > 0,
+            temperature=wanted.temperature or None,
+            top_k=None,
+            top_p=None,
+            num_beams=1,
+            pad_token_id=one.tokenizer.eos_token_id if fill is None else fill,
+            streamer=words,
+            stopping_criteria=[stopped],
+        )
+
+
+_UNROUTED = frozenset({ModuleKind.TASK, ModuleKind.SURGERY})
+
+
+def routed(models: Models, tasks: Sequence[Task], device: str = "auto") -> Iterator[Event | None]:
+    """Run the folders with routers on every task: EvaluationProgress, then RoutesFound.
+
+    Raises the errors of ``evaluate``.
+    """
+    where, found = resolve_device(device), list[TaskRoutes]()
+    everything = yield from all_trials(models, tasks)
+    trials = [
+        trial
+        for trial in everything
+        if trial.loading.modules is not None and trial.loading.modules.kind not in _UNROUTED
+    ]
+    total = 2 * sum(len(trial.data.examples) for trial in trials)
+    done, seconds, loaded = 0, dict[tuple[str, str], float](), Loaded(where)
+    for with_modules in (False, True):  # one model after the other, to load each rarely
+        for trial in trials:
+            index = trial.subject.name, trial.data.name
+            one = loaded.evaluator(trial.data, _loading(trial, with_modules=with_modules))
+            means = [_Mean(router) for router in routers_of(one.model)] if with_modules else []
+            started = time.perf_counter()
+            for step in answered(one):
+                if isinstance(step, int):
+                    yield progress_of(trial, done + step, total)
+            took = (time.perf_counter() - started) / max(len(trial.data.examples), 1)
+            done += len(trial.data.examples)
+            if with_modules:
+                found.append(_routes(trial, models, means, took, seconds[index]))
+            else:
+                seconds[index] = took
+    yield RoutesFound(routes=tuple(found))
+
+
+def _loading(trial: Trial, *, with_modules: bool) -> Loading:
+    """The source of a routed model, which is the same model for every task."""
+    modules = trial.loading.modules
+    assert modules is not None
+    return replace(trial.loading, modules=replace(modules, expert=None) if with_modules else None)
+
+
+class _Mean:
+    """The mean of one router's weights over examples, each averaged over its tokens."""
+
+    def __init__(self, router: ObservedRouter) -> None:
+        self.location, self.experts = router.location, router.experts
+        self._total, self._count = torch.zeros(len(self.experts), dtype=torch.float64), 0
+        router.seen = self._add
+
+    def _add(self, share: Tensor) -> None:
+        self._total += share.reshape(-1, share.shape[-1]).double().mean(dim=0).cpu()
+        self._count += 1
+
+    def of(self, experts: Sequence[str]) -> tuple[float, ...]:
+        """The mean by expert; 0 for experts without a part in the layer."""
+        found = (self._total / max(self._count, 1)).tolist()
+        own = dict(zip(self.experts, found, strict=True))
+        return tuple(own.get(name, 0.0) for name in experts)
+
+
+def _routes(
+    trial: Trial, models: Models, means: Sequence[_Mean], seconds: float, plain_seconds: float
+) -> TaskRoutes:
+    experts = tuple(dict.fromkeys(name for each in means for name in each.experts))
+    names = None if models.prepared is None else models.prepared.plan.recipe.expert_names
+    return TaskRoutes(
+        model=trial.subject.name,
+        task=trial.data.name,
+        owner=None if names is None or trial.owner is None else names[trial.owner],
+        layers=tuple(each.location for each in means),
+        experts=experts,
+        share_LT=tuple(each.of(experts) for each in means),
+        n=len(trial.data.examples),
+        seconds=seconds,
+        plain_seconds=plain_seconds,
+        module_bytes=(trial.loading.folder / MODULES).stat().st_size,
+    )

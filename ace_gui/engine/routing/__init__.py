@@ -1,1 +1,0 @@
-"""Trains routers of examples to experts, with the calibration inputs of their tasks."""

@@ -1,1 +1,0 @@
-"""The engine process: runs the jobs of its owner."""
