@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ace_gui.engine import workflow
-from ace_gui.engine.capabilities import method_info
+from ace_gui.engine.capabilities import available_devices, method_info, use_threads
 from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.contract.events import (
     CovariancesCompared,
@@ -40,14 +40,13 @@ from ace_gui.engine.contract.scored import (
     Tuned,
     means,
 )
-from ace_gui.engine.devices import available_devices, use_threads
 from ace_gui.engine.evaluating.loaded_models import loaded_model
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters
 from ace_gui.engine.inspecting.model_diff import diff_models
 from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.engine.output.exporting import write_task_model
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.engine.state_dicts import StateDict, merged_state_dicts
+from ace_gui.engine.workflow import StateDict, merged_state_dicts
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS
 from ace_gui.recipe import Recipe

@@ -14,9 +14,18 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from ace_gui.cli.console import USUAL, Outputs, Terminal, print_warnings, shown, table
+from ace_gui.cli.console import Outputs
+from ace_gui.cli.console import Terminal
+from ace_gui.cli.console import shown
+from ace_gui.cli.console import table
+from ace_gui.engine.contract.events import Evaluated
+from ace_gui.cli.console import USUAL
+from ace_gui.cli.console import print_warnings
 from ace_gui.engine.cluster.ray_workers import workers_at
-from ace_gui.engine.contract.events import Evaluated, Event, JobProgress, MethodCompared
+from ace_gui.engine.contract.events import Event
+from ace_gui.engine.contract.events import JobProgress
+from ace_gui.engine.contract.events import MethodCompared
+from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.contract.scored import (
     MeanScore,
     ParameterRange,
@@ -32,7 +41,6 @@ from ace_gui.engine.contract.scored import (
     notes,
     values_of,
 )
-from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.harness import Harness
 from ace_gui.engine.executor import Executor
 from ace_gui.engine.inspecting.compare_recipes import (

@@ -251,7 +251,7 @@ def run(given: Options, work: str) -> None:
         with starting(), heavy_imports():
             loaded = import_module(f"ace_gui.cli.{module}")
             if isinstance(given, Reading):
-                from ace_gui.engine.devices import use_threads
+                from ace_gui.engine.capabilities import use_threads
 
                 use_threads(given.threads)
         try:

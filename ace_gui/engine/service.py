@@ -11,10 +11,9 @@ from typing import Final
 
 import torch
 
-from ace_gui.engine.capabilities import engine_ready
+from ace_gui.engine.capabilities import engine_ready, resolve_device, use_threads
 from ace_gui.engine.contract.events import Event, Job, JobCancelled, JobDone, JobFailed
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.devices import resolve_device, use_threads
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.merging.store import MODEL

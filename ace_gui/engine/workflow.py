@@ -6,9 +6,15 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import safetensors.torch
+import torch
+from torch import Tensor
+
 from ace_gui.checkpoints import claimed_output, convert_pickle
+from ace_gui.engine.capabilities import memory_of, resolve_device, use_threads
 from ace_gui.engine.cluster.ray_cluster import Address
 from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.contract.events import Event, Exported, PlanReady
@@ -16,13 +22,7 @@ from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.model_figures import Forecast, fit_checks, forecast, plan_changes
 from ace_gui.engine.contract.plan import Check, worst_first
 from ace_gui.engine.contract.scored import TaskScore
-from ace_gui.engine.devices import memory_of, resolve_device, use_threads
-from ace_gui.engine.evaluating.evaluate import (
-    check_tasks,
-    evaluate,
-    merged_scores,
-    require_tasks,
-)
+from ace_gui.engine.evaluating.evaluate import check_tasks, evaluate, merged_scores, require_tasks
 from ace_gui.engine.evaluating.shown_answers import routed
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
@@ -37,13 +37,18 @@ from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter, 
 from ace_gui.engine.planning.prepare import prepare, require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import output_checks, refuse_errors, store_checks
-from ace_gui.engine.report.gather import report
-from ace_gui.engine.report.page import MARK
-from ace_gui.errors import PickleConsentError, RecipeError, TaskError
+from ace_gui.engine.report.page import MARK, report
+from ace_gui.errors import CheckpointError, PickleConsentError, RecipeError, TaskError
+from ace_gui.formatting import plain
 from ace_gui.output_files import check_file, check_output_folder, staging_folder
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import Output, Task
+from ace_gui.recipe.values import Output
+from ace_gui.recipe.values import Task
+from ace_gui.recipe.new_recipes import recipe_keys
+from ace_gui.recipe.recipe_file import recipe_from
+from ace_gui.recipe.recommended import NAME
+from ace_gui.recipe.values import ParameterValue
 from ace_gui.steps import result_of
 
 
@@ -344,3 +349,51 @@ def covariances(recipe: Recipe, device: str) -> Iterator[Event | None]:
     """
     prepared, cache = prepare(as_ace_merges(recipe)), InspectionCache(inspections_folder())
     return compare_covariances(prepared, resolve_device(device), cache)
+
+
+StateDict = Mapping[str, Tensor]
+
+
+def merged_state_dicts(
+    base: StateDict,
+    experts: Sequence[StateDict] | Mapping[str, StateDict],
+    *,
+    method: str,
+    device: str,
+    parameters: Mapping[str, ParameterValue],
+) -> dict[str, Tensor]:
+    """See ``ace_gui.merge_state_dicts``."""
+    named = experts
+    if not isinstance(named, Mapping):
+        named = {f"expert-{index}": state for index, state in enumerate(named, 1)}
+    with TemporaryDirectory(prefix="ace-in-memory-") as name:
+        folder = Path(name)
+        for index, state in enumerate((base, *named.values())):
+            _write_state(folder / f"{index}.safetensors", state)
+        keys = recipe_keys(str(folder / "0.safetensors"), [], None if method == NAME else method)
+        keys["models"] = [
+            {"model": str(folder / f"{index}.safetensors"), "name": name}
+            for index, name in enumerate(named, 1)
+        ]
+        if parameters:
+            keys["parameters"] = {**keys.get("parameters", {}), **parameters}
+        for _ in merge_to_folder(recipe_from(keys), folder / "out", Options(device=device)):
+            pass
+        merged: dict[str, Tensor] = {}
+        for file in sorted((folder / "out").glob("model*.safetensors")):
+            merged |= safetensors.torch.load(file.read_bytes())
+    return {name: merged[name] for name in base if name in merged}
+
+
+def _write_state(file: Path, state: StateDict) -> None:
+    """Write copies of the tensors, as tied ones share their memory. Raises CheckpointError."""
+    for name, value in state.items():
+        if not isinstance(value, Tensor):
+            raise CheckpointError(
+                f"`{plain(str(name))}` of a state dict is not a tensor; leave it out."
+            )
+    copies: dict[str, Any] = {
+        name: value.detach().to("cpu", copy=True).contiguous() for name, value in state.items()
+    }
+    with torch.no_grad():
+        safetensors.torch.save_file(copies, file)

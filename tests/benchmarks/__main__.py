@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from ace_gui.engine.devices import use_threads
+from ace_gui.engine.capabilities import use_threads
 from tests.benchmarks import layers
 from tests.benchmarks.measuring import say
 

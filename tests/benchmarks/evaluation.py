@@ -27,7 +27,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import ace_gui
-from ace_gui.engine.devices import use_threads
+from ace_gui.engine.capabilities import use_threads
 from ace_gui.paths import Sample, scores_folder
 from tests.benchmarks.measuring import say
 

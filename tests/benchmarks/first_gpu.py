@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.checkpoints import TensorReader, open_checkpoint
+from ace_gui.engine.capabilities import available_devices, devices_not_used, resolve_device
 from ace_gui.engine.contract.events import MergeFinished
-from ace_gui.engine.devices import available_devices, devices_not_used, resolve_device
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, reports
 from ace_gui.engine.merging.tensor_merge import CROWDED, DIVIDED, FELL_BACK

@@ -49,10 +49,10 @@ STAGES = {
     "write": ["ace_gui.checkpoints.writer:ShardedWriter.write_part"],
     "checksum": [
         "ace_gui.engine.merging.store:checksum",
-        "ace_gui.engine.merging.read_back:checksum",
+        "ace_gui.engine.merging.store:checksum",
     ],
     "flush to the disk": ["ace_gui.checkpoints.writer:ShardedWriter.finish"],
-    "verify: SHA-256": ["ace_gui.engine.merging.read_back:sha256"],
+    "verify: SHA-256": ["ace_gui.engine.merging.store:sha256"],
     "verify: read back, compare": ["ace_gui.engine.output.exporting:verify_shards"],
 }
 START, REST, END = "start-up: Python and imports", "everything else, waiting", "end of the process"

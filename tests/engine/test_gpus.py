@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ace_gui.engine import devices
-from ace_gui.engine.capabilities import engine_ready
-from ace_gui.engine.devices import (
+from ace_gui.engine import capabilities
+from ace_gui.engine.capabilities import (
     Gpu,
     available_devices,
     devices_not_used,
+    engine_ready,
     fastest_first,
     resolve_device,
     use_threads,
@@ -93,8 +93,8 @@ def several(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_80"])
-    monkeypatch.setattr(devices, "_start", lambda _gpu: None)
-    monkeypatch.setattr(devices, "work_on", lambda _device: None)
+    monkeypatch.setattr(capabilities, "_start", lambda _gpu: None)
+    monkeypatch.setattr(capabilities, "work_on", lambda _device: None)
 
 
 @pytest.mark.usefixtures("several")
@@ -187,7 +187,7 @@ def test_rocm_goes_the_same_way_and_says_that_it_was_not_tried(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _index: found)
-    (known,) = devices.gpus()
+    (known,) = capabilities.gpus()
     assert known.architecture == "gfx90a"
     assert "not tried" in known.title
 

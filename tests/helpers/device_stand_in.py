@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from ace_gui.engine import devices
+from ace_gui.engine import capabilities
 
 GPU: Final = torch.device("cuda:0")
 CPU: Final = torch.device("cpu")
@@ -135,7 +135,7 @@ class DeviceStandIn:
     @contextmanager
     def installed(self) -> Iterator[DeviceStandIn]:
         with ExitStack() as stack:
-            stack.enter_context(mock.patch.object(devices, "_STARTED", set()))
+            stack.enter_context(mock.patch.object(capabilities, "_STARTED", set()))
             for owner, name, value in self._torch():
                 stack.enter_context(mock.patch.object(owner, name, value))
             stack.enter_context(_Mode(self))

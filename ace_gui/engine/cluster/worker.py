@@ -14,7 +14,7 @@ import psutil
 import torch
 
 from ace_gui.engine.calibrating.statistics_folder import Statistics
-from ace_gui.engine.devices import resolve_device, use_threads
+from ace_gui.engine.capabilities import resolve_device, use_threads
 from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.units import (

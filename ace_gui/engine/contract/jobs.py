@@ -37,8 +37,7 @@ class ConfigureJob(Job):
     scratch: Path | None = None
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.capabilities import engine_ready
-        from ace_gui.engine.devices import use_threads
+        from ace_gui.engine.capabilities import engine_ready, use_threads
         from ace_gui.paths import use_scratch
 
         use_threads(self.threads or engine.threads)
@@ -202,7 +201,7 @@ class SampleMergesJob(Job):
     device: str = "auto"
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.devices import resolve_device
+        from ace_gui.engine.capabilities import resolve_device
         from ace_gui.engine.inspecting.statistics import sampled
 
         prepared = yield from engine.prepared(self.recipe)
@@ -249,7 +248,7 @@ class CovariancesJob(Job, state="comparing"):
     device: str = "auto"
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.devices import resolve_device
+        from ace_gui.engine.capabilities import resolve_device
         from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
 
         prepared = yield from engine.prepared(as_ace_merges(self.recipe))
@@ -315,9 +314,9 @@ class ReportJob(Job, state="reporting"):
     device: str = "auto"
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.devices import resolve_device
+        from ace_gui.engine.capabilities import resolve_device
         from ace_gui.engine.merging.store import read_finished
-        from ace_gui.engine.report.gather import report, require_inputs
+        from ace_gui.engine.report.page import report, require_inputs
 
         manifest = read_finished(self.store)
         prepared = yield from engine.prepared(manifest.recipe)
@@ -344,8 +343,7 @@ class ExportJob(Job, state="exporting"):
     energy: float | None = None
 
     def steps(self, _: Runner) -> Events:
-        from ace_gui.engine.output.exporting import export
-        from ace_gui.engine.output.merge_as_adapter import export_adapter
+        from ace_gui.engine.output.exporting import export, export_adapter
 
         if self.rank is not None or self.energy is not None:
             return export_adapter(
@@ -369,7 +367,7 @@ class EnergyByRankJob(Job):
     store: Path
 
     def steps(self, _: Runner) -> Events:
-        from ace_gui.engine.output.merge_as_adapter import energy_by_rank
+        from ace_gui.engine.output.exporting import energy_by_rank
 
         return energy_by_rank(self.store)
 
@@ -510,7 +508,7 @@ class TryJob(TryInput, Job):
     device: str = "auto"
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.devices import resolve_device
+        from ace_gui.engine.capabilities import resolve_device
         from ace_gui.engine.evaluating.shown_answers import tried
 
         _, models = yield from engine.models(self.recipe, self.stores)

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from ace_gui.checkpoints.input_files import status_of
+from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scored import TaskScore, normalised
-from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.kinds import KINDS, evaluator_class, require_kind
 from ace_gui.engine.evaluating.loaded_models import (

@@ -17,7 +17,7 @@ from torch import Tensor
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.transformers_library import load_pretrained
 from ace_gui.checkpoints import TensorReader
-from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.evaluating.evaluators import Batch, Evaluator, Piece
 from ace_gui.engine.evaluating.kinds import evaluator
 from ace_gui.engine.evaluating.subjects import Loading, Own, loading_of

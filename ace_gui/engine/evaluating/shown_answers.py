@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.contract.events import EvaluationProgress, Event
 from ace_gui.engine.contract.scored import (
     LOSSES,
@@ -36,7 +37,6 @@ from ace_gui.engine.contract.scored import (
     Verdict,
 )
 from ace_gui.engine.contract.verdicts import verdicts
-from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.evaluating.evaluate import (
     MERGED,
     SEED,

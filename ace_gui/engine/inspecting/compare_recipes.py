@@ -46,14 +46,7 @@ from ace_gui.formatting import symbol_of
 from ace_gui.machine import reset_peak_memory
 from ace_gui.methods import checked_parameters, get_method, method_variant, parameter_fields
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.recommended import (
-    METHOD,
-    NAME,
-    TITLE,
-    USUAL,
-    is_recommended,
-    with_recommended,
-)
+from ace_gui.recipe.recommended import METHOD, NAME, TITLE, USUAL, is_recommended, with_recommended
 from ace_gui.recipe.values import ParameterValue
 from ace_gui.steps import Steps, result_of
 

@@ -24,9 +24,9 @@ from pydantic import TypeAdapter
 
 from ace_gui.checkpoints import FileStamp
 from ace_gui.engine.calibrating.calibrate import calibrated
+from ace_gui.engine.capabilities import work_on
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.devices import work_on
 from ace_gui.engine.kept_files import ArrayCache, Arrays, text_array, text_of
 from ace_gui.engine.merging.learn import require_learned
 from ace_gui.engine.merging.readers import Readers, resolve_non_finite

@@ -31,13 +31,7 @@ from ace_gui.engine.adapting.training import (
     trained,
     window_of,
 )
-from ace_gui.engine.calibrating.calibrate import (
-    EXAMPLES,
-    SEED,
-    Calibration,
-    calibration,
-    digest,
-)
+from ace_gui.engine.calibrating.calibrate import EXAMPLES, SEED, Calibration, calibration, digest
 from ace_gui.engine.calibrating.statistics_folder import (
     FACTORS,
     Statistics,

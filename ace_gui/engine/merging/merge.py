@@ -25,6 +25,7 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.checkpoints.side_files import change_json, without_quantisation_settings
 from ace_gui.engine.calibrating.calibrate import calibrated
+from ace_gui.engine.capabilities import forget_peak, memory_of, peak_on, resolve_device, work_on
 from ace_gui.engine.contract.events import (
     Event,
     LearningProgress,
@@ -34,7 +35,6 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.devices import forget_peak, memory_of, peak_on, resolve_device, work_on
 from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, Manifest, make_manifest
 from ace_gui.engine.merging.readers import Readers, require_finite_heads

@@ -14,19 +14,23 @@
 A store whose process died is reopened with ``resume`` and continues after the last tensor in the
 journal. Tensors that the journal calls finished are first read back and compared with their
 checksums; those whose bytes never reached the disk are merged again.
+
+The output is read back before it is reported as finished, with the safetensors library instead of
+our own reader, so that an error in writing a header is not repeated in reading it.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
 from typing import IO, Self
 
 from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ace_gui.checkpoints import (
@@ -39,14 +43,17 @@ from ace_gui.checkpoints import (
     discard,
     open_checkpoint,
     plan_parts,
+    tag_of,
 )
 from ace_gui.checkpoints.staging import mark
+from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge_manifest import Manifest
-from ace_gui.engine.streaming import Assembly, checksum, parts_of
+from ace_gui.engine.streaming import Assembly, checksum, parts_of, sha256, single_threads
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
-from ace_gui.formatting import path_text
+from ace_gui.formatting import path_text, plain
+from ace_gui.linalg.passes import is_finite
 from ace_gui.output_files import STORE_COMPLETE, output_error, replacing, sync
 
 MANIFEST = "manifest.json"
@@ -357,3 +364,101 @@ def _verified(
 def _line(tensor: str, found: Sequence[LayerReport], checksum: int) -> str:
     reports = [asdict(report) for report in found]
     return json.dumps({"tensor": tensor, "checksum": checksum, "reports": reports}) + "\n"
+
+
+def write_verified(
+    folder: Path, shards: Sequence[Shard], tensors: Iterable[tuple[str, Tensor]]
+) -> Generator[JobProgress, None, Mapping[str, str]]:
+    """Write tensors by name and read them back; yields the bytes done, returns the SHA-256s.
+
+    Raises OutputError and ResourceError.
+    """
+    total, done = sum(tensor.nbytes for shard in shards for tensor in shard.tensors), 0
+    writer = VerifiedWriter(folder, shards)
+    for name, tensor in tensors:
+        writer.write(name, tensor)
+        done += tensor.nbytes
+        yield JobProgress(done=done, total=total)
+    return writer.finish()
+
+
+class VerifiedWriter:
+    """Writes tensors, whole or in parts, and reads them back. Raises OutputError, ResourceError."""
+
+    def __init__(self, folder: Path, shards: Sequence[Shard]) -> None:
+        self._folder, self._shards = folder, shards
+        self._writer = ShardedWriter(folder, shards)
+        self._checksums: dict[str, int] = {}
+
+    def write(self, name: str, tensor: Tensor) -> None:
+        """Write a whole tensor."""
+        self._checksums[name] = checksum(tensor)
+        self._writer.write(name, tensor)
+
+    def write_part(self, name: str, start: int, values: Tensor) -> None:
+        """Write elements of a tensor, whose parts come in order; ``mark_written`` follows."""
+        self._writer.write_part(name, start, values)
+        self._checksums[name] = checksum(values, self._checksums.get(name, 0))
+
+    def mark_written(self, name: str) -> None:
+        """Every part of the tensor is written; one without elements has none."""
+        self._writer.mark_written(name)
+        self._checksums.setdefault(name, 0)
+
+    def finish(self) -> Mapping[str, str]:
+        """The SHA-256s of the files, which are read back."""
+        self._writer.finish()
+        return verify_shards(self._folder, self._shards, self._checksums)
+
+
+def verify_shards(
+    folder: Path, shards: Sequence[Shard], checksums: Mapping[str, int]
+) -> Mapping[str, str]:
+    """SHA-256 of every shard by file name, after its content was compared with plan and result.
+
+    ``checksums``: CRC-32 by tensor of the bytes in memory when they were written. Raises
+    OutputError if a name, shape, dtype or byte differs, a value is not finite, or a file cannot be
+    read.
+    """
+    return {
+        shard.file_name: _verified_shard(folder / shard.file_name, shard, checksums)
+        for shard in shards
+    }
+
+
+def _verified_shard(path: Path, shard: Shard, checksums: Mapping[str, int]) -> str:
+    try:
+        with single_threads(2) as pool:  # hashing releases the GIL and takes as long as the rest
+            digest = pool.submit(sha256, path)
+            pool.submit(_require_planned, path, shard, checksums).result()
+            return digest.result()
+    except (SafetensorError, OSError) as error:
+        raise _wrong(path, str(error)) from error
+
+
+def _require_planned(path: Path, shard: Shard, checksums: Mapping[str, int]) -> None:
+    with safe_open(path, framework="pt", backend="pread") as file:
+        if set(file.keys()) != {shard.stored_name(tensor.name) for tensor in shard.tensors}:
+            raise _wrong(path, "the names of its tensors differ")
+        for planned in shard.tensors:
+            tensor = file.get_tensor(shard.stored_name(planned.name))
+            if tuple(tensor.shape) != planned.shape or tag_of(tensor.dtype) != planned.dtype:
+                raise _wrong(path, f"`{planned.name}` has another shape or number format")
+            if checksum(tensor) != checksums[planned.name]:
+                raise _wrong(path, f"bytes of `{planned.name}` differ")
+            if not is_finite(tensor):
+                raise OutputError(
+                    f"`{plain(planned.name)}` holds NaN or Inf: its merge left the range of "
+                    f"{planned.dtype}. Lower the experts' weights or the method's scale, or choose "
+                    "a wider number format.",
+                    path=path,
+                    tensor=planned.name,
+                )
+
+
+def _wrong(path: Path, what: str) -> OutputError:
+    return OutputError(
+        f"{path_text(path)} was read back and is not what was written: {what}. "
+        "Check the disk, then merge again.",
+        path=path,
+    )

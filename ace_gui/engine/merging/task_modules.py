@@ -22,8 +22,8 @@ from ace_gui.checkpoints import OutputTensor, Shard, plan_shards
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
 from ace_gui.engine.evaluating.loaded_models import older_objects_frozen
-from ace_gui.engine.merging.read_back import VerifiedWriter
 from ace_gui.engine.merging.readers import Readers, finding
+from ace_gui.engine.merging.store import VerifiedWriter
 from ace_gui.engine.merging.surveying import parts_of_pass, passes, scanned_here
 from ace_gui.engine.merging.task_vectors import CPU, TaskVectors, merging_of
 from ace_gui.engine.modules.stored import (

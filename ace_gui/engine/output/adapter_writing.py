@@ -44,8 +44,10 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.staging import mark
 from ace_gui.engine.calibrating.calibrate import calibrated
+from ace_gui.engine.capabilities import peak_on, resolve_device, use_threads
 from ace_gui.engine.contract.events import (
     Event,
+    Exported,
     JobProgress,
     MergeFinished,
     MergeStarted,
@@ -53,18 +55,15 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.findings import LayerReport
-from ace_gui.engine.devices import peak_on, resolve_device, use_threads
 from ace_gui.engine.kept_files import keep_json, open_json
 from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import Manifest, make_manifest
-from ace_gui.engine.merging.read_back import verify_shards
 from ace_gui.engine.merging.readers import Readers
-from ace_gui.engine.merging.store import refuse_links
+from ace_gui.engine.merging.store import refuse_links, verify_shards
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.tensor_merge import TensorMerge, rounded
 from ace_gui.engine.merging.units import budgets_of, merged_within
-from ace_gui.engine.output.exporting import CARD, exported
-from ace_gui.engine.output.model_card import adapter_card, lineage_of
+from ace_gui.engine.output.model_card import CARD, adapter_card, lineage_of
 from ace_gui.engine.planning.adapter_plan import (
     AdapterPlan,
     Factored,
@@ -285,7 +284,7 @@ def write_adapter(
         gpu_peak=peak_on(where),
         warnings=prepared.plan.warnings + plan.notes,
     )
-    yield exported(target)
+    yield Exported.of(target)
 
 
 @dataclass

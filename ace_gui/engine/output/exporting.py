@@ -1,11 +1,15 @@
-"""From a finished store to a model folder that transformers loads; models of single experts."""
+"""From a finished store to a model folder, an adapter, or models of single experts."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
+
+import torch
 
 from ace_gui.checkpoints import (
     Checkpoint,
@@ -24,13 +28,19 @@ from ace_gui.checkpoints import (
 from ace_gui.checkpoints.input_files import changed
 from ace_gui.checkpoints.side_files import set_config_dtype
 from ace_gui.checkpoints.writer import indexed
-from ace_gui.engine.contract.events import Exported, JobProgress
+from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.merging import store as stores
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, InputFile, Manifest
-from ace_gui.engine.merging.read_back import verify_shards, write_verified
-from ace_gui.engine.merging.store import MODEL, planned_shards, read_finished, reports
+from ace_gui.engine.merging.store import (
+    MODEL,
+    planned_shards,
+    read_finished,
+    reports,
+    verify_shards,
+    write_verified,
+)
 from ace_gui.engine.merging.tensor_merge import rounded
 from ace_gui.engine.modules.stored import (
     MANIFEST,
@@ -40,16 +50,21 @@ from ace_gui.engine.modules.stored import (
     write_manifest,
 )
 from ace_gui.engine.modules.task_tensors import TaskTensors, open_task
-from ace_gui.engine.output.model_card import model_card
+from ace_gui.engine.output.adapter_writing import AdapterOptions, write_adapter
+from ace_gui.engine.output.model_card import CARD, model_card
+from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter
 from ace_gui.engine.planning.models import OpenedModel, open_files
-from ace_gui.engine.planning.prepared import HEADS
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import HEADS, Prepared
 from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.engine.planning.vocabulary import differs, vocabulary_tensors
 from ace_gui.engine.streaming import sha256
-from ace_gui.errors import CheckpointError, OutputError
-from ace_gui.output_files import RECIPE, writing
+from ace_gui.errors import CheckpointError, OutputError, RecipeError
+from ace_gui.linalg.low_rank import squared_values
+from ace_gui.output_files import RECIPE, check_output_folder, staging_folder, writing
+from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
-from ace_gui.recipe.values import Vocabulary
+from ace_gui.recipe.values import Output, OutputDtype, Vocabulary
 from ace_gui.steps import result_of
 from ace_gui.stored_formats import RECIPE_NAMES
 
@@ -181,9 +196,6 @@ def _config_of(task: TaskTensors, folder: Path | None) -> Path | None:
     return checkpoint.side_files.get("config.json") if alike else None
 
 
-CARD = "README.md"
-
-
 def export(
     store: Path,
     folder: Path,
@@ -214,7 +226,7 @@ def export(
             yield from complete_models(stage, manifest, shard_bytes)
         _finish(stage, target, store, wanted, hashes, complete_heads)
         promote(stage, target)
-    yield exported(target)
+    yield Exported.of(target)
 
 
 def publish(
@@ -240,7 +252,7 @@ def publish(
         _finish(store / MODEL, folder, store, dtype, hashes, complete_heads, scores)
         promote(store / MODEL, folder)
         discard(store)
-    return exported(folder)
+    return Exported.of(folder)
 
 
 def _finish(
@@ -272,16 +284,6 @@ def _finish(
     )
     (stage / CARD).write_text(card, encoding="utf-8")
     (stage / RECIPE).write_text(dump_recipe(manifest.resolved_recipe, folder), encoding="utf-8")
-
-
-def exported(folder: Path) -> Exported:
-    """The contents of a finished output folder."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return Exported(
-        folder=folder,
-        files=tuple(path.relative_to(folder).as_posix() for path in files),
-        bytes=sum(path.stat().st_size for path in files),
-    )
 
 
 def _convert(
@@ -323,3 +325,79 @@ def _head_names(stage: Path) -> dict[str, tuple[str, ...]]:
         path.name.removesuffix(".safetensors"): tuple(open_checkpoint(path).tensors)
         for path in sorted(folder.glob("*.safetensors"))
     }
+
+
+def export_adapter(
+    store: Path,
+    folder: Path,
+    *,
+    dtype: str | None = None,
+    rank: int | None = None,
+    energy: float | None = None,
+) -> Iterator[JobProgress | Exported]:
+    """Write the change of a finished merge as an adapter at ``folder``, completely or not at all.
+
+    ``dtype`` None: the recipe's, else float32. Raises RecipeError for a merge that no adapter can
+    hold, and the errors of ``write_adapter``.
+    """
+    manifest = read_finished(store)
+    target = check_output_folder(folder, manifest.input_folders)
+    dtype = dtype or manifest.recipe.out_dtype
+    prepared = _prepared(store, manifest, rank, energy, dtype)
+    written = prepared.plan.recipe
+    recipe = replace(
+        manifest.recipe,
+        output=Output.ADAPTER,
+        rank=rank,
+        energy=energy,
+        out_dtype=written.out_dtype,
+    )
+    described = replace(manifest, recipe=recipe)
+    options, claimed = AdapterOptions(balanced=True), False
+    events = write_adapter(prepared, target, device="cpu", options=options, described=described)
+    try:
+        with closing(events):
+            for event in events:
+                claimed = True
+                if isinstance(event, JobProgress | Exported):
+                    yield event
+    finally:
+        if claimed:
+            discard(staging_folder(target))
+
+
+def energy_by_rank(store: Path) -> Iterator[JobProgress | EnergyByRank]:
+    """How much of a finished merge's change each rank keeps, one matrix in memory at a time.
+
+    Raises as ``export_adapter`` does.
+    """
+    prepared = _prepared(store, read_finished(store), 1, None, None)
+    (merged,) = prepared.experts
+    factored = adapter_plan(prepared).factored
+    shares = torch.ones(max((min(each.sides) for each in factored), default=0)).double()
+    total, matrices = torch.zeros_like(shares), 0
+    with TensorReader(prepared.base.checkpoint) as before, TensorReader(merged.checkpoint) as after:
+        for done, each in enumerate(factored):
+            yield JobProgress(done=done, total=len(factored))
+            change = after.read(each.tensor).double() - before.read(each.tensor).double()
+            squares = squared_values(change.reshape(each.shape[0], -1))
+            if squares.any():
+                kept = shares.clone()
+                kept[: len(squares)] = squares.cumsum(0) / squares.sum()
+                total, matrices = total + kept, matrices + 1
+    yield EnergyByRank(shares=tuple((total / max(matrices, 1)).tolist()), matrices=matrices)
+
+
+def _prepared(
+    store: Path, manifest: Manifest, rank: int | None, energy: float | None, dtype: str | None
+) -> Prepared:
+    """The extraction from a finished merge."""
+    require_adapter(manifest.recipe)
+    model = store / MODEL
+    if has_modules(model):
+        raise RecipeError(
+            "The merge leaves task modules, which an adapter cannot hold. Export the full model.",
+            key="output",
+        )
+    recipe = recipe_for_extraction(manifest.recipe.base_model, model, rank, energy)
+    return prepare(replace(recipe, out_dtype=cast("OutputDtype | None", dtype)))

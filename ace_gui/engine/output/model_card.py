@@ -40,6 +40,8 @@ from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.recipe.values import BY_TOKEN, NonFinite, Vocabulary, hub_name, model_name, public_name
 
+CARD: Final = "README.md"
+
 _CARD_BYTES: Final = 64_000
 """Number of bytes read of a card: the front matter is at its beginning."""
 
@@ -153,7 +155,7 @@ def _folder(path: Path) -> Path:
 def _front_matter(folder: Path) -> FrontMatter:
     """The YAML between the first two lines of dashes of README.md; empty if there is none."""
     try:
-        with open_regular(folder / "README.md") as (descriptor, stamp):
+        with open_regular(folder / CARD) as (descriptor, stamp):
             raw = bytearray(min(stamp.size, _CARD_BYTES))
             read_at(descriptor, memoryview(raw), 0)
     except CheckpointError:

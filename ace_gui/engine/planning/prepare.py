@@ -22,11 +22,7 @@ from ace_gui.engine.planning.adapter_plan import adapter_checks
 from ace_gui.engine.planning.chat_templates import chat_checks, with_chat_template
 from ace_gui.engine.planning.dispositions import kept_integers, plan_rows, refuse_other_than_floats
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.overridden_rows import (
-    check_overrides,
-    completed,
-    overridden,
-)
+from ace_gui.engine.planning.overridden_rows import check_overrides, completed, overridden
 from ace_gui.engine.planning.preflight import preflight
 from ace_gui.engine.planning.prepared import Prepared, bytes_beside
 from ace_gui.engine.planning.requirements import (

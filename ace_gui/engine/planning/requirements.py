@@ -17,6 +17,7 @@ import torch
 
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import MODULES
+from ace_gui.engine.capabilities import memory_of, resolve_device
 from ace_gui.engine.contract.plan import (
     ADAPTER,
     COMBINED,
@@ -31,7 +32,6 @@ from ace_gui.engine.contract.plan import (
     disk_check,
     replaced,
 )
-from ace_gui.engine.devices import memory_of, resolve_device
 from ace_gui.engine.planning.prepared import Prepared, module_rows
 from ace_gui.engine.streaming import PART_ELEMENTS, PASS_ELEMENTS
 from ace_gui.errors import ResourceError
@@ -66,7 +66,7 @@ ENOUGH_NUMBERS = 8  # default per element and pair of inputs
 
 KEPT_BYTES = 64_000_000  # of a tensor's base and experts, as stored, while it is merged in parts
 
-FREED_BYTES = 64_000_000  # of freed memory, kept by the C library for later (``engine.devices``)
+FREED_BYTES = 64_000_000  # of freed memory, kept by the C library for later (``use_threads``)
 
 LEAST_KEPT: Final = 128_000_000
 SHARE_KEPT: Final = 0.5

@@ -14,8 +14,14 @@ from ace_gui.engine.contract.matrix_figures import MARKS, Spectrum, model_cosine
 from ace_gui.engine.contract.model_figures import plan_changes
 from ace_gui.engine.contract.plan import PlanRow, Verdict
 from ace_gui.engine.contract.scored import line_of, means, remarks
-from ace_gui.engine.report.content import NONE, Content, number, share
-from ace_gui.engine.report.report_plots import gammas_by_role, merge_curves
+from ace_gui.engine.report.report_plots import (
+    NONE,
+    Content,
+    gammas_by_role,
+    merge_curves,
+    number,
+    share,
+)
 from ace_gui.field_info import applying
 from ace_gui.formatting import shape_text, value_text
 

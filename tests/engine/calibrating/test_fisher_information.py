@@ -14,13 +14,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import TaskError
 from ace_gui.methods.shared.measured import Need
 from ace_gui.recipe.recipe_file import load_recipe
-from tests.helpers.calibrated_models import (
-    CPU,
-    bert_family,
-    gpt2_family,
-    measured,
-    one_by_one,
-)
+from tests.helpers.calibrated_models import CPU, bert_family, gpt2_family, measured, one_by_one
 
 
 def fisher_recipe(file: Path, **of_the_last_task: object) -> Path:

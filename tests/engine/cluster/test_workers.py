@@ -22,22 +22,9 @@ from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MODEL, checksums
-from ace_gui.engine.merging.surveying import (
-    groups,
-    look_for,
-    of_deltas,
-    survey_of,
-    surveyed,
-)
+from ace_gui.engine.merging.surveying import groups, look_for, of_deltas, survey_of, surveyed
 from ace_gui.engine.merging.tensor_merge import OutputChunk, TensorMerge
-from ace_gui.engine.merging.units import (
-    PACKED,
-    TOKEN,
-    RowMerged,
-    SharedOutput,
-    scan_rows,
-    units,
-)
+from ace_gui.engine.merging.units import PACKED, TOKEN, RowMerged, SharedOutput, scan_rows, units
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.service import Runner

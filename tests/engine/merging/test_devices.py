@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.contract.events import TensorFinished
-from ace_gui.engine.devices import resolve_device
 from ace_gui.engine.merging import merge as merging
 from ace_gui.engine.merging import tensor_merge, units
 from ace_gui.engine.merging.merge import merge, under_way

@@ -13,23 +13,18 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ace_gui.engine.devices import resolve_device
+from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_figures import spectrum, subspaces
 from ace_gui.engine.merging import units
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import reports
 from ace_gui.engine.merging.tensor_merge import DIVIDED, FELL_BACK, TensorMerge
-from ace_gui.engine.merging.units import (
-    GPU_AHEAD,
-    MemoryBudget,
-    budgets_of,
-    merged_within,
-)
+from ace_gui.engine.merging.units import GPU_AHEAD, MemoryBudget, budgets_of, merged_within
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import whole_bytes
-from ace_gui.engine.report.gather import merge_reports
+from ace_gui.engine.report.page import merge_reports
 from ace_gui.errors import NonFiniteError, lacks_room
 from ace_gui.methods.ace.float32_check import PROBES
 from tests.helpers import models

@@ -20,8 +20,7 @@ from torch import Tensor
 from ace_gui.engine import streaming as parts
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.read_back import verify_shards
-from ace_gui.engine.merging.store import reports
+from ace_gui.engine.merging.store import reports, verify_shards
 from ace_gui.engine.output.exporting import export
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import MethodError, NonFiniteError, OutputError, RecipeError, WorkbenchError

@@ -12,11 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ace_gui.engine.contract.events import (
-    MergeFinished,
-    MergeStarted,
-    TensorFinished,
-)
+from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.jobs import ReadStoresJob
 from ace_gui.engine.merging import merge_manifest as manifest
 from ace_gui.engine.merging.merge import merge

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ace_gui.checkpoints import OutputTensor, Shard, ShardedWriter, plan_shards
-from ace_gui.engine.merging.read_back import sha256, verify_shards
+from ace_gui.engine.merging.store import sha256, verify_shards
 from ace_gui.engine.streaming import checksum
 from ace_gui.errors import OutputError
 

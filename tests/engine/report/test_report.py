@@ -26,10 +26,9 @@ from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.report.content import number
-from ace_gui.engine.report.gather import COMPARING, DECOMPOSING, content_of, report
+from ace_gui.engine.report.page import COMPARING, DECOMPOSING, content_of, report
 from ace_gui.engine.report.page import page as page_of
-from ace_gui.engine.report.report_plots import Axis, power
+from ace_gui.engine.report.report_plots import Axis, number, power
 from ace_gui.engine.service import Runner
 from ace_gui.errors import FileChangedError, OutputError
 from ace_gui.recipe import Recipe
