@@ -14,18 +14,10 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from ace_gui.cli.console import Outputs
-from ace_gui.cli.console import Terminal
-from ace_gui.cli.console import shown
-from ace_gui.cli.console import table
-from ace_gui.engine.contract.events import Evaluated
-from ace_gui.cli.console import USUAL
-from ace_gui.cli.console import print_warnings
-from ace_gui.engine.cluster.ray_workers import workers_at
-from ace_gui.engine.contract.events import Event
-from ace_gui.engine.contract.events import JobProgress
-from ace_gui.engine.contract.events import MethodCompared
+from ace_gui.cli.console import USUAL, Outputs, Terminal, print_warnings, shown, table
 from ace_gui.engine.capabilities import resolve_device
+from ace_gui.engine.cluster.ray_workers import workers_at
+from ace_gui.engine.contract.events import Evaluated, Event, JobProgress, MethodCompared
 from ace_gui.engine.contract.scored import (
     MeanScore,
     ParameterRange,
@@ -42,7 +34,6 @@ from ace_gui.engine.contract.scored import (
     values_of,
 )
 from ace_gui.engine.evaluating.harness import Harness
-from ace_gui.engine.executor import Executor
 from ace_gui.engine.inspecting.compare_recipes import (
     by_method,
     by_value,
@@ -50,6 +41,7 @@ from ace_gui.engine.inspecting.compare_recipes import (
     compared_record,
 )
 from ace_gui.engine.inspecting.tune_parameters import tune
+from ace_gui.engine.streaming import Executor
 from ace_gui.engine.workflow import prepared_with_consent, routes, score
 from ace_gui.errors import MethodError, RecipeError, WorkbenchError
 from ace_gui.formatting import human_bytes, printable, value_text

@@ -31,34 +31,39 @@ from ace_gui.cli.console import (
 from ace_gui.cli.options import counts_given
 from ace_gui.cli.recipes import recipe_of
 from ace_gui.cli.streams import say
-from ace_gui.engine.cluster.estimates import SOME_BYTES
-from ace_gui.engine.cluster.estimates import SOME_FLOPS
-from ace_gui.engine.cluster.estimates import PlannedUnit
-from ace_gui.engine.cluster.estimates import Schedule
-from ace_gui.engine.cluster.estimates import Speed
-from ace_gui.engine.cluster.estimates import planned_units
-from ace_gui.engine.cluster.estimates import schedule
+from ace_gui.engine.capabilities import (
+    available_devices,
+    devices_not_used,
+    memory_of,
+    resolve_device,
+    use_threads,
+)
+from ace_gui.engine.cluster.estimates import (
+    SOME_BYTES,
+    SOME_FLOPS,
+    PlannedUnit,
+    Schedule,
+    Speed,
+    planned_units,
+    schedule,
+)
 from ace_gui.engine.cluster.ray_cluster import Address
 from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.cluster.trials import measured
-from ace_gui.engine.capabilities import available_devices
-from ace_gui.engine.capabilities import devices_not_used
-from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.contract.events import Event, Exported, MergeFinished, PlanReady, Reported
 from ace_gui.engine.contract.plan import Plan, Verdict
-from ace_gui.engine.workflow import Options
-from ace_gui.engine.workflow import extract_adapter
-from ace_gui.engine.workflow import merge_to_folder
-from ace_gui.engine.workflow import report_to_file
-from ace_gui.engine.devices import memory_of
-from ace_gui.engine.devices import use_threads
 from ace_gui.engine.merging.merge import input_paths
-from ace_gui.engine.planning.memory import free_bytes
-from ace_gui.engine.planning.merge_checks import output_checks
-from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.workflow import prepared_with_consent
-from ace_gui.engine.workflow import refuse_merge
 from ace_gui.engine.output.exporting import write_task_model
+from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.requirements import free_bytes, output_checks
+from ace_gui.engine.workflow import (
+    Options,
+    extract_adapter,
+    merge_to_folder,
+    prepared_with_consent,
+    refuse_merge,
+    report_to_file,
+)
 from ace_gui.errors import Cancelled, RecipeError
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.output_files import staging_folder

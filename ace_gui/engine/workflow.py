@@ -43,12 +43,10 @@ from ace_gui.formatting import plain
 from ace_gui.output_files import check_file, check_output_folder, staging_folder
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import Output
-from ace_gui.recipe.values import Task
 from ace_gui.recipe.new_recipes import recipe_keys
 from ace_gui.recipe.recipe_file import recipe_from
 from ace_gui.recipe.recommended import NAME
-from ace_gui.recipe.values import ParameterValue
+from ace_gui.recipe.values import Output, ParameterValue, Task
 from ace_gui.steps import result_of
 
 

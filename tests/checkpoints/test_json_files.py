@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ace_gui.checkpoints import open_checkpoint
 from ace_gui.checkpoints.input_files import JSON_MEMORY, json_memory, read_config, read_json
 from ace_gui.checkpoints.side_files import set_config_dtype
-from ace_gui.engine.planning.tokens import MOST_TOKENS, compare
+from ace_gui.engine.planning.token_ids import MOST_TOKENS, compare
 from ace_gui.errors import CheckpointError
 from tests.helpers.checkpoints import save_model, small_tensors, stamps
 

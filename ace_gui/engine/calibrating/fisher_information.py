@@ -35,9 +35,9 @@ from ace_gui.engine.evaluating.kinds import KINDS
 from ace_gui.engine.evaluating.loaded_models import stacked_batches
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import TaskError
-from ace_gui.recipe.values import TaskKind
-from ace_gui.linalg.precision import full_float32
+from ace_gui.linalg.products import full_float32
 from ace_gui.machine import free_memory
+from ace_gui.recipe.values import TaskKind
 
 _ENTRIES: Final = 1 << 19
 """Bytes of gradients held at a time, so that they stay in the CPU cache."""

@@ -28,9 +28,8 @@ from ace_gui.engine.evaluating.evaluators import Batch, Evaluator
 from ace_gui.engine.evaluating.loaded_models import stacked, stacked_batches
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.linalg.blocks import add_gram_, mirror_
-from ace_gui.linalg.precision import full_float32
-from ace_gui.recipe.tasks import TaskKind
+from ace_gui.linalg.products import add_gram_, full_float32, mirror_
+from ace_gui.recipe.values import TaskKind
 
 _NOT_LINEAR: Final = frozenset(
     {Role.EMBEDDING, Role.POSITION, Role.VOCABULARY_HEAD, Role.CONVOLUTION, Role.HEAD}

@@ -17,9 +17,8 @@ import torch
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.merging.units import Unit, units
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.requirements import with_freed, working_set
 from ace_gui.linalg.singular import shaping_flops
-from ace_gui.engine.planning.requirements import with_freed
-from ace_gui.engine.planning.requirements import working_set
 from ace_gui.machine import total_memory
 from ace_gui.methods.method import Kind
 from ace_gui.stored_formats import FORMATS

@@ -187,7 +187,7 @@ class SpectrumJob(Job):
     store: Path | None = None
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.inspecting.layer_figures import spectrum
+        from ace_gui.engine.inspecting.layer_spectra import spectrum
 
         matrix = yield from engine.matrix(self.recipe, self.row, self.device)
         yield from spectrum(*matrix, engine.cache, self.store)
@@ -216,7 +216,7 @@ class SubspacesJob(Job):
     device: str = "auto"
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.inspecting.layer_figures import subspaces
+        from ace_gui.engine.inspecting.layer_spectra import subspaces
 
         matrix = yield from engine.matrix(self.recipe, self.row, self.device)
         yield from subspaces(*matrix, engine.cache)
@@ -229,7 +229,7 @@ class DistributionJob(Job):
     row: PlanRow
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.inspecting.layer_figures import distribution
+        from ace_gui.engine.inspecting.layer_spectra import distribution
 
         prepared = yield from engine.prepared(self.recipe)
         yield from distribution(prepared, self.row, engine.cache)

@@ -43,7 +43,7 @@ from ace_gui.engine.evaluating.task_data import (
 from ace_gui.engine.planning.prepared import experts_with_heads
 from ace_gui.errors import TaskError
 from ace_gui.formatting import listing, number_text, shown
-from ace_gui.recipe.tasks import Chat, Metric, TaskKind
+from ace_gui.recipe.values import Chat, Metric, TaskKind
 
 PROMPT: Final = "a photo of a {}."
 

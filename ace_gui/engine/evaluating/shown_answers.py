@@ -72,7 +72,7 @@ from ace_gui.engine.modules.stored import MODULES
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import TaskError, WorkbenchError
 from ace_gui.methods.shared.expert_modules import ModuleKind
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 from ace_gui.steps import Steps
 
 PIXELS: Final = 128

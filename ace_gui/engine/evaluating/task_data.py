@@ -19,12 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.errors import TaskError
-from ace_gui.formatting import listing
-from ace_gui.formatting import shown
-from ace_gui.recipe.values import Metric
-from ace_gui.recipe.values import Task
-from ace_gui.recipe.values import TaskKind
-from ace_gui.formatting import path_text
+from ace_gui.formatting import listing, path_text, shown
+from ace_gui.recipe.values import Metric, Task, TaskKind
 
 ROW_BYTES: Final = 4_000_000
 """Largest row of text; an encyclopedia's longest article has two million characters."""

@@ -76,11 +76,8 @@ from ace_gui.engine.planning.adapter_plan import (
 )
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.streaming import Assembly
-from ace_gui.engine.streaming import single_threads
-from ace_gui.engine.streaming import checksum
-from ace_gui.errors import CheckpointError
-from ace_gui.errors import ResumeError
+from ace_gui.engine.streaming import Assembly, checksum, single_threads
+from ace_gui.errors import CheckpointError, ResumeError
 from ace_gui.linalg.singular import (
     Factors,
     core_values,

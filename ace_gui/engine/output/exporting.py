@@ -60,7 +60,7 @@ from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.engine.planning.vocabulary import differs, vocabulary_tensors
 from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError, OutputError, RecipeError
-from ace_gui.linalg.low_rank import squared_values
+from ace_gui.linalg.singular import squared_values
 from ace_gui.output_files import RECIPE, check_output_folder, staging_folder, writing
 from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe

@@ -11,11 +11,9 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping
-from collections.abc import Sequence
-from functools import cache
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final

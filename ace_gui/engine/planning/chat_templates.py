@@ -14,7 +14,7 @@ from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
 from ace_gui.engine.contract.plan import Check, Verdict
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.planning.tokens import side_files_of
+from ace_gui.engine.planning.token_ids import side_files_of
 from ace_gui.errors import CheckpointError, RecipeError
 from ace_gui.formatting import plain
 from ace_gui.recipe import Recipe

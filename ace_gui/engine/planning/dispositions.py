@@ -25,7 +25,7 @@ from ace_gui.engine.contract.plan import (
 )
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.task_heads import HeadChoice, is_new
-from ace_gui.engine.planning.tokens import token_of
+from ace_gui.engine.planning.token_ids import token_of
 from ace_gui.engine.planning.vocabulary import vocabulary_tensors
 from ace_gui.errors import MismatchError
 from ace_gui.formatting import dimensions, listing, plain

@@ -31,7 +31,7 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.checkpoints.adapters.adapter_config import MERGE_FIRST
 from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
-from ace_gui.engine.planning.tokens import Joined, side_files_of
+from ace_gui.engine.planning.token_ids import Joined, side_files_of
 from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError, RecipeError
 from ace_gui.formatting import listing, path_text, plain
 from ace_gui.paths import architectures_folder, conversions_folder

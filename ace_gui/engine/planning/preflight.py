@@ -29,7 +29,7 @@ from ace_gui.engine.contract.plan import (
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import free_disk_bytes
-from ace_gui.engine.planning.tokens import compare, has_tokenizer, tokenizer_stamps
+from ace_gui.engine.planning.token_ids import compare, has_tokenizer, tokenizer_stamps
 from ace_gui.engine.planning.vocabulary import match
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import dimensions, listing, path_text, plain

@@ -34,12 +34,9 @@ from ace_gui.engine.contract.plan import (
 )
 from ace_gui.engine.planning.prepared import Prepared, module_rows
 from ace_gui.engine.streaming import PART_ELEMENTS, PASS_ELEMENTS
-from ace_gui.errors import ResourceError
-from ace_gui.formatting import human_bytes
-from ace_gui.formatting import plain
+from ace_gui.errors import ResourceError, TaskError
+from ace_gui.formatting import human_bytes, path_text, plain
 from ace_gui.linalg.singular import shaping_numbers
-from ace_gui.errors import TaskError
-from ace_gui.formatting import path_text
 from ace_gui.machine import free_memory
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.method import Kind

@@ -22,7 +22,7 @@ from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.checkpoints import NOWHERE, ExtendedInfo, FileStamp, Source, TensorInfo, extend
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.tokens import (
+from ace_gui.engine.planning.token_ids import (
     Joined,
     Known,
     extended,

@@ -37,7 +37,7 @@ from ace_gui.engine.contract.plan import (
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.evaluating.evaluate import merged_scores
 from ace_gui.engine.inspecting.layer_context import InspectionCache
-from ace_gui.engine.inspecting.layer_figures import spectrum
+from ace_gui.engine.inspecting.layer_spectra import spectrum
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge import input_paths

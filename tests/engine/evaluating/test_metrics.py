@@ -13,12 +13,8 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 from ace_gui.engine.evaluating import metrics
 from ace_gui.engine.evaluating.kinds import KINDS
 from ace_gui.engine.evaluating.metrics import RESAMPLES, MetricResult, entities
-from ace_gui.engine.evaluating.task_data import Example
-from ace_gui.engine.evaluating.task_data import TaskData
-from ace_gui.recipe.values import Metric
-from ace_gui.recipe.values import Task
-from ace_gui.recipe.values import TaskKind
-from ace_gui.engine.evaluating.task_data import Table
+from ace_gui.engine.evaluating.task_data import Example, Table, TaskData
+from ace_gui.recipe.values import Metric, Task, TaskKind
 
 LABELS = st.integers(2, 5)
 

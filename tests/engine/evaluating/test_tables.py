@@ -10,11 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ace_gui.engine.evaluating.examples import kind_of, read_task
-from ace_gui.recipe.values import Task
-from ace_gui.recipe.values import TaskKind
-from ace_gui.recipe.values import limited
 from ace_gui.engine.evaluating.kinds import KINDS
 from ace_gui.engine.evaluating.open_table import open_table
+from ace_gui.recipe.values import Task, TaskKind, limited
 from ace_gui.steps import result_of
 
 ROWS = [

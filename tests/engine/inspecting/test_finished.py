@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from ace_gui.engine.contract.findings import LayerSpectrum
 from ace_gui.engine.contract.matrix_figures import NEGLIGIBLE, condition_number
 from ace_gui.engine.inspecting.layer_context import InspectionCache
-from ace_gui.engine.inspecting.layer_figures import spectrum
+from ace_gui.engine.inspecting.layer_spectra import spectrum
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.recipe import ModelEntry, Recipe
@@ -95,7 +95,7 @@ def test_what_the_store_said_is_remembered(
     recipe: Recipe, store: Path, cache: InspectionCache, monkeypatch
 ):
     found = look(prepare(recipe), UP, cache, store)
-    monkeypatch.setattr("ace_gui.engine.inspecting.layer_figures.finished_spectrum", None)
+    monkeypatch.setattr("ace_gui.engine.inspecting.layer_spectra.finished_spectrum", None)
     again = look(prepare(recipe), UP, cache, store)
     assert cache.latest is None
     assert np.array_equal(again.merged, found.merged)

@@ -20,7 +20,7 @@ from ace_gui.engine.contract.findings import (
 from ace_gui.engine.contract.jobs import DistributionJob, SpectrumJob, SubspacesJob
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.layer_context import InspectionCache
-from ace_gui.engine.inspecting.layer_figures import BINS, distribution, overlap, spectrum, subspaces
+from ace_gui.engine.inspecting.layer_spectra import BINS, distribution, overlap, spectrum, subspaces
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared

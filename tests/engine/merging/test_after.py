@@ -16,7 +16,7 @@ from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
 from ace_gui.engine.contract.matrix_figures import effective_rank
 from ace_gui.engine.contract.plan import Disposition, PlanRow, RowAfter
 from ace_gui.engine.inspecting.layer_context import InspectionCache
-from ace_gui.engine.inspecting.layer_figures import spectrum
+from ace_gui.engine.inspecting.layer_spectra import spectrum
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import reports
 from ace_gui.engine.planning.dispositions import last_blocks, with_after

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.inspecting.layer_context import InspectionCache
-from ace_gui.engine.inspecting.layer_figures import spectrum, subspaces
+from ace_gui.engine.inspecting.layer_spectra import spectrum, subspaces
 from ace_gui.engine.merging import units
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import reports

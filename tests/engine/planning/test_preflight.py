@@ -14,7 +14,7 @@ from ace_gui.engine.planning import preflight
 from ace_gui.engine.planning.preflight import config_differences
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.planning.tokens import compare
+from ace_gui.engine.planning.token_ids import compare
 from ace_gui.errors import CheckpointError, MismatchError
 from tests.helpers.checkpoints import stamps
 from tests.helpers.models import gpt2_family, roberta_family
