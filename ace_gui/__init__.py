@@ -14,102 +14,63 @@ from typing import TYPE_CHECKING, Any, Final
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # turns; libgomp takes 300 000
 
 if TYPE_CHECKING:
-    from ace_gui import errors
-    from ace_gui.engine.contract.events import (
-        Exported,
-        JobProgress,
-        MergeFinished,
-        PlanReady,
-        TensorFinished,
-    )
-    from ace_gui.engine.contract.findings import ModelDiff
-    from ace_gui.library import (
-        Comparison,
-        Evaluation,
-        Inspection,
-        MergeResult,
-        Tuning,
-        compare,
-        devices,
-        diff,
-        evaluate,
-        extract,
-        inspect,
-        load_model,
-        merge,
-        merge_state_dicts,
-        methods,
-        plan,
-        report,
-        routes,
-        task,
-        tune,
-    )
-    from ace_gui.methods.method import Kind, Merged
-    from ace_gui.methods.registry import register_method
-    from ace_gui.methods.shared.declaring import parameter
-    from ace_gui.recipe import ModelEntry, Override, Recipe
-    from ace_gui.recipe.values import Task
+    from ace_gui import errors as errors
+    from ace_gui.engine.contract.events import Exported as Exported
+    from ace_gui.engine.contract.events import JobProgress as JobProgress
+    from ace_gui.engine.contract.events import MergeFinished as MergeFinished
+    from ace_gui.engine.contract.events import PlanReady as PlanReady
+    from ace_gui.engine.contract.events import TensorFinished as TensorFinished
+    from ace_gui.engine.contract.findings import ModelDiff as ModelDiff
+    from ace_gui.library import Comparison as Comparison
+    from ace_gui.library import Evaluation as Evaluation
+    from ace_gui.library import Inspection as Inspection
+    from ace_gui.library import MergeResult as MergeResult
+    from ace_gui.library import Tuning as Tuning
+    from ace_gui.library import compare as compare
+    from ace_gui.library import devices as devices
+    from ace_gui.library import diff as diff
+    from ace_gui.library import evaluate as evaluate
+    from ace_gui.library import extract as extract
+    from ace_gui.library import inspect as inspect
+    from ace_gui.library import load_model as load_model
+    from ace_gui.library import merge as merge
+    from ace_gui.library import merge_state_dicts as merge_state_dicts
+    from ace_gui.library import methods as methods
+    from ace_gui.library import plan as plan
+    from ace_gui.library import report as report
+    from ace_gui.library import routes as routes
+    from ace_gui.library import task as task
+    from ace_gui.library import tune as tune
+    from ace_gui.methods.method import Kind as Kind
+    from ace_gui.methods.method import Merged as Merged
+    from ace_gui.methods.registry import register_method as register_method
+    from ace_gui.methods.shared.declaring import parameter as parameter
+    from ace_gui.recipe import ModelEntry as ModelEntry
+    from ace_gui.recipe import Override as Override
+    from ace_gui.recipe import Recipe as Recipe
+    from ace_gui.recipe.values import Task as Task
 
 __version__ = "0.1.0"
 APPLICATION_ID: Final = "io.github.ace_workbench"
 """What desktops call the application: their entry, icons, types of files and windows."""
 
-__all__ = [
-    "Comparison",
-    "Evaluation",
-    "Exported",
-    "Inspection",
-    "JobProgress",
-    "Kind",
-    "MergeFinished",
-    "MergeResult",
-    "Merged",
-    "ModelDiff",
-    "ModelEntry",
-    "Override",
-    "PlanReady",
-    "Recipe",
-    "Task",
-    "TensorFinished",
-    "Tuning",
-    "__version__",
-    "compare",
-    "devices",
-    "diff",
-    "errors",
-    "evaluate",
-    "extract",
-    "inspect",
-    "load_model",
-    "merge",
-    "merge_state_dicts",
-    "methods",
-    "parameter",
-    "plan",
-    "register_method",
-    "report",
-    "routes",
-    "task",
-    "tune",
-]
-
-_PLACES: Final = {
-    **dict.fromkeys(
-        ("Exported", "JobProgress", "MergeFinished", "PlanReady", "TensorFinished"),
-        "ace_gui.engine.contract.events",
+_NAMES: Final = {
+    "ace_gui.engine.contract.events": (
+        "Exported JobProgress MergeFinished PlanReady TensorFinished"
     ),
-    "ModelDiff": "ace_gui.engine.contract.findings",
-    "ModelEntry": "ace_gui.recipe",
-    "Override": "ace_gui.recipe",
-    "Kind": "ace_gui.methods.method",
-    "Merged": "ace_gui.methods.method",
-    "Recipe": "ace_gui.recipe",
-    "Task": "ace_gui.recipe.values",
-    "parameter": "ace_gui.methods.shared.declaring",
-    "register_method": "ace_gui.methods.registry",
+    "ace_gui.engine.contract.findings": "ModelDiff",
+    "ace_gui.library": (
+        "Comparison Evaluation Inspection MergeResult Tuning compare devices diff evaluate "
+        "extract inspect load_model merge merge_state_dicts plan report routes task tune"
+    ),
+    "ace_gui.methods.method": "Kind Merged",
+    "ace_gui.methods.registry": "register_method",
+    "ace_gui.methods.shared.declaring": "parameter",
+    "ace_gui.recipe": "ModelEntry Override Recipe",
+    "ace_gui.recipe.values": "Task",
 }
-"""Where a name comes from that is not of ``ace_gui.library``."""
+_MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(["__version__", "errors", "methods", *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
@@ -117,7 +78,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in ("errors", "methods"):  # the package of the methods can be called
         return import_module(f"ace_gui.{name}")
-    return getattr(import_module(_PLACES.get(name, "ace_gui.library")), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -54,42 +54,17 @@ _NORM = re.compile(r"(?:norm\w*|(?:^|\.)(?:ln|bn)\d*(?:_\w+)?)$", re.IGNORECASE)
 
 _HEADS = frozenset(
     (
-        "classifier",
-        "score",
-        "qa_outputs",
-        "pre_classifier",
-        "head",
-        "heads",
-        "head_dist",
-        "classification_head",
-        "cls_classifier",
-        "distillation_classifier",
-        "multiple_choice_head",
-        "decode_head",
-        "class_labels_classifier",
-        "bbox_predictor",
+        *("classifier", "score", "qa_outputs", "pre_classifier", "head", "heads", "head_dist"),
+        *("classification_head", "cls_classifier", "distillation_classifier"),
+        *("multiple_choice_head", "decode_head", "class_labels_classifier", "bbox_predictor"),
     )
 )
 _VOCABULARY_HEADS = frozenset(
     (
-        "lm_head",
-        "embed_out",
-        "vocab_transform",
-        "vocab_layer_norm",
-        "vocab_projector",
-        "generator_lm_head",
-        "generator_predictions",
-        "predictions",
-        "lm_heads",
-        "codebooks_head",
-        "codec_head",
-        "ctc_head",
-        "audio_lm_head",
-        "logits_dense",
-        "mlm_head",
-        "mim_head",
-        "mmm_text_head",
-        "mmm_image_head",
+        *("lm_head", "embed_out", "vocab_transform", "vocab_layer_norm", "vocab_projector"),
+        *("generator_lm_head", "generator_predictions", "predictions", "lm_heads"),
+        *("codebooks_head", "codec_head", "ctc_head", "audio_lm_head", "logits_dense"),
+        *("mlm_head", "mim_head", "mmm_text_head", "mmm_image_head"),
     )
 )
 # What a module called `head` has that pools by attention, and maps to no labels.

@@ -24,19 +24,10 @@ from ace_gui.processes import go_offline
 # ones, which a description has no use for.
 _NEVER_USED = frozenset(
     (
-        "auto_map",
-        "attn_implementation",
-        "_attn_implementation",
-        "experts_implementation",
-        "_experts_implementation",
-        "quantization_config",
-        "torch_dtype",
-        "dtype",
-        "name_or_path",
-        "_name_or_path",
-        "use_pretrained_backbone",
-        "pretrained",
-        "checkpoint_path",
+        *("auto_map", "attn_implementation", "_attn_implementation", "experts_implementation"),
+        *("_experts_implementation", "quantization_config", "torch_dtype", "dtype"),
+        *("name_or_path", "_name_or_path", "use_pretrained_backbone", "pretrained"),
+        *("checkpoint_path",),
     )
 )
 TOO_DEEP = "The config is nested too deeply; check config.json."

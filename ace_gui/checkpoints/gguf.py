@@ -19,7 +19,7 @@ from typing import Final
 from torch import Tensor
 
 from ace_gui.checkpoints.header import TENSOR_LIMIT, Header, TensorInfo, byte_count
-from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at, refusal
+from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_bytes, refusal
 from ace_gui.checkpoints.reader import DerivedInfo, TensorReader
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import plain
@@ -180,9 +180,7 @@ def read_gguf(path: Path) -> Header:
     fewer bits, and for architectures whose names are not known here.
     """
     with open_regular(path) as (descriptor, stamp):
-        data = bytearray(min(stamp.size, HEADER_LIMIT))
-        if read_at(descriptor, memoryview(data), 0) < len(data):
-            raise changed(path)
+        data = read_bytes(descriptor, path, 0, min(stamp.size, HEADER_LIMIT))
     cursor = _Cursor(path, bytes(data))
     if cursor.take(4) != b"GGUF":
         raise refusal(path, "This is not a GGUF file, despite its name.")

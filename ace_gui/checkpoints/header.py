@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import torch
 
-from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at, refusal
+from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_bytes, refusal
 from ace_gui.formatting import plain
 from ace_gui.stored_formats import FORMATS
 
@@ -85,9 +85,9 @@ def read_header(path: Path) -> Header:
     Raises CheckpointError with the path, and the tensor where one is to blame.
     """
     with open_regular(path) as (descriptor, stamp):
-        beginning = _read(descriptor, stamp, 0, min(stamp.size, SNIFF_BYTES))
+        beginning = bytes(read_bytes(descriptor, path, 0, min(stamp.size, SNIFF_BYTES)))
         length = _header_length(stamp, beginning)
-        text = _read(descriptor, stamp, LENGTH_BYTES, length)
+        text = bytes(read_bytes(descriptor, path, LENGTH_BYTES, length))
     entries = _parse(path, text)
     metadata = _metadata(path, entries.pop(METADATA_KEY, {}))
     if len(entries) > TENSOR_LIMIT:
@@ -99,13 +99,6 @@ def read_header(path: Path) -> Header:
     )
     _check_layout(stamp, tensors, data_start)
     return Header(stamp=stamp, tensors=tuple(tensors), metadata=metadata)
-
-
-def _read(descriptor: int, stamp: FileStamp, offset: int, count: int) -> bytes:
-    buffer = bytearray(count)
-    if read_at(descriptor, memoryview(buffer), offset) < count:
-        raise changed(stamp.path)
-    return bytes(buffer)
 
 
 def _header_length(stamp: FileStamp, beginning: bytes) -> int:

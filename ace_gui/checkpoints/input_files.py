@@ -37,6 +37,9 @@ JSON_LIMIT: Final = 100_000_000
 _MEMORY_A_BYTE: Final = 16
 """Most memory that a file of the largest size may take, as a multiple of that size."""
 
+_BLOCK: Final = 1 << 22
+"""Bytes of a file in memory at a time."""
+
 _WIDE: Final = re.compile(b"[\xf0-\xf4]")
 """Begins a character for which Python holds a whole text in four bytes a character."""
 
@@ -78,8 +81,7 @@ def changed(path: Path) -> FileChangedError:
     """The error for a file that is no longer what it was when its header was read."""
     return FileChangedError(
         f"{path_text(path)}: The file changed while it was in use. Wait until whatever writes it "
-        "has "
-        "finished, then open the model again.",
+        "has finished, then open the model again.",
         path=path,
     )
 
@@ -144,6 +146,27 @@ def read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
     return done
 
 
+def read_bytes(descriptor: int, path: Path, offset: int, count: int) -> bytearray:
+    """``count`` bytes from ``offset``. Raises FileChangedError if the file ends before."""
+    buffer = bytearray(count)
+    if read_at(descriptor, memoryview(buffer), offset) < count:
+        raise changed(path)
+    return buffer
+
+
+def read_blocks(descriptor: int, path: Path, start: int, stop: int) -> Iterator[memoryview]:
+    """The bytes from ``start`` to ``stop``, block by block; the next overwrites it.
+
+    Raises FileChangedError if the file ends before.
+    """
+    buffer = memoryview(bytearray(min(_BLOCK, stop - start)))
+    for index in range(start, stop, _BLOCK):
+        block = buffer[: min(_BLOCK, stop - index)]
+        if read_at(descriptor, block, index) < len(block):
+            raise changed(path)
+        yield block
+
+
 def read_json(path: Path, *, limit: int) -> dict[str, object]:
     """A JSON object from a small file. Raises CheckpointError; ``limit`` in bytes."""
     value = read_json_value(path, limit=limit)
@@ -181,9 +204,7 @@ def read_json_value(path: Path, *, limit: int) -> object:
     with open_regular(path) as (descriptor, stamp):
         if stamp.size > limit:
             raise refusal(path, f"Too large for JSON ({stamp.size} bytes); the limit is {limit}.")
-        raw = bytearray(stamp.size)
-        if read_at(descriptor, memoryview(raw), 0) < stamp.size:
-            raise changed(path)
+        raw = read_bytes(descriptor, path, 0, stamp.size)
     if json_memory(raw) > min(JSON_MEMORY, _MEMORY_A_BYTE * limit):
         raise refusal(path, "Holds more values than such a file can have. Download it again.")
     try:

@@ -27,7 +27,7 @@ from ace_gui.checkpoints.input_files import (
     FileStamp,
     changed,
     open_regular,
-    read_at,
+    read_blocks,
     read_json,
     refusal,
     status_of,
@@ -47,8 +47,6 @@ _ONE_FILE: Final = 2**63
 _RECORD: Final = ".conversion.json"
 """Digests of the sources and of the files made of them."""
 _RECORD_LIMIT: Final = 10_000_000
-_HASHED: Final = 1 << 22
-"""Bytes of a file in memory while it is hashed."""
 
 _PAUSE: Final = 0.1
 """Seconds between two checks of a conversion in another process."""
@@ -254,13 +252,10 @@ def _digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
 @lru_cache(maxsize=1024)
 def _content(stamp: FileStamp, _ctime_ns: int) -> str:
     """The SHA-256 of a file; its stamp and time of change are there for the cache."""
-    digest, buffer = hashlib.sha256(), memoryview(bytearray(_HASHED))
+    digest = hashlib.sha256()
     with open_regular(stamp.path) as (descriptor, found):
         if found != stamp:
             raise changed(stamp.path)
-        for start in range(0, stamp.size, _HASHED):
-            block = buffer[: min(_HASHED, stamp.size - start)]
-            if read_at(descriptor, block, start) < len(block):
-                raise changed(stamp.path)
+        for block in read_blocks(descriptor, stamp.path, 0, stamp.size):
             digest.update(block)
     return digest.hexdigest()

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.checkpoints.header import TensorInfo
-from ace_gui.checkpoints.input_files import open_regular, read_at, refusal
+from ace_gui.checkpoints.input_files import open_regular, read_bytes, refusal
 from ace_gui.checkpoints.reader import DerivedInfo, TensorReader
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import counted, path_text, plain
@@ -332,9 +332,8 @@ def _int8(info: TensorInfo, tensors: Mapping[str, TensorInfo], owner: str) -> Sc
     if scale is None or scale.dtype != "F32" or scale.shape != info.shape[:1]:
         return None
     if layout is not None:
-        byte = bytearray(1)
         with open_regular(layout.file) as (descriptor, _):
-            read_at(descriptor, memoryview(byte), layout.start)
+            byte = read_bytes(descriptor, layout.file, layout.start, 1)
         if layout.nbytes != 1 or byte[0] != _BY_ROWS:
             return None
     return _as_float32(info, scale, (1, info.shape[1]), divisor=127.0)

@@ -14,14 +14,21 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ace_gui.checkpoints.header import TensorInfo, torch_dtype
-from ace_gui.checkpoints.input_files import FileStamp, changed, open_regular, read_at, status_of
+from ace_gui.checkpoints.input_files import (
+    FileStamp,
+    changed,
+    open_regular,
+    read_at,
+    read_blocks,
+    status_of,
+)
 from ace_gui.errors import NonFiniteError, ResourceError
 from ace_gui.formatting import path_text, plain
 from ace_gui.linalg.passes import is_finite
@@ -188,8 +195,6 @@ def non_finite_values(parts: Iterable[Tensor], shape: tuple[int, ...]) -> str:
 Readings = Mapping[str, Sequence[tuple[int, int, int]]]
 """By file: from which byte to which was read, and the CRC-32 of that."""
 
-_BLOCK: Final = 1 << 22
-
 
 class ReadChecksums:
     """Records every range of a file that is read. Thread-safe.
@@ -253,14 +258,10 @@ class ReadChecksums:
 
 
 def _require_same(file: Path, stretches: Iterable[tuple[int, int, int]]) -> None:
-    buffer = memoryview(bytearray(_BLOCK))
     with open_regular(file) as (descriptor, _):
         for start, stop, expected in sorted(stretches):
             found = 0
-            for index in range(start, stop, _BLOCK):
-                block = buffer[: min(_BLOCK, stop - index)]
-                if read_at(descriptor, block, index) < len(block):
-                    raise changed(file)
+            for block in read_blocks(descriptor, file, start, stop):
                 found = zlib.crc32(block, found)
             if found != expected:
                 raise changed(file)

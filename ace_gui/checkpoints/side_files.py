@@ -23,7 +23,7 @@ from ace_gui.checkpoints.input_files import (
     FileStamp,
     changed,
     open_regular,
-    read_at,
+    read_blocks,
     read_config,
     read_json,
     refusal,
@@ -62,9 +62,6 @@ _OF_SUB_FOLDERS: Final = (
 )
 
 _MODULES: Final = "modules.safetensors"
-
-_BLOCK: Final = 1 << 24
-"""Bytes of a file in memory at a time while it is copied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,16 +171,11 @@ def _file_names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.is_file())
 
 
-def _blocks(descriptor: int, stamp: FileStamp) -> Iterator[bytes]:
-    for start in range(0, stamp.size, _BLOCK):
-        block = bytearray(min(_BLOCK, stamp.size - start))
-        try:
-            count = read_at(descriptor, memoryview(block), start)
-        except OSError as error:
-            raise unreadable(stamp.path, error) from None
-        if count < len(block):
-            raise changed(stamp.path)
-        yield bytes(block)
+def _blocks(descriptor: int, stamp: FileStamp) -> Iterator[memoryview]:
+    try:
+        yield from read_blocks(descriptor, stamp.path, 0, stamp.size)
+    except OSError as error:
+        raise unreadable(stamp.path, error) from None
 
 
 def _matches(lower: str, patterns: Sequence[str]) -> bool:

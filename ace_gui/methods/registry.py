@@ -62,18 +62,8 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
         "Means and arcs": (LINEAR, MODEL_STOCK, SLERP, NUSLERP, BASE_SLERP, KARCHER, MULTISLERP),
         "Sums of task vectors": (TASK_ARITHMETIC, NAN, SCE, RAM, RAMPLUS_TL),
         "Sparse task vectors": (
-            TIES,
-            DARE_LINEAR,
-            DARE_TIES,
-            DELLA,
-            DELLA_LINEAR,
-            BREADCRUMBS,
-            BREADCRUMBS_TIES,
-            CONSENSUS_TA,
-            LOCALIZE_STITCH,
-            PCB,
-            NEARSWAP,
-            ARCEE_FUSION,
+            *(TIES, DARE_LINEAR, DARE_TIES, DELLA, DELLA_LINEAR, BREADCRUMBS, BREADCRUMBS_TIES),
+            *(CONSENSUS_TA, LOCALIZE_STITCH, PCB, NEARSWAP, ARCEE_FUSION),
         ),
         "Spectra and bases": (
             TSV_M,
@@ -86,10 +76,7 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
             KNOTS_DARE_TIES,
         ),
         "With the experts' data": (REGMEAN, FISHER, UBGM, ESM),
-        "Learned with the tasks' data": (
-            *(ADAMERGING, ADARANK, CONCRETE),
-            LOCALIZE_STITCH_FEW_SHOT,
-        ),
+        "Learned with the tasks' data": (ADAMERGING, ADARANK, CONCRETE, LOCALIZE_STITCH_FEW_SHOT),
         "With modules": (
             EMR,
             TALL_MASKS,

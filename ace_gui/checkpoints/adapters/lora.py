@@ -31,7 +31,7 @@ from ace_gui.checkpoints.folder import (
 )
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_at, refusal, status_of
+from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_blocks, refusal, status_of
 from ace_gui.checkpoints.quantised import refuse_quantised
 from ace_gui.formatting import dimensions, listing, path_text, plain
 from ace_gui.stored_formats import is_float
@@ -51,7 +51,6 @@ _DECLARED: Final = (("gate_up_proj", "down_proj"), ("w1", "v1", "w2"))
 # PEFT's names of the copy of a module that it trains whole, and of a module that it wraps.
 _WRAPPED: Final = re.compile(r"\.(?:modules_to_save(?:\.default)?|base_layer)(?=\.)")
 _UNTRAINED: Final = ".original_module."
-_BLOCK: Final = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,13 +234,11 @@ def same_bytes(first: TensorInfo, second: TensorInfo) -> bool:
     if (first.dtype, first.shape) != (second.dtype, second.shape):
         return False
     with open_regular(first.file) as (one, _), open_regular(second.file) as (other, _):
-        for index in range(0, first.nbytes, _BLOCK):
-            blocks = [bytearray(min(_BLOCK, first.nbytes - index)) for _ in range(2)]
-            read_at(one, memoryview(blocks[0]), first.start + index)
-            read_at(other, memoryview(blocks[1]), second.start + index)
-            if blocks[0] != blocks[1]:
-                return False
-    return True
+        both = (
+            read_blocks(descriptor, info.file, info.start, info.start + info.nbytes)
+            for descriptor, info in ((one, first), (other, second))
+        )
+        return all(a == b for a, b in zip(*both, strict=True))
 
 
 def changes(
