@@ -19,8 +19,7 @@ from PySide6.QtWidgets import QApplication
 from ace_gui import APPLICATION_ID, __version__
 from ace_gui.crash_log import CrashLog, take_crash
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.engine.background import Background
-from ace_gui.gui.control.engine.engine_client import EngineThread
+from ace_gui.gui.control.engine_client import Background, EngineThread
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.settings import Settings

@@ -28,9 +28,9 @@ from ace_gui.engine.contract.jobs import (
     ReportJob,
 )
 from ace_gui.errors import NonFiniteError, PickleConsentError
-from ace_gui.gui.control.engine.engine_client import End, EngineClient
-from ace_gui.gui.control.operations.run_operations import RunOperations
-from ace_gui.gui.control.operations.scoring import SCORING
+from ace_gui.gui.control.engine_client import End, EngineClient
+from ace_gui.gui.control.merge_operation import RunOperations
+from ace_gui.gui.control.scoring import SCORING
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.recipe.values import ParameterValue

@@ -27,7 +27,7 @@ from PySide6.QtWidgets import QAbstractItemView, QFrame, QGridLayout, QTreeView,
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import counted, duration
-from ace_gui.gui.control.engine.engine_client import RunningJob
+from ace_gui.gui.control.engine_client import RunningJob
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.chosen.draft import by_family

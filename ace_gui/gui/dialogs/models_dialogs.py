@@ -13,8 +13,7 @@ from PySide6.QtWidgets import QButtonGroup, QRadioButton, QTreeWidgetItem, QWidg
 from ace_gui.engine.contract.events import Event, ModelsFound
 from ace_gui.engine.contract.jobs import ScanJob
 from ace_gui.formatting import counted, human_bytes
-from ace_gui.gui.control.engine.engine_client import EngineClient
-from ace_gui.gui.control.operations.run_operations import RunOperations
+from ace_gui.gui.control.engine_client import EngineClient
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.numbers import value_text

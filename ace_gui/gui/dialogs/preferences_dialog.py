@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from PySide6.QtWidgets import QCheckBox, QSizePolicy, QWidget
 
-from ace_gui.gui.control.preferences import FONT_SCALES, Preferences
+from ace_gui.gui.control.persistence import FONT_SCALES, Preferences
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.widgets.controls import Choice, amount_field, count_field, named, push_button
 from ace_gui.gui.widgets.file_dialogs import ask_folders

@@ -12,7 +12,7 @@ from ace_gui.engine.contract.after_fields import AFTER_FIELDS
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
 from ace_gui.formatting import number_text
-from ace_gui.gui.control.layers.what_if import WhatIf
+from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.models.figures_model import NONE
 from ace_gui.gui.panels.recipe_options import scope_option
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence, QUndoStack
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.control.operations.merge_operation import MergeOperation
+from ace_gui.gui.control.merge_operation import MergeOperation
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import NO_EXPERT, NO_MODEL, STILL_READ, WAIT, Session
 from ace_gui.gui.theme import icon

@@ -5,17 +5,14 @@ from __future__ import annotations
 from PySide6.QtWidgets import QMainWindow, QWidget
 
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.engine.engine_client import EngineClient, EngineThread
-from ace_gui.gui.control.layers.forecasting import Forecasting
-from ace_gui.gui.control.layers.layer_queries import LayerQueries
-from ace_gui.gui.control.layers.what_if import WhatIf
+from ace_gui.gui.control.engine_client import EngineClient, EngineThread
+from ace_gui.gui.control.layer_queries import LayerQueries
+from ace_gui.gui.control.merge_operation import MergeOperation, OutputOperations, RunOperations
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.control.operations.merge_operation import MergeOperation
-from ace_gui.gui.control.operations.method_comparison import MethodComparison, ModelComparison
-from ace_gui.gui.control.operations.run_operations import OutputOperations, RunOperations
-from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.control.preferences import Preferences
-from ace_gui.gui.control.sessions import Sessions
+from ace_gui.gui.control.operations import MethodComparison, ModelComparison
+from ace_gui.gui.control.persistence import Preferences, Sessions
+from ace_gui.gui.control.scoring import Scoring
+from ace_gui.gui.control.what_if import Forecasting, WhatIf
 from ace_gui.gui.state.chosen.history import History
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.engine.engine_client import EngineThread
+from ace_gui.gui.control.engine_client import EngineThread
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.welcome.welcome_page import Start, WelcomePanel

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QDialog, QMessageBox, QWidget
 
 from ace_gui.formatting import counted, duration, human_bytes
-from ace_gui.gui.control.engine.engine_client import RunningJob
+from ace_gui.gui.control.engine_client import RunningJob
 from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.recipe import Override, recommended

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject
 
 from ace_gui.errors import OutputError
 from ace_gui.gui.app import Guard
-from ace_gui.gui.control.engine.background import Background
+from ace_gui.gui.control.engine_client import Background
 
 ERRORS = (
     OSError(36, "File name too long"),

@@ -26,11 +26,10 @@ from ace_gui.engine.contract.jobs import (
 )
 from ace_gui.errors import EngineError, MismatchError, PickleConsentError, ResumeError
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.engine.engine_client import EngineClient
-from ace_gui.gui.control.layers.layer_queries import DELAY, LayerQueries
+from ace_gui.gui.control.engine_client import EngineClient
+from ace_gui.gui.control.layer_queries import DELAY, LayerQueries
+from ace_gui.gui.control.merge_operation import MergeOperation, OutputOperations, RunOperations
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.control.operations.merge_operation import MergeOperation
-from ace_gui.gui.control.operations.run_operations import OutputOperations, RunOperations
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import (

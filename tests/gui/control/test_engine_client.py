@@ -18,7 +18,7 @@ from ace_gui.engine.contract.jobs import (
     ScanJob,
 )
 from ace_gui.errors import EngineError, MismatchError
-from ace_gui.gui.control.engine.engine_client import End, EngineClient, RunningJob
+from ace_gui.gui.control.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import COLA, ENGINE, FakeWorker, finished_tensor, recipe

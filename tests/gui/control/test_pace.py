@@ -1,7 +1,7 @@
 import pytest
 
 from ace_gui.engine.contract.plan import Disposition
-from ace_gui.gui.control.operations.merge_operation import QUIET, Pace, cost
+from ace_gui.gui.control.merge_operation import QUIET, Pace, cost
 from tests.gui.fakes import Clock, row
 
 

@@ -16,9 +16,9 @@ from shiboken6 import isValid
 from ace_gui.engine.contract.engine_process import EngineProcess
 from ace_gui.engine.contract.events import EngineReady, JobDone
 from ace_gui.engine.contract.jobs import ConfigureJob
-from ace_gui.engine.planning.requirements import free_disk_bytes
+from ace_gui.engine.planning.memory import free_disk_bytes
+from ace_gui.gui.control.merge_operation import read_all
 from ace_gui.gui.control.merge_stores import MergeStores, record_of
-from ace_gui.gui.control.operations.run_operations import read_all
 from ace_gui.gui.dialogs.export_dialog import ExportDialog
 from ace_gui.gui.dialogs.preferences_dialog import PreferencesDialog
 from ace_gui.gui.plots.frame.base_plot import Plot
@@ -207,7 +207,7 @@ def test_a_real_engine_uses_the_threads_and_the_disk(tmp_path):
 
 def test_the_disk_that_counts_is_that_of_the_scratch_folder(tmp_path, monkeypatch):
     asked: list[Path] = []
-    monkeypatch.setattr("ace_gui.engine.planning.requirements.free_bytes", asked.append)
+    monkeypatch.setattr("ace_gui.engine.planning.memory.free_bytes", asked.append)
     use_scratch(tmp_path)
     free_disk_bytes()
     assert asked == [tmp_path / "merges"]

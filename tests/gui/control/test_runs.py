@@ -11,13 +11,13 @@ from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, Plan
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.jobs import MergeJob, PlanJob, ReadStoresJob
 from ace_gui.formatting import human_bytes
+from ace_gui.gui.control.merge_operation import read_all, stored_bytes
 from ace_gui.gui.control.merge_stores import (
     MergeStores,
     read_record,
     record_of,
     write_record,
 )
-from ace_gui.gui.control.operations.run_operations import read_all, stored_bytes
 from ace_gui.gui.panels.runs_panel import RunsPanel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun

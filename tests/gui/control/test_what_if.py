@@ -16,9 +16,9 @@ from ace_gui.engine.contract.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import PlanJob, SpectrumJob
 from ace_gui.engine.contract.plan import RowOverride
 from ace_gui.errors import MethodError
-from ace_gui.gui.control.engine.engine_client import EngineClient
-from ace_gui.gui.control.layers.layer_queries import DELAY
-from ace_gui.gui.control.layers.what_if import WhatIf
+from ace_gui.gui.control.engine_client import EngineClient
+from ace_gui.gui.control.layer_queries import DELAY
+from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.panels.what_if_panel import FIGURES, WhatIfPanel, figure_text
 from ace_gui.gui.state.chosen.layer_rules import governing
 from ace_gui.gui.state.session import Session

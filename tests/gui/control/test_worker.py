@@ -12,7 +12,7 @@ from ace_gui.engine.contract.events import Event, Job, JobCancelled, JobDone, La
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.jobs import AnalyseJob, MergeJob, PlanJob
 from ace_gui.errors import EngineError
-from ace_gui.gui.control.engine.engine_client import BATCH, EngineThread
+from ace_gui.gui.control.engine_client import BATCH, EngineThread
 from tests.gui.fakes import COLA, ENGINE, recipe
 
 PLAN = PlanJob(recipe=recipe(COLA))

@@ -39,8 +39,8 @@ from ace_gui.engine.contract.scored import (
     Verdict,
 )
 from ace_gui.errors import EngineError
-from ace_gui.gui.control.operations.scoring import DELAY, WHILE_MERGING, expert_named
-from ace_gui.gui.models.scores_models import GAINED, KEPT, LOST, MERGE
+from ace_gui.gui.control.scoring import DELAY, WHILE_MERGING, expert_named
+from ace_gui.gui.models.task_figures_model import GAINED, KEPT, LOST, MERGE
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores.scores_page import ScoresPage
 from ace_gui.gui.panels.scores.scores_tab import REFRESH, Mark, ScoreLine, ScoresTab

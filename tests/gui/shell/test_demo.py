@@ -9,7 +9,7 @@ from ace_gui.engine.contract.events import (
     PlanReady,
 )
 from ace_gui.engine.contract.jobs import CompareJob, EvaluateJob, LoadRecipeJob, MergeJob
-from ace_gui.gui.control.operations.scoring import WHILE_MERGING
+from ace_gui.gui.control.scoring import WHILE_MERGING
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab
 from ace_gui.gui.shell.tours.sample_tour import COMPARED
 from ace_gui.gui.state.activity import MergeRun

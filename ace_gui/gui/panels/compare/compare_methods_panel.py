@@ -20,8 +20,8 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.events import MethodCompared, MethodInfo
 from ace_gui.field_info import FieldInfo
-from ace_gui.gui.control.operations.method_comparison import MethodComparison
-from ace_gui.gui.models.scores_models import ComparedModel
+from ace_gui.gui.control.operations import MethodComparison
+from ace_gui.gui.models.compared_model import ComparedModel
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.plots.merge_plots import MergeBars, MergePoint, MergeScatter
 from ace_gui.gui.state.chosen.draft import by_family

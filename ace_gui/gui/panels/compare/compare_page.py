@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
 from ace_gui.engine.contract.findings import LayerDifference
 from ace_gui.formatting import number_text
-from ace_gui.gui.control.operations.method_comparison import MethodComparison, ModelComparison
+from ace_gui.gui.control.operations import MethodComparison, ModelComparison
 from ace_gui.gui.panels.compare.compare_methods_panel import CompareMethodsPanel
 from ace_gui.gui.panels.compare.two_models_panel import TwoModelsPanel
 from ace_gui.gui.panels.job_page import merges_of

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.findings import ModelDiff
 from ace_gui.formatting import counted
-from ace_gui.gui.control.operations.method_comparison import ModelComparison
+from ace_gui.gui.control.operations import ModelComparison
 from ace_gui.gui.panels.job_page import RunButton, problem_label, show_problem
 from ace_gui.gui.plots.difference_plot import DifferencePlot, of_models
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable

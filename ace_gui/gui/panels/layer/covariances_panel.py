@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 from PySide6.QtWidgets import QStackedLayout, QWidget
 
-from ace_gui.engine.contract.findings import LayerCovariances
-from ace_gui.gui.control.operations.scoring import CovarianceOperation
-from ace_gui.gui.models.list_models import expert_colours
+from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
+from ace_gui.gui.control.operations import CovarianceOperation
+from ace_gui.gui.models.experts_model import expert_colours
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.panels.layer.layer_panel import LayerPanel
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable

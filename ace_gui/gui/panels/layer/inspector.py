@@ -15,7 +15,7 @@ from ace_gui.engine.contract.findings import Regime
 from ace_gui.engine.contract.health import BY_SCALE
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import shape_text
-from ace_gui.gui.control.operations.scoring import CovarianceOperation
+from ace_gui.gui.control.operations import CovarianceOperation
 from ace_gui.gui.models.layer_columns import FIGURES, Layer
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.panels.checks_panel import PreflightPanel

@@ -7,7 +7,7 @@ from functools import partial
 from typing import ClassVar, Final
 
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.gui.control.layers.layer_queries import Kind
+from ace_gui.gui.control.layer_queries import Kind
 from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.state.session import Session

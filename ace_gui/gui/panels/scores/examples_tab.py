@@ -11,9 +11,11 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent, QStandardItemModel
 from PySide6.QtWidgets import QListView, QPushButton, QWidget
 
-from ace_gui.engine.contract.scored import LOSSES, ExamplesCompared, Verdict
-from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.models.list_models import VALUE, expert_colour, item_of, show_values
+from ace_gui.engine.contract.scored.task_examples import ExamplesCompared
+from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict
+from ace_gui.gui.control.scoring import Scoring
+from ace_gui.gui.models.experts_model import expert_colour
+from ace_gui.gui.models.item_models import VALUE, item_of, show_values
 from ace_gui.gui.panels.job_page import MARGINS, JobPage, MergeChoice, Pages
 from ace_gui.gui.panels.scores.example_cells import ExampleCell, ExamplePicture, ListedExample
 from ace_gui.gui.panels.scores.try_tab import TryTab

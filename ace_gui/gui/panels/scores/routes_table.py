@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.scored import TaskRoutes
 from ace_gui.formatting import human_bytes
-from ace_gui.gui.control.operations.scoring import RoutingOperation
-from ace_gui.gui.models.list_models import expert_colour
+from ace_gui.gui.control.operations import RoutingOperation
+from ace_gui.gui.models.experts_model import expert_colour
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QWidget
 
-from ace_gui.gui.control.operations.scoring import Scoring
+from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.panels.job_page import JobPage
 from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores.scores_tab import ScoresTab

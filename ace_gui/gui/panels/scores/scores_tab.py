@@ -15,9 +15,9 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from ace_gui.engine.contract.scored import BASE, EXPERTS, remarks
 from ace_gui.formatting import counted
-from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.models.list_models import expert_colour
-from ace_gui.gui.models.scores_models import score_text
+from ace_gui.gui.control.scoring import Scoring
+from ace_gui.gui.models.experts_model import expert_colour
+from ace_gui.gui.models.task_figures_model import score_text
 from ace_gui.gui.panels.job_page import JobPage, MergeChoice, Pages, RunButton, merges_of
 from ace_gui.gui.panels.scores.examples_tab import ExamplesStrip, ExamplesTab
 from ace_gui.gui.panels.scores.figures_card import FiguresCard

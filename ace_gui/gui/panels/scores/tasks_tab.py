@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QListWidget, QListWidgetItem, QPushButton, QStyleO
 
 from ace_gui.engine.contract.scored import TaskDescribed
 from ace_gui.formatting import counted, path_text
-from ace_gui.gui.control.operations.scoring import Scoring
-from ace_gui.gui.models.list_models import expert_colour, swatch
+from ace_gui.gui.control.scoring import Scoring
+from ace_gui.gui.models.experts_model import expert_colour, swatch
 from ace_gui.gui.panels.job_page import MARGINS, JobPage, Pages
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
 from ace_gui.gui.panels.scores.task_editor import KINDS, TaskEditor

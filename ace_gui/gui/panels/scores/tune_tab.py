@@ -22,8 +22,9 @@ from ace_gui.engine.contract.scored import (
 )
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import duration
-from ace_gui.gui.control.operations.scoring import REPORTED, Scoring
-from ace_gui.gui.models.scores_models import score_text
+from ace_gui.gui.control.operations import REPORTED
+from ace_gui.gui.control.scoring import Scoring
+from ace_gui.gui.models.task_figures_model import score_text
 from ace_gui.gui.panels.job_page import (
     MARGINS,
     JobPage,

@@ -9,8 +9,8 @@ from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QIcon, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
-from ace_gui.gui.control.layers.layer_queries import Kind
-from ace_gui.gui.models.layer_figures import Healths
+from ace_gui.gui.control.layer_queries import Kind
+from ace_gui.gui.models.layer_health import Healths
 from ace_gui.gui.panels.compare.compare_page import METHODS, TWO_MERGES, ComparePage
 from ace_gui.gui.panels.experts_panel import ExpertsPanel
 from ace_gui.gui.panels.health_panel import HealthPanel

@@ -9,7 +9,7 @@ from typing import Final
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMessageBox
 
-from ace_gui.gui.control.sessions import project_name
+from ace_gui.gui.control.persistence import project_name
 from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.window_dialogs import question, show_once
 from ace_gui.gui.state.settings import RecentProject

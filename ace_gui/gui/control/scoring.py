@@ -11,32 +11,28 @@ from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.events import CovariancesCompared, EvaluationProgress, Event
+from ace_gui.engine.contract.events import EvaluationProgress, Event
 from ace_gui.engine.contract.jobs import (
     CompareExamplesJob,
-    CovariancesJob,
     DescribeTasksJob,
     EvaluateJob,
     KnownScoresJob,
     RoutesJob,
     TuneJob,
 )
-from ace_gui.engine.contract.scored import (
-    EXPERTS,
-    ExamplesCompared,
-    ParameterRange,
-    RoutesFound,
-    TaskDescribed,
-    TaskRoutes,
-    TaskScore,
-    Tuned,
-    TunePoint,
+from ace_gui.engine.contract.scored.scores import EXPERTS, TaskScore
+from ace_gui.engine.contract.scored.task_examples import ExamplesCompared, TaskDescribed
+from ace_gui.gui.control.engine_client import End, EngineClient
+from ace_gui.gui.control.merge_operation import RunOperations
+from ace_gui.gui.control.operations import (
+    CovarianceOperation,
+    RoutingOperation,
+    TryOperation,
+    TuneOperation,
 )
-from ace_gui.gui.control.engine.engine_client import End, EngineClient
-from ace_gui.gui.control.operations.one_operation import OneOperation, TryOperation
-from ace_gui.gui.control.operations.run_operations import RunOperations
-from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
-from ace_gui.recipe.values import Recipe, Task
+from ace_gui.gui.state.activity import State
+from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Recipe
 
 SCORING: Final = (EvaluateJob, CompareExamplesJob, TuneJob, RoutesJob)
 WHILE_MERGING: Final = (
@@ -44,8 +40,6 @@ WHILE_MERGING: Final = (
 )
 DELAY: Final = 250  # ms; skips the intermediate states of a name being typed
 _WORD: Final = re.compile(r"[^\W_]+")
-REPORTED: Final = 2
-"""Merges in addition to a search's trials: the best and the original recipe, on the other half."""
 
 
 def expert_named(title: str, names: Sequence[str]) -> str | None:
@@ -216,125 +210,3 @@ class Scoring(QObject):
     def _end(self, _: End) -> None:
         self._session.results.changed.emit()
         self.changed.emit()
-
-
-class CovarianceOperation(OneOperation):
-    """The results are kept with the session's findings.
-
-    ``finished`` is the key of the models and inputs whose matrices are all compared.
-    """
-
-    finished: RecipeKey | None = None
-    _key: RecipeKey = ()
-
-    def start(self) -> None:
-        """Measure every expert's inputs and compare, beginning with the selected matrix."""
-        session = self._session
-        if self.is_running or session.draft.plan is None:
-            return
-        self._key, self.finished = session.draft.measured_key(), None
-        self._begin(
-            CovariancesJob(
-                recipe=session.draft.inputs.recipe(),
-                first=session.selection or "",
-                device=session.device,
-            ),
-            quiet=True,
-        )
-
-    def take(self, event: Event) -> None:
-        if isinstance(event, CovariancesCompared):
-            if event.layer is not None:
-                self._session.results.findings.record(self._key, event.layer)
-            self.finished = self._key if event.done == event.total else None
-
-
-class RoutingOperation(OneOperation):
-    """``routes`` belong to the store queried last; None before."""
-
-    store: Path | None = None
-    routes: tuple[TaskRoutes, ...] | None = None
-
-    @property
-    def obstacle(self) -> str:
-        """The reason why nothing can be computed, or an empty string."""
-        if not self._session.draft.inputs.tasks:
-            return "Add a task first."
-        routing = [method.title for method in self._session.draft.methods if method.routes]
-        if self.merges or not routing:
-            return ""
-        methods = ", ".join(routing)
-        return f"No merge here has a router. Merge with one of these methods: {methods}."
-
-    @property
-    def merges(self) -> list[MergeRun]:
-        """The finished merges that have a router."""
-        routing = {method.name for method in self._session.draft.methods if method.routes}
-        runs = self._session.results.runs.all
-        return [run for run in runs if run.recipe.merge_method in routing]
-
-    def start(self, store: Path, limit: int | None) -> None:
-        """Run a finished merge on the tasks. Earlier routes are dropped."""
-        if self.obstacle or self.is_running:
-            return
-        self.store, self.routes = store, None
-        job = RoutesJob(
-            recipe=self._session.draft.inputs.recipe(),
-            store=store,
-            limit=limit,
-            device=self._session.device,
-        )
-        self._begin(job, quiet=True)
-
-    def take(self, event: Event) -> None:
-        match event:
-            case EvaluationProgress(task=task):
-                self._session.activity.complete(title=f"computing the routes of {task}")
-            case RoutesFound(routes=routes):
-                self.routes = routes
-
-
-class TuneOperation(OneOperation):
-    """``points`` are the merges tried so far; ``tuned`` is the final result."""
-
-    recipe: Recipe | None = None
-    ranges: tuple[ParameterRange, ...] = ()
-    points: tuple[TunePoint, ...] = ()
-    tuned: Tuned | None = None
-
-    @property
-    def obstacle(self) -> str:
-        """The reason why no search can start, or an empty string."""
-        session = self._session
-        if not session.draft.inputs.tasks:
-            return "Add a task first."
-        return session.merge_obstacle
-
-    def start(
-        self, ranges: Sequence[ParameterRange], merges: int | None, limit: int | None
-    ) -> None:
-        """Try values of these parameters. Earlier trials are dropped."""
-        if self.obstacle or self.is_running or not ranges:
-            return
-        self.recipe = self._session.draft.inputs.recipe()
-        self.ranges, self.points, self.tuned = tuple(ranges), (), None
-        job = TuneJob(
-            recipe=self.recipe,
-            ranges=self.ranges,
-            merges=merges,
-            limit=limit,
-            device=self._session.device,
-            cluster=self._session.cluster,
-        )
-        self._begin(job, quiet=True)
-
-    def take(self, event: Event) -> None:
-        match event:
-            case TunePoint(index=index, of=of):
-                self.points = (*self.points, event)
-                progress = Progress(
-                    state=State.TUNING, done=index + 1, total=of + REPORTED, title="tuning"
-                )
-                self._session.activity.set_progress(progress)
-            case Tuned():
-                self.tuned = event

@@ -1,4 +1,5 @@
-"""The window's only connection to the engine: it submits jobs and dispatches their events."""
+"""The window's only connection to the engine: it submits jobs and dispatches their events. Small
+file tasks run in a thread of their own."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Any, Final
 
-from PySide6.QtCore import QObject, QThread, QTimer, Signal
+from PySide6.QtCore import QObject, QThread, QThreadPool, QTimer, Signal, SignalInstance
 
 from ace_gui.engine.contract.engine_process import COOPERATIVE_SECONDS, EngineProcess
 from ace_gui.engine.contract.events import (
@@ -399,3 +400,26 @@ class EngineThread(QThread):
             self._engine = None
         self._wake.close()
         self._waker.close()
+
+
+class _Answer(QObject):
+    """Carries a result to the GUI thread. The task holds it, even if the caller is gone."""
+
+    given = Signal(object)
+
+
+class Background(QThreadPool):
+    """A single thread. An exception in a task is reported as uncaught, and the next one follows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setMaxThreadCount(1)
+
+    def ask(
+        self, task: Callable[[], object], use: Callable[[Any], object] | SignalInstance
+    ) -> None:
+        """Run this task and pass its result to ``use``, a method or a signal of a QObject, in that
+        object's thread."""
+        answer = _Answer()
+        answer.given.connect(use)
+        self.start(lambda: answer.given.emit(task()))

@@ -1,1 +1,0 @@
-"""The connection to the engine, and background tasks."""

@@ -1,1 +1,0 @@
-"""Queries about layers while nothing is merged."""

@@ -1,0 +1,455 @@
+"""Jobs of the pages, of which one of each kind runs at a time: try, tune, route, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import QObject, Signal
+
+from ace_gui.engine.contract.checks import MEMORY
+from ace_gui.engine.contract.events import (
+    CompareProgress,
+    EvaluationProgress,
+    Event,
+    Job,
+    JobFailed,
+    JobProgress,
+    MergeFinished,
+    MethodCompared,
+    Variant,
+)
+from ace_gui.engine.contract.figures.covariance_match import CovariancesCompared
+from ace_gui.engine.contract.figures.model_changes import ModelDiff
+from ace_gui.engine.contract.jobs import (
+    CompareJob,
+    CovariancesJob,
+    DiffJob,
+    RoutesJob,
+    TryJob,
+    TuneJob,
+)
+from ace_gui.engine.contract.scored.scores import RoutesFound, TaskRoutes
+from ace_gui.engine.contract.scored.task_examples import (
+    Tried,
+    TriedBegun,
+    TriedText,
+)
+from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
+from ace_gui.gui.control.engine_client import End, EngineClient, RunningJob
+from ace_gui.gui.control.merge_operation import RunOperations
+from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
+from ace_gui.gui.state.session import NO_MODEL, WAIT
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.tasks import Task
+
+
+class OneOperation(QObject):
+    """Base class that starts one job and keeps its results.
+
+    ``error`` is the last failure. ``changed`` follows the start, each event and the end.
+    """
+
+    changed = Signal()
+
+    def __init__(self, engine: EngineClient) -> None:
+        super().__init__(engine)
+        self._session, self._engine = engine.session, engine
+        self._operation: RunningJob | None = None
+        self.error = ""
+
+    @property
+    def is_running(self) -> bool:
+        return self._operation is not None
+
+    def stop(self) -> None:
+        """Stop at the next step and keep the results so far."""
+        if self._operation is not None:
+            self._operation.cancel()
+
+    def take(self, event: Event) -> None:
+        """Keep the content of an event."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """The job has ended in any way."""
+
+    def _begin(self, job: Job, *, quiet: bool = False) -> None:
+        """Start the job. ``quiet``: the view that shows ``error`` reports a failure."""
+        if self._operation is not None:
+            self._operation.drop()
+        self.error = ""
+
+        def receive(event: Event) -> None:
+            self.take(event)
+            self.changed.emit()
+
+        def finish(end: End) -> None:
+            self._operation = None
+            self.error = end.error.sentence if isinstance(end, JobFailed) else ""
+            self.end()
+            self.changed.emit()
+
+        self._operation = self._engine.run(job, receive, finish, quiet=quiet)
+        self.changed.emit()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelAnswer:
+    """A model's answer so far; ``is_done``: the answer is complete.
+
+    ``chat``: the model wrote in its chat template. ``earlier``: the conversation before.
+    """
+
+    text: str = ""
+    earlier: str = ""
+    chat: bool = False
+    shares: tuple[tuple[str, float], ...] = ()
+    error: str = ""
+    is_done: bool = False
+
+
+class TryOperation(OneOperation):
+    """``by_model`` maps each model to its answer, in the order of the run.
+
+    If a model writes in its chat template, the next text continues the conversation. ``questions``:
+    those asked so far.
+    """
+
+    def __init__(self, engine: EngineClient) -> None:
+        super().__init__(engine)
+        self.by_model: dict[str, ModelAnswer] = {}
+        self.questions: tuple[str, ...] = ()
+        self._answers: dict[str, tuple[str, ...]] = {}
+        self._job: TryJob | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """The reason why no input can be tried now, or an empty string."""
+        if self._session.draft.plan is None:
+            return NO_MODEL
+        return WAIT if self._session.activity.is_running(State.MERGING, State.EXPORTING) else ""
+
+    def forget(self) -> None:
+        """Begin a new conversation."""
+        self.by_model, self.questions, self._answers, self._job = {}, (), {}, None
+        self.changed.emit()
+
+    def start(
+        self,
+        task: Task,
+        stores: Sequence[Path],
+        *,
+        row: str = "",
+        text: str = "",
+        pair: str = "",
+        picture: Path | None = None,
+        seed: int = 0,
+        temperature: float = 0.0,
+        most_tokens: int = 120,
+    ) -> None:
+        """Run base, the task's expert and these merges. Another task is another conversation."""
+        if self.obstacle:
+            return
+        before = self._job
+        if row or picture or before is None or (before.task, before.stores) != (task, (*stores,)):
+            self.questions, self._answers = (), {}
+        self.by_model = {}
+        job = TryJob(
+            recipe=self._session.draft.inputs.recipe(),
+            task=task,
+            stores=tuple(stores),
+            row=row,
+            text=text,
+            pair=pair,
+            picture=picture,
+            seed=seed,
+            temperature=temperature,
+            most_tokens=most_tokens,
+            questions=self.questions,
+            answers=self._answers,
+            device=self._session.device,
+        )
+        self._job = job
+        self._begin(job, quiet=True)
+
+    def take(self, event: Event) -> None:
+        match event:
+            case TriedBegun(model=model):
+                turns = zip(self.questions, self._answers.get(model, ()), strict=False)
+                earlier = "".join(f"▸ {asked}\n{answer}\n\n" for asked, answer in turns)
+                self.by_model[model] = ModelAnswer(earlier=earlier)
+            case TriedText(model=model, piece=piece):
+                known = self.by_model[model]
+                self.by_model[model] = replace(known, text=known.text + piece)
+            case Tried(model=model):
+                known = self.by_model[model]
+                self.by_model[model] = replace(
+                    known,
+                    text=known.text or event.words,
+                    shares=event.shares,
+                    error=event.error,
+                    chat=event.chat,
+                    is_done=True,
+                )
+
+    def end(self) -> None:
+        """No more answers will follow; complete ones are part of the conversation."""
+        job, answers = self._job, self.by_model.values()
+        whole = all(each.is_done for each in answers) and any(each.chat for each in answers)
+        if job is not None and whole and not job.row:
+            self.questions = (*self.questions, job.text)
+            self._answers = {
+                model: (*self._answers.get(model, ()), answer.text)
+                for model, answer in self.by_model.items()
+            }
+        self.by_model = {
+            model: replace(answer, is_done=True) for model, answer in self.by_model.items()
+        }
+
+
+REPORTED: Final = 2
+"""Merges in addition to a search's trials: the best and the original recipe, on the other half."""
+
+
+class CovarianceOperation(OneOperation):
+    """The results are kept with the session's findings.
+
+    ``finished`` is the key of the models and inputs whose matrices are all compared.
+    """
+
+    finished: RecipeKey | None = None
+    _key: RecipeKey = ()
+
+    def start(self) -> None:
+        """Measure every expert's inputs and compare, beginning with the selected matrix."""
+        session = self._session
+        if self.is_running or session.draft.plan is None:
+            return
+        self._key, self.finished = session.draft.measured_key(), None
+        self._begin(
+            CovariancesJob(
+                recipe=session.draft.inputs.recipe(),
+                first=session.selection or "",
+                device=session.device,
+            ),
+            quiet=True,
+        )
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, CovariancesCompared):
+            if event.layer is not None:
+                self._session.results.findings.record(self._key, event.layer)
+            self.finished = self._key if event.done == event.total else None
+
+
+class RoutingOperation(OneOperation):
+    """``routes`` belong to the store queried last; None before."""
+
+    store: Path | None = None
+    routes: tuple[TaskRoutes, ...] | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """The reason why nothing can be computed, or an empty string."""
+        if not self._session.draft.inputs.tasks:
+            return "Add a task first."
+        routing = [method.title for method in self._session.draft.methods if method.routes]
+        if self.merges or not routing:
+            return ""
+        methods = ", ".join(routing)
+        return f"No merge here has a router. Merge with one of these methods: {methods}."
+
+    @property
+    def merges(self) -> list[MergeRun]:
+        """The finished merges that have a router."""
+        routing = {method.name for method in self._session.draft.methods if method.routes}
+        runs = self._session.results.runs.all
+        return [run for run in runs if run.recipe.merge_method in routing]
+
+    def start(self, store: Path, limit: int | None) -> None:
+        """Run a finished merge on the tasks. Earlier routes are dropped."""
+        if self.obstacle or self.is_running:
+            return
+        self.store, self.routes = store, None
+        job = RoutesJob(
+            recipe=self._session.draft.inputs.recipe(),
+            store=store,
+            limit=limit,
+            device=self._session.device,
+        )
+        self._begin(job, quiet=True)
+
+    def take(self, event: Event) -> None:
+        match event:
+            case EvaluationProgress(task=task):
+                self._session.activity.complete(title=f"computing the routes of {task}")
+            case RoutesFound(routes=routes):
+                self.routes = routes
+
+
+class TuneOperation(OneOperation):
+    """``points`` are the merges tried so far; ``tuned`` is the final result."""
+
+    recipe: Recipe | None = None
+    ranges: tuple[ParameterRange, ...] = ()
+    points: tuple[TunePoint, ...] = ()
+    tuned: Tuned | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """The reason why no search can start, or an empty string."""
+        session = self._session
+        if not session.draft.inputs.tasks:
+            return "Add a task first."
+        return session.merge_obstacle
+
+    def start(
+        self, ranges: Sequence[ParameterRange], merges: int | None, limit: int | None
+    ) -> None:
+        """Try values of these parameters. Earlier trials are dropped."""
+        if self.obstacle or self.is_running or not ranges:
+            return
+        self.recipe = self._session.draft.inputs.recipe()
+        self.ranges, self.points, self.tuned = tuple(ranges), (), None
+        job = TuneJob(
+            recipe=self.recipe,
+            ranges=self.ranges,
+            merges=merges,
+            limit=limit,
+            device=self._session.device,
+            cluster=self._session.cluster,
+        )
+        self._begin(job, quiet=True)
+
+    def take(self, event: Event) -> None:
+        match event:
+            case TunePoint(index=index, of=of):
+                self.points = (*self.points, event)
+                progress = Progress(
+                    state=State.TUNING, done=index + 1, total=of + REPORTED, title="tuning"
+                )
+                self._session.activity.set_progress(progress)
+            case Tuned():
+                self.tuned = event
+
+
+class MethodComparison(OneOperation):
+    """Runs a queue of recipes. ``rows`` are the results, oldest first.
+
+    Finished merges join the session's runs; only a few that were made for a comparison are kept.
+    ``use`` takes a row's recipe, and its merge if that is kept.
+    """
+
+    def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
+        super().__init__(engine)
+        self._runs = runs
+        self._of: Path | None = None
+        self.rows: tuple[MethodCompared, ...] = ()
+        self.progress: CompareProgress | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """The checks' error against any merge, as a sentence. Memory depends on the method."""
+        errors = (check for check in self._session.checks.errors if check.title != MEMORY)
+        return next((check.line for check in errors), "")
+
+    def start(self, recipes: Sequence[Recipe]) -> None:
+        """Run these merges one after another. Rows of another base model are dropped."""
+        if self.is_running or self.obstacle or not self._session.can_merge or not recipes:
+            return
+        if self._of != self._session.draft.inputs.base:
+            self.rows, self._of = (), self._session.draft.inputs.base
+        job = CompareJob(
+            variants=tuple(map(self._variant, recipes)),
+            device=self._session.device,
+            memory_bytes=self._session.memory_bytes,
+            cluster=self._session.cluster,
+        )
+        self._begin(job)
+
+    def _variant(self, recipe: Recipe) -> Variant:
+        """The recipe, with its merge if that is kept and its models have not changed."""
+        kept = (run for run in reversed(self._session.results.runs.all) if run.kept)
+        for run in kept:
+            if run.recipe == recipe and run.finished is not None and not run.outdated:
+                return Variant(recipe=recipe, store=run.store, finished=run.finished)
+        return Variant(recipe=recipe, store=self._runs.stores.new(recipe))
+
+    def run_of(self, row: MethodCompared) -> MergeRun | None:
+        """The finished merge of a row, as long as its store is kept."""
+        store = row.variant.store
+        return next((run for run in self._session.results.runs.all if run.store == store), None)
+
+    def use(self, row: MethodCompared) -> None:
+        """Make a row's recipe and its merge the window's."""
+        run = self.run_of(row)
+        self._runs.restore(run or MergeRun(recipe=row.variant.recipe, store=row.variant.store))
+
+    def take(self, event: Event) -> None:
+        match event:
+            case CompareProgress():
+                self.progress = event
+            case MethodCompared():
+                self._add(event)
+
+    def _add(self, row: MethodCompared) -> None:
+        same = row.variant.recipe
+        others = (known for known in self.rows if known.variant.recipe != same)
+        self.rows = (*others, row)
+        store, merged = row.variant.store, row.variant.finished is not None
+        if row.variant.recipe.tasks == self._session.draft.inputs.tasks:
+            self._session.results.scores.record(row.scores, str(store))
+        if merged:
+            for score in row.scores:
+                self._runs.record_score(replace(score, model=str(store)))
+        elif row.error:
+            self._runs.stores.discard(store)
+        else:
+            self._add_run(row)
+
+    def _add_run(self, row: MethodCompared) -> None:
+        finished = MergeFinished(
+            store=row.variant.store, seconds=row.seconds, peak_bytes=row.peak_bytes
+        )
+        run = MergeRun(
+            recipe=row.variant.recipe,
+            store=row.variant.store,
+            parameters=row.parameters,
+            accuracies=row.by_task,
+            reports={report.name: report for report in row.reports},
+            finished=finished,
+            norm=row.relative_norm,
+            kept=False,
+        )
+        current = self._session.results.merge
+        self._runs.add(run)
+        if current is not None and current.key == run.key:
+            self._session.results.start_merge(run)
+
+    def end(self) -> None:
+        self.progress = None
+
+
+class ModelComparison(OneOperation):
+    """Compares two models on disk tensor by tensor. ``found``: the last result."""
+
+    found: ModelDiff | None = None
+    progress: JobProgress | None = None
+
+    def start(self, first: Path, second: Path) -> None:
+        """Compare these. An earlier result is dropped."""
+        self.found = None
+        self._begin(DiffJob(first=first, second=second), quiet=True)
+
+    def take(self, event: Event) -> None:
+        match event:
+            case JobProgress():
+                self.progress = event
+            case ModelDiff():
+                self.found = event
+
+    def end(self) -> None:
+        self.progress = None

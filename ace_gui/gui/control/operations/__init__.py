@@ -1,1 +1,0 @@
-"""Operations that the user starts and can stop: merges, scores, exports, comparisons."""
