@@ -44,7 +44,7 @@ def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
     interrupts = Interrupts(workbench.window.close_unasked, app)  # there may be no one to answer
     workbench.start()
     if demo:
-        from ace_gui.gui.shell.tours.sample_tour import Demo
+        from ace_gui.gui.shell.tours import Demo
 
         Demo(workbench.window, *paths)
     elif paths:
@@ -114,7 +114,7 @@ class Workbench:
 
 def _preload() -> None:
     """Import the workspace with its plots, which the empty window does not need."""
-    import_module("ace_gui.gui.shell.layout.workspace")
+    import_module("ace_gui.gui.shell.workspace")
     gc.freeze()
 
 

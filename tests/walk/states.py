@@ -34,8 +34,8 @@ from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.picture import PATIENCE, Studio
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.shell.help_desk import commands_of_menus, commands_of_panels
-from ace_gui.gui.shell.layout.cards import LAYERS
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.window_layout import LAYERS
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.chosen.inputs import Inputs
 from ace_gui.gui.widgets.controls import Choice

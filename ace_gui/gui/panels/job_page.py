@@ -11,7 +11,6 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QLabel, QStackedLayout, QWidget
 
 from ace_gui.gui.control.scoring import Scoring
-from ace_gui.gui.plots.frame.controls import Choice
 from ace_gui.gui.state.found.runs import run_titles
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, quoted, tooltip

@@ -1,18 +1,24 @@
 """The window's actions, each declared once for the menus, the header and the keyboard, with when it
-is enabled."""
+is enabled; and the menus, built from them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from pathlib import Path
+from typing import Any, Final
 
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence, QUndoStack
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QMenuBar, QWidget
 
+from ace_gui.engine.contract.events import DeviceInfo
+from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.control.merge_operation import MergeOperation
+from ace_gui.gui.shell.window_dialogs import show_once
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.session import NO_EXPERT, NO_MODEL, STILL_READ, WAIT, Session
+from ace_gui.gui.state.session import CLUSTER, NO_EXPERT, NO_MODEL, STILL_READ, WAIT, Session
+from ace_gui.gui.text import plain, short_name, tooltip
 from ace_gui.gui.theme import icon
 
 _Key = QKeySequence.StandardKey
@@ -39,10 +45,6 @@ def _no_expert(session: Session) -> str:
 
 def _not_loaded(session: Session) -> str:
     return _no_model(session) or _waits(session)
-
-
-def _cannot_merge(session: Session) -> str:
-    return session.merge_obstacle
 
 
 def _cannot_compare(session: Session) -> str:
@@ -72,12 +74,18 @@ def _starting(session: Session) -> str:
 
 
 @dataclass(frozen=True)
-class _Declared:
+class _Action:
+    """A declared action. ``why`` returns the reason why it is disabled; None: it always works, or
+    others enable it."""
+
     text: str
     tip: str
-    why: Callable[[Session], str] | None
-    key: str | _Key | None
-    picture: str
+    why: Callable[[Session], str] | None = None
+    key: str | _Key | None = None
+    picture: str = ""
+
+    def __get__(self, actions: Actions, _: type[Actions]) -> QAction:
+        return actions.made[self]
 
     def make(self, window: QWidget) -> QAction:
         action = QAction(self.text, window)
@@ -91,113 +99,104 @@ class _Declared:
         return action
 
 
-def _action(
-    text: str,
-    tip: str,
-    why: Callable[[Session], str] | None = None,
-    key: str | _Key | None = None,
-    picture: str = "",
-) -> QAction:
-    """Declare an action. ``why`` returns the reason why it is disabled; None: it always works, or
-    others enable it."""
-    return cast(QAction, _Declared(text, tip, why, key, picture))
-
-
 class Actions:
     """The window's actions. The window connects them."""
 
-    open_base = _action(
+    open_base = _Action(
         "Open &base model…", "Choose the folder of the base model", _waits, "Ctrl+O", "open"
     )
-    add_experts = _action(
+    add_experts = _Action(
         "Add &experts…",
         "Choose fine-tuned models: folders, files, or a folder that contains them",
         _not_loaded,
         "Ctrl+E",
         "add",
     )
-    open_cached = _action(
+    open_cached = _Action(
         "From the &Hugging Face cache…",
         "Choose models that were downloaded before; nothing is downloaded now",
         _waits,
     )
-    open_recipe = _action("Open &recipe…", "Choose a recipe (.yaml)", _waits, "Ctrl+Shift+O")
-    scan = _action("Sca&n a folder…", "Search a folder and its subfolders for models", _waits)
-    reopen = _action("Reopen &last session", "Open what the last session had open")
-    save_recipe = _action("&Save", "Save models and settings as a recipe", _no_expert, _Key.Save)
-    save_recipe_as = _action(
+    open_recipe = _Action("Open &recipe…", "Choose a recipe (.yaml)", _waits, "Ctrl+Shift+O")
+    scan = _Action("Sca&n a folder…", "Search a folder and its subfolders for models", _waits)
+    reopen = _Action("Reopen &last session", "Open what the last session had open")
+    save_recipe = _Action("&Save", "Save models and settings as a recipe", _no_expert, _Key.Save)
+    save_recipe_as = _Action(
         "Save &as…", "Save as another recipe, or as one for mergekit", _no_expert, "Ctrl+Shift+S"
     )
-    sample = _action("Tr&y the sample", "Open a small trained model with its experts", _waits)
-    stop_opening = _action(
+    sample = _Action("Tr&y the sample", "Open a small trained model with its experts", _waits)
+    stop_opening = _Action(
         "Stop openin&g", "Cancel opening and keep what is loaded", _nothing_opens, "Esc"
     )
-    close_models = _action("&Close models", "Unload everything", _not_loaded, "Ctrl+W")
-    quit = _action("&Quit", "Close the window", key=_Key.Quit)
-    undo = _action("&Undo", "Undo the last change", key=_Key.Undo)
-    redo = _action("&Redo", "Redo the last undone change", key=_Key.Redo)
-    preferences = _action(
+    close_models = _Action("&Close models", "Unload everything", _not_loaded, "Ctrl+W")
+    quit = _Action("&Quit", "Close the window", key=_Key.Quit)
+    undo = _Action("&Undo", "Undo the last change", key=_Key.Undo)
+    redo = _Action("&Redo", "Redo the last undone change", key=_Key.Redo)
+    preferences = _Action(
         "&Preferences…", "Device, threads, folders, appearance, messages", key="Ctrl+,"
     )
-    clean_up = _action("&Clean up kept merges…", "Choose which kept merges to delete from disk")
-    merge = _action(
-        "&Merge", "Merge the experts into the base", _cannot_merge, "Ctrl+Return", "merge"
+    clean_up = _Action("&Clean up kept merges…", "Choose which kept merges to delete from disk")
+    merge = _Action(
+        "&Merge",
+        "Merge the experts into the base",
+        lambda s: s.merge_obstacle,
+        "Ctrl+Return",
+        "merge",
     )
-    cancel = _action("&Cancel", "Stop the running work", _nothing_runs, "Ctrl+.", "cancel")
-    choose_method = _action(
+    cancel = _Action("&Cancel", "Stop the running work", _nothing_runs, "Ctrl+.", "cancel")
+    choose_method = _Action(
         "Me&thod…", "Choose the merge method, and read what it does", _starting, "Ctrl+M"
     )
-    compare = _action(
+    compare = _Action(
         "C&ompare methods…",
         "Merge with several methods or values, and compare the results in a table",
         _cannot_compare,
         "Ctrl+Shift+M",
     )
-    export = _action(
+    export = _Action(
         "E&xport…", "Write the merged model as a folder", _cannot_export, "Ctrl+Shift+E", "export"
     )
-    report = _action(
+    report = _Action(
         "Re&port…", "Write a report of the merge as one HTML file", _cannot_report, "Ctrl+Shift+R"
     )
-    find = _action("&Find layer", "Filter the layers by name", _no_model, _Key.Find)
-    next_layer = _action("&Next layer", "Select the next layer", _no_model, "Alt+Down")
-    previous_layer = _action("&Previous layer", "Select the layer before", _no_model, "Alt+Up")
-    top_layer = _action(
+    find = _Action("&Find layer", "Filter the layers by name", _no_model, _Key.Find)
+    next_layer = _Action("&Next layer", "Select the next layer", _no_model, "Alt+Down")
+    previous_layer = _Action("&Previous layer", "Select the layer before", _no_model, "Alt+Up")
+    top_layer = _Action(
         "&Most heterogeneous layer", "Select the layer with the largest γ", _no_model, "Ctrl+G"
     )
-    inputs = _action("Show &inputs", "Show or hide models and method", _no_model, "Ctrl+B")
-    maximise = _action(
+    inputs = _Action("Show &inputs", "Show or hide models and method", _no_model, "Ctrl+B")
+    maximise = _Action(
         "Ma&ximise panel", "Show only the focused panel, or all again", _no_model, "F11"
     )
-    detach = _action(
+    detach = _Action(
         "Panel in its &own window",
         "Move the focused panel to its own window, or back",
         _no_model,
         "Shift+F11",
     )
-    reset_layout = _action("&Reset layout", "Restore the initial layout", _no_model)
-    palette = _action("&Commands…", "Find any command by its name", key="Ctrl+K")
-    help = _action(
+    reset_layout = _Action("&Reset layout", "Restore the initial layout", _no_model)
+    palette = _Action("&Commands…", "Find any command by its name", key="Ctrl+K")
+    help = _Action(
         "&Help pages",
         "Start, recipes, methods, limits; or the glossary term of the focused control",
         key=_Key.HelpContents,
     )
-    tutorial = _action("&Tutorial", "From the sample to a merged model, step by step in the window")
-    glossary = _action("&Glossary", "What γ, τ, ε, regime and the other terms mean")
-    shortcuts = _action("&Keyboard shortcuts", "All keyboard shortcuts", key="Ctrl+F1")
-    log = _action("&Log", "Messages of the engine and the window", key="Ctrl+Shift+L")
-    diagnostics = _action(
+    tutorial = _Action("&Tutorial", "From the sample to a merged model, step by step in the window")
+    glossary = _Action("&Glossary", "What γ, τ, ε, regime and the other terms mean")
+    shortcuts = _Action("&Keyboard shortcuts", "All keyboard shortcuts", key="Ctrl+F1")
+    log = _Action("&Log", "Messages of the engine and the window", key="Ctrl+Shift+L")
+    diagnostics = _Action(
         "Copy &diagnostics", "Copy versions, device, memory and platform; nothing about your models"
     )
-    problem = _action(
+    problem = _Action(
         "&Report a problem…", "Collect information about a problem as text; nothing is sent"
     )
-    about = _action("&About", "Version and licence")
+    about = _Action("&About", "Version and licence")
 
     def __init__(self, window: QWidget, steps: QUndoStack) -> None:
-        self._declared = {k: v for k, v in vars(Actions).items() if isinstance(v, _Declared)}
-        for name, declared in self._declared.items():
-            setattr(self, name, declared.make(window))
+        declared = (each for each in vars(Actions).values() if isinstance(each, _Action))
+        self.made = {each: each.make(window) for each in declared}
         self.inputs.setCheckable(True)
         self.inputs.setChecked(True)
         self.schemes = QActionGroup(window)
@@ -226,9 +225,9 @@ class Actions:
 
     def update(self, session: Session, merge: MergeOperation) -> None:
         """Enable what the session's state permits, with reasons for the rest."""
-        for name, declared in self._declared.items():
+        for declared, action in self.made.items():
             if declared.why is not None:
-                set_allowed(getattr(self, name), declared.why(session))
+                set_allowed(action, declared.why(session))
         done = session.merge_is_current and session.results.is_merged
         goes_on = not _not_loaded(session) and not done and merge.can_continue
         self.merge.setText("Continue &merge" if goes_on else "&Merge")
@@ -241,3 +240,237 @@ def set_allowed(action: QAction, why: str) -> None:
         action.setProperty(WHY, why)
         action.setToolTip(f"{tip}\n{why}" if why else tip)
     action.setEnabled(not why)
+
+
+GIGABYTE: Final = 1_000_000_000
+
+Entry = QAction | QMenu | None
+
+_GIGABYTES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+_FREE, _OTHER = "free", "other"
+_LIMIT_TIP: Final = "If one tensor needs more, the checks report it before the merge."
+SAFETY: Final = (
+    "Anyone who can reach a Ray cluster can run programs in it: keep it in a closed "
+    "network. Workers on this machine cannot be reached from outside."
+)
+
+
+class ChoiceMenu(QMenu):
+    """A menu with exactly one checked entry. ``chosen`` carries its name."""
+
+    chosen = Signal(str)
+
+    def __init__(self, title: str, window: QMainWindow) -> None:
+        super().__init__(title, window)
+        self._group = QActionGroup(self)
+        self.setToolTipsVisible(True)
+
+    def fill(self, entries: Sequence[tuple[str, str, str]]) -> None:
+        """Set the entries, each with name, title and explanation."""
+        self.clear()
+        for action in self._group.actions():
+            self._group.removeAction(action)
+        for entry in entries:
+            self.add_choice(self, *entry)
+
+    def add_choice(self, menu: QMenu, name: str, title: str, explanation: str) -> None:
+        action = menu.addAction(title)
+        action.setData(name)
+        action.setCheckable(True)
+        action.setToolTip(tooltip(explanation))
+        action.triggered.connect(lambda: self.chosen.emit(name))
+        self._group.addAction(action)
+
+    @property
+    def title_chosen(self) -> str:
+        """The title of the checked entry, or an empty string."""
+        action = self._group.checkedAction()
+        return "" if action is None else action.text()
+
+    def choose(self, name: str) -> str:
+        """Check an entry without a signal, and return its title, or the name if there is no such
+        entry."""
+        for action in self._group.actions():
+            if action.data() == name:
+                action.setChecked(True)
+                return action.text()
+        return name
+
+
+class DeviceMenu(ChoiceMenu):
+    """Device menu.
+
+    ``chosen`` carries the argument of ``Session.choose_device``. ``explained`` carries an
+    explanation that the user asked for.
+    """
+
+    explained = Signal(str)
+
+    def __init__(self, window: QMainWindow) -> None:
+        super().__init__("&Device", window)
+        self._window = window
+        self._clusters = QMenu("Workers of a &cluster", self)
+        self._clusters.setToolTipsVisible(True)
+        self._chosen = "auto"
+
+    def offer(
+        self,
+        devices: Sequence[DeviceInfo],
+        chosen: str,
+        not_used: Sequence[str] = (),
+        threads: int = 0,
+    ) -> None:
+        """Offer the engine's devices, with an entry that explains why others are missing.
+
+        ``threads`` is the engine's thread count; that many workers are offered, but at least two.
+        """
+        self._chosen = chosen
+        names = {device.name for device in devices}
+        automatic = ("auto", "Automatic", "The fastest available device")
+        entries = [] if "auto" in names else [automatic]
+        self.fill([*entries, *((each.name, each.title, each.title) for each in devices)])
+        if threads:
+            self._offer_clusters(max(2, threads))
+        if not_used:
+            self.addSeparator()
+            title = "&Why no GPU?" if len(devices) == 1 else "&Why not every GPU?"
+            why = self.addAction(title)
+            why.setToolTip(tooltip("\n".join(not_used)))
+            why.triggered.connect(lambda: self.explained.emit(" ".join(not_used)))
+        self.choose(chosen)
+
+    def _offer_clusters(self, workers: int) -> None:
+        here = counted(workers, "worker on this machine", "workers on this machine")
+        known = {f"{CLUSTER}local:{workers}": here, f"{CLUSTER}auto": "This machine's cluster"}
+        if self._chosen.startswith(CLUSTER):
+            known.setdefault(self._chosen, self._chosen.removeprefix(CLUSTER))
+        self._clusters.clear()
+        for name, title in known.items():
+            self.add_choice(self._clusters, name, title, SAFETY)
+        other = self._clusters.addAction("&Address…")
+        other.setToolTip(tooltip(SAFETY))
+        other.triggered.connect(self._ask)
+        self.addMenu(self._clusters)
+
+    def _ask(self) -> None:
+        def take(address: str) -> None:
+            if address.strip():
+                self.chosen.emit(CLUSTER + address.strip())
+
+        dialog = QInputDialog(self._window)
+        dialog.setWindowTitle("Workers of a cluster")
+        address = "Address of a Ray cluster (ray://HOST:PORT), or local:N for N workers here"
+        dialog.setLabelText(f"{address}\n\n{tooltip(SAFETY)}")
+        if self._chosen.startswith(CLUSTER):
+            dialog.setTextValue(self._chosen.removeprefix(CLUSTER))
+        dialog.textValueSelected.connect(take)
+        show_once(dialog)
+
+
+class MemoryMenu(ChoiceMenu):
+    """The memory limit of a merge. ``limited`` carries bytes, or None for all free memory."""
+
+    limited = Signal(object)
+
+    def __init__(self, window: QMainWindow) -> None:
+        super().__init__("Memor&y for merging", window)
+        self._window = window
+        self._total = 0
+        self._limit: int | None = None
+        self.chosen.connect(self._take)
+
+    def offer(self, total: int, limit: int | None) -> None:
+        """Offer limits for a machine with ``total`` bytes of memory, and the current limit."""
+        self._total, self._limit = total, limit
+        sizes = {count * GIGABYTE for count in _GIGABYTES if count * GIGABYTE < total}
+        sizes |= {limit} if limit else set()
+        entries = [(_FREE, "All &free memory", "A merge that needs more does not start.")]
+        entries += [(str(size), human_bytes(size), _LIMIT_TIP) for size in sorted(sizes)]
+        self.fill([*entries, (_OTHER, "&Other…", _LIMIT_TIP)])
+        self.setEnabled(total > 0)
+        self.choose(str(limit) if limit else _FREE)
+
+    def _take(self, name: str) -> None:
+        if name == _OTHER:
+            self.choose(str(self._limit) if self._limit else _FREE)
+            self._ask()
+        else:
+            self.limited.emit(None if name == _FREE else int(name))
+
+    def _ask(self) -> None:
+        dialog = QInputDialog(self._window)
+        dialog.setWindowTitle("Memory for merging")
+        dialog.setLabelText("Memory that a merge may use, in GB:")
+        dialog.setInputMode(QInputDialog.InputMode.DoubleInput)
+        dialog.setDoubleRange(0.1, self._total / GIGABYTE)
+        dialog.setDoubleDecimals(1)
+        dialog.setDoubleValue((self._limit or self._total / 2) / GIGABYTE)
+        dialog.doubleValueSelected.connect(lambda count: self.limited.emit(round(count * GIGABYTE)))
+        show_once(dialog)
+
+
+class Menus(QObject):
+    """The menu bar's menus.
+
+    ``recent_chosen`` carries a path.
+    """
+
+    recent_chosen = Signal(object)
+
+    def __init__(self, window: QMainWindow, bar: QMenuBar, a: Actions) -> None:
+        super().__init__(window)
+        self.devices = DeviceMenu(window)
+        self.memory = MemoryMenu(window)
+        self.recent = QMenu("&Open recent", window)
+        self.recent.setEnabled(False)
+        colours = _menu(window, "&Colours", a.schemes.actions())
+        opening = [a.open_base, a.add_experts, a.open_cached, a.scan]
+        known: list[Entry] = [a.open_recipe, self.recent, a.reopen, a.sample]
+        written = [a.save_recipe, a.save_recipe_as, None, a.export, a.report]
+        leaving = [a.stop_opening, a.close_models, a.quit]
+        limits = [self.devices, self.memory]
+        layers = [a.find, a.next_layer, a.previous_layer, a.top_layer]
+        panels: list[Entry] = [a.inputs, a.maximise, a.detach, colours, a.reset_layout]
+        pages = [a.tutorial, a.help, a.glossary, a.shortcuts, a.sample]
+        menus: dict[str, list[Entry]] = {
+            "&File": [*opening, None, *known, None, *written, None, *leaving],
+            "&Edit": [a.undo, a.redo, None, a.clean_up, None, a.preferences],
+            "&Merge": [a.choose_method, a.compare, None, *limits, None, a.merge, a.cancel],
+            "&View": [*layers, None, *panels],
+            "&Help": [
+                a.palette,
+                None,
+                *pages,
+                None,
+                a.log,
+                a.diagnostics,
+                a.problem,
+                None,
+                a.about,
+            ],
+        }
+        for title, entries in menus.items():
+            bar.addMenu(_menu(window, title, entries))
+
+    def set_recent(self, paths: Sequence[Path]) -> None:
+        """Offer the recent recipes, with shortcuts from Ctrl+1."""
+        self.recent.clear()
+        for number, path in enumerate(paths, start=1):
+            action = self.recent.addAction(plain(short_name(path)).replace("&", "&&"))
+            action.setToolTip(tooltip(str(path)))
+            action.setShortcut(QKeySequence(f"Ctrl+{number}"))
+            action.triggered.connect(lambda _=False, path=path: self.recent_chosen.emit(path))
+        self.recent.setEnabled(bool(paths))
+
+
+def _menu(window: QMainWindow, title: str, entries: Sequence[Entry]) -> QMenu:
+    menu = QMenu(title, window)
+    menu.setToolTipsVisible(False)
+    for entry in entries:
+        if entry is None:
+            menu.addSeparator()
+        elif isinstance(entry, QMenu):
+            menu.addMenu(entry)
+        else:
+            menu.addAction(entry)
+    return menu

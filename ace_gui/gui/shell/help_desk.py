@@ -24,15 +24,15 @@ from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.actions import WHY
 from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.window_dialogs import show_once
-from ace_gui.gui.shell.window_header import WORKSPACES
+from ace_gui.gui.shell.window_frame import WORKSPACES
 from ace_gui.gui.state.log import Level, Source
 from ace_gui.gui.state.session import NO_MODEL, Session
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.widgets.labels.terms import term_of
+from ace_gui.gui.widgets.labels import term_of
 
 if TYPE_CHECKING:
-    from ace_gui.gui.shell.layout.workspace import Workspace
-    from ace_gui.gui.shell.tours.tutorial import Tour
+    from ace_gui.gui.shell.tours import Tour
+    from ace_gui.gui.shell.workspace import Workspace
 
 _COPIED: Final = "Versions, device, memory and platform are copied, but nothing about your models."
 _LEVELS: Final = {
@@ -81,7 +81,7 @@ class HelpDesk:
 
     def begin_tutorial(self) -> Tour:
         """Start the tutorial on the sample, or restart it from its first step."""
-        from ace_gui.gui.shell.tours.tutorial import tutorial
+        from ace_gui.gui.shell.tours import tutorial
 
         self.end_tutorial()
         self._tour = tutorial(self._window)
@@ -168,7 +168,7 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
     """One command per workspace and panel. ``why`` is the reason if none can be shown now."""
     from ace_gui.gui.panels.compare.compare_page import LOOKS
     from ace_gui.gui.panels.scores.scores_page import TABS
-    from ace_gui.gui.shell.layout.workspace import COMPARE, SCORES, Workspace
+    from ace_gui.gui.shell.workspace import COMPARE, SCORES, Workspace
 
     made: list[Command] = []
 

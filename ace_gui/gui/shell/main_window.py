@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QPushButton,
     QStackedWidget,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -24,30 +23,24 @@ from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.panels.welcome.welcome_page import Start, WelcomePanel
 from ace_gui.gui.saving import protect
-from ace_gui.gui.shell.actions import BUSY, Actions
-from ace_gui.gui.shell.footer import Footer
+from ace_gui.gui.shell.actions import BUSY, SAFETY, Actions, Menus
 from ace_gui.gui.shell.help_desk import HelpDesk
-from ace_gui.gui.shell.long_work import LongWork
-from ace_gui.gui.shell.menus import SAFETY, Menus
-from ace_gui.gui.shell.merge_news import MergeNews
-from ace_gui.gui.shell.projects.opener import Opener, local_paths
-from ace_gui.gui.shell.projects.project import Project
-from ace_gui.gui.shell.projects.recent_projects import RecentProjects
-from ace_gui.gui.shell.questions import Questions
+from ace_gui.gui.shell.messages import LongWork, MergeNews, Questions, Toast
+from ace_gui.gui.shell.projects import Opener, Project, local_paths
+from ace_gui.gui.shell.recent_projects import RecentProjects
 from ace_gui.gui.shell.shell_window import ShellWindow
-from ace_gui.gui.shell.toast import Toast
 from ace_gui.gui.shell.window_dialogs import Dialogs
-from ace_gui.gui.shell.window_header import Header, PrimaryArea
+from ace_gui.gui.shell.window_frame import Footer, Header, PrimaryArea
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import current_theme, icon, set_font_scale
 from ace_gui.gui.widgets.file_dialogs import offers
-from ace_gui.gui.widgets.layout import GAP
+from ace_gui.gui.widgets.layout import GAP, down, pane
 from ace_gui.gui.widgets.lazy import IdleQueue
 from ace_gui.paths import Sample
 
 if TYPE_CHECKING:  # the workspace imports the plots, which the empty window does not need
-    from ace_gui.gui.shell.layout.workspace import Workspace
+    from ace_gui.gui.shell.workspace import Workspace
 
 _SIZE: Final = (1440, 900)
 _FRAME: Final = QSize(16, 48)  # px that a window manager may draw around it
@@ -116,7 +109,7 @@ class MainWindow(ShellWindow):
         self.runs.list_all()
 
     def _make_workspace(self) -> Generator[None, None, None]:
-        from ace_gui.gui.shell.layout.workspace import Workspace
+        from ace_gui.gui.shell.workspace import Workspace
 
         made = Workspace(self, self.opener.change_base, self.actions_, self.dialogs)
         made.space_shown.connect(self.header.workspaces.choose)
@@ -137,10 +130,7 @@ class MainWindow(ShellWindow):
         self.setMinimumSize(900, 600)
         self._pages = QStackedWidget(self)
         self._pages.addWidget(self.welcome)
-        self._central = central = QWidget(self)
-        layout = QVBoxLayout(central)
-        layout.setContentsMargins(GAP, 0, 12, 0)
-        layout.addWidget(self._pages, 1)
+        self._central = central = pane(down((self._pages, 1), margins=(GAP, 0, 12, 0)))
         self.setCentralWidget(central)
         self.notice.setParent(central)
         # Questions are about the checks, which the inspector shows, and do not cover it.
@@ -234,7 +224,6 @@ class MainWindow(ShellWindow):
             a.stop_opening: self.conductor.stop_opening,
             a.close_models: lambda: self.project.before_leaving(self.conductor.close),
             a.quit: self.close,
-            a.merge: self.questions.merge,
             a.cancel: self._cancel,
             a.choose_method: self.dialogs.choose_method,
             a.compare: lambda: self.workspace.show_methods(),
@@ -331,7 +320,7 @@ class MainWindow(ShellWindow):
 
     def _open_sample(self) -> None:
         """Open the sample, merge and evaluate it; the tutorial leaves that to the person."""
-        from ace_gui.gui.shell.tours.sample_tour import Demo
+        from ace_gui.gui.shell.tours import Demo
 
         if self.help.is_touring:
             self.opener.open_paths([Sample.IMAGES.recipe])

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.panels.welcome.welcome_page import WelcomePanel
-from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.actions import Actions, Menus
 from ace_gui.gui.shell.controlled_window import ControlledWindow
-from ace_gui.gui.shell.menus import Menus
-from ace_gui.gui.shell.projects.opener import Opener
-from ace_gui.gui.shell.projects.project import Project
-from ace_gui.gui.shell.window_header import Header
+from ace_gui.gui.shell.projects import Opener, Project
+from ace_gui.gui.shell.window_frame import Header
 
 if TYPE_CHECKING:  # the workspace imports the plots, which the empty window does not need
-    from ace_gui.gui.shell.layout.workspace import Workspace
+    from ace_gui.gui.shell.workspace import Workspace
 
 
 class ShellWindow(ControlledWindow):

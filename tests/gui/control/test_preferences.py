@@ -22,8 +22,8 @@ from ace_gui.gui.control.merge_stores import MergeStores, record_of
 from ace_gui.gui.dialogs.export_dialog import ExportDialog
 from ace_gui.gui.dialogs.preferences_dialog import PreferencesDialog
 from ace_gui.gui.plots.frame.base_plot import Plot
-from ace_gui.gui.shell.layout.cards import VIEWS
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.window_layout import VIEWS
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.paths import cache_root, merges_folder, use_scratch

@@ -9,8 +9,8 @@ import pytest
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.shell.layout.cards import INSPECTOR, LAYERS, VIEWS, Cards
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.window_layout import INSPECTOR, LAYERS, VIEWS, Cards
 from ace_gui.gui.state.settings import Settings
 from tests.gui.fakes import FakeWorker
 

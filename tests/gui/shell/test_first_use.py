@@ -29,10 +29,10 @@ from ace_gui.gui.models.scores_models import ComparedModel
 from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.panels import layer_cells
 from ace_gui.gui.panels.compare.compare_methods_panel import swept
-from ace_gui.gui.plots.frame.base_plot import Plot
-from ace_gui.gui.plots.frame.export_image import PictureDialog, ask_for_picture
-from ace_gui.gui.plots.merge_plots import MergePoint, MergeScatter
-from ace_gui.gui.shell.footer import Footer
+from ace_gui.gui.plots.frame.base_plot import Plot, ask_for_picture
+from ace_gui.gui.plots.frame.export_image import PictureDialog
+from ace_gui.gui.plots.merges_plot import MergePoint, MergeScatter
+from ace_gui.gui.shell.window_frame import Footer
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import set_scheme

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication
 from ace_gui.engine.contract.events import JobDone, JobFailed, Reported
 from ace_gui.errors import ResourceError
 from ace_gui.gui.panels.notice import Severity
-from ace_gui.gui.shell import long_work
+from ace_gui.gui.shell import messages
 from tests.gui.fakes import finished_merge, finished_tensor, started
 
 DONE = (finished_merge(), JobDone())
@@ -30,7 +30,7 @@ def test_long_work_behind_other_windows_is_announced(
     loaded, worker, monkeypatch, qtbot, active, seconds, notifies, end, sentences
 ):
     now, marked, said = [100.0], [], []
-    monkeypatch.setattr(long_work.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(messages.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(QApplication, "alert", lambda window, *_: marked.append(window))
     monkeypatch.setattr(loaded, "isActiveWindow", lambda: active, raising=False)
     loaded.long_work._window = loaded

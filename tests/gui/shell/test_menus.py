@@ -10,10 +10,9 @@ from PySide6.QtWidgets import QInputDialog, QMainWindow
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import DeviceInfo
-from ace_gui.gui.shell.actions import Actions
+from ace_gui.gui.shell.actions import GIGABYTE, Actions, DeviceMenu, Menus
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.shell.menus import GIGABYTE, DeviceMenu, Menus
-from ace_gui.gui.shell.projects.opener import is_collection, local_paths
+from ace_gui.gui.shell.projects import is_collection, local_paths
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from tests.gui.fakes import ENGINE

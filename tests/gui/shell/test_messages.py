@@ -16,7 +16,7 @@ from ace_gui.errors import EngineError
 from ace_gui.gui.panels.health_panel import HealthPanel
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.shell.merge_news import what_to_see
+from ace_gui.gui.shell.messages import what_to_see
 from ace_gui.gui.state.activity import MergeRun
 from tests.gui.fakes import (
     COLA,

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
-from ace_gui.gui.shell.tours.tutorial import Step, Tour
+from ace_gui.gui.shell.tours import Step, Tour
 from ace_gui.gui.widgets.coach_mark import CoachMark, next_to
 from ace_gui.gui.widgets.labels import Drawing
 from tests.gui.fakes import (

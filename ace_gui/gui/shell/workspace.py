@@ -7,7 +7,7 @@ from functools import partial
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QIcon, QResizeEvent
-from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from ace_gui.gui.control.layer_queries import Kind
 from ace_gui.gui.models.layer_health import Healths
@@ -27,14 +27,13 @@ from ace_gui.gui.panels.what_if_panel import WhatIfPanel
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.controlled_window import ControlledWindow
-from ace_gui.gui.shell.layout.cards import INSPECTOR, VIEWS, Cards, splitter
-from ace_gui.gui.shell.layout.left_column import WIDTH, LeftColumn
 from ace_gui.gui.shell.window_dialogs import Dialogs
+from ace_gui.gui.shell.window_layout import INSPECTOR, VIEWS, WIDTH, Cards, LeftColumn, splitter
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens, icon
-from ace_gui.gui.widgets.layout import on_font_change, tab_through
+from ace_gui.gui.widgets.layout import down, on_font_change, tab_through
 from ace_gui.gui.widgets.lazy import IdleQueue, LazyTabs, on_visibility_change
 
 LAYERS, SCORES, COMPARE = range(3)
@@ -116,8 +115,7 @@ class Workspace(QWidget):
     def _lay_out(self, session: Session) -> None:
         panels = (self.layers, self.inspector, self.heterogeneity)
         self.cards = Cards(panels, (None, self.inspector.tabs, self.heterogeneity.tabs))
-        self.left = LeftColumn(session, self.experts, self.method)
-        self.left.column.addWidget(self.runs)
+        self.left = LeftColumn(session, self.experts, self.method, self.runs)
         self._spaces = QStackedWidget()
         self._spaces.addWidget(self.cards)
         for _ in self._makers:
@@ -125,9 +123,7 @@ class Workspace(QWidget):
         self._columns = splitter("columns", Qt.Orientation.Horizontal, self.left, self._spaces)
         self._columns.setStretchFactor(1, 1)
         self.left.folded_changed.connect(lambda _: self._share_width())
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._columns)
+        self.setLayout(down(self._columns))
         on_font_change(self, self._measure)
         self.reset_layout()
 

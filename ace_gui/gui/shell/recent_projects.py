@@ -11,7 +11,7 @@ from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.panels.welcome.recent_column import last_use
 from ace_gui.gui.shell.actions import BUSY, set_allowed
 from ace_gui.gui.shell.help_desk import HelpDesk
-from ace_gui.gui.shell.projects.opener import RECIPE, RECIPES_KIND
+from ace_gui.gui.shell.projects import RECIPE, RECIPES_KIND
 from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.state.session import WAIT
 from ace_gui.gui.state.settings import RecentProject

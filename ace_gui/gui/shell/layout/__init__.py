@@ -1,1 +1,0 @@
-"""The layout of the window: the input column, the workspaces and their cards."""

@@ -1,0 +1,351 @@
+"""What the window says in its floating notice: questions before it continues, news after a merge;
+and the end of long work on the desktop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from PySide6.QtCore import (
+    QEasingCurve,
+    QEvent,
+    QObject,
+    QPoint,
+    QPropertyAnimation,
+    QRect,
+    QSize,
+    QTimer,
+    Signal,
+)
+from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
+
+from ace_gui.engine.contract.checks import DISK, Check, Verdict
+from ace_gui.engine.contract.figures.findings import Regime
+from ace_gui.engine.contract.plan import Disposition
+from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
+from ace_gui.formatting import counted, number_text
+from ace_gui.gui.panels.checks_panel import count_of
+from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.shell.controlled_window import ControlledWindow
+from ace_gui.gui.shell.shell_window import ShellWindow
+from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.gui.text import error_details
+from ace_gui.gui.theme import icon
+from ace_gui.recipe.values import NonFinite
+
+WIDTH: Final = 272  # px, scaled with the font size
+STAYS: Final = 6_000  # ms; errors, warnings and questions stay until they are dismissed
+_SLIDE: Final = 160  # ms
+_MARGIN: Final = 8  # px
+
+
+class Toast(QObject):
+    """Places a notice over ``ground``, slides it in, and hides simple messages after a while.
+
+    The timer stops while the pointer is over it. ``subject``: what questions are about, and so do
+    not cover.
+    """
+
+    def __init__(
+        self, notice: Notice, ground: QWidget, subject: Callable[[], QWidget | None]
+    ) -> None:
+        super().__init__(ground)
+        self._notice, self._ground, self._subject = notice, ground, subject
+        self._clock = QTimer(self, singleShot=True, interval=STAYS)
+        self._clock.timeout.connect(notice.hide)
+        self._slide = QPropertyAnimation(notice, b"pos", self)
+        self._slide.setEasingCurve(QEasingCurve.Type.OutCubic)
+        notice.shown.connect(self._show)
+        notice.details_button.toggled.connect(lambda _: self._place())
+        for watched in (ground, notice):
+            watched.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        kind = event.type()
+        if watched is self._ground and kind == QEvent.Type.Resize:
+            self._place()
+        elif watched is self._notice:
+            if kind in (QEvent.Type.Enter, QEvent.Type.Hide):
+                self._clock.stop()
+            elif kind == QEvent.Type.Leave:
+                self._wind_up()
+            elif kind == QEvent.Type.LayoutRequest:
+                self._place()
+        return False
+
+    def _show(self) -> None:
+        self._wind_up()
+        self._place()
+        self._notice.raise_()
+        end = self._notice.pos()
+        self._slide.stop()
+        self._slide.setDuration(_SLIDE)
+        self._slide.setStartValue(end + QPoint(0, 24))
+        self._slide.setEndValue(end)
+        self._slide.start()
+
+    def _wind_up(self) -> None:
+        if self._notice.passes and self._notice.isVisible():
+            self._clock.start()
+        else:
+            self._clock.stop()
+
+    def _place(self) -> None:
+        notice, ground = self._notice, self._ground
+        width_of_letter = notice.fontMetrics().averageCharWidth()
+        width = min(max(WIDTH, 36 * width_of_letter), ground.width() - 2 * _MARGIN)
+        height = max(notice.heightForWidth(width), notice.minimumSizeHint().height())
+        height = min(height, ground.height() - 2 * _MARGIN)
+        self._slide.stop()
+        low, right = ground.height() - height - _MARGIN, ground.width() - width - _MARGIN
+        subject = self._subject()
+        if subject is not None and subject.isVisible() and subject.window() is ground.window():
+            left_of_subject = subject.mapTo(ground, QPoint()).x() - width - _MARGIN
+            right = left_of_subject if left_of_subject > ground.width() // 3 else right
+        corners = QPoint(_MARGIN, low), QPoint(right, _MARGIN), QPoint(_MARGIN, _MARGIN)
+        if not notice.passes:  # what is answered stands where it was asked
+            corners = corners[1:] + corners[:1]
+        edited = self._edited()
+        areas = [QRect(corner, QSize(width, height)) for corner in corners]
+        free = [area for area in areas if not area.intersects(edited)]
+        notice.setGeometry((free or areas)[0])
+
+    def _edited(self) -> QRect:
+        """Where the person types or has just chosen something, if that is in the window."""
+        focused, ground = QApplication.focusWidget(), self._ground
+        if (
+            focused is None
+            or not ground.isAncestorOf(focused)
+            or focused.window() != ground.window()
+        ):
+            return QRect()
+        if self._notice.isAncestorOf(focused):
+            return QRect()
+        return QRect(focused.mapTo(ground, QPoint()), focused.size())
+
+
+class Questions:
+    """Asks in the notice, one question at a time. A later question replaces an earlier one."""
+
+    def __init__(self, window: ShellWindow) -> None:
+        self._window, self._notice = window, window.notice
+        self._session, self._conductor = window.session, window.conductor
+        self._asked = ""
+        window.session.checks.changed.connect(self._follow_checks)
+        window.actions_.connect(window.actions_.merge, self.merge)
+
+    def merge(self) -> None:
+        """Start a merge after confirming the checks' warnings once. Errors of the checks prevent
+        it."""
+        goes_on = self._window.merge.can_continue  # its disk space is already reserved
+        errors = [c for c in self._session.checks.errors if not (goes_on and c.title == DISK)]
+        warnings = [c for c in self._session.checks.worries if c.verdict is Verdict.WARNING]
+
+        def merge_anyway() -> None:
+            self._session.checks.accept()
+            self.merge()
+
+        if errors:
+            again = {"Check again": self._conductor.plan}
+            self._ask_about_checks(Severity.ERROR, errors, again)
+        elif warnings:
+            self._ask_about_checks(Severity.WARNING, warnings, {"Merge anyway": merge_anyway})
+        else:
+            self._notice.hide()
+            self._window.merge.start()
+
+    def come_back(self) -> None:
+        """The person is in the window again: a disk that was full may have room by now."""
+        activity = self._session.activity
+        full = any(check.title == DISK for check in self._session.checks.errors)
+        if full and not activity.is_running(State.PLANNING, State.MERGING, State.EXPORTING):
+            self._conductor.plan()
+
+    def _follow_checks(self) -> None:
+        """Take a question away that the checks do not ask any more."""
+        shown = self._asked and self._notice.sentence.text() == self._asked
+        if shown and not self._session.checks.worries:
+            self._notice.hide()
+            self._asked = ""
+
+    def asks_about(self, error: WorkbenchError) -> bool:
+        """Ask how to handle an error that offers a choice. False if it offers none."""
+        if isinstance(error, PickleConsentError) and error.path is not None:
+            answers = {"Convert and open": partial(self._conductor.convert, error.path)}
+            self._notice.ask(Severity.WARNING, error.sentence, error.details, answers)
+            return True
+        if isinstance(error, NonFiniteError) and error.key == "non_finite":
+            self._ask_about_non_finite(error)
+            return True
+        return False
+
+    def _ask_about_non_finite(self, error: NonFiniteError) -> None:
+        def choose(choice: NonFinite) -> None:
+            self._conductor.change(replace(self._session.draft.inputs, non_finite=choice))
+
+        answers = {
+            "Keep the base's tensor": partial(choose, NonFinite.KEEP_BASE),
+            "Leave the expert out of it": partial(choose, NonFinite.SKIP_EXPERT),
+        }
+        self._notice.ask(Severity.ERROR, error.sentence, error_details(error), answers)
+
+    def _ask_about_checks(
+        self,
+        severity: Severity,
+        checks: Sequence[Check],
+        answers: Mapping[str, Callable[[], object]],
+    ) -> None:
+        sentence = f"{count_of(checks)}. {checks[0].line}"
+        self._notice.ask(severity, sentence, "\n".join(check.line for check in checks), answers)
+        self._asked = self._notice.sentence.text()
+        self._window.workspace.show_checks()
+
+
+_MANY: Final = 400
+"""Tensors."""
+
+
+class MergeNews:
+    """Watches the merges of a window. A restored merge is no news."""
+
+    def __init__(self, window: ShellWindow) -> None:
+        self._window = window
+        self._last: MergeRun | None = None
+        window.session.results.changed.connect(self._look)
+
+    def _look(self) -> None:
+        session = self._window.session
+        run, merging = session.results.merge, session.activity.is_running(State.MERGING)
+        if run is None or run.finished is None or not merging or run is self._last:
+            return
+        self._last = run
+        warned = self._warned(run)
+        layers = session.layers
+        unsure = {row.name for row in layers.rows if layers.gamma_unsure(row)}
+        merged = sum(row.disposition is Disposition.MERGED for row in layers.rows)
+        offers: dict[str, Callable[[], object]] = {
+            "Scores": lambda: self._window.workspace.show_scores()
+        }
+        if warned:
+            offers = {"See them": lambda: self._window.workspace.show_health(), **offers}
+        elif any(r.gamma is not None and r.name not in unsure for r in run.reports.values()):
+            offers = {"See it": self._show_top, **offers}
+        self._window.notice.offer(what_to_see(run, warned, merged, unsure), offers)
+
+    def _warned(self, run: MergeRun) -> int:
+        """The matrices with warnings; of many only the merge's own, because judging takes time."""
+        if len(self._window.session.layers.rows) > _MANY:
+            return sum(bool(report.warnings) for report in run.reports.values())
+        counts = self._window.workspace.healths.summary().counts
+        return counts.get(Verdict.WARNING, 0) + counts.get(Verdict.ERROR, 0)
+
+    def _show_top(self) -> None:
+        self._window.session.select(self._window.session.layers.most_heterogeneous)
+        workspace = self._window.workspace
+        workspace.bring(workspace.inspector.tabs, 0)
+
+
+def what_to_see(run: MergeRun, warned: int, merged: int, unsure: Container[str] = ()) -> str:
+    """What stands out: warnings, or else heterogeneous matrices, or else the largest γ.
+
+    ``merged``: the number of merged tensors. ``unsure``: those whose γ is unreliable.
+    """
+    if warned:
+        return counted(
+            warned,
+            "Merged. One matrix has a warning.",
+            "Merged. %n matrices have warnings.",
+        )
+    reports = [report for report in run.reports.values() if report.name not in unsure]
+    above = sum(report.regime == Regime.HETEROGENEOUS for report in reports)
+    if above:
+        return counted(
+            above,
+            "Merged. One matrix is heterogeneous: see its spectrum.",
+            "Merged. %n matrices are heterogeneous: see the spectrum of the first.",
+        )
+    gammas = [report.gamma for report in reports if report.gamma is not None]
+    if gammas:
+        most = number_text(max(gammas), 3)
+        return f"Merged. The experts differ most in the matrix with γ {most}: see its spectrum."
+    return counted(merged, "Merged %n tensor.", "Merged %n tensors.")
+
+
+LONG: Final = 10.0  # seconds
+_SHOWN: Final = 10_000  # ms that the desktop notification stays at most
+_ENDED: Final = {
+    State.MERGING: "The merge has ended.",
+    State.EXPORTING: "The export has ended.",
+    State.REPORTING: "The report has ended.",
+    State.SCORING: "Scoring has ended.",
+    State.COMPARING: "The covariances are compared.",
+    State.TUNING: "Tuning has ended.",
+}
+
+
+class LongWork(QObject):
+    """Follows running work. ``counted``: ``share`` changed by a whole percent; None if nothing
+    runs.
+
+    ``notified`` carries the text of the desktop notification.
+    """
+
+    counted = Signal()
+    notified = Signal(str)
+
+    def __init__(self, window: ControlledWindow) -> None:
+        super().__init__(window)
+        session = window.session
+        self._session, self._settings, self._window = session, window.settings, window
+        self._began: dict[State, float] = {}
+        self._problem = ""
+        self._tray: QSystemTrayIcon | None = None
+        self.share: int | None = None
+        session.activity.changed.connect(self._follow)
+        session.activity.progressed.connect(self._count)
+        session.problem.connect(lambda error: setattr(self, "_problem", str(error)))
+
+    def _follow(self) -> None:
+        """Record the start of work, and announce the end of long work."""
+        now = time.monotonic()
+        for state, sentence in _ENDED.items():
+            if self._session.activity.is_running(state):
+                if state not in self._began:
+                    self._began[state], self._problem = now, ""
+            elif now - self._began.pop(state, now) > LONG:
+                # A job's error arrives in the same turn, after the job's state has ended.
+                QTimer.singleShot(0, self, partial(self._announce, sentence))
+        self._count()
+
+    def _count(self) -> None:
+        activity = self._session.activity
+        progress = activity.counted(activity.foremost)
+        known = progress is not None and progress.state in _ENDED
+        share = int(100 * progress.done / progress.total) if known and progress else None
+        if share != self.share:
+            self.share = share
+            self.counted.emit()
+
+    def _announce(self, sentence: str) -> None:
+        """If the window is not active, mark it and send a desktop notification."""
+        if self._window.isActiveWindow():
+            return
+        QApplication.alert(self._window)
+        if self._settings.notifies:
+            text = self._problem or sentence
+            self.notified.emit(text)
+            self._show(text)
+
+    def _show(self, sentence: str) -> None:
+        if not (QSystemTrayIcon.isSystemTrayAvailable() and QSystemTrayIcon.supportsMessages()):
+            return
+        if self._tray is None:
+            self._tray = QSystemTrayIcon(icon("app"), self)
+            self._tray.messageClicked.connect(self._window.raise_)
+            self._tray.messageClicked.connect(self._window.activateWindow)
+        self._tray.show()
+        self._tray.showMessage("ACE Workbench", sentence, icon("app"), _SHOWN)
+        QTimer.singleShot(_SHOWN, self._tray, self._tray.hide)

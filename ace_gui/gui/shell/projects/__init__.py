@@ -1,1 +1,0 @@
-"""The open project: opening by dialog or drop, saving, leaving."""

@@ -1,1 +1,0 @@
-"""Tours of the window with coach marks: the tutorial and the demo."""
