@@ -23,10 +23,10 @@ from PySide6.QtCore import QEventLoop, Qt, QTimer
 from PySide6.QtWidgets import QApplication, QDialog
 
 from ace_gui.gui.models.layer_columns import COLUMNS
-from ace_gui.gui.panels.layer_views import LayersView
-from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
-from ace_gui.gui.panels.scores.scores_page import TABS
-from ace_gui.gui.panels.scores.tune_tab import TuneTab
+from ace_gui.gui.panels.all_layers import LayersView
+from ace_gui.gui.panels.examples_tab import ExamplesTab
+from ace_gui.gui.panels.scores_page import TABS
+from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.picture import Studio
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.gamma_plot import GammaPlot

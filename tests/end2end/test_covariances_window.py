@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 import ace_gui
 from ace_gui.engine.contract.jobs import CovariancesJob
 from ace_gui.gui.app import Workbench
-from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
+from ace_gui.gui.panels.inspector import CovariancesPanel
 from ace_gui.gui.state.activity import State
 from ace_gui.paths import Sample
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe

@@ -11,12 +11,11 @@ from pytestqt.qtbot import QtBot
 import ace_gui
 from ace_gui.engine.contract.scored import EXPERTS, Verdict
 from ace_gui.gui.app import Workbench
-from ace_gui.gui.panels.scores.examples_tab import ExamplesTab
-from ace_gui.gui.panels.scores.scores_page import ScoresPage
-from ace_gui.gui.panels.scores.scores_tab import ScoresTab
-from ace_gui.gui.panels.scores.tasks_tab import TasksTab
-from ace_gui.gui.panels.scores.try_tab import TryTab
-from ace_gui.gui.panels.scores.tune_tab import TuneTab
+from ace_gui.gui.panels.examples_tab import ExamplesTab
+from ace_gui.gui.panels.scores_page import ScoresPage, ScoresTab
+from ace_gui.gui.panels.tasks_tab import TasksTab
+from ace_gui.gui.panels.try_tab import TryTab
+from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from ace_gui.paths import Sample

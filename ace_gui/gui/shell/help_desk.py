@@ -166,8 +166,8 @@ def commands_of_menus(bar: QMenuBar) -> list[Command]:
 
 def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Command]:
     """One command per workspace and panel. ``why`` is the reason if none can be shown now."""
-    from ace_gui.gui.panels.compare.compare_page import LOOKS
-    from ace_gui.gui.panels.scores.scores_page import TABS
+    from ace_gui.gui.panels.compare_page import LOOKS
+    from ace_gui.gui.panels.scores_page import TABS
     from ace_gui.gui.shell.workspace import COMPARE, SCORES, Workspace
 
     made: list[Command] = []

@@ -21,7 +21,7 @@ from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.engine_client import EngineThread
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.panels.notice import Notice, Severity
-from ace_gui.gui.panels.welcome.welcome_page import Start, WelcomePanel
+from ace_gui.gui.panels.welcome_page import Start, WelcomePanel
 from ace_gui.gui.saving import protect
 from ace_gui.gui.shell.actions import BUSY, SAFETY, Actions, Menus
 from ace_gui.gui.shell.help_desk import HelpDesk

@@ -27,11 +27,11 @@ from ace_gui.engine.contract.figures.findings import Regime
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.formatting import counted, number_text
-from ace_gui.gui.panels.checks_panel import count_of
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.gui.state.session import count_of
 from ace_gui.gui.text import error_details
 from ace_gui.gui.theme import icon
 from ace_gui.recipe.values import NonFinite

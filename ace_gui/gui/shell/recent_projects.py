@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 
 from ace_gui.gui.panels.notice import Severity
-from ace_gui.gui.panels.welcome.recent_column import last_use
+from ace_gui.gui.panels.welcome_page import last_use
 from ace_gui.gui.shell.actions import BUSY, set_allowed
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.projects import RECIPE, RECIPES_KIND

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ace_gui.gui.panels.notice import Notice
-from ace_gui.gui.panels.welcome.welcome_page import WelcomePanel
+from ace_gui.gui.panels.welcome_page import WelcomePanel
 from ace_gui.gui.shell.actions import Actions, Menus
 from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.projects import Opener, Project

@@ -10,7 +10,7 @@ from typing import Final
 from PySide6.QtCore import QObject, SignalInstance
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from ace_gui.gui.panels.scores.scores_tab import ScoresTab
+from ace_gui.gui.panels.scores_page import ScoresTab
 from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.window_layout import INSPECTOR, LAYERS, VIEWS
 from ace_gui.gui.state.activity import State
@@ -160,7 +160,7 @@ def _merging(window: ShellWindow) -> list[Step]:
 
 def _judging(window: ShellWindow) -> list[Step]:
     def scores() -> QWidget | None:
-        from ace_gui.gui.panels.scores.scores_tab import ScoresTab
+        from ace_gui.gui.panels.scores_page import ScoresTab
 
         tab = window.workspace.show_scores().show_tab(ScoresTab)
         return next((b for b in (tab.no_scores.button, tab.evaluate) if b.isVisible()), tab)

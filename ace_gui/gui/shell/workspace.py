@@ -11,19 +11,17 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from ace_gui.gui.control.layer_queries import Kind
 from ace_gui.gui.models.layer_health import Healths
-from ace_gui.gui.panels.compare.compare_page import METHODS, TWO_MERGES, ComparePage
-from ace_gui.gui.panels.experts_panel import ExpertsPanel
-from ace_gui.gui.panels.health_panel import HealthPanel
+from ace_gui.gui.panels.all_layers import HeterogeneityPanel, LearningView, WhatIfPanel
+from ace_gui.gui.panels.checks_and_health import HealthPanel
+from ace_gui.gui.panels.compare_page import METHODS, TWO_MERGES, ComparePage
+from ace_gui.gui.panels.inspector import InspectorPanel
 from ace_gui.gui.panels.job_page import JobPage
-from ace_gui.gui.panels.layer.inspector import InspectorPanel
-from ace_gui.gui.panels.layer.layer_panel import LayerPanel
-from ace_gui.gui.panels.layer_views import HeterogeneityPanel, LearningView
+from ace_gui.gui.panels.layer_panels import LayerPanel
 from ace_gui.gui.panels.layers_panel import LayersPanel
 from ace_gui.gui.panels.method_panel import MethodPanel
-from ace_gui.gui.panels.runs_panel import RunsPanel
-from ace_gui.gui.panels.scores.scores_page import ScoresPage
-from ace_gui.gui.panels.scores.tasks_tab import TasksTab
-from ace_gui.gui.panels.what_if_panel import WhatIfPanel
+from ace_gui.gui.panels.models_and_runs import ExpertsPanel, RunsPanel
+from ace_gui.gui.panels.scores_page import ScoresPage
+from ace_gui.gui.panels.tasks_tab import TasksTab
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.controlled_window import ControlledWindow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from PySide6.QtCore import QObject, Signal
@@ -17,6 +17,7 @@ from ace_gui.engine.contract.findings import (
 from ace_gui.engine.contract.model_figures import fit_checks, plan_changes
 from ace_gui.engine.contract.plan import ADAPTER, Check, Plan, Verdict, replaced, worst_first
 from ace_gui.errors import NonFiniteError, WorkbenchError
+from ace_gui.formatting import counted
 from ace_gui.gui.state.activity import Activity, State
 from ace_gui.gui.state.chosen.draft import Draft
 from ace_gui.gui.state.chosen.inputs import Inputs
@@ -52,6 +53,12 @@ class Checks(QObject):
         """Checks that would make a merge fail and cannot be accepted."""
         return tuple(check for check in self.all if check.verdict is Verdict.ERROR)
 
+    @property
+    def summary(self) -> str:
+        """``2 warnings``, or that all have passed; empty before there is a plan."""
+        passed = counted(len(self.all), "check passed", "checks passed") if self.all else ""
+        return count_of(self.all) or passed
+
     def accept(self) -> None:
         """The user has seen the current warnings and wants to merge anyway."""
         self._accepted |= {check.key for check in self.worries} - {c.key for c in self.errors}
@@ -64,6 +71,15 @@ class Checks(QObject):
         if found != self.all:
             self.all = found
             self.changed.emit()
+
+
+def count_of(checks: Iterable[Check]) -> str:
+    """``1 error, 2 warnings``, or an empty string."""
+    verdicts = [check.verdict for check in checks]
+    errors, warnings = verdicts.count(Verdict.ERROR), verdicts.count(Verdict.WARNING)
+    parts = [counted(errors, "error", "errors")] if errors else []
+    parts += [counted(warnings, "warning", "warnings")] if warnings else []
+    return ", ".join(parts)
 
 
 def checks_of(

@@ -18,7 +18,7 @@ from ace_gui.gui.control.merge_stores import (
     record_of,
     write_record,
 )
-from ace_gui.gui.panels.runs_panel import RunsPanel
+from ace_gui.gui.panels.models_and_runs import RunsPanel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.settings import Settings

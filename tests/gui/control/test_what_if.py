@@ -19,7 +19,7 @@ from ace_gui.errors import MethodError
 from ace_gui.gui.control.engine_client import EngineClient
 from ace_gui.gui.control.layer_queries import DELAY
 from ace_gui.gui.control.what_if import WhatIf
-from ace_gui.gui.panels.what_if_panel import FIGURES, WhatIfPanel, figure_text
+from ace_gui.gui.panels.all_layers import FIGURES, WhatIfPanel, figure_text
 from ace_gui.gui.state.chosen.layer_rules import governing
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override

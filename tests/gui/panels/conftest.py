@@ -8,7 +8,7 @@ import pytest
 
 from ace_gui.engine.contract.events import JobDone
 from ace_gui.engine.contract.jobs import DescribeTasksJob
-from ace_gui.gui.panels.scores.scores_page import ScoresPage
+from ace_gui.gui.panels.scores_page import ScoresPage
 from tests.helpers.windows import timers_rest
 
 

@@ -17,8 +17,8 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.findings import CovarianceMatch, LayerCovariances
 from ace_gui.engine.contract.jobs import CovariancesJob, DescribeTasksJob, LayerCovariancesJob
 from ace_gui.errors import TaskError
-from ace_gui.gui.panels.layer.covariances_panel import CovariancesPanel
-from ace_gui.gui.panels.scores.tasks_tab import TasksTab
+from ace_gui.gui.panels.inspector import CovariancesPanel
+from ace_gui.gui.panels.tasks_tab import TasksTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.values import Task
 from tests.gui.fakes import FakeWorker

@@ -12,7 +12,7 @@ from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regim
 from ace_gui.gui.models.layer_columns import HEALTH, REGIME, Column
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.models.layers_model import LayersModel
-from ace_gui.gui.panels.health_panel import HealthPanel
+from ace_gui.gui.panels.checks_and_health import HealthPanel
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import BASE, adopt_two

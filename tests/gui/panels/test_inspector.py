@@ -23,9 +23,13 @@ from ace_gui.engine.contract.findings import (
 )
 from ace_gui.engine.contract.jobs import DifferenceJob, DistributionJob, SpectrumJob, SubspacesJob
 from ace_gui.errors import EngineError
-from ace_gui.gui.panels.compare.compare_page import ComparePanel
-from ace_gui.gui.panels.layer.one_plot_panels import DistributionPanel, SpectraPanel
-from ace_gui.gui.panels.layer.subspaces_panel import SubspacesPanel, SubspaceView
+from ace_gui.gui.panels.compare_page import ComparePanel
+from ace_gui.gui.panels.layer_panels import (
+    DistributionPanel,
+    SpectraPanel,
+    SubspacesPanel,
+    SubspaceView,
+)
 from ace_gui.gui.plots.frame.base_plot import NOT_COMPUTED
 from ace_gui.gui.plots.frame.export_image import PictureDialog, PictureFormat, grab_plot
 from ace_gui.gui.shell.main_window import MainWindow

@@ -9,8 +9,8 @@ from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.jobs import AnalyseJob, MergeJob, PlanJob
 from ace_gui.engine.contract.plan import EVERYTHING, Check, Verdict
 from ace_gui.errors import NonFiniteError
-from ace_gui.gui.panels.checks_panel import CheckRow, summary_of
-from ace_gui.gui.panels.layer.one_plot_panels import SpectraPanel
+from ace_gui.gui.panels.checks_and_health import CheckRow
+from ace_gui.gui.panels.layer_panels import SpectraPanel
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.values import NonFinite
@@ -252,7 +252,7 @@ def test_nan_in_the_compared_tensors_fails_a_check_until_the_next_plan(window, w
     error = NonFiniteError("`q` of `cola` has 1 NaN value.", tensor="q", key="non_finite")
     worker.say(JobFailed(error=error), job=worker.newest(AnalyseJob))
     assert [check.sentence for check in window.session.checks.errors] == [error.sentence]
-    assert summary_of(window.session) == "1 error"
+    assert window.session.checks.summary == "1 error"
     window.conductor.plan()
     replan(worker, FINE)
     assert not window.session.checks.errors

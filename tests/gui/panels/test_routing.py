@@ -9,9 +9,8 @@ from ace_gui.engine.contract.events import EvaluationProgress, JobCancelled, Job
 from ace_gui.engine.contract.jobs import RoutesJob
 from ace_gui.engine.contract.scored import RoutesFound, TaskRoutes
 from ace_gui.errors import TaskError
-from ace_gui.gui.panels.scores.routes_table import LIMIT, RoutesTable
-from ace_gui.gui.panels.scores.scores_page import ScoresPage
-from ace_gui.gui.panels.scores.scores_tab import ScoresTab
+from ace_gui.gui.panels.score_figures import LIMIT, RoutesTable
+from ace_gui.gui.panels.scores_page import ScoresPage, ScoresTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.recipe.values import Task
 from tests.gui.fakes import FakeWorker, merged, task_score

@@ -24,9 +24,9 @@ from ace_gui.engine.contract.scored import (
     TunePoint,
 )
 from ace_gui.errors import TaskError
-from ace_gui.gui.panels.scores.try_tab import TryTab
-from ace_gui.gui.panels.scores.tune_tab import TuneTab
-from ace_gui.recipe.values import Task, TaskKind
+from ace_gui.gui.panels.try_tab import TryTab
+from ace_gui.gui.panels.tune_tab import TuneTab
+from ace_gui.recipe.tasks import Task, TaskKind
 from tests.gui.fakes import merged, plan, task_score
 
 TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))

@@ -21,8 +21,8 @@ from ace_gui.engine.contract.findings import (
     LayerSpectrum,
     LayerSubspaces,
 )
-from ace_gui.gui.panels.layer.one_plot_panels import figure_rows
-from ace_gui.gui.plots.frame.bars_and_cells import ink_on
+from ace_gui.gui.panels.layer_panels import figure_rows
+from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.export_image import grab_plot
 from ace_gui.gui.plots.gamma_plot import GammaPlot

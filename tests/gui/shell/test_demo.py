@@ -10,7 +10,7 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.jobs import CompareJob, EvaluateJob, LoadRecipeJob, MergeJob
 from ace_gui.gui.control.scoring import WHILE_MERGING
-from ace_gui.gui.panels.scores.scores_tab import ScoresTab
+from ace_gui.gui.panels.scores_page import ScoresTab
 from ace_gui.gui.shell.tours import COMPARED
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.recipe.recommended import TITLE, with_recommended

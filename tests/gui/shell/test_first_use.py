@@ -28,7 +28,7 @@ from ace_gui.gui.models.list_models import WEIGHT
 from ace_gui.gui.models.scores_models import ComparedModel
 from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.panels import layer_cells
-from ace_gui.gui.panels.compare.compare_methods_panel import swept
+from ace_gui.gui.panels.compare_methods import swept
 from ace_gui.gui.plots.frame.base_plot import Plot, ask_for_picture
 from ace_gui.gui.plots.frame.export_image import PictureDialog
 from ace_gui.gui.plots.merges_plot import MergePoint, MergeScatter

@@ -13,7 +13,7 @@ from ace_gui.engine.contract.events import JobDone, PlanReady
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.jobs import MergeJob, PlanJob
 from ace_gui.errors import EngineError
-from ace_gui.gui.panels.health_panel import HealthPanel
+from ace_gui.gui.panels.checks_and_health import HealthPanel
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.messages import what_to_see

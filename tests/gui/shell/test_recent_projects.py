@@ -12,8 +12,7 @@ from PySide6.QtWidgets import QFileDialog
 
 from ace_gui.engine.contract.jobs import LoadRecipeJob
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.panels.welcome.recent_column import RecentRow, last_use, summary_of
-from ace_gui.gui.panels.welcome.sample_card import SamplePictures
+from ace_gui.gui.panels.welcome_page import RecentRow, SamplePictures, last_use, summary_of
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.state.settings import RecentProject, Settings

@@ -15,8 +15,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.panels.scores.try_tab import TryTab
-from ace_gui.gui.panels.scores.tune_tab import TuneTab
+from ace_gui.gui.panels.try_tab import TryTab
+from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.widgets.form import ParameterField, ScientificSpinBox
 from ace_gui.gui.widgets.lazy import LazyTabs

@@ -1,36 +1,31 @@
-"""The Scores tab: a summary, a line of all models, bars by task, a table, a test."""
+"""The Scores page: data, scores, examples, try it, tune; and the tab of the scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from math import isfinite
-from statistics import fmean
-from typing import Final, NamedTuple
+from typing import Final, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtCore import QEvent
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.scored import BASE, EXPERTS, remarks
 from ace_gui.formatting import counted
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.models.experts_model import expert_colour
-from ace_gui.gui.models.task_figures_model import score_text
+from ace_gui.gui.panels.examples_tab import ExamplesStrip, ExamplesTab
 from ace_gui.gui.panels.job_page import JobPage, MergeChoice, Pages, RunButton, merges_of
-from ace_gui.gui.panels.scores.examples_tab import ExamplesStrip, ExamplesTab
-from ace_gui.gui.panels.scores.figures_card import FiguresCard
-from ace_gui.gui.panels.scores.routes_table import RoutesTable
-from ace_gui.gui.panels.scores.tasks_tab import TasksTab
+from ace_gui.gui.panels.score_figures import FiguresCard, Mark, RoutesTable, ScoreLine
+from ace_gui.gui.panels.tasks_tab import TasksTab
+from ace_gui.gui.panels.try_tab import TryTab
+from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.merge_plots import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.found.known_scores import Figure, TaskFigures, experts_are_better, figures_of
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import tooltip
-from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.theme.painting import write
+from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.controls import push_button
 from ace_gui.gui.widgets.labels import EmptyState, plain_label, secondary_label
 from ace_gui.gui.widgets.layout import (
@@ -38,11 +33,11 @@ from ace_gui.gui.widgets.layout import (
     across,
     card,
     down,
-    on_font_change,
     pane,
     scroll_area,
     split,
 )
+from ace_gui.gui.widgets.lazy import LazyTabs, on_visibility_change
 
 _HIGH: Final = 36  # in text lines: below this height the row of examples is hidden
 REFRESH: Final = 100  # ms between repaints while scores arrive
@@ -197,128 +192,39 @@ def _note(rows: list[TaskFigures]) -> str:
     return f"{note}; standard error of the mean: {mean:.2g}" if isfinite(mean) else note
 
 
-_MIDDLE: Final = Qt.AlignmentFlag.AlignCenter
-_WIDEST: Final = 150.0  # px of a name
-_GAP: Final = 12.0  # px between two names
-_RADIUS: Final = 5.0
-_SIDE: Final = 80.0  # px left free at both ends
-_ABOVE: Final = 13.0  # px between the line and its labels
-_FAR: Final = 170.0  # px between a name and its mark
+TABS: Final[tuple[tuple[type[JobPage], str, str], ...]] = (  # with title and tooltip
+    (TasksTab, "Tasks", "The evaluation data, and how they are read"),
+    (ScoresTab, "Scores", "Scores of base, experts and merges on the tasks"),
+    (ExamplesTab, "Examples", "Which examples a merge lost and gained"),
+    (TryTab, "Try it", "Type a text or drop a picture, and see each model's answer"),
+    (TuneTab, "Tune", "Search parameter values on half of the data"),
+)
+_Part = TypeVar("_Part", bound=JobPage)
 
 
-class Mark(NamedTuple):
-    """A model and its mean score. ``is_chosen``: the model is selected."""
+class ScoresPage(QWidget):
+    """One tab for each part. If there are tasks already, the scores come first."""
 
-    title: str
-    value: float
-    is_chosen: bool = False
-
-
-class ScoreLine(QWidget):
-    """The value above each mark, the name below. Labels that would overlap are moved apart, with a
-    line from each to its mark, as many as stay near; the tooltip has all."""
-
-    def __init__(self) -> None:
+    def __init__(self, session: Session, scoring: Scoring) -> None:
         super().__init__()
-        self._marks: tuple[Mark, ...] = ()
-        self.setAccessibleName("Mean scores")
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        on_font_change(self, lambda _: self.updateGeometry())
+        on_visibility_change(self, scoring.set_visible)
+        self.tabs = LazyTabs("Parts of the Scores page", self)
+        for kind, title, tip in TABS:
+            self.tabs.add(title, tip, partial(kind, session, scoring, self))
+        self.setLayout(down(self.tabs))
+        if session.draft.inputs.tasks:
+            self.show_tab(ScoresTab)
 
-    def show_marks(self, marks: Sequence[Mark]) -> None:
-        self._marks = tuple(sorted(marks, key=lambda mark: mark.value))
-        texts = [f"{mark.title} {score_text(mark.value)}" for mark in self._marks]
-        self.setAccessibleDescription(", ".join(texts))
-        self.setToolTip(tooltip("\n".join(texts)))
-        self.update()
+    def show_tab(self, kind: type[_Part]) -> _Part:
+        self.tabs.setCurrentIndex([each[0] for each in TABS].index(kind))
+        found = self.tabs.current
+        assert isinstance(found, kind)
+        return found
 
-    def sizeHint(self) -> QSize:
-        return QSize(400, round(2.2 * self._line + 2 * _ABOVE + 4))
-
-    @property
-    def _line(self) -> float:
-        return QFontMetricsF(face(Face.BODY)).height()
-
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
-        if not self._marks:
-            return
-        theme, painter = current_theme(), QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        middle = 1.1 * self._line + _ABOVE
-        positions = self.positions()
-        painter.setPen(QPen(QColor(theme.edge), 1.5))
-        painter.drawLine(QPointF(8, middle), QPointF(self.width() - 8, middle))
-        chosen = next((n for n, mark in enumerate(self._marks) if mark.is_chosen), None)
-        if chosen is not None:
-            painter.setPen(QPen(QColor(theme.text), 1.8))
-            painter.drawLine(QPointF(positions[0], middle), QPointF(positions[chosen], middle))
-        labels = self.labels()
-        for index, rect in labels.items():
-            self._paint_label(painter, self._marks[index], positions[index], rect, middle)
-        for mark, at in sorted(
-            zip(self._marks, positions, strict=True), key=lambda each: each[0].is_chosen
-        ):
-            radius = _RADIUS + 2 * mark.is_chosen
-            painter.setPen(QPen(QColor(theme.text if mark.is_chosen else theme.text2), 1.6))
-            painter.setBrush(QColor(theme.text if mark.is_chosen else theme.card))
-            painter.drawEllipse(QPointF(at, middle), radius, radius)
-
-    def _paint_label(
-        self, painter: QPainter, mark: Mark, at: float, below: QRectF, middle: float
-    ) -> None:
-        """Write the value and the name; lines lead to the mark from where they are moved."""
-        theme, centre = current_theme(), below.center().x()
-        ink = theme.text if mark.is_chosen else theme.text2
-        if abs(centre - at) > _RADIUS:
-            painter.setPen(QPen(QColor(theme.control), 1))
-            for away in (-_ABOVE, _ABOVE):
-                painter.drawLine(QPointF(at, middle), QPointF(centre, middle + away))
-        faces = (Face.STRONG, Face.CAPTION_STRONG) if mark.is_chosen else (Face.BODY, Face.CAPTION)
-        above = below.translated(0, -below.top())
-        write(painter, above, score_text(mark.value), face(faces[0]), ink, align=_MIDDLE)
-        write(painter, below, mark.title, face(faces[1]), ink, align=_MIDDLE)
-
-    def positions(self) -> NDArray[np.float64]:
-        """Of the marks, in pixels."""
-        values = np.array([mark.value for mark in self._marks])
-        span, room = np.ptp(values), self.width() - 2 * _SIDE
-        if not span:
-            return np.full(len(values), self.width() / 2)
-        return _SIDE + room * (values - values[0]) / span
-
-    def labels(self) -> dict[int, QRectF]:
-        """Where the names of marks are, by their indices: of the chosen one, of both ends, and of
-        the best others that stay near their marks."""
-        last = len(self._marks) - 1
-        first = (n for n, mark in enumerate(self._marks) if mark.is_chosen)
-        metrics, positions = QFontMetricsF(face(Face.CAPTION_STRONG)), self.positions()
-        widths = np.array([metrics.horizontalAdvance(mark.title) + 4 for mark in self._marks])
-        widths = np.clip(widths, 3.5 * self._line, _WIDEST)
-        shown: list[int] = []
-        centres = positions[:0]
-        for index in dict.fromkeys((*first, last, 0, *range(last, 0, -1))):
-            tried = sorted([*shown, index])
-            found = _apart(positions[tried], widths[tried], self.width())
-            if not shown or np.abs(found - positions[tried]).max() <= _FAR:
-                shown, centres = tried, found
-        top, height = 1.1 * self._line + 2 * _ABOVE, 1.1 * self._line
-        return {
-            n: QRectF(at - widths[n] / 2, top, widths[n], height)
-            for n, at in zip(shown, centres, strict=True)
-        }
-
-
-def _apart(
-    centres: NDArray[np.float64], widths: NDArray[np.float64], room: float
-) -> NDArray[np.float64]:
-    """Move labels, in ascending order, by as little as possible until none overlap."""
-    steps = np.cumsum((widths[1:] + widths[:-1]) / 2 + _GAP)
-    steps = np.concatenate([[0.0], steps])
-    groups: list[list[float]] = []
-    for free in centres - steps:  # those that touch share their middle
-        groups.append([free])
-        while len(groups) > 1 and fmean(groups[-2]) > fmean(groups[-1]):
-            groups[-2:] = [groups[-2] + groups[-1]]
-    placed = np.array([fmean(group) for group in groups for _ in group])
-    low, high = widths[0] / 2, room - widths[-1] / 2 - steps[-1]
-    return np.clip(placed, low, max(low, high)) + steps
+    def changeEvent(self, event: QEvent) -> None:
+        """The experts' colours are part of icons and bars."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            for content in self.tabs.contents():
+                assert isinstance(content, JobPage)
+                content.recolour()

@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent, QStandardItemModel
-from PySide6.QtWidgets import QListView, QPushButton, QWidget
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QFontMetricsF,
+    QHideEvent,
+    QPainter,
+    QResizeEvent,
+    QShowEvent,
+    QStandardItemModel,
+)
+from PySide6.QtWidgets import QListView, QPushButton, QStyleOptionViewItem, QWidget
 
-from ace_gui.engine.contract.scored.task_examples import ExamplesCompared
+from ace_gui.engine.contract.scored.task_examples import ComparedExample, ExamplesCompared
 from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.models.experts_model import expert_colour
 from ace_gui.gui.models.item_models import VALUE, item_of, show_values
-from ace_gui.gui.panels.job_page import MARGINS, JobPage, MergeChoice, Pages
-from ace_gui.gui.panels.scores.example_cells import ExampleCell, ExamplePicture, ListedExample
-from ace_gui.gui.panels.scores.try_tab import TryTab
+from ace_gui.gui.panels.job_page import (
+    MARGINS,
+    ExamplePicture,
+    JobPage,
+    MergeChoice,
+    Pages,
+    image_of,
+    paint_picture,
+)
+from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
+from ace_gui.gui.panels.try_tab import TryTab
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.theme import Face, face
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
 from ace_gui.gui.widgets.controls import Choice, Segments, push_button
 from ace_gui.gui.widgets.labels import (
     EmptyState,
@@ -349,3 +366,89 @@ def listed_examples(
         ]
         for each in found
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedExample:
+    """An example with its task, the colour of the task's expert, and the other model."""
+
+    task: str
+    colour: str
+    other_model: str
+    found: ComparedExample
+
+    @property
+    def words(self) -> str:
+        example, found = self.found.example, self.found
+        texts = "; ".join(text for _, text in example.texts)
+        parts = [f"should be {example.label}"] if example.label else []
+        parts.append(f"the merge answers {found.answer}, {self.other_model} {found.other}")
+        text = f"{f'{texts}. ' if texts else ''}{'; '.join(parts)}"
+        return plain(f"{self.task}, {example.row}: {text}")
+
+
+_PICTURE: Final = 64.0  # px
+_PADDING: Final = 8.0
+_TILE: Final = 96.0  # px: width
+_MIDDLE: Final = Qt.AlignmentFlag.AlignCenter
+
+
+class ExampleCell(Cell):
+    """Pictures as tiles, texts as rows; the true label in bold, and the wrong answer below it.
+
+    ``merge_is_wrong``: whether the wrong answer is the merge's or the other model's.
+    """
+
+    merge_is_wrong = True
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: ARG002
+        return self.size_of(index.data(VALUE))
+
+    def size_of(self, listed: ListedExample) -> QSize:
+        """Size in px of a tile or a row."""
+        line = _height(Face.CAPTION_STRONG)
+        if listed.found.example.picture is not None:
+            width = max(_TILE, 7 * _height(Face.CAPTION))
+            return QSize(round(width), round(_PICTURE + 2 * line + 2 * _PADDING + 8))
+        return QSize(200, round(_height(Face.BODY) + line + 2 * _PADDING + 4))
+
+    def draw(self, cell: Drawn) -> None:
+        listed: ListedExample = cell.index.data(VALUE)
+        rect = QRectF(cell.option.rect).adjusted(_PADDING, _PADDING, -_PADDING, -_PADDING)
+        picture, found, theme = listed.found.example.picture, listed.found, current_theme()
+        answer = found.answer if self.merge_is_wrong else found.other
+        ink = theme.bad if self.merge_is_wrong else theme.text2
+        if picture is None:
+            self._draw_row(cell.painter, rect, listed, answer, ink)
+            return
+        paint_picture(cell.painter, _line(rect, 0, _PICTURE), image_of(picture))
+        first = _line(rect, _PICTURE + 4, _height(Face.CAPTION_STRONG))
+        second = first.translated(0, first.height())
+        font = face(Face.CAPTION_STRONG)
+        write(cell.painter, first, found.example.label, font, theme.text, align=_MIDDLE)
+        write(cell.painter, second, answer, face(Face.CAPTION), ink, align=_MIDDLE)
+
+    def _draw_row(
+        self, painter: QPainter, rect: QRectF, listed: ListedExample, answer: str, ink: str
+    ) -> None:
+        theme, example = current_theme(), listed.found.example
+        top = _line(rect.adjusted(SWATCH + 8, 0, 0, 0), 0, _height(Face.BODY))
+        if listed.colour:
+            square = QRectF(rect.left(), rect.top(), SWATCH, top.height())
+            paint_swatch(painter, square, listed.colour)
+        text = " · ".join(text.replace("\n", " ") for _, text in example.texts)
+        write(painter, top, text, face(Face.BODY), theme.text)
+        low = _line(top, top.height() + 3, _height(Face.CAPTION_STRONG))
+        used = write(painter, low, example.label, face(Face.CAPTION_STRONG), theme.text)
+        rest = low.adjusted(used + 12 if used else 0, 0, 0, 0)
+        whose = "merge" if self.merge_is_wrong else listed.other_model
+        write(painter, rest, f"{whose}: {answer}", face(Face.CAPTION), ink)
+
+
+def _line(rect: QRectF, down: float, height: float) -> QRectF:
+    """A line of this height in ``rect``, so far down."""
+    return QRectF(rect.left(), rect.top() + down, rect.width(), height)
+
+
+def _height(role: Face) -> float:
+    return QFontMetricsF(face(role)).height()

@@ -16,14 +16,15 @@ from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.models.experts_model import expert_colour
 from ace_gui.gui.panels.job_page import (
     MARGINS,
+    ExamplePicture,
     JobPage,
     MergeChoice,
     Pages,
     RunButton,
+    image_of,
     problem_label,
     show_problem,
 )
-from ace_gui.gui.panels.scores.example_cells import ExamplePicture, image_of
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, sentence_case
 from ace_gui.gui.theme import current_theme

@@ -1,1 +1,0 @@
-"""The Compare workspace: several methods, or two merges layer by layer."""

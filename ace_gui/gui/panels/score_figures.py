@@ -1,0 +1,374 @@
+"""The scores of one merge: a line of all models, a table with a test, and what its router chose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+from statistics import fmean
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, QRectF, QSignalBlocker, QSize, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QHeaderView, QSizePolicy, QStyleOptionViewItem, QTableView, QWidget
+
+from ace_gui.engine.contract.scored.scores import BASE, EXPERTS, TaskRoutes
+from ace_gui.engine.contract.scored.verdicts import in_words, paired
+from ace_gui.formatting import human_bytes
+from ace_gui.gui.control.operations import RoutingOperation
+from ace_gui.gui.models.experts_model import expert_colour
+from ace_gui.gui.models.task_figures_model import KEPT, TASK, TaskFiguresModel, score_text
+from ace_gui.gui.panels.job_page import RunButton
+from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
+from ace_gui.gui.state.found.known_scores import TaskFigures
+from ace_gui.gui.state.session import Session
+from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.theme.painting import SWATCH, paint_share, paint_swatch, write
+from ace_gui.gui.widgets.controls import Choice
+from ace_gui.gui.widgets.labels import (
+    heading,
+    muted_label,
+    secondary_label,
+)
+from ace_gui.gui.widgets.layout import (
+    across,
+    down,
+    on_font_change,
+)
+from ace_gui.gui.widgets.tables import FigureRow, FigureSheet, add_table_actions, plain_rows
+
+_MIDDLE: Final = Qt.AlignmentFlag.AlignCenter
+
+_WIDEST: Final = 150.0  # px of a name
+
+_GAP: Final = 12.0  # px between two names
+
+_RADIUS: Final = 5.0
+
+_SIDE: Final = 80.0  # px left free at both ends
+
+_ABOVE: Final = 13.0  # px between the line and its labels
+
+_FAR: Final = 170.0  # px between a name and its mark
+
+
+class Mark(NamedTuple):
+    """A model and its mean score. ``is_chosen``: the model is selected."""
+
+    title: str
+    value: float
+    is_chosen: bool = False
+
+
+class ScoreLine(QWidget):
+    """The value above each mark, the name below. Labels that would overlap are moved apart, with a
+    line from each to its mark, as many as stay near; the tooltip has all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._marks: tuple[Mark, ...] = ()
+        self.setAccessibleName("Mean scores")
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        on_font_change(self, lambda _: self.updateGeometry())
+
+    def show_marks(self, marks: Sequence[Mark]) -> None:
+        self._marks = tuple(sorted(marks, key=lambda mark: mark.value))
+        texts = [f"{mark.title} {score_text(mark.value)}" for mark in self._marks]
+        self.setAccessibleDescription(", ".join(texts))
+        self.setToolTip(tooltip("\n".join(texts)))
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(400, round(2.2 * self._line + 2 * _ABOVE + 4))
+
+    @property
+    def _line(self) -> float:
+        return QFontMetricsF(face(Face.BODY)).height()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
+        if not self._marks:
+            return
+        theme, painter = current_theme(), QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        middle = 1.1 * self._line + _ABOVE
+        positions = self.positions()
+        painter.setPen(QPen(QColor(theme.edge), 1.5))
+        painter.drawLine(QPointF(8, middle), QPointF(self.width() - 8, middle))
+        chosen = next((n for n, mark in enumerate(self._marks) if mark.is_chosen), None)
+        if chosen is not None:
+            painter.setPen(QPen(QColor(theme.text), 1.8))
+            painter.drawLine(QPointF(positions[0], middle), QPointF(positions[chosen], middle))
+        labels = self.labels()
+        for index, rect in labels.items():
+            self._paint_label(painter, self._marks[index], positions[index], rect, middle)
+        for mark, at in sorted(
+            zip(self._marks, positions, strict=True), key=lambda each: each[0].is_chosen
+        ):
+            radius = _RADIUS + 2 * mark.is_chosen
+            painter.setPen(QPen(QColor(theme.text if mark.is_chosen else theme.text2), 1.6))
+            painter.setBrush(QColor(theme.text if mark.is_chosen else theme.card))
+            painter.drawEllipse(QPointF(at, middle), radius, radius)
+
+    def _paint_label(
+        self, painter: QPainter, mark: Mark, at: float, below: QRectF, middle: float
+    ) -> None:
+        """Write the value and the name; lines lead to the mark from where they are moved."""
+        theme, centre = current_theme(), below.center().x()
+        ink = theme.text if mark.is_chosen else theme.text2
+        if abs(centre - at) > _RADIUS:
+            painter.setPen(QPen(QColor(theme.control), 1))
+            for away in (-_ABOVE, _ABOVE):
+                painter.drawLine(QPointF(at, middle), QPointF(centre, middle + away))
+        faces = (Face.STRONG, Face.CAPTION_STRONG) if mark.is_chosen else (Face.BODY, Face.CAPTION)
+        above = below.translated(0, -below.top())
+        write(painter, above, score_text(mark.value), face(faces[0]), ink, align=_MIDDLE)
+        write(painter, below, mark.title, face(faces[1]), ink, align=_MIDDLE)
+
+    def positions(self) -> NDArray[np.float64]:
+        """Of the marks, in pixels."""
+        values = np.array([mark.value for mark in self._marks])
+        span, room = np.ptp(values), self.width() - 2 * _SIDE
+        if not span:
+            return np.full(len(values), self.width() / 2)
+        return _SIDE + room * (values - values[0]) / span
+
+    def labels(self) -> dict[int, QRectF]:
+        """Where the names of marks are, by their indices: of the chosen one, of both ends, and of
+        the best others that stay near their marks."""
+        last = len(self._marks) - 1
+        first = (n for n, mark in enumerate(self._marks) if mark.is_chosen)
+        metrics, positions = QFontMetricsF(face(Face.CAPTION_STRONG)), self.positions()
+        widths = np.array([metrics.horizontalAdvance(mark.title) + 4 for mark in self._marks])
+        widths = np.clip(widths, 3.5 * self._line, _WIDEST)
+        shown: list[int] = []
+        centres = positions[:0]
+        for index in dict.fromkeys((*first, last, 0, *range(last, 0, -1))):
+            tried = sorted([*shown, index])
+            found = _apart(positions[tried], widths[tried], self.width())
+            if not shown or np.abs(found - positions[tried]).max() <= _FAR:
+                shown, centres = tried, found
+        top, height = 1.1 * self._line + 2 * _ABOVE, 1.1 * self._line
+        return {
+            n: QRectF(at - widths[n] / 2, top, widths[n], height)
+            for n, at in zip(shown, centres, strict=True)
+        }
+
+
+def _apart(
+    centres: NDArray[np.float64], widths: NDArray[np.float64], room: float
+) -> NDArray[np.float64]:
+    """Move labels, in ascending order, by as little as possible until none overlap."""
+    steps = np.cumsum((widths[1:] + widths[:-1]) / 2 + _GAP)
+    steps = np.concatenate([[0.0], steps])
+    groups: list[list[float]] = []
+    for free in centres - steps:  # those that touch share their middle
+        groups.append([free])
+        while len(groups) > 1 and fmean(groups[-2]) > fmean(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    placed = np.array([fmean(group) for group in groups for _ in group])
+    low, high = widths[0] / 2, room - widths[-1] / 2 - steps[-1]
+    return np.clip(placed, low, max(low, high)) + steps
+
+
+_BAR: Final = (40.0, 5.0)  # px
+_LEAST: Final = 12.0  # px: minimum useful width of a bar
+_LONGEST: Final = "100 %"  # text that fits next to every bar of the column
+
+
+class FigureCell(Cell):
+    """A cell of the table of figures."""
+
+    padding = 12
+
+    def __init__(self, session: Session, model: TaskFiguresModel, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._session, self._model = session, model
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        hint = super().sizeHint(option, index)
+        more = {TASK: SWATCH + 10, KEPT: round(_BAR[0]) + 8}.get(index.column(), 0)
+        return QSize(hint.width() + more, hint.height())
+
+    def draw(self, cell: Drawn) -> None:
+        row = self._model.rows[cell.index.row()]
+        theme, column, rect = current_theme(), cell.index.column(), cell.rect
+        colour, hollow = expert_colour(self._session, row.owner)
+        if column == TASK:
+            if colour:
+                square = QRectF(rect.left(), rect.top(), SWATCH, rect.height())
+                paint_swatch(cell.painter, square, colour, hollow=hollow)
+                rect = rect.adjusted(SWATCH + 8, 0, 0, 0)
+            font = face(Face.STRONG if row.is_mean else Face.BODY)
+            write(cell.painter, rect, cell.option.text, font, theme.text)
+            return
+        words = cell.option.fontMetrics.horizontalAdvance(_LONGEST)
+        room = min(_BAR[0], rect.width() - words - 4)
+        if column == KEPT and isfinite(row.kept) and room >= _LEAST:
+            bar = QRectF(0, 0, room, _BAR[1])
+            bar.moveLeft(rect.left())
+            bar.moveTop(rect.center().y() - _BAR[1] / 2)
+            paint_share(cell.painter, bar, row.kept, colour or theme.merged, theme.sunk)
+        super().draw(cell)
+
+
+NOTE: Final = (
+    "Kept: merged as a share of the expert. Lost: the expert is right and the merge is wrong; "
+    "gained: the other way round. ±: standard error."
+)
+
+
+class FiguresCard(QWidget):
+    """The table's menu copies and saves it with full precision and standard errors."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session, self._by_hand = session, False
+        self.model = TaskFiguresModel(self)
+        self.table = self._make_table()
+        self.first = Choice("First model of the test", {"": ("–", "")})
+        self.second = Choice("Second model of the test", {"": ("–", "")})
+        self.test = secondary_label()
+        for box in (self.first, self.second):
+            box.setSizeAdjustPolicy(Choice.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+            box.setMinimumContentsLength(8)
+            box.chosen.connect(self._choose)
+        pair = across((self.first, 1), muted_label("against"), (self.second, 1))
+        question = heading("Is the difference significant?")
+        parts = (heading("Figures"), self.table, muted_label(NOTE), question, pair, self.test)
+        self.setLayout(down(*parts, margins=(8, 6, 8, 8)))
+
+    def _make_table(self) -> QTableView:
+        table = QTableView(self)
+        table.setAccessibleName("Figures of the merge, task by task")
+        table.setModel(self.model)
+        plain_rows(table, padding=12)
+        table.setWordWrap(False)
+        table.setItemDelegate(FigureCell(self._session, self.model, table))
+        header = table.horizontalHeader()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(KEPT, QHeaderView.ResizeMode.Stretch)
+        least = header.setMinimumSectionSize
+        on_font_change(self, lambda m: least(m.horizontalAdvance(_LONGEST) + 16))
+        header.setSectionsMovable(False)
+        add_table_actions(table, "Scores", self.model.exported)
+        return table
+
+    def show_figures(self, rows: Sequence[TaskFigures], models: Mapping[str, str]) -> None:
+        """Show these scores, and test the last two merges unless others are chosen. ``models``:
+        titles by key."""
+        if tuple(rows) != self.model.rows:
+            self.model.show_figures(rows)
+            self._fit()
+        options = {key: (title, title) for key, title in models.items()} or {"": ("–", "")}
+        self.first.offer(options)
+        self.second.offer(options)
+        if not self._by_hand:
+            merges = [key for key in models if key not in (BASE, EXPERTS)]
+            pair = merges[-1:] + merges[-2:-1] + [EXPERTS, BASE]
+            pair = [key for key in pair if key in options][:2]
+            for box, key in zip((self.first, self.second), pair, strict=False):
+                with QSignalBlocker(box):
+                    box.choose(key)
+        self._show_test()
+
+    def _fit(self) -> None:
+        """Set the height to that of the rows, so that nothing is empty below."""
+        rows = sum(self.table.rowHeight(row) for row in range(self.model.rowCount()))
+        bar = self.table.horizontalScrollBar().sizeHint().height()
+        self.table.setFixedHeight(self.table.horizontalHeader().sizeHint().height() + rows + bar)
+
+    def _choose(self) -> None:
+        """Choose the models to test; the user's choice stays when others are scored."""
+        self._by_hand = True
+        self._show_test()
+
+    def _show_test(self) -> None:
+        known = self._session.results.scores
+        a, b = self.first.current, self.second.current
+        if a == b:
+            self.test.setText("Choose two different models.")
+            return
+        one, two = known.line(a), known.line(b)
+        pairs = [(one[task], two[task]) for task in one if task in two]
+        metrics = [score.metric for score, _ in pairs]
+        titles = self.first.currentText(), self.second.currentText()
+        self.test.setText(in_words(paired(pairs), *titles, metrics))
+
+
+LIMIT: Final = 100
+"""Examples per task: enough to know a share to a few hundredths."""
+_ALL: Final = ""
+_TIP: Final = "The share of each expert, averaged over the examples."
+
+
+class RoutesTable(QWidget):
+    """Hidden unless the merge has a router. The shares by task, or by layer for one task."""
+
+    def __init__(self, session: Session, routing: RoutingOperation) -> None:
+        super().__init__()
+        self._session, self._routing = session, routing
+        self._store: Path | None = None
+        self.button = RunButton("Compute", self._start, routing.stop, name="Compute the routes")
+        self.sentence, self.cost = secondary_label(), muted_label()
+        self.task = Choice("Routes to show", {_ALL: ("All tasks", "")})
+        self.shares = FigureSheet("Shares of the experts", self, kind="task")
+        head = across((heading("Routing"), 1), self.task, self.button)
+        self.setLayout(down(head, self.sentence, self.shares, self.cost))
+        self.task.chosen.connect(self.refresh)
+        routing.changed.connect(self.refresh)
+
+    def show_merge(self, store: str) -> None:
+        """Show the routes of the merge in this store, if it has a router."""
+        self._store = Path(store) if store else None
+        self.setVisible(self._store in [run.store for run in self._routing.merges])
+        self.refresh()
+
+    def refresh(self) -> None:
+        routing = self._routing
+        self.button.show_job(routing.is_running, routing.obstacle)
+        known = routing.store == self._store
+        routes = (routing.routes or ()) if known else ()
+        tasks = {each.task: (plain(each.task), "") for each in routes}
+        self.task.offer({_ALL: ("All tasks", "")} | tasks)
+        for widget in (self.task, self.shares, self.cost):
+            widget.setVisible(bool(routes))
+        self.sentence.setText(plain(routing.error if known else "") or self._sentence(routes))
+        self.cost.setText(_cost(routes))
+        if routes:
+            colours = [expert_colour(self._session, name)[0] for name in routes[0].experts]
+            self.shares.show_figures(routes[0].experts, self._rows(routes), colours)
+
+    def _rows(self, routes: Sequence[TaskRoutes]) -> list[FigureRow]:
+        shares = [(each.task, each.mean_T) for each in routes]
+        for each in routes:
+            if each.task == self.task.current:
+                shares = list(zip(each.layers, each.share_LT, strict=True))
+        return [FigureRow(t, _TIP, values, percent=True) for t, values in shares]
+
+    def _start(self) -> None:
+        if self._store is not None:
+            self._routing.start(self._store, LIMIT)
+
+    def _sentence(self, routes: Sequence[TaskRoutes]) -> str:
+        if routes:
+            own = [each for each in routes if each.owner in each.experts]
+            most = [e for e in own if max(zip(e.mean_T, e.experts, strict=True))[1] == e.owner]
+            return f"{len(most)} of {len(own)} tasks mainly use their own expert."
+        if self._routing.store == self._store and self._routing.routes is not None:
+            return "This merge has no router."
+        return "This merge sends each example to experts. Compute which ones it uses for each task."
+
+
+def _cost(routes: Sequence[TaskRoutes]) -> str:
+    if not routes:
+        return ""
+    count = sum(each.n for each in routes)
+    own = 1000 * sum(each.seconds * each.n for each in routes) / count
+    plain_ms = 1000 * sum(each.plain_seconds * each.n for each in routes) / count
+    return (
+        f"The modules take {human_bytes(routes[0].module_bytes)} more than the weights. An example "
+        f"takes {own:.1f} ms with them and {plain_ms:.1f} ms without (mean of {count} examples)."
+    )

@@ -1,1 +1,0 @@
-"""The tabs of the Scores workspace: tasks, scores, examples, try it, tune."""

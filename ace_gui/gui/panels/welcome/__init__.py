@@ -1,1 +1,0 @@
-"""The welcome page: ways to start, recent projects, the sample."""
