@@ -1,4 +1,4 @@
-"""Text from files for labels: plain, short, with line-break hints."""
+"""Texts of the window: from files for labels, plain, short, with line-break hints; and numbers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Final
 
 from PySide6.QtGui import Qt
 
+from ace_gui import formatting
 from ace_gui.errors import WorkbenchError
 
 _ZERO_WIDTH_SPACE = "\u200b"
@@ -97,3 +98,22 @@ def error_details(error: WorkbenchError) -> str:
     }
     lines = [f"{label}: {value}" for label, value in known.items() if value]
     return "\n".join([*lines, *([error.details] if error.details else [])])
+
+
+def short_score_text(score: float) -> str:
+    """A mean score in short form: ".807"."""
+    return f"{score:.3f}".removeprefix("0")
+
+
+def value_text(value: float | bool | str) -> str:
+    """A parameter's value as text: ``0.3``, ``1e-5``, ``yes``, a choice."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return formatting.value_text(value)
+
+
+def gamma_text(gamma: float) -> str:
+    """γ or τ: "0.413"; with an exponent where three decimals would show zeros alone."""
+    if 10 <= gamma < 100:
+        return f"{gamma:.1f}"
+    return f"{gamma:.3f}" if 5e-4 <= gamma < 10 else formatting.number_text(gamma, 2)

@@ -26,10 +26,10 @@ from ace_gui.gui.app import make_application
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.models.layer_columns import COLUMNS
 from ace_gui.gui.panels.all_layers import LayersView
-from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
-from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
+from ace_gui.gui.plots.gamma_plot import GammaPlot
+from ace_gui.gui.plots.layers_plot import EnergiesAlongPlot
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import apply_theme
 from tests.gui.fakes import BASE, COLA, ENGINE, SST2, FakeWorker, plan, recipe, row

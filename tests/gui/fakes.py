@@ -35,7 +35,7 @@ from ace_gui.field_info import FieldInfo
 from ace_gui.gui.control.merge_stores import write_record
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.output_files import MARK, MARK_TEXT, STORE_COMPLETE
 from ace_gui.recipe import ModelEntry, Recipe

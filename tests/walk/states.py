@@ -37,7 +37,7 @@ from ace_gui.gui.shell.help_desk import commands_of_menus, commands_of_panels
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.window_layout import LAYERS
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.widgets.controls import Choice
 from ace_gui.gui.widgets.layout import Folding
 from ace_gui.paths import Sample

@@ -32,7 +32,7 @@ from ace_gui.gui.control.engine_client import End, EngineClient
 from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.control.scoring import SCORING
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.recipe.values import ParameterValue
 
 PLAN_DELAY: Final = 300  # ms

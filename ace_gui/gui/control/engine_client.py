@@ -30,8 +30,7 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.jobs import ExportJob, LoadRecipeJob, MergeJob, PlanJob
 from ace_gui.errors import EngineError
 from ace_gui.formatting import counted, duration
-from ace_gui.gui.state.activity import Progress, State
-from ace_gui.gui.state.log import Level, Source
+from ace_gui.gui.state.activity import Level, Progress, Source, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import error_details
 

@@ -29,7 +29,7 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.state.activity import RecipeKey, State
-from ace_gui.gui.state.found.results import Finding
+from ace_gui.gui.state.results import Finding
 from ace_gui.gui.state.session import Session
 
 DELAY: Final = 80  # ms; skips selections that only pass by, or a spin box held down

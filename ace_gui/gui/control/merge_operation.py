@@ -27,7 +27,7 @@ from ace_gui.engine.contract.events import (
 )
 from ace_gui.engine.contract.jobs import AnalyseJob, ExportJob, MergeJob, ReadStoresJob, ReportJob
 from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.contract.scored.scores import TaskScore
+from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.errors import ResumeError
 from ace_gui.gui.control.engine_client import Background, End, EngineClient
 from ace_gui.gui.control.merge_stores import (
@@ -38,8 +38,8 @@ from ace_gui.gui.control.merge_stores import (
     write_record,
 )
 from ace_gui.gui.state.activity import MergeRun, State
-from ace_gui.gui.state.chosen.inputs import Inputs
-from ace_gui.gui.state.found.runs import relative_norm
+from ace_gui.gui.state.draft import Inputs
+from ace_gui.gui.state.results import relative_norm
 
 
 class MergeOperation:

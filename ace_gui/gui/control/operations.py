@@ -9,9 +9,9 @@ from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.checks import MEMORY
 from ace_gui.engine.contract.events import (
     CompareProgress,
+    CovariancesCompared,
     EvaluationProgress,
     Event,
     Job,
@@ -21,8 +21,7 @@ from ace_gui.engine.contract.events import (
     MethodCompared,
     Variant,
 )
-from ace_gui.engine.contract.figures.covariance_match import CovariancesCompared
-from ace_gui.engine.contract.figures.model_changes import ModelDiff
+from ace_gui.engine.contract.findings import ModelDiff
 from ace_gui.engine.contract.jobs import (
     CompareJob,
     CovariancesJob,
@@ -31,19 +30,23 @@ from ace_gui.engine.contract.jobs import (
     TryJob,
     TuneJob,
 )
-from ace_gui.engine.contract.scored.scores import RoutesFound, TaskRoutes
-from ace_gui.engine.contract.scored.task_examples import (
+from ace_gui.engine.contract.plan import MEMORY
+from ace_gui.engine.contract.scored import (
+    ParameterRange,
+    RoutesFound,
+    TaskRoutes,
     Tried,
     TriedBegun,
     TriedText,
+    Tuned,
+    TunePoint,
 )
-from ace_gui.engine.contract.scored.tuned import ParameterRange, Tuned, TunePoint
 from ace_gui.gui.control.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
 from ace_gui.gui.state.session import NO_MODEL, WAIT
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.tasks import Task
+from ace_gui.recipe.values import Task
 
 
 class OneOperation(QObject):

@@ -20,8 +20,7 @@ from ace_gui.engine.contract.jobs import (
     RoutesJob,
     TuneJob,
 )
-from ace_gui.engine.contract.scored.scores import EXPERTS, TaskScore
-from ace_gui.engine.contract.scored.task_examples import ExamplesCompared, TaskDescribed
+from ace_gui.engine.contract.scored import EXPERTS, ExamplesCompared, TaskDescribed, TaskScore
 from ace_gui.gui.control.engine_client import End, EngineClient
 from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.control.operations import (
@@ -31,8 +30,7 @@ from ace_gui.gui.control.operations import (
     TuneOperation,
 )
 from ace_gui.gui.state.activity import State
-from ace_gui.recipe.tasks import Task
-from ace_gui.recipe.values import Recipe
+from ace_gui.recipe.values import Recipe, Task
 
 SCORING: Final = (EvaluateJob, CompareExamplesJob, TuneJob, RoutesJob)
 WHILE_MERGING: Final = (

@@ -10,16 +10,16 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_value
 from ace_gui.engine.contract.events import Event, JobDone, MatrixTimed, MethodInfo
-from ace_gui.engine.contract.figures.findings import LayerReport, LayerSpectrum
-from ace_gui.engine.contract.figures.forecast import Forecast, forecast
+from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
 from ace_gui.engine.contract.jobs import SampleMergesJob, SpectrumJob
+from ace_gui.engine.contract.model_figures import Forecast, forecast
 from ace_gui.engine.contract.plan import Plan, PlanRow
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.control.layer_queries import LatestQuestion, Question
 from ace_gui.gui.state.activity import RecipeKey
-from ace_gui.gui.state.chosen.inputs import Inputs
-from ace_gui.gui.state.chosen.layer_rules import governing
+from ace_gui.gui.state.draft import Inputs
+from ace_gui.gui.state.layer_rules import governing
 from ace_gui.recipe import Override
 from ace_gui.recipe.values import ParameterValue
 

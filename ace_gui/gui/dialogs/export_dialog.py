@@ -33,15 +33,15 @@ from ace_gui.engine.contract.libraries import commands_of, library_of
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import counted, human_bytes
+from ace_gui.gui.control.engine_client import End, RunningJob
 from ace_gui.gui.control.merge_operation import OutputOperations
-from ace_gui.gui.dialogs.adapter_choice import AdapterChoice
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.panels.notice import Notice, Severity
 from ace_gui.gui.plots.merge_plots import KeptEnergyPlot
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.found.runs import title_parts
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
+from ace_gui.gui.state.results import title_parts
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import file_name

@@ -31,7 +31,7 @@ from ace_gui import __version__
 from ace_gui.gui.dialogs.command_palette import Command
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.list_models import VALUE, item_of
-from ace_gui.gui.state.log import KEPT, Entry, Level, Log
+from ace_gui.gui.state.activity import KEPT, Entry, Level, Log
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.controls import Choice, named, read_only, search_field

@@ -29,10 +29,9 @@ from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import counted, duration
 from ace_gui.gui.control.engine_client import RunningJob
 from ace_gui.gui.dialogs.dialog import Dialog
-from ace_gui.gui.numbers import value_text
-from ace_gui.gui.state.chosen.draft import by_family
+from ace_gui.gui.state.draft import by_family
 from ace_gui.gui.state.sample_figures import sample_figures
-from ace_gui.gui.text import quoted, tooltip
+from ace_gui.gui.text import quoted, tooltip, value_text
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.cells import (
     MEANS,

@@ -14,11 +14,11 @@ from ace_gui.engine.contract.events import Event, ModelsFound
 from ace_gui.engine.contract.jobs import ScanJob
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.control.engine_client import EngineClient
+from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.figures_model import GAP
-from ace_gui.gui.numbers import value_text
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.text import plain, tooltip, value_text
 from ace_gui.gui.widgets.controls import named, search_field
 from ace_gui.gui.widgets.labels import muted_label
 from ace_gui.gui.widgets.tables import row_tree

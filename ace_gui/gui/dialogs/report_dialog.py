@@ -12,12 +12,11 @@ from ace_gui.engine.contract.findings import Regime
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import counted
 from ace_gui.gui.dialogs.dialog import Dialog
-from ace_gui.gui.numbers import short_score_text
 from ace_gui.gui.plots.gamma_plot import heterogeneous_text, treated_alike
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.found.runs import mean_score, title_parts
+from ace_gui.gui.state.results import mean_score, title_parts
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain
+from ace_gui.gui.text import plain, short_score_text
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.labels import plain_label, secondary_label
 from ace_gui.gui.widgets.layout import Column

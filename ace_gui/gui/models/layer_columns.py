@@ -24,11 +24,10 @@ from ace_gui.engine.contract.plan import WORST_FIRST, Disposition, PlanRow, Verd
 from ace_gui.formatting import number_text, shape_text
 from ace_gui.gui.models.figures_model import GAP, NONE, FigureColumn, column_of
 from ace_gui.gui.models.layer_figures import Healths
-from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.found.planned_layers import natural_key
+from ace_gui.gui.state.planned_layers import natural_key
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.text import gamma_text, plain, tooltip
 from ace_gui.linalg.heterogeneity import WHY_BY_SCALE
 
 FINE: Final = "✓"

@@ -29,10 +29,9 @@ from ace_gui.engine.contract.plan import WORST_FIRST, Disposition, Verdict
 from ace_gui.formatting import counted
 from ace_gui.gui.models.layer_columns import ALARMING, COLUMNS, FINE, GAMMA, HEALTH, TENSOR, Layer
 from ace_gui.gui.models.layer_figures import Healths
-from ace_gui.gui.numbers import gamma_text
 from ace_gui.gui.state.activity import start_once
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import shared_prefix
+from ace_gui.gui.text import gamma_text, shared_prefix
 from ace_gui.gui.theme import icon
 
 GAMMA_USUAL: Final = 2.0  # a larger γ has a full bar

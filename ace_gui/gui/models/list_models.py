@@ -20,12 +20,11 @@ from PySide6.QtGui import QPainter, QPixmap, QStandardItem, QStandardItemModel
 
 from ace_gui.engine.contract.plan import ExpertSummary
 from ace_gui.formatting import counted, duration, human_bytes
-from ace_gui.gui.numbers import short_score_text, value_text
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.chosen.inputs import Expert
-from ace_gui.gui.state.found.runs import mean_score, run_titles, title_parts
+from ace_gui.gui.state.draft import Expert
+from ace_gui.gui.state.results import mean_score, run_titles, title_parts
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.text import plain, tooltip
+from ace_gui.gui.text import plain, short_score_text, tooltip, value_text
 from ace_gui.gui.theme import current_theme
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch
 

@@ -14,9 +14,8 @@ from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.formatting import human_bytes, number_text
 from ace_gui.gui.models.figures_model import NONE, FigureColumn, FiguresModel, column_of
-from ace_gui.gui.numbers import value_text
-from ace_gui.gui.state.found.known_scores import Figure, TaskFigures
-from ace_gui.gui.text import plain
+from ace_gui.gui.state.known_scores import Figure, TaskFigures
+from ace_gui.gui.text import plain, value_text
 
 
 @dataclass(frozen=True)

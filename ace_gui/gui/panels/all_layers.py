@@ -15,18 +15,18 @@ from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
 from ace_gui.formatting import number_text
 from ace_gui.gui.control.what_if import WhatIf
-from ace_gui.gui.models.experts_model import expert_colours
 from ace_gui.gui.models.figures_model import NONE
-from ace_gui.gui.models.merged_layers import MergedLayers
+from ace_gui.gui.models.layer_figures import MergedLayers
+from ace_gui.gui.models.list_models import expert_colours
 from ace_gui.gui.panels.method_panel import scope_option
-from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
-from ace_gui.gui.plots.along_model.gamma_map_plot import RoleMapPlot
-from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.learning_plot import LearningPlot
-from ace_gui.gui.plots.one_layer.spectrum_plot import SpectrumPlot
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.plots.gamma_map_plot import RoleMapPlot
+from ace_gui.gui.plots.gamma_plot import GammaPlot
+from ace_gui.gui.plots.layers_plot import EnergiesAlongPlot
+from ace_gui.gui.plots.merge_plots import LearningPlot
+from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Tokens

@@ -20,11 +20,11 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
 )
 
-from ace_gui.engine.contract.checks import EVERYTHING, Check, Verdict
-from ace_gui.engine.contract.figures.health import LayerHealth
+from ace_gui.engine.contract.health import LayerHealth
+from ace_gui.engine.contract.plan import EVERYTHING, Check, Verdict
 from ace_gui.formatting import counted
-from ace_gui.gui.models.layer_health import Healths
-from ace_gui.gui.state.chosen.layer_rules import ACE, automatic_for
+from ace_gui.gui.models.layer_figures import Healths
+from ace_gui.gui.state.layer_rules import ACE, automatic_for
 from ace_gui.gui.state.session import Session, count_of
 from ace_gui.gui.text import breakable, plain, quoted, shared_prefix, tooltip
 from ace_gui.gui.theme import Face, face, icon

@@ -21,11 +21,10 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.events import MethodCompared, MethodInfo
 from ace_gui.field_info import FieldInfo
 from ace_gui.gui.control.operations import MethodComparison
-from ace_gui.gui.models.compared_model import ComparedModel
+from ace_gui.gui.models.scores_models import ComparedModel
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.plots.merge_plots import MergeBars, MergePoint, MergeScatter
-from ace_gui.gui.state.chosen.draft import by_family
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs, by_family
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.cells import misfit

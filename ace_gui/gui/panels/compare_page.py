@@ -10,19 +10,13 @@ from PySide6.QtCore import QSignalBlocker, QTimer
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
-from ace_gui.engine.contract.figures.findings import LayerDifference
-from ace_gui.engine.contract.figures.model_changes import ModelDiff
+from ace_gui.engine.contract.findings import LayerDifference, ModelDiff
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.control.operations import MethodComparison, ModelComparison
 from ace_gui.gui.panels.compare_methods import CompareMethodsPanel
 from ace_gui.gui.panels.job_page import RunButton, merges_of, problem_label, show_problem
 from ace_gui.gui.panels.layer_panels import LayerPanel
-from ace_gui.gui.plots.along_model.difference_plot import (
-    DifferencePlot,
-    of_merges,
-    of_models,
-    relative,
-)
+from ace_gui.gui.plots.difference_plot import DifferencePlot, of_merges, of_models, relative
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.activity import MergeRun

@@ -19,11 +19,9 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QListView, QPushButton, QStyleOptionViewItem, QWidget
 
-from ace_gui.engine.contract.scored.task_examples import ComparedExample, ExamplesCompared
-from ace_gui.engine.contract.scored.verdicts import LOSSES, Verdict
+from ace_gui.engine.contract.scored import LOSSES, ComparedExample, ExamplesCompared, Verdict
 from ace_gui.gui.control.scoring import Scoring
-from ace_gui.gui.models.experts_model import expert_colour
-from ace_gui.gui.models.item_models import VALUE, item_of, show_values
+from ace_gui.gui.models.list_models import VALUE, expert_colour, item_of, show_values
 from ace_gui.gui.panels.job_page import (
     MARGINS,
     ExamplePicture,

@@ -12,15 +12,14 @@ from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QFontMetricsF, QIcon, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QStackedLayout, QWidget
 
-from ace_gui.engine.contract.figures.covariance_match import LayerCovariances
-from ace_gui.engine.contract.figures.findings import Regime
-from ace_gui.engine.contract.figures.health import BY_SCALE
+from ace_gui.engine.contract.findings import LayerCovariances, Regime
+from ace_gui.engine.contract.health import BY_SCALE
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import shape_text
 from ace_gui.gui.control.operations import CovarianceOperation
-from ace_gui.gui.models.experts_model import expert_colours
 from ace_gui.gui.models.layer_columns import FIGURES, Layer
-from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layer_figures import Healths
+from ace_gui.gui.models.list_models import expert_colours
 from ace_gui.gui.panels.checks_and_health import PreflightPanel
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.panels.layer_panels import (
@@ -31,9 +30,9 @@ from ace_gui.gui.panels.layer_panels import (
     SubspacesPanel,
 )
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
-from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
+from ace_gui.gui.plots.one_layer_plots import ExpertMatrixPlot
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.chosen.layer_rules import uses_measured, with_measured
+from ace_gui.gui.state.layer_rules import uses_measured, with_measured
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, sentence_case, shared_prefix, tooltip
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, icon

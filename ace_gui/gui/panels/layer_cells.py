@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QApplication, QStyle, QStyledItemDelegate, QStyleO
 from ace_gui.gui.models.figures_model import NONE
 from ace_gui.gui.models.layer_columns import FINE, Layer
 from ace_gui.gui.models.layers_model import COUNT, LAYER, RANGE
-from ace_gui.gui.numbers import gamma_text
+from ace_gui.gui.text import gamma_text
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import rounded, write
 

@@ -9,29 +9,24 @@ from typing import ClassVar, Final, TypeVar
 
 from PySide6.QtWidgets import QLabel, QStackedWidget
 
-from ace_gui.engine.contract.figures.expert_similarity import model_cosines
-from ace_gui.engine.contract.figures.findings import (
-    LayerDistribution,
-    LayerSpectrum,
-    LayerSubspaces,
-)
-from ace_gui.engine.contract.figures.spectral_figures import MARKS, leading, spectral_figures
+from ace_gui.engine.contract.findings import LayerDistribution, LayerSpectrum, LayerSubspaces
+from ace_gui.engine.contract.matrix_figures import MARKS, leading, model_cosines, spectral_figures
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.control.layer_queries import Kind
-from ace_gui.gui.models.experts_model import expert_colours
-from ace_gui.gui.plots.along_model.layer_plot import slot_of
-from ace_gui.gui.plots.frame.base_plot import Plot, ask_for_picture, restyle_plots
+from ace_gui.gui.models.list_models import expert_colours
+from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
+from ace_gui.gui.plots.frame.export_image import ask_for_picture
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.frame.spec import Curve
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
-from ace_gui.gui.plots.matrix_plot import ExpertMatrixPlot
-from ace_gui.gui.plots.one_layer.alignment_plot import AlignmentPlot
-from ace_gui.gui.plots.one_layer.energies_plot import EnergiesPlot
-from ace_gui.gui.plots.one_layer.histogram_plot import (
+from ace_gui.gui.plots.layers_plot import slot_of
+from ace_gui.gui.plots.one_layer_plots import (
     GAUSSIAN_TAIL,
     TAIL,
+    AlignmentPlot,
     EnergiesPlot,
+    ExpertMatrixPlot,
     HistogramPlot,
     tail_share,
 )

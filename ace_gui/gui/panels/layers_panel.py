@@ -22,12 +22,12 @@ from PySide6.QtWidgets import (
 from ace_gui.formatting import counted
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.models.layer_columns import COLUMNS, GAMMA, REGIME, TENSOR, exported
-from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.layer_cells import CELLS, Cell, GammaCell, Index, RegimeCell
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.chosen.draft import by_family
-from ace_gui.gui.state.chosen.layer_rules import (
+from ace_gui.gui.state.draft import by_family
+from ace_gui.gui.state.layer_rules import (
     Rules,
     open_to_override,
     overridden,

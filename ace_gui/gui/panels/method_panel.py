@@ -16,7 +16,7 @@ from ace_gui.engine.contract.model_figures import Forecast
 from ace_gui.engine.contract.plan import AUTOMATIC
 from ace_gui.field_info import FieldInfo
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face
@@ -32,7 +32,7 @@ from ace_gui.gui.widgets.layout import (
     pane,
     tab_through,
 )
-from ace_gui.recipe.rules import describe, describe_change
+from ace_gui.recipe.overrides import describe, describe_change
 from ace_gui.recipe.values import After, Heads, NonFinite, ParameterValue, Poolers, Vocabulary
 
 

@@ -19,8 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.formatting import human_bytes
-from ace_gui.gui.models.experts_model import NAME, STATUS, WEIGHT, ExpertsModel
-from ace_gui.gui.models.runs_model import RunsModel
+from ace_gui.gui.models.list_models import NAME, STATUS, WEIGHT, ExpertsModel, RunsModel
 from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon

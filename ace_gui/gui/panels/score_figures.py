@@ -14,15 +14,15 @@ from PySide6.QtCore import QPointF, QRectF, QSignalBlocker, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QHeaderView, QSizePolicy, QStyleOptionViewItem, QTableView, QWidget
 
-from ace_gui.engine.contract.scored.scores import BASE, EXPERTS, TaskRoutes
-from ace_gui.engine.contract.scored.verdicts import in_words, paired
+from ace_gui.engine.contract.scored import BASE, EXPERTS, TaskRoutes
+from ace_gui.engine.contract.verdicts import in_words, paired
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.operations import RoutingOperation
-from ace_gui.gui.models.experts_model import expert_colour
-from ace_gui.gui.models.task_figures_model import KEPT, TASK, TaskFiguresModel, score_text
+from ace_gui.gui.models.list_models import expert_colour
+from ace_gui.gui.models.scores_models import KEPT, TASK, TaskFiguresModel, score_text
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
-from ace_gui.gui.state.found.known_scores import TaskFigures
+from ace_gui.gui.state.known_scores import TaskFigures
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, current_theme, face

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QWidget
 from ace_gui.engine.contract.scored import BASE, EXPERTS, remarks
 from ace_gui.formatting import counted
 from ace_gui.gui.control.scoring import Scoring
-from ace_gui.gui.models.experts_model import expert_colour
+from ace_gui.gui.models.list_models import expert_colour
 from ace_gui.gui.panels.examples_tab import ExamplesStrip, ExamplesTab
 from ace_gui.gui.panels.job_page import JobPage, MergeChoice, Pages, RunButton, merges_of
 from ace_gui.gui.panels.score_figures import FiguresCard, Mark, RoutesTable, ScoreLine
@@ -23,7 +23,7 @@ from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.merge_plots import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.found.known_scores import Figure, TaskFigures, experts_are_better, figures_of
+from ace_gui.gui.state.known_scores import Figure, TaskFigures, experts_are_better, figures_of
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face
 from ace_gui.gui.widgets.controls import push_button

@@ -21,10 +21,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.scored.task_examples import ShownExample, TaskDescribed
+from ace_gui.engine.contract.scored import ShownExample, TaskDescribed
 from ace_gui.formatting import counted, path_text
 from ace_gui.gui.control.scoring import Scoring
-from ace_gui.gui.models.experts_model import expert_colour, swatch
+from ace_gui.gui.models.list_models import expert_colour, swatch
 from ace_gui.gui.panels.job_page import (
     MARGINS,
     ExamplePicture,
@@ -53,7 +53,7 @@ from ace_gui.gui.widgets.layout import (
     scroll_area,
     split,
 )
-from ace_gui.recipe.tasks import Chat, Task, TaskKind
+from ace_gui.recipe.values import Chat, Task, TaskKind
 
 NO_DATA: Final = (
     "A task is your own data for evaluating the models: a table, a text, or a folder of "

@@ -9,11 +9,10 @@ from PySide6.QtCore import QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QImage, QImageReader
 from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QWidget
 
-from ace_gui.engine.contract.scored.scores import BASE
-from ace_gui.engine.contract.scored.task_examples import ShownExample
+from ace_gui.engine.contract.scored import BASE, ShownExample
 from ace_gui.gui.control.operations import ModelAnswer
 from ace_gui.gui.control.scoring import Scoring
-from ace_gui.gui.models.experts_model import expert_colour
+from ace_gui.gui.models.list_models import expert_colour
 from ace_gui.gui.panels.job_page import (
     MARGINS,
     ExamplePicture,

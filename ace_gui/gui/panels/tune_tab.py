@@ -24,7 +24,7 @@ from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import duration
 from ace_gui.gui.control.operations import REPORTED
 from ace_gui.gui.control.scoring import Scoring
-from ace_gui.gui.models.task_figures_model import score_text
+from ace_gui.gui.models.scores_models import score_text
 from ace_gui.gui.panels.job_page import (
     MARGINS,
     JobPage,
@@ -35,7 +35,7 @@ from ace_gui.gui.panels.job_page import (
 )
 from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.merge_plots import NOT_TUNED, TuneCurvePlot
-from ace_gui.gui.state.found.results import ChosenByTrying
+from ace_gui.gui.state.results import ChosenByTrying
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain
 from ace_gui.gui.widgets.controls import Choice, count_field, named, push_button

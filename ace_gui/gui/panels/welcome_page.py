@@ -19,10 +19,9 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.formatting import counted, duration, human_bytes
-from ace_gui.gui.numbers import short_score_text
 from ace_gui.gui.state.sample_figures import PICTURES, sample_figures
 from ace_gui.gui.state.settings import RecentProject
-from ace_gui.gui.text import plain, short_name, tooltip
+from ace_gui.gui.text import plain, short_name, short_score_text, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.drawn_controls import scale
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write

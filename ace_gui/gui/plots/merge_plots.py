@@ -15,12 +15,11 @@ from ace_gui.engine.contract.scored import TunePoint
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.models.scores_models import figure_words, score_text
-from ace_gui.gui.numbers import value_text
 from ace_gui.gui.plots.frame.bars_and_cells import BarsPlot
 from ace_gui.gui.plots.frame.spec import Axis, Bar, Curve, Mark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
-from ace_gui.gui.state.found.known_scores import Figure
-from ace_gui.gui.text import sentence_case
+from ace_gui.gui.state.known_scores import Figure
+from ace_gui.gui.text import sentence_case, value_text
 from ace_gui.gui.theme import Tokens, in_theme
 from ace_gui.gui.widgets.controls import Choice
 

@@ -13,7 +13,7 @@ from ace_gui.gui.control.operations import MethodComparison, ModelComparison
 from ace_gui.gui.control.persistence import Preferences, Sessions
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.control.what_if import Forecasting, WhatIf
-from ace_gui.gui.state.chosen.history import History
+from ace_gui.gui.state.history import History
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 

@@ -19,13 +19,13 @@ from shiboken6 import isValid
 
 from ace_gui import __version__
 from ace_gui.formatting import human_bytes
-from ace_gui.gui.models.command_search import Command
+from ace_gui.gui.dialogs.command_palette import Command
 from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.actions import WHY
 from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.window_dialogs import show_once
 from ace_gui.gui.shell.window_frame import WORKSPACES
-from ace_gui.gui.state.log import Level, Source
+from ace_gui.gui.state.activity import Level, Source
 from ace_gui.gui.state.session import NO_MODEL, Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.widgets.labels import term_of
@@ -118,7 +118,7 @@ class HelpDesk:
         self._session.advice.emit(_COPIED)
 
     def report_problem(self) -> None:
-        from ace_gui.gui.dialogs.help_dialog import ProblemDialog
+        from ace_gui.gui.dialogs.help_dialogs import ProblemDialog
 
         text = problem_text(self._session, self.crash)
         show_once(ProblemDialog(text, self._window), modal=False)

@@ -22,9 +22,8 @@ from PySide6.QtCore import (
 )
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 
-from ace_gui.engine.contract.checks import DISK, Check, Verdict
-from ace_gui.engine.contract.figures.findings import Regime
-from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.contract.findings import Regime
+from ace_gui.engine.contract.plan import DISK, Check, Disposition, Verdict
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.panels.notice import Notice, Severity

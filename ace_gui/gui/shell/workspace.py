@@ -10,7 +10,7 @@ from PySide6.QtGui import QFontMetrics, QIcon, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from ace_gui.gui.control.layer_queries import Kind
-from ace_gui.gui.models.layer_health import Healths
+from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.panels.all_layers import HeterogeneityPanel, LearningView, WhatIfPanel
 from ace_gui.gui.panels.checks_and_health import HealthPanel
 from ace_gui.gui.panels.compare_page import METHODS, TWO_MERGES, ComparePage

@@ -18,12 +18,10 @@ from ace_gui.engine.contract.model_figures import fit_checks, plan_changes
 from ace_gui.engine.contract.plan import ADAPTER, Check, Plan, Verdict, replaced, worst_first
 from ace_gui.errors import NonFiniteError, WorkbenchError
 from ace_gui.formatting import counted
-from ace_gui.gui.state.activity import Activity, State
-from ace_gui.gui.state.chosen.draft import Draft
-from ace_gui.gui.state.chosen.inputs import Inputs
-from ace_gui.gui.state.found.planned_layers import PlannedLayers
-from ace_gui.gui.state.found.results import Results
-from ace_gui.gui.state.log import Level, Log, Source
+from ace_gui.gui.state.activity import Activity, Level, Log, Source, State
+from ace_gui.gui.state.draft import Draft, Inputs
+from ace_gui.gui.state.planned_layers import PlannedLayers
+from ace_gui.gui.state.results import Results
 from ace_gui.gui.text import error_details
 
 NO_MODEL: Final = "Open a base model first."

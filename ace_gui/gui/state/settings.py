@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from PySide6.QtCore import QByteArray, QSettings
 
-from ace_gui.gui.state.found.runs import mean_score
+from ace_gui.gui.state.results import mean_score
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Scheme
 from ace_gui.paths import MERGES, cache_root

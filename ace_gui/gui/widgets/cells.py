@@ -16,8 +16,8 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.gui.models.list_models import LINES, RunLines
-from ace_gui.gui.numbers import short_score_text
 from ace_gui.gui.state.sample_figures import sample_figures
+from ace_gui.gui.text import short_score_text
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import paint_share, rounded, write
 

@@ -24,8 +24,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, CAP_FIELD, value_of, with_value
 from ace_gui.field_info import FieldInfo
-from ace_gui.gui.numbers import value_text
-from ace_gui.gui.text import quoted, tooltip
+from ace_gui.gui.text import quoted, tooltip, value_text
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.labels import OF_PARAMETERS, explain, plain_label
 from ace_gui.gui.widgets.layout import Column, across, down, on_font_change, pane

@@ -16,7 +16,7 @@ from shiboken6 import isValid
 from ace_gui.engine.contract.engine_process import EngineProcess
 from ace_gui.engine.contract.events import EngineReady, JobDone
 from ace_gui.engine.contract.jobs import ConfigureJob
-from ace_gui.engine.planning.memory import free_disk_bytes
+from ace_gui.engine.planning.requirements import free_disk_bytes
 from ace_gui.gui.control.merge_operation import read_all
 from ace_gui.gui.control.merge_stores import MergeStores, record_of
 from ace_gui.gui.dialogs.export_dialog import ExportDialog

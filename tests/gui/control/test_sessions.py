@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ace_gui.gui.control.persistence import Sessions, project_name
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.gui.fakes import COLA, SST2, TWO, adopt_two, plan, recipe

@@ -3,7 +3,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QAbstractItemModelTester
 
 from ace_gui.gui.models.list_models import NAME, STATUS, WEIGHT, ExpertsModel
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import BASE, COLA, SST2, plan, recipe, summary
 

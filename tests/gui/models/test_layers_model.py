@@ -22,7 +22,7 @@ from ace_gui.gui.models.layer_columns import (
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.models.layers_model import COUNT, LAYER, RANGE, LayersModel
 from ace_gui.gui.state.activity import MergeRun, State
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import (
     BASE,

@@ -23,6 +23,7 @@ from ace_gui.engine.contract.plan import disk_check
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.errors import CheckpointError
 from ace_gui.gui.models.figures_model import rows_of
+from ace_gui.gui.models.scores_models import ComparedModel
 from ace_gui.gui.panels.compare_methods import CompareMethodsPanel, MergeChoices
 from ace_gui.gui.panels.compare_page import TWO_MODELS
 from ace_gui.gui.state.activity import State

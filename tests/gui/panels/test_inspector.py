@@ -34,8 +34,7 @@ from ace_gui.gui.plots.frame.base_plot import NOT_COMPUTED
 from ace_gui.gui.plots.frame.export_image import PictureDialog, PictureFormat, grab_plot
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.found.results import FINDINGS_KEPT, Findings
-from ace_gui.gui.state.found.runs import TRIALS_KEPT, Runs, run_titles
+from ace_gui.gui.state.results import FINDINGS_KEPT, TRIALS_KEPT, Findings, Runs, run_titles
 from ace_gui.gui.widgets.tables import FigureSheet
 from ace_gui.recipe.values import Task
 from tests.gui.fakes import (

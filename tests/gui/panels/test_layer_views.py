@@ -13,19 +13,15 @@ import pytest
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
-from ace_gui.engine.contract.figures.findings import LayerStatistics
-from ace_gui.engine.contract.figures.health import near_pole as near_pole_of_one
-from ace_gui.gui.models.merged_layers import MergedLayers
+from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.health import near_pole as near_pole_of_one
+from ace_gui.gui.models.layer_figures import MergedLayers
 from ace_gui.gui.panels.all_layers import HeterogeneityPanel, LayersView
-from ace_gui.gui.plots.along_model.energies_along_plot import EnergiesAlongPlot
-from ace_gui.gui.plots.along_model.gamma_map_plot import NO_BLOCKS, RoleMapPlot
-from ace_gui.gui.plots.along_model.gamma_plot import NEAR_POLE, POLE_TIP, GammaPlot
-from ace_gui.gui.plots.along_model.layer_plot import block_of, block_starts
 from ace_gui.gui.plots.frame.export_image import PictureFormat, grab_plot
 from ace_gui.gui.plots.gamma_map_plot import NO_BLOCKS, RoleMapPlot
 from ace_gui.gui.plots.gamma_plot import NEAR_POLE, POLE_TIP, GammaPlot
 from ace_gui.gui.plots.layers_plot import EnergiesAlongPlot, block_of, block_starts
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.theme import DARK, LIGHT, set_scheme
 from ace_gui.linalg.heterogeneity import gamma_near_pole
 from tests.gui.fakes import (

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QComboBox, QLabel, QLineEdit, QToolButton
 from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_value
 from ace_gui.gui.panels.method_panel import OPTIONS, MethodPanel
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.widgets.form import ParameterField
 from ace_gui.methods import METHODS
 from ace_gui.recipe.recommended import TITLE

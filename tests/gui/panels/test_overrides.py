@@ -13,8 +13,8 @@ from ace_gui.engine.contract.plan import Disposition, RowOverride
 from ace_gui.gui.dialogs.override_dialog import OverrideDialog
 from ace_gui.gui.models.layer_columns import OUTCOME
 from ace_gui.gui.panels.layers_panel import ALL, MERGED
-from ace_gui.gui.state.chosen.inputs import Expert, Inputs
-from ace_gui.gui.state.chosen.layer_rules import open_to_override, overridden, reset
+from ace_gui.gui.state.draft import Expert, Inputs
+from ace_gui.gui.state.layer_rules import open_to_override, overridden, reset
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from ace_gui.recipe.values import After, Cap

@@ -40,7 +40,7 @@ from ace_gui.engine.contract.scored import (
 )
 from ace_gui.errors import EngineError
 from ace_gui.gui.control.scoring import DELAY, WHILE_MERGING, expert_named
-from ace_gui.gui.models.task_figures_model import GAINED, KEPT, LOST, MERGE
+from ace_gui.gui.models.scores_models import GAINED, KEPT, LOST, MERGE
 from ace_gui.gui.panels.examples_tab import ExamplesTab
 from ace_gui.gui.panels.score_figures import Mark, ScoreLine
 from ace_gui.gui.panels.scores_page import REFRESH, ScoresPage, ScoresTab
@@ -48,8 +48,8 @@ from ace_gui.gui.panels.tasks_tab import TasksTab
 from ace_gui.gui.panels.try_tab import TryTab
 from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.found.known_scores import figures_of
-from ace_gui.gui.state.found.runs import mean_score
+from ace_gui.gui.state.known_scores import figures_of
+from ace_gui.gui.state.results import mean_score
 from ace_gui.gui.state.session import WAIT
 from ace_gui.gui.text import tooltip
 from ace_gui.recipe.recipe_file import dump_recipe

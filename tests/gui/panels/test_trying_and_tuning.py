@@ -26,7 +26,7 @@ from ace_gui.engine.contract.scored import (
 from ace_gui.errors import TaskError
 from ace_gui.gui.panels.try_tab import TryTab
 from ace_gui.gui.panels.tune_tab import TuneTab
-from ace_gui.recipe.tasks import Task, TaskKind
+from ace_gui.recipe.values import Task, TaskKind
 from tests.gui.fakes import merged, plan, task_score
 
 TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))

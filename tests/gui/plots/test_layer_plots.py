@@ -22,7 +22,7 @@ from ace_gui.engine.contract.findings import (
     LayerSubspaces,
 )
 from ace_gui.gui.panels.layer_panels import figure_rows
-from ace_gui.gui.plots.along_model.gamma_plot import GammaPlot
+from ace_gui.gui.plots.frame.bars_and_cells import ink_on
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.export_image import grab_plot
 from ace_gui.gui.plots.gamma_plot import GammaPlot
@@ -48,7 +48,7 @@ from ace_gui.gui.plots.spectrum_plot import (
     SpectrumPlot,
     picture_of_spectrum,
 )
-from ace_gui.gui.state.found.known_scores import Figure
+from ace_gui.gui.state.known_scores import Figure
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, in_theme, set_scheme
 from tests.gui.test_theme import DEFICIENCIES, oklab

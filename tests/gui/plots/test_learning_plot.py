@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.gui.plots.merge_plots import FIGURES, LearningPlot, running_mean
-from ace_gui.gui.state.found.results import LearningCurves
+from ace_gui.gui.state.results import LearningCurves
 from ace_gui.gui.theme import DARK, LIGHT
 from tests.gui.fakes import COLA, ENGINE, GAMMAS, SST2, analysed, load, started
 

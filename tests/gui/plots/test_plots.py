@@ -54,7 +54,7 @@ from ace_gui.gui.plots.gamma_plot import EMPTY, GammaPlot, two_digits
 from ace_gui.gui.plots.merge_plots import MergePoint, MergeScatter, ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.plots.one_layer_plots import EnergiesPlot
 from ace_gui.gui.plots.spectrum_plot import AFTER, BEFORE, SpectrumPlot
-from ace_gui.gui.state.found.known_scores import Figure
+from ace_gui.gui.state.known_scores import Figure
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
 from tests.helpers.layers import layer_figures
 from tests.helpers.windows import in_view, items_of

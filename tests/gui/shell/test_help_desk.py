@@ -12,15 +12,13 @@ from PySide6.QtWidgets import QDialog
 from ace_gui import __version__
 from ace_gui.engine.contract.events import JobDone, JobFailed
 from ace_gui.errors import CheckpointError
-from ace_gui.gui.dialogs.command_palette import CommandPalette
-from ace_gui.gui.dialogs.help_dialog import ProblemDialog, ShortcutsDialog
-from ace_gui.gui.dialogs.log_dialog import LogDialog
-from ace_gui.gui.models.command_search import Command, found
-from ace_gui.gui.models.item_models import VALUE
+from ace_gui.gui.dialogs.command_palette import Command, CommandPalette, found
+from ace_gui.gui.dialogs.help_dialogs import LogDialog, ProblemDialog, ShortcutsDialog
+from ace_gui.gui.models.list_models import VALUE
 from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.help_desk import diagnostics, problem_text, without_names
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.log import KEPT, Level, Log, Source
+from ace_gui.gui.state.activity import KEPT, Level, Log, Source
 from tests.gui.fakes import BASE, COLA, ENGINE, started
 
 

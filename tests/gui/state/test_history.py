@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.gui.state.chosen.history import History, change_text
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
+from ace_gui.gui.state.history import History, change_text
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from tests.gui.fakes import COLA, ENGINE, TWO, Clock, adopt_two, plan

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.recipe.new_recipes import recipe_for
 from ace_gui.recipe.recommended import NAME
 from tests.gui.fakes import BASE, COLA, SST2, recipe

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.plan import Disposition, MatrixPart, PlanRow
-from ace_gui.gui.state.found.planned_layers import model_order
+from ace_gui.gui.state.planned_layers import model_order
 from tests.gui.fakes import GAMMAS, adopt_two, record_gammas
 
 

@@ -22,7 +22,7 @@ from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.fields import traits_of

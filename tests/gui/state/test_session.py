@@ -7,8 +7,8 @@ from PySide6.QtCore import QMetaMethod
 
 from ace_gui.engine.contract.plan import EVERYTHING, Check, Disposition, Verdict
 from ace_gui.gui.state.activity import MergeRun, State
-from ace_gui.gui.state.chosen.inputs import Inputs
-from ace_gui.gui.state.found.planned_layers import model_order
+from ace_gui.gui.state.draft import Inputs
+from ace_gui.gui.state.planned_layers import model_order
 from ace_gui.gui.state.session import Session, checks_of
 from ace_gui.recipe.values import NonFinite
 from tests.gui.fakes import (

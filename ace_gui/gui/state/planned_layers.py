@@ -13,8 +13,7 @@ from PySide6.QtCore import QObject, Signal
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.health import gamma_unreliable
 from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
-from ace_gui.gui.state.chosen.draft import Draft
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Draft, Inputs
 
 _DIGITS = re.compile(r"\d+")
 _WIDTH = 12  # digits; names contain no larger numbers

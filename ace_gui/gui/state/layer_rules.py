@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from ace_gui.engine.contract.plan import AUTOMATIC, MEASURED, Disposition, PlanRow
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from ace_gui.recipe.overrides import After, Tensor, for_selection, without

@@ -21,7 +21,7 @@ from ace_gui.engine.contract.scored import (
     means,
     normalised,
 )
-from ace_gui.gui.state.chosen.inputs import Inputs
+from ace_gui.gui.state.draft import Inputs
 from ace_gui.recipe.values import Task
 
 

@@ -11,8 +11,7 @@ from PySide6.QtGui import QUndoCommand, QUndoStack
 from shiboken6 import isValid
 
 from ace_gui.formatting import counted
-from ace_gui.gui.state.chosen.draft import Draft
-from ace_gui.gui.state.chosen.inputs import Expert, Inputs
+from ace_gui.gui.state.draft import Draft, Expert, Inputs
 from ace_gui.recipe.values import model_name
 
 TOGETHER: Final = 1.0

@@ -1,1 +1,0 @@
-"""The user's inputs: the recipe being edited, and its history."""

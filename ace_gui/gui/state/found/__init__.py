@@ -1,1 +1,0 @@
-"""Results: layers, merges, runs, scores."""
