@@ -15,13 +15,7 @@ from PySide6.QtCore import (
     QTimer,
     Signal,
 )
-from PySide6.QtGui import (
-    QKeySequence,
-    QShortcut,
-    QShowEvent,
-    QStandardItem,
-    QStandardItemModel,
-)
+from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent, QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QGridLayout, QTreeView, QWidget
 
 from ace_gui.engine.contract.events import MethodInfo
@@ -33,14 +27,7 @@ from ace_gui.gui.state.draft import by_family
 from ace_gui.gui.state.sample_figures import sample_figures
 from ace_gui.gui.text import quoted, tooltip, value_text
 from ace_gui.gui.theme import Face, face
-from ace_gui.gui.widgets.cells import (
-    MEANS,
-    METHOD,
-    MISFIT,
-    MethodCell,
-    misfit,
-    number_of_experts,
-)
+from ace_gui.gui.widgets.cells import MEANS, METHOD, MISFIT, MethodCell, misfit, number_of_experts
 from ace_gui.gui.widgets.controls import named, push_button, search_field
 from ace_gui.gui.widgets.labels import (
     citation,

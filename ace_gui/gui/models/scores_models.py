@@ -96,11 +96,7 @@ _FIGURES = (
         better=-1,
     ),
     MergeFigure(
-        "Time",
-        "Seconds for planning and merging.",
-        lambda row: row.seconds,
-        "{:.1f} s",
-        better=-1,
+        "Time", "Seconds for planning and merging.", lambda row: row.seconds, "{:.1f} s", better=-1
     ),
     MergeFigure(
         "Memory",

@@ -18,11 +18,7 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.plots.frame.items import ThresholdLine
 from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
-from ace_gui.gui.plots.layers_plot import (
-    LayerCurvesPlot,
-    columns_extent,
-    symbol_size,
-)
+from ace_gui.gui.plots.layers_plot import LayerCurvesPlot, columns_extent, symbol_size
 from ace_gui.gui.theme import Tokens
 from ace_gui.linalg.heterogeneity import WHY_BY_SCALE, gamma_near_pole
 

@@ -339,9 +339,7 @@ class EnergiesAlongPlot(LayerCurvesPlot):
             curves=curves,
             x=replace(self.across, title="layer, input → output (numbers: block)"),
             y=Axis(
-                title="energy ‖ΔW‖²",
-                low=None if self.log_box.isChecked() else 0.0,
-                padding=0.08,
+                title="energy ‖ΔW‖²", low=None if self.log_box.isChecked() else 0.0, padding=0.08
             ),
             columns=self._columns,
             logarithmic_choice=True,

@@ -203,11 +203,7 @@ def _outside_text(distribution: LayerDistribution) -> str:
     outside = sum(distribution.outside.values())
     if not outside:
         return ""
-    return counted(
-        outside,
-        "%n entry lies outside the plot.",
-        "%n entries lie outside the plot.",
-    )
+    return counted(outside, "%n entry lies outside the plot.", "%n entries lie outside the plot.")
 
 
 def expected_counts(

@@ -85,12 +85,7 @@ def curve_of(key: str, label: str, values: NDArray[np.float64], **look: Any) -> 
 
 
 def merge_curves(
-    spectrum: LayerSpectrum,
-    theme: Tokens,
-    *,
-    label: str = "",
-    colour: str = "",
-    width: float = 2.2,
+    spectrum: LayerSpectrum, theme: Tokens, *, label: str = "", colour: str = "", width: float = 2.2
 ) -> list[Curve]:
     """The merged delta; W_pre dashed if refinement changed it; the method's result dotted if the
     recipe changed its singular values.

@@ -8,14 +8,7 @@ from typing import Final
 
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QDialog,
-    QFileDialog,
-    QListView,
-    QTreeView,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractItemView, QDialog, QFileDialog, QListView, QTreeView, QWidget
 
 from ace_gui.gui.state.settings import Settings
 

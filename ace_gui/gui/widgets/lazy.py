@@ -7,12 +7,7 @@ from typing import Final
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, SignalInstance
 from PySide6.QtGui import QFont, QFontMetrics, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import (
-    QTabBar,
-    QTabWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QTabBar, QTabWidget, QVBoxLayout, QWidget
 
 from ace_gui.gui.theme import change_kind
 from ace_gui.gui.theme.style import tab_space

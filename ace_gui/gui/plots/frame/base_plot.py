@@ -18,24 +18,13 @@ from PySide6.QtGui import (
     QPen,
     QShowEvent,
 )
-from PySide6.QtWidgets import (
-    QLabel,
-    QMenu,
-    QSizePolicy,
-    QStackedWidget,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QLabel, QMenu, QSizePolicy, QStackedWidget, QToolButton, QWidget
 
 # isort: split
 import pyqtgraph as pg
 
 from ace_gui.gui.plots.frame.canvas import Canvas, QuantityAxis
-from ace_gui.gui.plots.frame.export_image import (
-    ThemedWidget,
-    ask_for_picture,
-    copy_plot,
-)
+from ace_gui.gui.plots.frame.export_image import ThemedWidget, ask_for_picture, copy_plot
 from ace_gui.gui.plots.frame.legend import CaptionLabel, Legend
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of

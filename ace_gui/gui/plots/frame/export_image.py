@@ -193,8 +193,7 @@ def grab_plot(
     draw = kinds.get(path.suffix.lower())
     if draw is None:
         raise OutputError(
-            f"“{path.name}” does not end in .png, .svg or .pdf; choose one of the three.",
-            path=path,
+            f"“{path.name}” does not end in .png, .svg or .pdf; choose one of the three.", path=path
         )
     with in_format(plot_widget, form):
         save(path, draw(plot_widget), chosen)

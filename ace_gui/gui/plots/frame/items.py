@@ -247,8 +247,7 @@ class EndLabels(pg.AxisItem):
         scale, fit = room.height() / (high - low), max(int(room.height() // line), 1)
         named = sorted(self._labels, key=lambda label: not label.strong)[:fit]
         wanted = sorted(
-            ((scale * (high - label.height), label) for label in named),
-            key=lambda each: each[0],
+            ((scale * (high - label.height), label) for label in named), key=lambda each: each[0]
         )
         tops = _apart([at - line / 2 for at, _ in wanted], line, room.height())
         return [

@@ -6,11 +6,7 @@ from typing import Final
 
 from PySide6.QtCore import QItemSelectionModel, Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence
-from PySide6.QtWidgets import (
-    QHeaderView,
-    QStackedWidget,
-    QWidget,
-)
+from PySide6.QtWidgets import QHeaderView, QStackedWidget, QWidget
 
 from ace_gui.gui.models.figures_model import FiguresModel
 from ace_gui.gui.plots.frame.base_plot import Plot
