@@ -28,7 +28,7 @@ from ace_gui.gui.panels.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores_page import TABS
 from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.picture import Studio
-from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.plots.gamma_plot import GammaPlot
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.theme import set_scheme

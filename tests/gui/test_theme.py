@@ -27,7 +27,7 @@ from ace_gui.gui.theme import (
     palette_of,
     set_scheme,
 )
-from ace_gui.gui.theme.type_scale import MONO, SANS
+from ace_gui.gui.theme.tokens import MONO, SANS
 from ace_gui.paths import resource_path
 from tests.helpers.contrast import contrast, linear
 

@@ -32,7 +32,7 @@ from shiboken6 import isValid
 from ace_gui.errors import EngineError
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.picture import PATIENCE, Studio
-from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.shell.help_desk import commands_of_menus, commands_of_panels
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.window_layout import LAYERS

@@ -27,7 +27,6 @@ class Dialog(QDialog):
 
     @property
     def close_button(self) -> QPushButton:
-        """The button that closes the dialog, or cancels."""
         return self.buttons.button(self._standard)
 
     def fit(self, width: int, height: int, *, lines: bool = False) -> None:

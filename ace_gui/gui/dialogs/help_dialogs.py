@@ -190,7 +190,7 @@ class AboutDialog(Dialog):
         picture.setPixmap(icon("app").pixmap(64, 64))
         picture.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         note = muted_label("Each method's form cites its papers. Apache-2.0.")
-        title = heading(f"ACE Workbench {__version__}", self)
+        title = heading(f"ACE Workbench {__version__}")
         self.fill(picture, title, plain_label(_ABOUT), note, margin=16)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QDateTime, QLocale, QSignalBlocker, Qt, Signal
-from PySide6.QtWidgets import QButtonGroup, QRadioButton, QTreeWidgetItem, QWidget
+from PySide6.QtWidgets import QButtonGroup, QRadioButton, QTreeWidget, QTreeWidgetItem, QWidget
 
 from ace_gui.engine.contract.events import Event, ModelsFound
 from ace_gui.engine.contract.jobs import ScanJob
@@ -26,7 +26,7 @@ from ace_gui.recipe.values import hub_name, model_name
 
 _EXPERT, _BASE, _ARCHITECTURE, _SIZE, _SAID = range(5)
 _DIFFERS: Final = "tensors differ from the base"
-_ON: Final = Qt.CheckState.Checked
+_ON, _OFF = Qt.CheckState.Checked, Qt.CheckState.Unchecked
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
@@ -90,19 +90,15 @@ class ScanDialog(Dialog):
 
     def _narrow(self) -> None:
         """Show only models with this text in their names; those that are checked stay checked."""
-        for item in self._items():
+        for item in _rows(self.tree):
             item.setHidden(self.filter.text().casefold() not in item.text(_EXPERT).casefold())
-
-    def _items(self) -> list[QTreeWidgetItem]:
-        items = (self.tree.topLevelItem(row) for row in range(self.tree.topLevelItemCount()))
-        return [item for item in items if item is not None]
 
     def _judge(self) -> None:
         """Show for each model whether it fits the base, and check those that do."""
         found, base = self._found, self.bases.checkedId()
         if found is None:
             return
-        for index, (model, item) in enumerate(zip(found.models, self._items(), strict=True)):
+        for index, (model, item) in enumerate(zip(found.models, _rows(self.tree), strict=True)):
             fits = base >= 0 and index != base and index in found.alike[base]
             words = "fits" if fits else "the base" if index == base else _DIFFERS
             words = model.problem or (words if base >= 0 else "")
@@ -116,7 +112,7 @@ class ScanDialog(Dialog):
 
     def experts(self) -> list[Path]:
         models = self._found.models if self._found is not None else ()
-        pairs = zip(models, self._items(), strict=True)
+        pairs = zip(models, _rows(self.tree), strict=True)
         return [model.path for model, item in pairs if item.checkState(_EXPERT) == _ON]
 
     def _allow(self) -> None:
@@ -140,9 +136,6 @@ class ScanDialog(Dialog):
         if found is not None and base >= 0:
             self.accept()
             self.chosen.emit(found.models[base].path if self._given is None else None, experts)
-
-
-_CHECKED, _UNCHECKED = Qt.CheckState.Checked, Qt.CheckState.Unchecked
 
 
 class CleanUpDialog(Dialog):
@@ -175,14 +168,13 @@ class CleanUpDialog(Dialog):
             size, out = human_bytes(run.bytes), "yes" if run.exported else "no"
             words = (title, model_name(recipe.base_model), when, size, out)
             item = QTreeWidgetItem(self.tree, [plain(word) for word in words])
-            item.setCheckState(0, _CHECKED if run.exported else _UNCHECKED)
-            item.setTextAlignment(3, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+            item.setCheckState(0, _ON if run.exported else _OFF)
+            item.setTextAlignment(3, _RIGHT)
         self._sum_up()
 
     def _ticked(self) -> list[MergeRun]:
-        items = (self.tree.topLevelItem(index) for index in range(self.tree.topLevelItemCount()))
-        ticked = [item is not None and item.checkState(0) == _CHECKED for item in items]
-        return [kept for kept, on in zip(self._kept, ticked, strict=False) if on]
+        rows = zip(self._kept, _rows(self.tree), strict=True)
+        return [run for run, row in rows if row.checkState(0) == _ON]
 
     def _sum_up(self) -> None:
         ticked = self._ticked()
@@ -201,3 +193,8 @@ class CleanUpDialog(Dialog):
     def _delete(self) -> None:
         self._runs.delete_kept([run.store for run in self._ticked()])
         self.accept()
+
+
+def _rows(tree: QTreeWidget) -> list[QTreeWidgetItem]:
+    rows = (tree.topLevelItem(index) for index in range(tree.topLevelItemCount()))
+    return [row for row in rows if row is not None]

@@ -29,7 +29,7 @@ class PreferencesDialog(Dialog):
     def __init__(self, preferences: Preferences, parent: QWidget | None = None) -> None:
         super().__init__("Preferences", parent)
         self._preferences = preferences
-        self._form = Form(())
+        self._form = Form()
         self._add_computing()
         self._add_looks()
         self._add_files()
@@ -122,7 +122,6 @@ class _Folder(QWidget):
         self._show(folder)
 
     def take(self, folder: Path | None) -> None:
-        """Use this folder from now on."""
         self._use(folder)
         self._show(folder)
 
@@ -136,7 +135,7 @@ def _choice(
     name: str, titles: Mapping[Any, str], chosen: object, use: Callable[..., object]
 ) -> Choice:
     """A choice of titles by value."""
-    made = Choice(name, {value: (title, "") for value, title in titles.items()})
+    made = Choice(name, titles)
     if chosen in titles:
         made.choose(chosen)
     # the font size can change

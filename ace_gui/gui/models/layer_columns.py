@@ -200,7 +200,6 @@ class Column:
         return (self.key or self.value)(layer)
 
     def is_known(self, layer: Layer) -> bool:
-        """Whether the layer has a value here."""
         value = self.value(layer)
         return value != NONE if isinstance(value, str) else not math.isnan(value)
 

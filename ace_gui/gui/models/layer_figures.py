@@ -143,12 +143,10 @@ class Healths(QObject):
         self._found: dict[str, tuple[_Known, LayerHealth]] = {}
         self._timer = QTimer(self, singleShot=True, interval=_HEALTH_REFRESH)
         self._timer.timeout.connect(self.changed)
-        self._left: Iterator[PlanRow] = iter(())  # of the computation in advance
+        self._left: Iterator[PlanRow] | None = None  # of the computation in advance
         self._warnings = 0
-        self._quiet = QTimer(self, singleShot=True, interval=_QUIET)
-        self._quiet.timeout.connect(self._begin_ahead)
-        self._idle = QTimer(self, interval=0)
-        self._idle.timeout.connect(self._find_ahead)
+        self._ahead = QTimer(self, singleShot=True)
+        self._ahead.timeout.connect(self._find_ahead)
         for signal in (session.draft.changed, session.results.changed, session.draft.tau_changed):
             signal.connect(self._start_anew)
         session.layers.learnt.connect(self._announce)
@@ -185,19 +183,18 @@ class Healths(QObject):
 
     def _announce(self) -> None:
         start_once(self._timer)
-        self._idle.stop()
-        self._quiet.start()
-
-    def _begin_ahead(self) -> None:
-        """Compute all health values in advance, so that sorting by health is fast."""
-        self._left, self._warnings = iter(self._session.layers.rows), 0
-        self._idle.start()
+        self._left = None
+        self._ahead.start(_QUIET)
 
     def _find_ahead(self) -> None:
+        """Compute all health values in advance, so that sorting by health is fast."""
+        if self._left is None:
+            self._left, self._warnings = iter(self._session.layers.rows), 0
         batch = tuple(islice(self._left, _BATCH))
         for row in batch:
             health = self.of(row.name)
             self._warnings += health is not None and health.verdict is Verdict.WARNING
-        if not batch:
-            self._idle.stop()
+        if batch:
+            self._ahead.start(0)
+        else:
             self.warned.emit(self._warnings)

@@ -19,8 +19,7 @@ from ace_gui.gui.models.figures_model import NONE
 from ace_gui.gui.models.layer_figures import MergedLayers
 from ace_gui.gui.models.list_models import expert_colours
 from ace_gui.gui.panels.method_panel import scope_option
-from ace_gui.gui.plots.frame.base_plot import restyle_plots
-from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.frame.base_plot import PlotWithTable, restyle_plots
 from ace_gui.gui.plots.gamma_map_plot import RoleMapPlot
 from ace_gui.gui.plots.gamma_plot import GammaPlot
 from ace_gui.gui.plots.layers_plot import EnergiesAlongPlot
@@ -33,8 +32,14 @@ from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.controls import push_button
 from ace_gui.gui.widgets.form import Form
 from ace_gui.gui.widgets.labels import explain, muted_label
-from ace_gui.gui.widgets.layout import across, down, on_font_change, scroll_area
-from ace_gui.gui.widgets.lazy import Following, LazyTabs, on_visibility_change
+from ace_gui.gui.widgets.layout import (
+    across,
+    down,
+    on_font_change,
+    on_visibility_change,
+    scroll_area,
+)
+from ace_gui.gui.widgets.lazy import Following, LazyTabs
 from ace_gui.gui.widgets.tables import row_tree
 from ace_gui.recipe.overrides import describe
 from ace_gui.recipe.values import ParameterValue
@@ -152,7 +157,7 @@ class WhatIfPanel(QWidget):
         self._session, self._what_if = session, what_if
         self._shown: MethodInfo | None = None
         self._scopes: tuple[tuple[str, str], ...] = ()
-        self.form = Form(())
+        self.form = Form()
         wanted = session.inputs_wanted
         self.apply = push_button("Apply", lambda: wanted.emit(what_if.inputs()))
         tip = "Return to the values of the recipe"

@@ -10,7 +10,6 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QCheckBox,
-    QHeaderView,
     QLineEdit,
     QSplitter,
     QStackedWidget,
@@ -27,7 +26,6 @@ from ace_gui.gui.plots.merge_plots import MergeBars, MergePoint, MergeScatter
 from ace_gui.gui.state.draft import Inputs, by_family
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.widgets.cells import misfit
 from ace_gui.gui.widgets.controls import Choice, named, push_button
 from ace_gui.gui.widgets.labels import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout import (
@@ -42,7 +40,7 @@ from ace_gui.gui.widgets.layout import (
     scroll_area,
     split,
 )
-from ace_gui.gui.widgets.tables import FittedTable, plain_rows, save_table
+from ace_gui.gui.widgets.tables import FittedTable, misfit, save_table
 from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.values import ParameterValue
 
@@ -145,18 +143,9 @@ class CompareMethodsPanel(QWidget):
         save_table(self, "comparison", self.model.exported())
 
     def _make_table(self) -> FittedTable:
-        table = FittedTable(self)
+        table = FittedTable("Compared merges", self.model, padding=8)
         table.setObjectName("compared")
-        table.setAccessibleName("Compared merges")
-        table.setModel(self.model)
-        plain_rows(table, padding=8)
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        table.setWordWrap(False)
-        header = table.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-        header.setSortIndicatorClearable(True)
-        table.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
-        table.setSortingEnabled(True)
         return table
 
     def _lay_out(self) -> None:
@@ -302,7 +291,7 @@ class MergeChoices(QWidget):
         layout.setSpacing(3)
         self.boxes.clear()
         for family, members in by_family(self._offered):
-            layout.addWidget(muted_label(family, column))
+            layout.addWidget(muted_label(family))
             for method in members:
                 variants = () if method.name == recommended.NAME else method.variants
                 for variant in variants or (None,):
@@ -342,7 +331,7 @@ class MergeChoices(QWidget):
         title = method.title if method is not None else "the method"
         tip = f"Values of one parameter of {title}, separated by commas, instead of other methods"
         labels = {name: (each.label, tip) for name, each in self._numbers.items()}
-        self.parameter.offer({None: ("no parameter", tip)} | labels)
+        self.parameter.offer({None: ("no parameter", tip), **labels})
         self.values.setToolTip(tip)
 
     def _written_values(self) -> list[ParameterValue]:

@@ -29,7 +29,7 @@ from ace_gui.gui.panels.layer_panels import (
     SpectraPanel,
     SubspacesPanel,
 )
-from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.plots.one_layer_plots import ExpertMatrixPlot
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.layer_rules import uses_measured, with_measured

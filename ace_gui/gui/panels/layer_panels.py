@@ -15,9 +15,8 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.control.layer_queries import Kind
 from ace_gui.gui.models.list_models import expert_colours
-from ace_gui.gui.plots.frame.base_plot import Plot, restyle_plots
+from ace_gui.gui.plots.frame.base_plot import Plot, PlotWithTable, restyle_plots
 from ace_gui.gui.plots.frame.export_image import ask_for_picture
-from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
 from ace_gui.gui.plots.frame.spec import Curve
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.plots.layers_plot import slot_of
@@ -36,8 +35,8 @@ from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.controls import Choice
 from ace_gui.gui.widgets.labels import explain, muted_label
-from ace_gui.gui.widgets.layout import across, down, fill_with_stack
-from ace_gui.gui.widgets.lazy import Following, on_visibility_change
+from ace_gui.gui.widgets.layout import across, down, fill_with_stack, on_visibility_change
+from ace_gui.gui.widgets.lazy import Following
 from ace_gui.gui.widgets.tables import FigureRow, FigureSheet
 
 _LEARNS_FIRST: Final = "This method learns from data first: merge to see the result."

@@ -24,11 +24,10 @@ from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.theme.painting import SWATCH
-from ace_gui.gui.widgets.cells import RowGround, RunCell, SizeCell, WeightCell
 from ace_gui.gui.widgets.controls import action_button, push_button, tool_button, widget_action
 from ace_gui.gui.widgets.labels import ElidedLabel, Swatch, explain, heading, muted_label
 from ace_gui.gui.widgets.layout import across, down, on_font_change
-from ace_gui.gui.widgets.tables import plain_rows
+from ace_gui.gui.widgets.tables import RowGround, RunCell, SizeCell, WeightCell, plain_rows
 from ace_gui.recipe.values import model_name
 
 _ROWS_SHOWN: Final = 8

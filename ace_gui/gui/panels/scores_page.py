@@ -20,7 +20,7 @@ from ace_gui.gui.panels.score_figures import FiguresCard, Mark, RoutesTable, Sco
 from ace_gui.gui.panels.tasks_tab import TasksTab
 from ace_gui.gui.panels.try_tab import TryTab
 from ace_gui.gui.panels.tune_tab import TuneTab
-from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.plots.merge_plots import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.known_scores import Figure, TaskFigures, experts_are_better, figures_of
@@ -33,11 +33,12 @@ from ace_gui.gui.widgets.layout import (
     across,
     card,
     down,
+    on_visibility_change,
     pane,
     scroll_area,
     split,
 )
-from ace_gui.gui.widgets.lazy import LazyTabs, on_visibility_change
+from ace_gui.gui.widgets.lazy import LazyTabs
 
 _HIGH: Final = 36  # in text lines: below this height the row of examples is hidden
 REFRESH: Final = 100  # ms between repaints while scores arrive

@@ -248,7 +248,7 @@ class TaskEditor(QWidget):
         name = "Remove this task"
         self.remove = push_button("Remove task", self.remove_wanted.emit, kind="ghost", name=name)
         self.columns: dict[str, Choice] = {}
-        self._middle, self._examples = down(Form(())), down(gap=10)
+        self._middle, self._examples = down(Form()), down(gap=10)
         self._lay_out()
         self.name.editingFinished.connect(self._rename)
         self.labels.editingFinished.connect(self._relabel)
@@ -345,7 +345,7 @@ class TaskEditor(QWidget):
         roles = (*found.roles, *found.optional) if found is not None else ()
         if tuple(self.columns) != roles:
             clear_layout(self._middle)
-            form, self.columns = Form(()), {}
+            form, self.columns = Form(), {}
             for role in roles:
                 box = self.columns[role] = self._choice(f"Column: {role}", "")
                 box.chosen.connect(lambda r=role: self._change_column(r))
@@ -422,7 +422,7 @@ class _Lines(QPlainTextEdit):
 
 
 def _form(rows: Mapping[str, QWidget]) -> Form:
-    form = Form(())
+    form = Form()
     for title, field in rows.items():
         form.add_row(title, field, field.toolTip())
     return form

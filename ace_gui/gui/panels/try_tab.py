@@ -265,7 +265,7 @@ class AnswerCard(QWidget):
         self.swatch, self.title, self.bars = Swatch(), ElidedLabel(), NamedBars()
         self.text = read_only(f"Answer of the model: {role}")
         self.state, self.error = muted_label(), problem_label()
-        head = across(self.swatch, heading(sentence_case(role), self), (self.title, 1))
+        head = across(self.swatch, heading(sentence_case(role)), (self.title, 1))
         parts = (head, self.state, self.error, self.bars, (self.text, 1), None)
         self.setLayout(down(*parts, margins=(8, 6, 8, 8)))
         self.show_answer(None, "", "")

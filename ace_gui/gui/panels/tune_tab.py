@@ -33,7 +33,7 @@ from ace_gui.gui.panels.job_page import (
     problem_label,
     show_problem,
 )
-from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.plots.merge_plots import NOT_TUNED, TuneCurvePlot
 from ace_gui.gui.state.results import ChosenByTrying
 from ace_gui.gui.state.session import Session
@@ -95,7 +95,7 @@ class TuneTab(JobPage):
         self.refresh()
 
     def _lay_out(self) -> None:
-        form = Form(())
+        form = Form()
         form.add_row("Merges", self.merges)
         form.add_row("Examples", self.limit)
         inputs = (self.ranges, form, self.cost, self.problem, across(self.button, None), None)

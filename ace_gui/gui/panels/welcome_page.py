@@ -279,7 +279,7 @@ class RecentRow(QToolButton):
         line.set_full_text("Recipe not found" if self.is_lost else summary_of(project))
         if self.is_lost:
             name.setProperty("kind", "caption")
-        above = name, plain_label(last_use(project), self, wrap=False)
+        above = name, plain_label(last_use(project), wrap=False)
         below = line, *self._marks(project)
         above[1].setProperty("kind", "secondary")
         lines = [across((first, 1), *rest, gap=12) for first, *rest in (above, below)]
@@ -290,7 +290,7 @@ class RecentRow(QToolButton):
     def _marks(self, project: RecentProject) -> tuple[QWidget, ...]:
         """Experts and size, or a link to locate it."""
         if self.is_lost:
-            locate = plain_label("Locate…", self, wrap=False)
+            locate = plain_label("Locate…", wrap=False)
             locate.setProperty("kind", "accent")
             return (locate,)
         size = muted_label(human_bytes(project.bytes) if project.bytes else "")

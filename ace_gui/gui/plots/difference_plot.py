@@ -117,7 +117,6 @@ class DifferencePlot(LayerCurvesPlot):
         super().__init__()
 
     def show_differences(self, shown: Differences) -> None:
-        """Show these layers."""
         same = shown.names == self._names
         self.set_columns(shown.names, shown.blocks)
         self._shown = shown

@@ -109,7 +109,6 @@ class GammaPlot(LayerCurvesPlot):
 
     @property
     def tau(self) -> float:
-        """The position of the τ line."""
         return self._tau
 
     def _columns(self) -> tuple[FigureColumn, ...]:

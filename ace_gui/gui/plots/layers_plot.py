@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from math import ceil
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from PySide6.QtGui import QKeyEvent
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.models.layer_figures import LayerFigures
-from ace_gui.gui.plots.frame.canvas import BlockAxis, block_spans
+from ace_gui.gui.plots.frame.canvas import BlockAxis, Span, block_spans
 from ace_gui.gui.plots.frame.export_image import ask_for_picture
 from ace_gui.gui.plots.frame.items import Bands
 from ace_gui.gui.plots.frame.spec import Axis, Curve, Mark, PlotSpec
@@ -29,8 +28,6 @@ from ace_gui.gui.plots.frame.spec_plot import BlockGrid, SpecPlot
 from ace_gui.gui.theme import Tokens, in_theme
 from ace_gui.gui.widgets.controls import Choice
 
-Span = tuple[tuple[float, float], str]
-"""The ends of a block along the horizontal axis, and its number."""
 _NEAR: Final = 12.0  # px from the middle of a column
 _ARRAYS: Final = ("gamma_L", "mean_log_L", "energies_LT")
 _FIRST_NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
@@ -81,7 +78,6 @@ class LayersPlot(SpecPlot):
 
     @property
     def selected(self) -> str | None:
-        """The marked layer."""
         return None if self._selected is None else self._marked
 
     @property
@@ -106,7 +102,6 @@ class LayersPlot(SpecPlot):
         self._index = {name: i for i, name in enumerate(self._names)}
 
     def _describe(self, index: int) -> str:
-        """A layer as text."""
         raise NotImplementedError
 
     def _draw_selection(self) -> None:
@@ -125,7 +120,6 @@ class LayersPlot(SpecPlot):
         super()._show_caption()
 
     def _said(self) -> str:
-        """The caption."""
         if self._selected is None:
             return "" if self.canvas.in_picture else self.hint
         return self._describe(self._selected)
@@ -208,16 +202,13 @@ class LayerCurvesPlot(LayersPlot):
         return self._names
 
     def set_columns(self, names: Sequence[str], blocks: Sequence[int | None]) -> None:
-        """Set the layers."""
         self._set_names(names)
-        starts, count = block_starts(blocks), len(names)
-        self._blocks_axis.set_blocks(starts, count)
-        self._spans = block_spans(starts, count)
+        self._spans = block_spans(blocks)
+        self._blocks_axis.set_blocks(self._spans)
         self._bands.spans = [span for span, _ in self._spans][::2]
 
     @property
     def across(self) -> Axis:
-        """The horizontal axis."""
         low, high = columns_extent(len(self._names))
         return Axis(low=low, high=high)
 
@@ -253,13 +244,6 @@ def block_of(name: str) -> int | None:
 def slot_of(name: str) -> str:
     """The name without its block number: equal for the same matrix of every block."""
     return _FIRST_NUMBER.sub(".#.", name, count=1)
-
-
-def block_starts(blocks: Sequence[int | None]) -> list[tuple[int, str]]:
-    """The first index and the number of each block, for layers in model order."""
-    starts = [(i + 1, now) for i, (was, now) in enumerate(pairwise(blocks)) if now != was]
-    first = [(0, blocks[0])] if blocks else []
-    return [(i, str(block)) for i, block in (*first, *starts) if block is not None]
 
 
 def symbol_size(count: int) -> float:

@@ -314,7 +314,7 @@ class LearningPlot(SpecPlot):
         self._colours: dict[str, str] = {}
         super().__init__()
         self.keep_title()
-        self.shown = Choice("Figures to show", {LOSSES: ("Loss", "")}, self)
+        self.shown = Choice("Figures to show", {LOSSES: "Loss"})
         self.shown.chosen.connect(self.rescale)
         self.add_control(self.shown)
 

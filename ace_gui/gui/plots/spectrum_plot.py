@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
+from enum import Enum
 from functools import partial
 from typing import Any, Final
 
@@ -154,29 +154,19 @@ def refined_count(spectrum: LayerSpectrum) -> int:
 
 
 class Quantity(Enum):
-    """The quantity of the vertical axis."""
+    """The quantity of the vertical axis: its name, its definition, and the axis' title."""
 
-    VALUE = auto()
-    RELATIVE = auto()
-    ENERGY = auto()
-
-
-_TITLES: Final = {  # of the vertical axis
-    Quantity.VALUE: "singular value σᵢ",
-    Quantity.RELATIVE: "singular value σᵢ / σ₁",
-    Quantity.ENERGY: "cumulative energy (%)",
-}
-_OPTIONS: Final[dict[Hashable, tuple[str, str]]] = {
-    Quantity.VALUE: ("Singular values", "σᵢ, largest first"),
-    Quantity.RELATIVE: (
+    VALUE = ("Singular values", "σᵢ, largest first", "singular value σᵢ")
+    RELATIVE = (
         "Relative to the largest",
         "σᵢ / σ₁: the shape of each spectrum, whatever its size",
-    ),
-    Quantity.ENERGY: (
+        "singular value σᵢ / σ₁",
+    )
+    ENERGY = (
         "Cumulative energy",
         "Σσ² of the first i values as a share of all, with marks at 90, 95 and 99 %",
-    ),
-}
+        "cumulative energy (%)",
+    )
 
 
 class SpectrumPlot(SpecPlot):
@@ -194,7 +184,7 @@ class SpectrumPlot(SpecPlot):
     def __init__(self) -> None:
         self._picture: Picture | None = None
         super().__init__()
-        self.quantity = Choice("Quantity", _OPTIONS, self)
+        self.quantity = Choice("Quantity", {each: each.value[:2] for each in Quantity})
         self.quantity.chosen.connect(self.rescale)
         self.add_choice(self.quantity)
 
@@ -320,7 +310,7 @@ class SpectrumPlot(SpecPlot):
             curves=[*_reached(spectra, curves), *curves] if share else curves,
             x=Axis(title="index i", low=1.0),
             y=Axis(
-                title=_TITLES[quantity],
+                title=quantity.value[2],
                 low=None if logarithmic else 0.0,
                 padding=0.04,
                 scale=100.0 if share else 1.0,

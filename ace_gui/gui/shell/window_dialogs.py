@@ -15,9 +15,9 @@ from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.recipe import Override, recommended
 
 if TYPE_CHECKING:
-    from ace_gui.gui.dialogs.export_dialog import ExportDialog
-    from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
+    from ace_gui.gui.dialogs.method_dialogs import ChooseMethodDialog
     from ace_gui.gui.dialogs.models_dialogs import CleanUpDialog
+    from ace_gui.gui.dialogs.output_dialogs import ExportDialog
 
 
 def show_once(dialog: QDialog, *, modal: bool = True) -> None:
@@ -52,7 +52,7 @@ class Dialogs:
 
     def choose_method(self) -> ChooseMethodDialog | None:
         """Show the merge methods once the engine has listed them."""
-        from ace_gui.gui.dialogs.method_dialog import ChooseMethodDialog
+        from ace_gui.gui.dialogs.method_dialogs import ChooseMethodDialog
 
         window, draft = self._window, self._session.draft
         if self._session.engine is None:
@@ -88,7 +88,7 @@ class Dialogs:
 
     def open_export(self, *, adds: bool = False) -> None:
         """Show the export dialog for the current merge. ``adds``: it becomes an expert."""
-        from ace_gui.gui.dialogs.export_dialog import ExportDialog
+        from ace_gui.gui.dialogs.output_dialogs import ExportDialog
 
         window = self._window
         if self._session.can_export and self.export is None:
@@ -99,7 +99,7 @@ class Dialogs:
 
     def show_report(self) -> None:
         """Show what the report of the merge will contain, and ask for a file."""
-        from ace_gui.gui.dialogs.report_dialog import ReportDialog
+        from ace_gui.gui.dialogs.output_dialogs import ReportDialog
 
         run = self._session.results.merge
         if run is not None and self._session.can_report:
@@ -175,7 +175,7 @@ class Dialogs:
     def _edit(
         self, rule: Override | None, rules: Callable[[Override], tuple[Override, ...]]
     ) -> None:
-        from ace_gui.gui.dialogs.override_dialog import OverrideDialog
+        from ace_gui.gui.dialogs.method_dialogs import OverrideDialog
 
         dialog = OverrideDialog(self._session, rule, self._window)
         dialog.rule_made.connect(lambda made: self.override(rules(made)))

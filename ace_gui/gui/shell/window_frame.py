@@ -46,9 +46,9 @@ class PrimaryArea(QWidget):
         super().__init__(parent)
         self._session, self._actions = session, actions
         self._tick = IconLabel(_TICK, icon("check"), self)
-        self.message = secondary_label("", self)
+        self.message = secondary_label()
         self.message.setWordWrap(False)
-        self.outdated = plain_label(CHANGED, self, wrap=False)
+        self.outdated = plain_label(CHANGED, wrap=False)
         self.outdated.setProperty("kind", "warn-pill")
         self.outdated.setFont(face(Face.CAPTION))
         self.again, self.cancel = QPushButton(self), QPushButton(self)

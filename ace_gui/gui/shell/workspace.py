@@ -31,8 +31,8 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens, icon
-from ace_gui.gui.widgets.layout import down, on_font_change, tab_through
-from ace_gui.gui.widgets.lazy import IdleQueue, LazyTabs, on_visibility_change
+from ace_gui.gui.widgets.layout import down, on_font_change, on_visibility_change, tab_through
+from ace_gui.gui.widgets.lazy import IdleQueue, LazyTabs
 
 LAYERS, SCORES, COMPARE = range(3)
 

@@ -1,15 +1,27 @@
 """The look of the window: one table of tokens, and the code that paints with it.
 
-``tokens``: colours; ``type_scale``: fonts; ``style`` draws every control, with ``drawn_controls``,
-which also has the looks of widgets by kind; ``painting``: swatches, shares, lines of text, icons;
-``watcher`` applies them.
+``tokens``: colours, palette and fonts; ``style`` draws every control, with ``drawn_controls``,
+which also has the looks of widgets by kind; ``painting``: swatches, shares, lines of text, icons.
 """
 
 from ace_gui.gui.theme.drawn_controls import change_kind
 from ace_gui.gui.theme.painting import icon
-from ace_gui.gui.theme.tokens import DARK, LIGHT, Scheme, Tokens, current_theme, in_theme
-from ace_gui.gui.theme.type_scale import Face, body_font, face, set_font_scale
-from ace_gui.gui.theme.watcher import ThemeWatcher, apply_theme, palette_of, set_scheme
+from ace_gui.gui.theme.style import apply_theme
+from ace_gui.gui.theme.tokens import (
+    DARK,
+    LIGHT,
+    Face,
+    Scheme,
+    ThemeWatcher,
+    Tokens,
+    body_font,
+    current_theme,
+    face,
+    in_theme,
+    palette_of,
+    set_font_scale,
+    set_scheme,
+)
 
 __all__ = [
     "DARK",

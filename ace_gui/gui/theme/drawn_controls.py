@@ -29,8 +29,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.theme.painting import RADIUS, rounded
-from ace_gui.gui.theme.tokens import Tokens, current_theme
-from ace_gui.gui.theme.type_scale import Face, face
+from ace_gui.gui.theme.tokens import Face, Tokens, current_theme, face
 
 _Role = QPalette.ColorRole
 INKS: Final = {  # the kind of a label → its text colour

@@ -11,21 +11,21 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from PySide6.QtCore import QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QIcon, QImage, QPainter, QPalette, QPixmap
+from PySide6.QtGui import QColor, QIcon, QPainter, QPalette, QPixmap
 from PySide6.QtWidgets import (
+    QApplication,
     QProxyStyle,
     QPushButton,
     QStyle,
-    QStyleHintReturn,
     QStyleOption,
     QStyleOptionComboBox,
-    QStyleOptionComplex,
     QStyleOptionHeader,
     QStyleOptionMenuItem,
     QStyleOptionProgressBar,
     QStyleOptionSlider,
     QStyleOptionTab,
     QToolButton,
+    QToolTip,
     QWidget,
 )
 
@@ -39,7 +39,7 @@ from ace_gui.gui.theme.drawn_controls import (
     state_is,
 )
 from ace_gui.gui.theme.painting import rounded
-from ace_gui.gui.theme.tokens import current_theme
+from ace_gui.gui.theme.tokens import Face, ThemeWatcher, current_theme, face, use_fonts
 
 _PE, _CC, _CE = QStyle.PrimitiveElement, QStyle.ComplexControl, QStyle.ControlElement
 _SC, _CT, _SH = QStyle.SubControl, QStyle.ContentsType, QStyle.StyleHint
@@ -280,7 +280,7 @@ _CONTROLS: Final[dict[QStyle.ControlElement, _Draw]] = {
 
 
 class WorkbenchStyle(QProxyStyle):
-    """Fusion's metrics with the window's own look."""
+    """Fusion's metrics with the window's own look. The parameters have Qt's own types."""
 
     def __init__(self) -> None:
         super().__init__("Fusion")
@@ -291,12 +291,7 @@ class WorkbenchStyle(QProxyStyle):
             apply_style(target)
         return super().polish(target)
 
-    def pixelMetric(
-        self,
-        metric: QStyle.PixelMetric,
-        option: QStyleOption | None = None,
-        widget: QWidget | None = None,
-    ) -> int:
+    def pixelMetric(self, metric: Any, option: Any = None, widget: Any = None) -> int:
         found = _MEASURES.get(metric)
         if found is not None:
             return found
@@ -305,44 +300,24 @@ class WorkbenchStyle(QProxyStyle):
         usual = super().pixelMetric(metric, option, widget)
         return round(usual * drawn_controls.scale()) if metric in _SCALED_METRICS else usual
 
-    def styleHint(
-        self,
-        hint: QStyle.StyleHint,
-        option: QStyleOption | None = None,
-        widget: QWidget | None = None,
-        returned: QStyleHintReturn | None = None,
-    ) -> int:
+    def styleHint(self, hint: Any, option: Any = None, widget: Any = None, data: Any = None) -> int:
         found = _HINTS.get(hint)
-        return super().styleHint(hint, option, widget, returned) if found is None else found
+        return super().styleHint(hint, option, widget, data) if found is None else found
 
-    def generatedIconPixmap(
-        self, mode: QIcon.Mode, pixmap: QPixmap | QImage, option: QStyleOption
-    ) -> QPixmap:
+    def generatedIconPixmap(self, mode: QIcon.Mode, pixmap: Any, option: Any) -> QPixmap:
         """Do not tint icons of a selected row, because colours identify experts."""
         if mode == QIcon.Mode.Selected:
             return QPixmap(pixmap)
         return super().generatedIconPixmap(mode, pixmap, option)
 
-    def drawPrimitive(
-        self,
-        element: QStyle.PrimitiveElement,
-        option: QStyleOption,
-        painter: QPainter,
-        widget: QWidget | None = None,
-    ) -> None:
+    def drawPrimitive(self, element: Any, option: Any, painter: Any, widget: Any = None) -> None:
         draw = _PRIMITIVES.get(element)
         if draw is None:
             super().drawPrimitive(element, option, painter, widget)
         else:
             draw(painter, option, widget)
 
-    def drawControl(
-        self,
-        element: QStyle.ControlElement,
-        option: QStyleOption,
-        painter: QPainter,
-        widget: QWidget | None = None,
-    ) -> None:
+    def drawControl(self, element: Any, option: Any, painter: Any, widget: Any = None) -> None:
         draw = _CONTROLS.get(element)
         if draw is not None:
             draw(painter, option, widget)
@@ -351,22 +326,18 @@ class WorkbenchStyle(QProxyStyle):
             if drawn_controls.button_kind(widget) == "link":  # left-aligned, as a sentence
                 option.rect.setWidth(min(widget.sizeHint().width(), option.rect.width()))
         elif element == _CE.CE_HeaderLabel:
-            ink_header(option)  # type: ignore[arg-type]
+            ink_header(option)
         super().drawControl(element, option, painter, widget)
         if element == _CE.CE_PushButton and state_is(option, "HasFocus"):  # Fusion has no ring
             _focus(painter, option, widget)
 
     def drawComplexControl(
-        self,
-        control: QStyle.ComplexControl,
-        option: QStyleOptionComplex,
-        painter: QPainter,
-        widget: QWidget | None = None,
+        self, control: Any, option: Any, painter: QPainter, widget: Any = None
     ) -> None:
         if control == _CC.CC_SpinBox:
             self._draw_spin_box(option, painter, widget)
         elif control == _CC.CC_ScrollBar:
-            scroll_bar(painter, option)  # type: ignore[arg-type]
+            scroll_bar(painter, option)
         elif control == _CC.CC_ToolButton and isinstance(widget, QToolButton):
             drawn_controls.paint_button(painter, option, widget)
             inner = type(option)(option)
@@ -384,9 +355,7 @@ class WorkbenchStyle(QProxyStyle):
         else:
             super().drawComplexControl(control, option, painter, widget)
 
-    def _draw_spin_box(
-        self, option: QStyleOptionComplex, painter: QPainter, widget: QWidget | None
-    ) -> None:
+    def _draw_spin_box(self, option: Any, painter: QPainter, widget: QWidget | None) -> None:
         drawn_controls.field(painter, option, widget)
         if state_is(option, "MouseOver") or state_is(option, "HasFocus"):
             for sub, element in _SPIN_ARROWS:
@@ -394,31 +363,33 @@ class WorkbenchStyle(QProxyStyle):
                 enabled = state_is(option, "Enabled")
                 drawn_controls.chevron(painter, QRectF(rect), element, enabled=enabled, size=0.8)
 
-    def subControlRect(
-        self,
-        control: QStyle.ComplexControl,
-        option: QStyleOptionComplex,
-        part: QStyle.SubControl,
-        widget: QWidget | None = None,
-    ) -> QRect:
+    def subControlRect(self, control: Any, option: Any, part: Any, widget: Any = None) -> QRect:
         if control == _CC.CC_ScrollBar:
-            return scroll_bar_part(option, part)  # type: ignore[arg-type]
-        return super().subControlRect(control, option, part, widget)  # type: ignore[arg-type]
+            return scroll_bar_part(option, part)
+        return super().subControlRect(control, option, part, widget)
 
-    def sizeFromContents(
-        self,
-        kind: QStyle.ContentsType,
-        option: QStyleOption,
-        size: QSize,
-        widget: QWidget | None = None,
-    ) -> QSize:
+    def sizeFromContents(self, kind: Any, option: Any, size: QSize, widget: Any = None) -> QSize:
         if kind == _CT.CT_PushButton:
             return drawn_controls.push_button_size(size, widget)
         if kind == _CT.CT_ToolButton:
             return size + QSize(*drawn_controls.TOOL_PADDING)
         if kind == _CT.CT_MenuBarItem:
             return size + QSize(18, 12)
-        found = super().sizeFromContents(kind, option, size, widget)  # type: ignore[arg-type]
+        found = super().sizeFromContents(kind, option, size, widget)
         if kind in (_CT.CT_SpinBox, _CT.CT_ComboBox):
             found.setHeight(max(found.height(), option.fontMetrics.height() + _FIELD_PADDING))
         return found
+
+
+def apply_theme(app: QApplication) -> ThemeWatcher:
+    """Apply fonts, style and palette to ``app``, and follow the system's scheme.
+
+    Calling it again returns the same watcher.
+    """
+    existing = app.findChild(ThemeWatcher)
+    if existing is not None:
+        return existing
+    use_fonts(app)
+    app.setStyle(WorkbenchStyle())
+    QToolTip.setFont(face(Face.CAPTION))
+    return ThemeWatcher(app)

@@ -9,7 +9,7 @@ from PySide6.QtGui import QAccessible, QAccessibleEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame, QPushButton, QToolButton, QWidget
 from shiboken6 import isValid
 
-from ace_gui.gui.theme import Face, current_theme, face, icon
+from ace_gui.gui.theme import Face, current_theme, icon
 from ace_gui.gui.theme.painting import rounded
 from ace_gui.gui.widgets.labels import plain_label
 from ace_gui.gui.widgets.layout import across, down
@@ -37,11 +37,8 @@ class CoachMark(QFrame):
         self._follow = QTimer(self, interval=_FOLLOWS)
         self._follow.timeout.connect(self._arrange)
         self.setProperty("kind", "toast")
-        self.counter = plain_label("", self, wrap=False)
-        self.counter.setProperty("kind", "on-toast")
-        self.counter.setFont(face(Face.CAPTION))
-        self.sentence = plain_label("", self)
-        self.sentence.setProperty("kind", "on-toast")
+        self.counter = plain_label(wrap=False, kind="on-toast", role=Face.CAPTION)
+        self.sentence = plain_label(kind="on-toast")
         self.end = QToolButton(self)
         self.end.setIcon(icon("cancel", "toast_text"))
         self.end.setToolTip("End the tour")
@@ -87,7 +84,6 @@ class CoachMark(QFrame):
         QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.Alert))
 
     def leave(self) -> None:
-        """Remove the mark."""
         self._target = None
         self._follow.stop()
         for part in (self._ring, self):

@@ -57,10 +57,9 @@ def push_button(
     tip: str = "",
     name: str = "",
     role: Face | None = None,
-    parent: QWidget | None = None,
 ) -> QPushButton:
     """A button that Enter in a field does not press. ``name``: if the text says too little."""
-    button = QPushButton(text, parent)
+    button = QPushButton(text)
     if kind:
         button.setProperty("kind", kind)
     if role is not None or kind in ("tinted", "primary"):
@@ -205,7 +204,6 @@ class Segments(QFrame):
         self._group.button(index).setChecked(True)
 
     def set_title(self, index: int, title: str) -> None:
-        """Set the text of a segment."""
         button = self._group.button(index)
         button.setText(title)
         button.setAccessibleName(title)
@@ -221,23 +219,27 @@ class Segments(QFrame):
         button.click()
 
 
+Option = str | tuple[str, str]
+
+
 class Choice(QComboBox):
-    """A choice among a few options with tooltips. ``chosen`` follows a change."""
+    """A choice among a few values, each with a title, or with a title and a tooltip.
+
+    ``chosen`` follows a change.
+    """
 
     chosen = Signal()
 
-    def __init__(
-        self, name: str, options: Mapping[Any, tuple[str, str]], parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, name: str, options: Mapping[Any, Option]) -> None:
+        super().__init__()
         self._values: tuple[Hashable, ...] = ()
-        self._options: Mapping[Any, tuple[str, str]] = {}
+        self._options: Mapping[Any, Option] = {}
         self.setAccessibleName(name)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.currentIndexChanged.connect(self._emit_chosen)
         self.offer(options)
 
-    def offer(self, options: Mapping[Any, tuple[str, str]]) -> None:
+    def offer(self, options: Mapping[Any, Option]) -> None:
         """Set the options, at least one. Keeps the current one or takes the first, without a
         signal."""
         if options == self._options:
@@ -246,7 +248,8 @@ class Choice(QComboBox):
         with QSignalBlocker(self):
             self.clear()
             self._options, self._values = dict(options), tuple(options)
-            for index, (text, tip) in enumerate(options.values()):
+            for index, option in enumerate(options.values()):
+                text, tip = (option, "") if isinstance(option, str) else option
                 self.addItem(text)
                 self.setItemData(index, tooltip(tip), Qt.ItemDataRole.ToolTipRole)
             self.setCurrentIndex(self._values.index(chosen) if chosen in self._values else 0)
@@ -254,7 +257,6 @@ class Choice(QComboBox):
 
     @property
     def options(self) -> tuple[Hashable, ...]:
-        """The values that can be chosen."""
         return self._values
 
     @property

@@ -8,8 +8,17 @@ from typing import Final
 
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QAbstractItemView, QDialog, QFileDialog, QListView, QTreeView, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QDialog,
+    QFileDialog,
+    QListView,
+    QMessageBox,
+    QTreeView,
+    QWidget,
+)
 
+from ace_gui.errors import WorkbenchError
 from ace_gui.gui.state.settings import Settings
 
 Use = Callable[[list[Path]], object]
@@ -69,12 +78,22 @@ def ask_files(parent: QWidget, title: str, kinds: str, purpose: str, use: Use) -
 def ask_target(
     parent: QWidget, title: str, name: str, kinds: str, purpose: str, use: Use
 ) -> QFileDialog:
-    """Ask where to write a file, with ``name`` proposed; the first of ``kinds`` is the default."""
+    """Ask where to write a file, with ``name`` proposed; the first of ``kinds`` is the default.
+
+    ``use`` writes it; its failure is reported.
+    """
+
+    def write(chosen: list[Path]) -> None:
+        try:
+            use(chosen)
+        except WorkbenchError as error:
+            QMessageBox.warning(parent, title, error.sentence)
+
     dialog = QFileDialog(parent, title, "", kinds)
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
     dialog.setFileMode(QFileDialog.FileMode.AnyFile)
     path = Path(name)
-    shown = _show(dialog, purpose, use, path.parent if path.is_absolute() else None)
+    shown = _show(dialog, purpose, write, path.parent if path.is_absolute() else None)
     dialog.selectFile(path.name)
     return shown
 

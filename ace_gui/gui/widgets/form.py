@@ -127,7 +127,7 @@ class ParameterField(QWidget):
     def __init__(self, field: FieldInfo, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.field = field
-        self._show, self.control = _CONTROLS[self._kind()](field, self.edited.emit, self)
+        self.control, self._show = _control(field, self.edited.emit, self)
         self.control.setAccessibleName(field.label)
         self.control.setAccessibleDescription(quoted(field.help))
         self.control.setToolTip(tooltip(_help(field)))
@@ -173,13 +173,6 @@ class ParameterField(QWidget):
         own = self.control
         return [own] if isinstance(own, QLineEdit) else own.findChildren(QLineEdit)
 
-    def _kind(self) -> str:
-        if self.field.choices:
-            return "choice"
-        if self.field.kind == "float" and self.field.logarithmic:
-            return "scientific"
-        return self.field.kind
-
     def _preset_button(self) -> QToolButton:
         button = QToolButton(self)
         button.setArrowType(Qt.ArrowType.DownArrow)
@@ -211,70 +204,46 @@ def _help(field: FieldInfo) -> str:
     return f"{text}\nF1: {term} in the glossary." if term else text
 
 
-_Made = tuple[Callable[[ParameterValue], None], QWidget]
-_Edited = Callable[[ParameterValue], None]
-
-
-def _float(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
-    box = QDoubleSpinBox(parent)
-    box.setKeyboardTracking(False)
-    box.setDecimals(_DECIMALS)
-    box.setSingleStep(0.05)
-    low = -_UNBOUNDED if field.low is None else field.low
-    box.setMinimum(low + 10**-_DECIMALS if field.low_open else low)
-    box.setMaximum(_UNBOUNDED if field.high is None else field.high)
+def _control(
+    field: FieldInfo, edited: Callable[[ParameterValue], None], parent: QWidget
+) -> tuple[QWidget, Callable[[ParameterValue], object]]:
+    """The control of a field, and what shows a value in it."""
+    if field.choices:
+        choice = QComboBox(parent)
+        for each in field.choices:
+            choice.addItem(each, each)
+        choice.currentIndexChanged.connect(lambda _: edited(choice.currentData()))
+        return choice, lambda value: choice.setCurrentIndex(choice.findData(value))
+    if field.kind == "bool":
+        tick = QCheckBox(parent)
+        tick.toggled.connect(edited)
+        return tick, lambda value: tick.setChecked(bool(value))
+    if field.kind == "str":
+        line = QLineEdit(parent)
+        line.editingFinished.connect(lambda: edited(line.text()))
+        return line, lambda value: line.setText(str(value))
+    if field.kind == "int":
+        count = QSpinBox(parent)
+        count.setKeyboardTracking(False)
+        count.setMinimum(-(2**31) if field.low is None else int(field.low) + int(field.low_open))
+        count.setMaximum(2**31 - 1 if field.high is None else int(field.high))
+        count.valueChanged.connect(edited)
+        return count, lambda value: count.setValue(int(value))
+    if field.logarithmic:
+        box: QDoubleSpinBox = ScientificSpinBox(
+            field.low, field.high, low_open=field.low_open, parent=parent
+        )
+    else:
+        box = QDoubleSpinBox(parent, decimals=_DECIMALS, singleStep=0.05)
+        box.setKeyboardTracking(False)
+        low = -_UNBOUNDED if field.low is None else field.low
+        box.setMinimum(low + 10**-_DECIMALS if field.low_open else low)
+        box.setMaximum(_UNBOUNDED if field.high is None else field.high)
     box.valueChanged.connect(edited)
-    return lambda value: box.setValue(float(value)), box
+    return box, lambda value: box.setValue(float(value))
 
 
-def _scientific(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
-    box = ScientificSpinBox(field.low, field.high, low_open=field.low_open, parent=parent)
-    box.valueChanged.connect(edited)
-    return lambda value: box.setValue(float(value)), box
-
-
-def _int(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
-    box = QSpinBox(parent)
-    box.setKeyboardTracking(False)
-    box.setMinimum(-(2**31) if field.low is None else int(field.low) + int(field.low_open))
-    box.setMaximum(2**31 - 1 if field.high is None else int(field.high))
-    box.valueChanged.connect(edited)
-    return lambda value: box.setValue(int(value)), box
-
-
-def _bool(_field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
-    box = QCheckBox(parent)
-    box.toggled.connect(edited)
-    return lambda value: box.setChecked(bool(value)), box
-
-
-def _choice(field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
-    box = QComboBox(parent)
-    for choice in field.choices:
-        box.addItem(choice, choice)
-    box.currentIndexChanged.connect(lambda _: edited(box.currentData()))
-    return lambda value: box.setCurrentIndex(box.findData(value)), box
-
-
-def _str(_field: FieldInfo, edited: _Edited, parent: QWidget) -> _Made:
-    line = QLineEdit(parent)
-    line.editingFinished.connect(lambda: edited(line.text()))
-    return lambda value: line.setText(str(value)), line
-
-
-_CONTROLS = {
-    "float": _float,
-    "scientific": _scientific,
-    "int": _int,
-    "bool": _bool,
-    "choice": _choice,
-    "str": _str,
-}
-
-
-_WIDEST = (
-    "Refined fraction"  # every label is at least as wide, so that forms below each other agree
-)
+_WIDEST = "Refined fraction"  # labels are at least as wide, so that forms below each other agree
 
 
 class Form(Column):
@@ -285,10 +254,8 @@ class Form(Column):
 
     edited = Signal(str, object)
 
-    def __init__(
-        self, fields: Iterable[FieldInfo], *, spoken: str = "{}", parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, fields: Iterable[FieldInfo] = (), *, spoken: str = "{}") -> None:
+        super().__init__()
         self._form = form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(6)
@@ -307,15 +274,13 @@ class Form(Column):
         if not label:
             self._form.addRow(widget)
             return
-        title = plain_label(label, wrap=False)
-        title.setProperty("kind", "secondary")
+        title = plain_label(label, wrap=False, kind="secondary")
         title.setToolTip(tip)
         title.setBuddy(widget)
         on_font_change(title, lambda m: title.setMinimumWidth(m.horizontalAdvance(_WIDEST)))
         self._form.addRow(title, widget)
 
     def show_row(self, widget: QWidget, shown: bool) -> None:
-        """Show or hide the row of a widget."""
         self._form.setRowVisible(widget, shown)
 
     def show_values(
@@ -352,8 +317,8 @@ class CapField(QWidget):
 
     edited = Signal(object)
 
-    def __init__(self, *, inherits: bool = False, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, *, inherits: bool = False) -> None:
+        super().__init__()
         explain(self, "Cap δ")
         self.choice = QComboBox(self)
         self.choice.setAccessibleName("Cap on the change")

@@ -22,35 +22,32 @@ from ace_gui.paths import resource_path
 _LEAST: Final = 40  # px: width of an elided text
 
 
-def plain_label(text: str = "", parent: QWidget | None = None, *, wrap: bool = True) -> QLabel:
-    """A label that ignores markup."""
-    label = QLabel(parent)
+def plain_label(
+    text: str = "", *, wrap: bool = True, kind: str = "", role: Face | None = None
+) -> QLabel:
+    """A label that ignores markup. ``kind``: its colours; ``role``: its font."""
+    label = QLabel(breakable(text) if wrap else plain(text))
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setWordWrap(wrap)
-    label.setText(breakable(text) if wrap else plain(text))
+    label.setProperty("kind", kind)
+    if role is not None:
+        label.setFont(face(role))
     return label
 
 
-def muted_label(text: str = "", parent: QWidget | None = None) -> QLabel:
+def muted_label(text: str = "") -> QLabel:
     """A smaller label in the caption colour."""
-    label = plain_label(text, parent)
-    label.setProperty("kind", "caption")
-    label.setFont(face(Face.CAPTION))
-    return label
+    return plain_label(text, kind="caption", role=Face.CAPTION)
 
 
-def secondary_label(text: str = "", parent: QWidget | None = None) -> QLabel:
+def secondary_label(text: str = "") -> QLabel:
     """A label in the colour of secondary text."""
-    label = plain_label(text, parent)
-    label.setProperty("kind", "secondary")
-    return label
+    return plain_label(text, kind="secondary")
 
 
-def heading(text: str, parent: QWidget | None = None) -> QLabel:
+def heading(text: str) -> QLabel:
     """The title of a panel."""
-    label = plain_label(text, parent, wrap=False)
-    label.setFont(face(Face.HEADING))
-    return label
+    return plain_label(text, wrap=False, role=Face.HEADING)
 
 
 class ElidedLabel(QLabel):
@@ -65,11 +62,9 @@ class ElidedLabel(QLabel):
 
     @property
     def whole(self) -> str:
-        """The complete text."""
         return self._full
 
     def set_full_text(self, text: str) -> None:
-        """Set the complete text."""
         self._full = plain(text)
         self.setToolTip(tooltip(text) if text else "")
         self._elide()
@@ -100,7 +95,6 @@ class IconLabel(QWidget):
         on_font_change(self, lambda _metrics: self.setFixedSize(*[round(size * scale())] * 2))
 
     def show_icon(self, picture: QIcon) -> None:
-        """Replace the icon."""
         self._icon = picture
         self.update()
 
@@ -115,10 +109,10 @@ _MARGIN = 16
 class EmptyState(QWidget):
     """Centred in its area. ``button``: the action."""
 
-    def __init__(self, sentence: str, button: QPushButton, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, sentence: str, button: QPushButton) -> None:
+        super().__init__()
         self.button = button
-        self.sentence = secondary_label("", self)
+        self.sentence = secondary_label()
         self.sentence.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.sentence.setMaximumWidth(_WIDTH)
         # in a row of its own, because its height depends on its width
@@ -127,7 +121,6 @@ class EmptyState(QWidget):
         self.say(sentence)
 
     def say(self, sentence: str) -> None:
-        """Replace the sentence."""
         self.sentence.setText(plain(sentence))
 
 
@@ -185,7 +178,6 @@ class NamedBars(QWidget):
 
     @property
     def bars(self) -> tuple[Bar, ...]:
-        """The bars shown."""
         return self._bars
 
     def sizeHint(self) -> QSize:
@@ -224,22 +216,22 @@ _LETTERS: Final = 1.15  # of the window's line: italics are smaller than Inter
 _ARXIV: Final = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
 
-def formula(method: str, text: str, parent: QWidget | None = None) -> QWidget:
+def formula(method: str, text: str) -> QWidget:
     """The formula of the method with this name; ``text``: the same in plain text."""
     file = resource_path(f"formulas/{method}.svg")
     if file.is_file():
-        return Drawing(file.read_text(encoding="utf-8"), f"Formula: {plain(text)}", parent)
-    made = plain_label(text, parent)
+        return Drawing(file.read_text(encoding="utf-8"), f"Formula: {plain(text)}")
+    made = plain_label(text)
     made.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return made
 
 
-def citation(text: str, parent: QWidget | None = None) -> QLabel:
+def citation(text: str) -> QLabel:
     """The method's publication; links to arXiv open in the browser."""
     linked = _ARXIV.sub(
         r'<a href="https://arxiv.org/abs/\1">arXiv:\1</a>', html.escape(plain(text))
     )
-    made = _Linked(linked, parent)
+    made = _Linked(linked)
     made.setTextFormat(Qt.TextFormat.RichText)
     made.setWordWrap(True)
     made.setOpenExternalLinks(True)
@@ -262,8 +254,8 @@ class _Linked(QLabel):
 class Drawing(QWidget):
     """An SVG drawing in the text colour and font size, but smaller if there is little room."""
 
-    def __init__(self, drawing: str, name: str, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, drawing: str, name: str) -> None:
+        super().__init__()
         self._drawing = drawing
         self._ink = ""
         self._renderer = QSvgRenderer(self)

@@ -318,8 +318,8 @@ def card(content: QWidget) -> QFrame:
 class Folding(QWidget):
     """A button with a triangle over a widget; collapsed at first."""
 
-    def __init__(self, title: str, content: QWidget, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, title: str, content: QWidget) -> None:
+        super().__init__()
         self._content = content
         self._button = QToolButton(self)
         self._button.setText(title)
@@ -334,16 +334,13 @@ class Folding(QWidget):
         self._fold(False)
 
     def unfold(self) -> None:
-        """Expand the section."""
         self._button.setChecked(True)
 
     def fold(self) -> None:
-        """Collapse the section."""
         self._button.setChecked(False)
 
     @property
     def is_open(self) -> bool:
-        """Whether the section is expanded."""
         return self._button.isChecked()
 
     def _fold(self, shown: bool) -> None:
@@ -353,16 +350,27 @@ class Folding(QWidget):
 
 def on_font_change(widget: QWidget, measure: Callable[[QFontMetrics], object]) -> None:
     """Call a function now and after every font change of ``widget``."""
-    widget.installEventFilter(_Follower(widget, measure))
+    _Watcher(widget, [QEvent.Type.FontChange], lambda _: measure(widget.fontMetrics()))
     measure(widget.fontMetrics())
 
 
-class _Follower(QObject):
-    def __init__(self, widget: QWidget, measure: Callable[[QFontMetrics], object]) -> None:
-        super().__init__(widget)
-        self._widget, self._measure = widget, measure
+def on_visibility_change(widget: QWidget, report: Callable[[bool], object]) -> None:
+    """Call ``report`` whenever the widget is shown or hidden, with whether it is visible."""
+    kinds = [QEvent.Type.Show, QEvent.Type.Hide]
+    _Watcher(widget, kinds, lambda kind: report(kind == QEvent.Type.Show))
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self._widget and event.type() == QEvent.Type.FontChange:
-            self._measure(self._widget.fontMetrics())
+
+class _Watcher(QObject):
+    """Calls a function with the type of an event of these ``kinds``."""
+
+    def __init__(
+        self, widget: QWidget, kinds: Sequence[QEvent.Type], act: Callable[[QEvent.Type], object]
+    ) -> None:
+        super().__init__(widget)
+        self._kinds, self._act = kinds, act
+        widget.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: ARG002
+        if event.type() in self._kinds:
+            self._act(event.type())
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, SignalInstance
+from PySide6.QtCore import QObject, QSize, Qt, QTimer, SignalInstance
 from PySide6.QtGui import QFont, QFontMetrics, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QTabBar, QTabWidget, QVBoxLayout, QWidget
 
@@ -44,7 +44,6 @@ class Following(QWidget):
             self._timer.start()
 
     def refresh(self) -> None:
-        """Show the state."""
         raise NotImplementedError
 
     def _update(self) -> None:
@@ -55,22 +54,6 @@ class Following(QWidget):
         super().showEvent(event)
         if self._stale:
             self._update()
-
-
-def on_visibility_change(widget: QWidget, report: Callable[[bool], object]) -> None:
-    """Call ``report`` whenever the widget is shown or hidden, with whether it is visible."""
-    widget.installEventFilter(_Visibility(widget, report))
-
-
-class _Visibility(QObject):
-    def __init__(self, widget: QWidget, report: Callable[[bool], object]) -> None:
-        super().__init__(widget)
-        self._report = report
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: ARG002
-        if event.type() in (QEvent.Type.Show, QEvent.Type.Hide):
-            self._report(event.type() == QEvent.Type.Show)
-        return False
 
 
 class IdleQueue(QObject):

@@ -19,7 +19,7 @@ from ace_gui.engine.contract.jobs import ConfigureJob
 from ace_gui.engine.planning.requirements import free_disk_bytes
 from ace_gui.gui.control.merge_operation import read_all
 from ace_gui.gui.control.merge_stores import MergeStores, record_of
-from ace_gui.gui.dialogs.export_dialog import ExportDialog
+from ace_gui.gui.dialogs.output_dialogs import ExportDialog
 from ace_gui.gui.dialogs.preferences_dialog import PreferencesDialog
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.shell.main_window import MainWindow

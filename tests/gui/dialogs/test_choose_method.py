@@ -12,7 +12,7 @@ from ace_gui.engine.contract.events import MatrixTimed
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.jobs import CompareJob, SampleMergesJob
 from ace_gui.formatting import counted
-from ace_gui.gui.dialogs.method_dialog import FIRST, SHELF, ChooseMethodDialog
+from ace_gui.gui.dialogs.method_dialogs import FIRST, SHELF, ChooseMethodDialog
 from ace_gui.gui.theme import current_theme
 from ace_gui.methods import METHODS, families
 from ace_gui.recipe.recommended import NAME, TITLE

@@ -13,7 +13,7 @@ from ace_gui.engine.contract.libraries import commands_of
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import OutputError
-from ace_gui.gui.dialogs.export_dialog import ExportDialog, load_snippet
+from ace_gui.gui.dialogs.output_dialogs import ExportDialog, load_snippet
 from ace_gui.gui.state.output_size import check_folder, output_size
 from ace_gui.output_files import staging_folder
 from tests.gui.fakes import COLA, SST2, finished_merge, load, plan, recipe, row, started

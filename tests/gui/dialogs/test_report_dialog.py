@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.plan import Disposition
-from ace_gui.gui.dialogs.report_dialog import ReportDialog
+from ace_gui.gui.dialogs.output_dialogs import ReportDialog
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.values import Task

@@ -17,10 +17,11 @@ from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.health import near_pole as near_pole_of_one
 from ace_gui.gui.models.layer_figures import MergedLayers
 from ace_gui.gui.panels.all_layers import HeterogeneityPanel, LayersView
+from ace_gui.gui.plots.frame.canvas import block_spans
 from ace_gui.gui.plots.frame.export_image import PictureFormat, grab_plot
 from ace_gui.gui.plots.gamma_map_plot import NO_BLOCKS, RoleMapPlot
 from ace_gui.gui.plots.gamma_plot import NEAR_POLE, POLE_TIP, GammaPlot
-from ace_gui.gui.plots.layers_plot import EnergiesAlongPlot, block_of, block_starts
+from ace_gui.gui.plots.layers_plot import EnergiesAlongPlot, block_of
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.theme import DARK, LIGHT, set_scheme
 from ace_gui.linalg.heterogeneity import gamma_near_pole
@@ -234,8 +235,7 @@ def test_every_block_is_drawn_in_one_range_in_one_picture(qtbot, energies, tmp_p
 
 
 def test_blocks_start_where_the_number_changes():
-    assert block_starts([None, 0, 0, 1, None]) == [(1, "0"), (3, "1")]
-    assert block_starts([]) == []
+    assert block_spans([None, 0, 0, 1, None]) == [((0.5, 2.5), "0"), ((2.5, 4.5), "1")]
     assert block_of("h.12.attn.weight") == 12
     assert block_of("wte.weight") is None
 

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 from ace_gui.engine.contract.events import JobDone, PlanReady
 from ace_gui.engine.contract.jobs import PlanJob
 from ace_gui.engine.contract.plan import Disposition, RowOverride
-from ace_gui.gui.dialogs.override_dialog import OverrideDialog
+from ace_gui.gui.dialogs.method_dialogs import OverrideDialog
 from ace_gui.gui.models.layer_columns import OUTCOME
 from ace_gui.gui.panels.layers_panel import ALL, MERGED
 from ace_gui.gui.state.draft import Expert, Inputs

@@ -12,7 +12,7 @@ from PySide6.QtTest import QAbstractItemModelTester
 
 from ace_gui.errors import OutputError
 from ace_gui.gui.models.figures_model import FigureColumn, FiguresModel, cell_text, write_csv
-from ace_gui.gui.plots.frame.plot_with_table import PlotWithTable
+from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.plots.one_layer_plots import EnergiesPlot
 from ace_gui.gui.saving import protect
 from ace_gui.gui.widgets.tables import copy_table

@@ -232,8 +232,7 @@ def _choose(parent: QWidget, file: Path) -> None:
 
 
 def test_a_table_gives_up_its_first_columns_room_before_the_last_is_cut(qtbot, qapp):
-    table, model = FittedTable(), ComparedModel()
-    table.setModel(model)
+    table = FittedTable("Merges", ComparedModel(), padding=8)
     in_view(qtbot, table, width=900, height=200)
     table.fit_columns()
     header = table.horizontalHeader()

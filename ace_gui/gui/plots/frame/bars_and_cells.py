@@ -112,10 +112,7 @@ class BarsPlot(SpecPlot):
             ends = {"top": up[chosen], "bottom": down[chosen]}
             self._add(pg.ErrorBarItem(x=x[chosen], y=y[chosen], beam=0.06, pen=pen, **ends))
 
-    def _draw_names(self, spec: PlotSpec) -> None:  # noqa: ARG002  (those of the bars)
-        self._part_names()
-
-    def _part_names(self) -> None:
+    def _write_names(self) -> None:
         """The texts at the bars' ends: strong ones first, the others where they cover none."""
         self._erase()
         spec = self.spec
@@ -252,7 +249,6 @@ class CellsPlot(SpecPlot):
 
     @property
     def cells(self) -> Cells | None:
-        """What is drawn."""
         return None if self.spec is None else self.spec.cells
 
     def fit(self) -> None:
@@ -277,10 +273,7 @@ class CellsPlot(SpecPlot):
         assert spec.cells is not None
         self._rectangles.show_colours(spec.cells.colours)
 
-    def _draw_names(self, spec: PlotSpec) -> None:  # noqa: ARG002  (those of the cells)
-        self._part_names()
-
-    def _part_names(self) -> None:
+    def _write_names(self) -> None:
         """The texts in the cells, if the longest has room."""
         self._erase()
         cells = self.cells

@@ -1,11 +1,14 @@
-"""The base of every plot: message, captions, theme, menu, zoom."""
+"""The base of every plot: message, captions, theme, menu, zoom; and a plot that can also be shown
+as a table, which can be sorted, copied and saved as CSV.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from typing import Final
 
-from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QItemSelectionModel, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAction,
     QColor,
@@ -18,18 +21,25 @@ from PySide6.QtGui import (
     QPen,
     QShowEvent,
 )
-from PySide6.QtWidgets import QLabel, QMenu, QSizePolicy, QStackedWidget, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QLabel,
+    QMenu,
+    QSizePolicy,
+    QStackedWidget,
+    QToolButton,
+    QWidget,
+)
 
-# isort: split
-import pyqtgraph as pg
-
+from ace_gui.gui.models.figures_model import FiguresModel
 from ace_gui.gui.plots.frame.canvas import Canvas, QuantityAxis
 from ace_gui.gui.plots.frame.export_image import ThemedWidget, ask_for_picture, copy_plot
 from ace_gui.gui.plots.frame.legend import CaptionLabel, Legend
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
 from ace_gui.gui.widgets.controls import head_button, widget_action
-from ace_gui.gui.widgets.layout import Part, across, down
+from ace_gui.gui.widgets.labels import ElidedLabel
+from ace_gui.gui.widgets.layout import Part, across, down, pane
+from ace_gui.gui.widgets.tables import FittedTable, copy_table, save_table
 
 BUSY_AFTER_MS: Final = 200
 BUSY: Final = "Computing…"
@@ -42,7 +52,7 @@ pg.setConfigOptions(antialias=True, imageAxisOrder="row-major", background=None)
 class Plot(ThemedWidget):
     """A plot with title, caption and legend, or a message instead.
 
-    Subclasses draw into ``canvas`` and implement ``restyle``, ``rescale`` and ``fit``. ``changed``
+    Subclasses draw into ``canvas`` and implement ``rescale``, ``fit`` and ``_draw``. ``changed``
     follows when other figures or a message are shown.
 
     What they declare: ``called``, its name; ``empty``, the message while there is nothing to draw;
@@ -184,8 +194,8 @@ class Plot(ThemedWidget):
 
     def add_control(self, control: QWidget) -> None:
         """Add a control next to the title, visible together with the plot."""
-        self._controls.append(control)
         self._head.insertWidget(self._head.indexOf(self.picture_button), control)
+        self._controls.append(control)
         control.setVisible(self.message() is None)
 
     def add_choice(self, control: QWidget) -> None:
@@ -258,7 +268,7 @@ class Plot(ThemedWidget):
         view = self.canvas.getViewBox()
         across, up = view.viewRange()
         self._paint_theme()
-        self.restyle()
+        self._draw()
         view.setRange(xRange=across, yRange=up, padding=0)  # redrawing must not reset a zoom
 
     def show_as_picture(self, on: bool) -> None:
@@ -283,8 +293,8 @@ class Plot(ThemedWidget):
             layout.activate()
         self.canvas.grid.activate()
 
-    def restyle(self) -> None:
-        """Redraw in ``self.theme``."""
+    def _draw(self) -> None:
+        """Draw all in ``self.theme``."""
         raise NotImplementedError
 
     def fit(self) -> None:
@@ -357,3 +367,115 @@ def restyle_plots(parent: QWidget, theme: Tokens) -> Generator[None, None, None]
         if plot.isVisible():
             plot.set_theme(theme)
             yield
+
+
+REFRESH: Final = 100  # ms between updates of changing figures
+
+
+class PlotWithTable(QStackedWidget):
+    """A plot or the table of its data, with a button that switches between them.
+
+    The plot's columns are read when the table is shown and after ``Plot.changed``, but never for a
+    hidden table. ``row_chosen`` carries the index in them of the row that the user selected.
+    """
+
+    row_chosen = Signal(int)
+
+    def __init__(self, plot: Plot) -> None:
+        super().__init__()
+        self.plot = plot
+        self._wanted = False
+        self._selected: int | None = None
+        self.model = FiguresModel(self)
+        self.table = self._make_table()
+        tip = "Show the same figures as a table"
+        self.table_button = head_button("Table", tip, lambda: self.show_table(True), "table")
+        plot.add_control(self.table_button)
+        self.addWidget(plot)
+        self.addWidget(self._make_page())
+        self._timer = QTimer(self, singleShot=True, interval=REFRESH)
+        self._timer.timeout.connect(self._read)
+        plot.changed.connect(self._plan_reading)
+        self.setFocusProxy(plot)
+
+    def show_table(self, wanted: bool) -> None:
+        """Show the table, or the plot again."""
+        self._wanted = wanted
+        self._read()
+        (self.table if self.shows_table else self.plot).setFocus()
+
+    @property
+    def shows_table(self) -> bool:
+        """Whether the table is shown; a plot that only has a message stays visible."""
+        return self.currentIndex() == 1
+
+    def select(self, row: int | None) -> None:
+        """Mark the row with this index in the columns, without a signal."""
+        self._selected = row
+        if self.shows_table:
+            self._mark()
+
+    def save_csv(self) -> None:
+        """Ask for a path and write the table there; report a failure."""
+        save_table(self, self.plot.accessibleName(), self.model.columns)
+
+    def copy(self) -> None:
+        """Copy the selected rows, or all of them, to the clipboard, separated by tabs."""
+        chosen = sorted(index.row() for index in self.table.selectionModel().selectedRows())
+        rows = chosen if len(chosen) > 1 else range(self.model.rowCount())
+        copy_table(self.model.columns_of(rows))
+
+    # The table
+
+    def _plan_reading(self) -> None:
+        if self._wanted and not self._timer.isActive():
+            self._timer.start()
+
+    def _read(self) -> None:
+        self._timer.stop()
+        shown = self._wanted and self.plot.message() is None
+        if shown:
+            self.model.set_columns(self.plot.columns())
+            self.table.fit_columns()
+        self.setCurrentIndex(int(shown))
+        self.setFocusProxy(self.table if shown else self.plot)
+        if shown:
+            self._mark()
+
+    def _mark(self) -> None:
+        position = -1 if self._selected is None else self.model.position(self._selected)
+        selection = self.table.selectionModel()
+        selection.blockSignals(True)
+        flags = QItemSelectionModel.SelectionFlag
+        if position < 0:
+            selection.clear()
+        else:
+            index = self.model.index(position, 0)
+            selection.setCurrentIndex(index, flags.ClearAndSelect | flags.Rows)
+            self.table.scrollTo(index)
+        selection.blockSignals(False)
+        self.table.viewport().update()
+
+    def _choose(self) -> None:
+        rows = self.table.selectionModel().selectedRows()
+        if len(rows) == 1:  # several rows are selected for copying
+            self._selected = self.model.source_row(rows[0].row())
+            self.row_chosen.emit(self._selected)
+
+    def _make_table(self) -> FittedTable:
+        table = FittedTable(f"Table: {self.plot.accessibleName()}", self.model, padding=6)
+        table.selectionModel().selectionChanged.connect(self._choose)
+        widget_action(table, "Copy table", self.copy, QKeySequence.StandardKey.Copy)
+        widget_action(table, "Save table…", self.save_csv)
+        table.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
+        return table
+
+    def _make_page(self) -> QWidget:
+        title = ElidedLabel()
+        title.setFont(face(Face.HEADING))
+        title.set_full_text(self.plot.accessibleName())
+        tip = "Save the table as CSV with full precision"
+        save = head_button("Save CSV…", tip, self.save_csv)
+        back = head_button("Plot", "Show the plot again", lambda: self.show_table(False))
+        head = across((title, 1), save, back)
+        return pane(down(head, (self.table, 1), margins=(8, 6, 8, 4)))

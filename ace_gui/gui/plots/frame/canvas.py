@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ _NAMES_SHARE: Final = 0.32  # maximum part of a plot's width for names at the le
 _LABELLED_WITHIN_DECADE = (2, 5)
 _SHORT = 1.6  # decades: on a shorter axis 2 and 5 have labels, too
 Ticks = list[tuple[float | None, list[float]]]
+Span = tuple[tuple[float, float], str]
+"""The ends of a block along the horizontal axis, and its number."""
 
 
 class PlainAxis(pg.AxisItem):
@@ -87,7 +90,6 @@ class QuantityAxis(PlainAxis):
         self.setGrid(255 if grid else False)
 
     def declare(self, axis: Axis, *, logarithmic: bool) -> None:
-        """Show this axis."""
         self.logarithmic, self.picture = logarithmic, None
         self.setScale(axis.scale)
         if self.orientation == "bottom" and axis.title != self.title:
@@ -238,12 +240,7 @@ class BlockAxis(QuantityAxis):
         super().__init__("bottom")
         self._middles: dict[float, str] = {}
 
-    def set_blocks(self, starts: Sequence[tuple[int, str]], count: int) -> None:
-        """``starts``: index of the first layer of each block, and the block's number.
-
-        ``count``: the number of layers.
-        """
-        spans = block_spans(starts, count)
+    def set_blocks(self, spans: Sequence[Span]) -> None:
         self._middles = {(low + high) / 2: label for (low, high), label in spans}
         self.picture = None
         self.update()
@@ -265,17 +262,13 @@ class BlockAxis(QuantityAxis):
         return [prefix + self._middles[value] for value in values]
 
 
-def block_spans(
-    starts: Sequence[tuple[int, str]], count: int
-) -> list[tuple[tuple[float, float], str]]:
-    """Start and end of each block, half a layer beyond its ends, and its number.
-
-    Empty if there are no layers.
-    """
-    ends = [*(start for start, _ in starts), count][1:]
-    return [
-        ((start - 0.5, end - 0.5), label) for (start, label), end in zip(starts, ends, strict=True)
+def block_spans(blocks: Sequence[int | None]) -> list[Span]:
+    """Start and end of each block of these layers, half a layer beyond its ends, and its number."""
+    starts = [
+        i for i, now in enumerate(blocks) if now is not None and (not i or blocks[i - 1] != now)
     ]
+    ends = pairwise([*starts, len(blocks)])
+    return [((start - 0.5, end - 0.5), str(blocks[start])) for start, end in ends]
 
 
 def _strides() -> list[int]:
@@ -368,7 +361,6 @@ class Canvas(pg.GraphicsView):
         self.frame.setContentsMargins(0, 4, after, 0)
 
     def getViewBox(self) -> pg.ViewBox:
-        """The view of the data."""
         return self._view
 
     def getAxis(self, side: str) -> pg.AxisItem:
@@ -380,7 +372,6 @@ class Canvas(pg.GraphicsView):
         self._view.addItem(item, ignoreBounds=True)
 
     def removeItem(self, item: QGraphicsItem) -> None:
-        """Remove an item."""
         self._view.removeItem(item)
 
 

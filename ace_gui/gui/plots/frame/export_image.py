@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import pyqtgraph as pg
 from PySide6.QtCore import QBuffer, QIODevice, QMarginsF, QPoint, QRect, QSize, QSizeF, Qt
 from PySide6.QtGui import (
     QFont,
@@ -28,15 +29,11 @@ from PySide6.QtWidgets import (
     QFormLayout,
     QGraphicsItem,
     QGraphicsView,
-    QMessageBox,
     QSpinBox,
     QWidget,
 )
 
-# isort: split
-import pyqtgraph as pg
-
-from ace_gui.errors import OutputError, WorkbenchError
+from ace_gui.errors import OutputError
 from ace_gui.gui.models.figures_model import FigureColumn, write_csv
 from ace_gui.gui.saving import save
 from ace_gui.gui.state.settings import Settings
@@ -86,7 +83,6 @@ class PictureFormat(NamedTuple):
 
     @property
     def font(self) -> QFont:
-        """Its body font."""
         font = QFont(QApplication.font())
         if self.serif:
             font.setFamilies(_SERIFS)
@@ -144,14 +140,12 @@ class ThemedWidget(QWidget):
     theme: Tokens
 
     def set_theme(self, theme: Tokens) -> None:
-        """Use the colours of ``theme``."""
         raise NotImplementedError
 
     def activate_layout(self) -> None:
         """Lay everything out at once, although no event is handled."""
 
     def columns(self) -> Sequence[FigureColumn]:
-        """The data of the plot as a table."""
         return ()
 
     def show_as_picture(self, on: bool) -> None:
@@ -165,10 +159,7 @@ def ask_for_picture(shown: ThemedWidget, parent: QWidget) -> None:
     def ask(form: PictureFormat) -> None:
         def write(chosen: list[Path]) -> None:
             ending = dialog.selectedNameFilter().rpartition("*")[2].rstrip(")")
-            try:
-                grab_plot(shown, chosen[0], suffix=ending, form=form)
-            except WorkbenchError as error:
-                QMessageBox.warning(parent, "Save picture", error.sentence)
+            grab_plot(shown, chosen[0], suffix=ending, form=form)
 
         dialog = ask_target(parent, "Save picture", suggested, _FILTERS, PICTURES, write)
 

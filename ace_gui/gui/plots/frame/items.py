@@ -130,7 +130,6 @@ class ThresholdLine(pg.InfiniteLine):
         return self.pill.boundingRect().width() * (1 + _BEFORE)
 
     def write(self, text: str) -> None:
-        """Set the pill's text."""
         self.pill.setFormat(text.replace("{", "{{").replace("}", "}}"))
 
     def set_theme(self, theme: Tokens) -> None:
@@ -211,7 +210,6 @@ class EndLabel(NamedTuple):
 
     @property
     def font(self) -> QFont:
-        """Its font."""
         return face(Face.CAPTION_STRONG if self.strong else Face.CAPTION)
 
 
@@ -228,7 +226,6 @@ class EndLabels(pg.AxisItem):
         self.setWidth(0)
 
     def set_labels(self, labels: Sequence[EndLabel]) -> None:
-        """Set the names of the curves."""
         self._labels = tuple(labels)
         widths = [QFontMetricsF(each.font).horizontalAdvance(each.text) for each in labels]
         most = _WIDEST * QFontMetricsF(face(Face.CAPTION)).height()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyqtgraph.graphicsItems.ScatterPlotItem import drawSymbol
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QBrush, QColor, QFontMetrics, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
-
-# isort: split
-from pyqtgraph.graphicsItems.ScatterPlotItem import drawSymbol
 
 from ace_gui.gui.plots.frame.spec import LegendEntry
 from ace_gui.gui.text import tooltip
@@ -129,11 +127,9 @@ class Legend(QWidget):
         self.setAccessibleName("Legend")
 
     def entries(self) -> tuple[LegendEntry, ...]:
-        """The entries shown."""
         return self._entries
 
     def is_on(self, key: str) -> bool:
-        """Whether the entry ``key`` is switched on."""
         return key not in self._off
 
     def set_entries(self, entries: Sequence[LegendEntry]) -> None:

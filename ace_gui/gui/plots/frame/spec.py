@@ -59,7 +59,6 @@ class Curve(LegendEntry):
 
     @property
     def step(self) -> float:
-        """The distance between two positions."""
         x = self.positions
         return float(np.ptp(x)) / (len(x) - 1) if len(x) > 1 else 1.0
 

@@ -75,8 +75,8 @@ class SpecPlot(Plot):
         self.canvas.addItem(self._hairline)
         view = self.canvas.getViewBox()
         view.setMouseEnabled(x=True, y=False)
-        view.sigRangeChanged.connect(lambda *_: self._part_names())
-        view.sigResized.connect(lambda _view: self._part_names())
+        view.sigRangeChanged.connect(lambda *_: self._write_names())
+        view.sigResized.connect(lambda _view: self._write_names())
         self.legend.toggled.connect(lambda *_: self._switch())
         scene = self.canvas.scene()
         scene.sigMouseMoved.connect(self._hover)
@@ -125,11 +125,7 @@ class SpecPlot(Plot):
         self.show_message(message or self.empty)
 
     def columns(self) -> Sequence[FigureColumn]:
-        """The data as a table."""
         return () if self.spec is None else self.spec.columns()
-
-    def restyle(self) -> None:
-        self._draw()
 
     def rescale(self) -> None:
         self._draw()
@@ -138,7 +134,7 @@ class SpecPlot(Plot):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._show_caption()
-        self._part_names()
+        self._write_names()
 
     # Drawing
 
@@ -159,6 +155,7 @@ class SpecPlot(Plot):
         if self.make is None:
             return
         self.spec = spec = self.make(self.theme)
+        self._drawn = {curve.key: self._on_axes(curve) for curve in spec.curves}
         self.log_box.setEnabled(spec.logarithmic_choice)
         logs = self.logarithmic, spec.x.logarithmic
         for axis, own, log in zip(self._axes, (spec.y, spec.x), logs, strict=True):
@@ -174,7 +171,7 @@ class SpecPlot(Plot):
         self.legend.set_entries([*[awaited] * spec.awaited, *entries])
         self._draw_curves(spec)
         self._draw_marks(spec)
-        self._draw_names(spec)
+        self._write_names()
         self._hairline.setPen(pg.mkPen(self.theme.text3, width=1))
         self._switch()
 
@@ -183,7 +180,6 @@ class SpecPlot(Plot):
 
         The first curve is drawn over the others.
         """
-        self._drawn = {curve.key: self._on_axes(curve) for curve in spec.curves}
         for key in self.items.keys() - self._drawn.keys():
             self.canvas.removeItem(self.items.pop(key))
         for depth, curve in enumerate(spec.curves):
@@ -264,7 +260,6 @@ class SpecPlot(Plot):
         self.ends.set_labels(labels)
 
     def is_on(self, curve: Curve) -> bool:
-        """Whether a curve is switched on."""
         return all(map(self.legend.is_on, (curve.key, *curve.with_keys)))
 
     def fit(self) -> None:
@@ -283,16 +278,19 @@ class SpecPlot(Plot):
 
     # Names of points
 
-    def _draw_names(self, spec: PlotSpec) -> None:
+    def _write_names(self) -> None:
+        """The names of single points, as they have room now."""
         self._erase()
-        for curve in spec.curves:
+        curves = () if self.spec is None else self.spec.curves
+        for curve in (curve for curve in curves if curve.names):
             font = face(Face.CAPTION_STRONG if curve.strong else Face.CAPTION)
             for text, x, y in zip(curve.names, *self.drawn(curve), strict=False):
                 self._write(text, QPointF(x, y), self.theme.text2, font, anchor=(0, 0.5))
                 if curve.strong and text:  # over lines
                     self._written[-1].fill = pg.mkBrush(self.theme.card)
                     self._written[-1].setZValue(99)
-        self._part_names()
+        if self._written:
+            place_names(self._written, self.canvas.getViewBox(), self._symbols(), self._taken())
 
     def _write(
         self, text: str, at: QPointF, ink: str, font: QFont, *, anchor: tuple[float, float]
@@ -308,16 +306,11 @@ class SpecPlot(Plot):
             self.canvas.removeItem(item)
         self._written = []
 
-    def _part_names(self) -> None:
-        if self._written:
-            place_names(self._written, self.canvas.getViewBox(), self._symbols(), self._taken())
-
     def _taken(self) -> list[QRectF]:
         """Where no name can be, in the scene."""
         return []
 
     def _symbols(self) -> NDArray[np.float64]:
-        """The positions of all symbols."""
         curves = () if self.spec is None else self.spec.curves
         drawn = [np.column_stack(self.drawn(c)) for c in curves if c.symbol and self.is_on(c)]
         return np.concatenate([np.zeros((0, 2)), *drawn])
@@ -389,7 +382,6 @@ class SpecPlot(Plot):
             self.choose_at(event.scenePos())
 
     def choose_at(self, scene_position: QPointF) -> None:
-        """Choose the point under the pointer."""
         found = self.nearest(scene_position)
         if found is not None and not found[0].width:
             curve, index = found

@@ -1,17 +1,18 @@
-"""Export of the merged model: folder, format, size of an adapter, and the result."""
+"""What a merge becomes: export of the model, with the size of an adapter, and the report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QCheckBox,
+    QGridLayout,
     QLineEdit,
     QPlainTextEdit,
     QProgressBar,
@@ -28,6 +29,7 @@ from ace_gui.engine.contract.events import (
     JobFailed,
     JobProgress,
 )
+from ace_gui.engine.contract.findings import Regime
 from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob
 from ace_gui.engine.contract.libraries import commands_of, library_of
 from ace_gui.engine.contract.plan import Disposition
@@ -38,13 +40,14 @@ from ace_gui.gui.control.merge_operation import OutputOperations
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.plots.gamma_plot import heterogeneous_text, treated_alike
 from ace_gui.gui.plots.merge_plots import KeptEnergyPlot
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
-from ace_gui.gui.state.results import title_parts
+from ace_gui.gui.state.results import mean_score, title_parts
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.text import file_name
+from ace_gui.gui.text import file_name, plain, short_score_text
 from ace_gui.gui.theme import Face, change_kind
 from ace_gui.gui.widgets.controls import (
     Choice,
@@ -56,8 +59,8 @@ from ace_gui.gui.widgets.controls import (
 )
 from ace_gui.gui.widgets.file_dialogs import ask_folders, folder_of, show
 from ace_gui.gui.widgets.form import Form
-from ace_gui.gui.widgets.labels import heading, muted_label, plain_label
-from ace_gui.gui.widgets.layout import across, down, pane
+from ace_gui.gui.widgets.labels import heading, muted_label, plain_label, secondary_label
+from ace_gui.gui.widgets.layout import Column, across, down, pane
 from ace_gui.recipe.values import model_name
 
 Run = Callable[[Job, Callable[[Event], object], Callable[[End], object]], RunningJob]
@@ -148,10 +151,8 @@ class AdapterChoice(QWidget):
             self.plot.show_message("No matrix of a linear layer changes.")
 
 
-_DTYPES: Final = {None: ("as in the recipe", "")} | {
-    name: (name, "") for name in ("float32", "bfloat16", "float16")
-}
-_KINDS: Final = {False: ("the full model", ""), True: ("an adapter (PEFT)", "")}
+_DTYPES: Final = {None: "as in the recipe"} | {n: n for n in ("float32", "bfloat16", "float16")}
+_KINDS: Final = {False: "the full model", True: "an adapter (PEFT)"}
 _GIGABYTE: Final = 1_000_000_000
 _EXPORTS: Final = "exports"
 _CHANGED: Final = "Settings changed after this merge. The export is the merge as it was made."
@@ -252,7 +253,7 @@ class ExportDialog(Dialog):
         self.adjustSize()
 
     def _make_form(self) -> Form:
-        form = Form(())
+        form = Form()
         browse = push_button("Browse…", self._browse, name="Browse for the target folder")
         merge = down(plain_label(self._recipe_text()), gap=2)
         if not self._session.merge_is_current:
@@ -410,3 +411,72 @@ def free_folder(parent: Path, name: str) -> Path:
 def load_snippet(folder: Path) -> str:
     """Two lines of Python that load the exported model."""
     return "\n".join(library_of(folder).lines(repr(str(folder))))
+
+
+_WIDTH: Final = 40  # in text lines
+_WHAT: Final = (
+    "The report is one HTML file, with plots and tables, that opens in any browser. It contains:"
+)
+
+
+class ReportDialog(Dialog):
+    """One line for each chapter. ``write`` asks for a file and writes the report."""
+
+    def __init__(
+        self, session: Session, run: MergeRun, write: Callable[[], object], parent: QWidget | None
+    ) -> None:
+        super().__init__("Report", parent, cancels=True)
+        self.setMinimumWidth(_WIDTH * self.fontMetrics().height())
+        parts = title_parts(run, session.draft.methods)
+        title = plain_label(plain(" · ".join(parts)), role=Face.TITLE)
+        listed = Column()
+        chapters = QGridLayout(listed)
+        chapters.setContentsMargins(0, 0, 0, 0)
+        chapters.setHorizontalSpacing(24)
+        chapters.setVerticalSpacing(10)
+        chapters.setColumnStretch(1, 1)
+        for row, (name, content) in enumerate(chapters_of(run, session)):
+            label = plain_label(name, wrap=False, role=Face.STRONG)
+            chapters.addWidget(label, row, 0, Qt.AlignmentFlag.AlignTop)
+            chapters.addWidget(secondary_label(plain(content)), row, 1)
+        self.add_button("&Save report…", self.accept, kind="primary")
+        self.accepted.connect(write)
+        self.fill(title, secondary_label(_WHAT), listed, None, margin=16, gap=16)
+
+
+def chapters_of(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:
+    """The title of each chapter of a run's report, and its content."""
+    warned = sum(bool(report.warnings) for report in run.reports.values())
+    names = ", ".join(run.recipe.expert_names)
+    yield "Recipe", f"{names}; every parameter, and the recipe as YAML"
+    yield "Scores", _scores(run, session)
+    yield "Heterogeneity", _heterogeneity(run, session)
+    yield "Energies", "how far each expert moved each matrix, and how much the experts agree"
+    yield (
+        "Spectra",
+        "singular values of the experts and of the merge, for the most unusual matrices",
+    )
+    warnings = counted(warned, "%n matrix has a warning", "%n matrices have warnings")
+    yield "Health", warnings if warned else "no matrix has a warning"
+    yield "All tensors", "how each was treated, and why, in figures"
+    yield "Method", "its formula and its paper"
+
+
+def _scores(run: MergeRun, session: Session) -> str:
+    tasks, score = len(session.draft.inputs.tasks), mean_score(run)
+    if score is not None:
+        mean = short_score_text(score)
+        return f"a mean of {mean}, compared with base and experts, task by task"
+    if not tasks:
+        return "none: the recipe names no tasks"
+    on = counted(tasks, "on %n task", "on %n tasks")
+    return f"{on}, compared with base and experts; measured while the report is written"
+
+
+def _heterogeneity(run: MergeRun, session: Session) -> str:
+    regimes = [report.regime for report in run.reports.values() if report.regime is not None]
+    if regimes:
+        return heterogeneous_text(regimes.count(Regime.HETEROGENEOUS), len(regimes))
+    known = sum(report.gamma is not None for report in run.reports.values())
+    merged = sum(row.disposition is Disposition.MERGED for row in session.layers.rows)
+    return treated_alike(known or merged)
