@@ -14,7 +14,7 @@ import transformers
 
 from ace_gui.engine import workflow
 from ace_gui.recipe.values import TaskKind
-from tests.helpers.command import Run
+from tests.helpers.command import ace_gui as ace
 from tests.helpers.scored_models import (
     save_bert,
     save_chat_model,
@@ -208,7 +208,7 @@ def family(folder: Path, kind: TaskKind, keys: dict[str, Any]) -> Path:
     ],
 )
 def test_broken_tasks_are_refused_before_the_merge(
-    kind: TaskKind, name: str, tmp_path, monkeypatch, ace: Run, capfd
+    kind: TaskKind, name: str, tmp_path, monkeypatch, capfd
 ):
     _, keys, break_ = BREAKS[name]
     recipe = family(tmp_path, kind, keys)
@@ -218,13 +218,13 @@ def test_broken_tasks_are_refused_before_the_merge(
     capfd.readouterr()
     words = ["merge", str(recipe), "--evaluate", "--out", str(tmp_path / "out")]
     dry, real = ace(*words, "--dry-run"), ace(*words)
-    assert (dry.status, real.status) == (1, 1), (dry.err, real.err)
-    assert dry.err.splitlines()[-1] == real.err.splitlines()[-1]
-    assert dry.err.count("Error: ") == 1
+    assert (dry.returncode, real.returncode) == (1, 1), (dry.stderr, real.stderr)
+    assert dry.stderr.splitlines()[-1] == real.stderr.splitlines()[-1]
+    assert dry.stderr.count("Error: ") == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_a_task_of_nobody_that_only_the_experts_can_do(tmp_path, monkeypatch, ace: Run):
+def test_a_task_of_nobody_that_only_the_experts_can_do(tmp_path, monkeypatch):
     """Base and merge have no head for it."""
     recipe = family(tmp_path, TaskKind.TEXT_CLASSIFICATION, {"name": "both"})
     save_bert(tmp_path / "base", "MaskedLM")
@@ -232,29 +232,29 @@ def test_a_task_of_nobody_that_only_the_experts_can_do(tmp_path, monkeypatch, ac
     words = ["merge", str(recipe), "--evaluate", "--out", str(tmp_path / "out")]
     for more in ([], ["--dry-run"]):
         ended = ace(*words, *more)
-        assert ended.status == 1
-        assert "BertForMaskedLM" in ended.err.splitlines()[-1]
+        assert ended.returncode == 1
+        assert "BertForMaskedLM" in ended.stderr.splitlines()[-1]
 
 
-def test_without_tasks_nothing_can_be_scored(tmp_path, ace: Run):
+def test_without_tasks_nothing_can_be_scored(tmp_path):
     recipe = family(tmp_path, TaskKind.TEXT_CLASSIFICATION, {})
     recipe.write_text(json.dumps(json.loads(recipe.read_text()) | {"tasks": []}))
     words = ["merge", str(recipe), "--evaluate", "--out", str(tmp_path / "out")]
     for more in ([], ["--dry-run"]):
         ended = ace(*words, *more)
-        assert ended.status == 1
-        assert "tasks" in ended.err.splitlines()[-1]
+        assert ended.returncode == 1
+        assert "tasks" in ended.stderr.splitlines()[-1]
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=[] if k in ASKED else [pytest.mark.long]) for k in CASES]
 )
-def test_good_tasks_pass_the_dry_run_and_are_scored(kind: TaskKind, tmp_path, ace: Run):
+def test_good_tasks_pass_the_dry_run_and_are_scored(kind: TaskKind, tmp_path):
     words = ["merge", str(family(tmp_path, kind, {})), "--evaluate", "--out", str(tmp_path / "out")]
     dry = ace(*words, "--dry-run")
-    assert dry.status == 0, dry.err
+    assert dry.returncode == 0, dry.stderr
     assert not (tmp_path / "out").exists()
     real = ace(*words)
-    assert real.status == 0, real.err
+    assert real.returncode == 0, real.stderr
     assert "one" in (tmp_path / "out" / "README.md").read_text()

@@ -25,7 +25,8 @@ from ace_gui.cli.streams import reported
 from ace_gui.methods import METHODS
 from ace_gui.paths import Sample
 from ace_gui.recipe.recommended import SHELF_NAMES
-from tests.helpers.command import Ended, Run
+from tests.helpers.command import Ended
+from tests.helpers.command import ace_gui as ace
 from tests.helpers.recipes import file_over
 from tests.helpers.scored_models import save_scored_family
 from tests.helpers.sparse_models import sparse_model
@@ -47,14 +48,14 @@ def _as_before(tmp_path_factory) -> Iterator[None]:
 
 
 def require_good_end(ended: Ended) -> None:
-    assert ended.status in STATUSES
-    assert "Traceback" not in ended.err
-    if ended.status in {1, 2}:
-        lines = ended.err.splitlines()
-        assert lines[-1].startswith("Error: "), ended.err
-        assert ended.err.count("Error: ") == 1
+    assert ended.returncode in STATUSES
+    assert "Traceback" not in ended.stderr
+    if ended.returncode in {1, 2}:
+        lines = ended.stderr.splitlines()
+        assert lines[-1].startswith("Error: "), ended.stderr
+        assert ended.stderr.count("Error: ") == 1
         assert len(lines[-1]) < 2100
-        assert "Something unexpected" not in lines[-1], ended.err
+        assert "Something unexpected" not in lines[-1], ended.stderr
 
 
 LONG = "x" * 5000
@@ -93,7 +94,7 @@ _CALLS = st.one_of(
 
 
 @pytest.mark.parametrize("examples", [60, pytest.param(20_000, marks=pytest.mark.long)])
-def test_no_command_line_ends_in_a_traceback(ace: Run, tmp_path_factory, examples: int):
+def test_no_command_line_ends_in_a_traceback(tmp_path_factory, examples: int):
     @settings(
         max_examples=examples,
         derandomize=examples == 60,
@@ -111,52 +112,53 @@ def test_no_command_line_ends_in_a_traceback(ace: Run, tmp_path_factory, example
 
 
 @pytest.mark.parametrize("value", ["", "a\0b", "\udcff"])
-def test_a_wild_path_is_wrong_usage(ace: Run, value: str):
+def test_a_wild_path_is_wrong_usage(value: str):
     ended = ace("merge", "recipe.yaml", "--out", value)
-    assert ended.status == 2
-    assert "--out" in ended.err
+    assert ended.returncode == 2
+    assert "--out" in ended.stderr
     require_good_end(ended)
 
 
-def test_a_command_that_is_misspelt(ace: Run):
+def test_a_command_that_is_misspelt():
     ended = ace("merg", "a", "b")
-    assert ended.status == 2
-    assert "'merge'" in ended.err
-    assert not re.search(r"[?.]{2}", ended.err)
+    assert ended.returncode == 2
+    assert "'merge'" in ended.stderr
+    assert not re.search(r"[?.]{2}", ended.stderr)
 
 
-def test_the_version(ace: Run):
-    assert ace("--version") == Ended(0, f"ace-gui {cli.__version__}\n", "")
+def test_the_version():
+    ended = ace("--version")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"ace-gui {cli.__version__}\n", "")
 
 
-def test_a_path_that_is_not_there_is_named(ace: Run):
+def test_a_path_that_is_not_there_is_named():
     for path in ("nosuch.yaml", "no/such"):
         ended = ace(path)
-        assert ended.status == 2
-        assert f"{path} does not exist" in ended.err
+        assert ended.returncode == 2
+        assert f"{path} does not exist" in ended.stderr
 
 
-def test_what_was_not_foreseen_is_logged(ace: Run, monkeypatch):
+def test_what_was_not_foreseen_is_logged(monkeypatch):
     monkeypatch.setattr("ace_gui.cli.listing.known_methods", lambda: {}["no such key"])
     ended = ace("methods")
-    assert ended.status == 1
-    assert "KeyError" in ended.err
-    [sentence] = ended.err.splitlines()
+    assert ended.returncode == 1
+    assert "KeyError" in ended.stderr
+    [sentence] = ended.stderr.splitlines()
     log = Path(sentence.rpartition("Details are in ")[2].rstrip("."))
     assert "Traceback" in log.read_text()
     assert str(os.environ["XDG_STATE_HOME"]) in str(log)
-    assert "Traceback" in ace("methods", "--verbose").err
+    assert "Traceback" in ace("methods", "--verbose").stderr
 
 
 @pytest.mark.parametrize("options", [["--out"], ["--headless", "--out"]])
 def test_the_demo_writes_its_folder_where_a_window_could_open_too(
-    ace: Run, monkeypatch, tmp_path, options: list[str]
+    monkeypatch, tmp_path, options: list[str]
 ):
     written: list[Path | None] = []
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("ace_gui.gui.app.run", lambda *_, **__: 0)
     monkeypatch.setattr("ace_gui.cli.demo.run_headless", lambda _, out: written.append(out))
-    assert ace("demo", *options, str(tmp_path / "out")).status == 0
+    assert ace("demo", *options, str(tmp_path / "out")).returncode == 0
     assert written == [tmp_path / "out"]
 
 
@@ -176,12 +178,12 @@ def test_without_a_log_folder_the_temporary_one_is_used(capfd, monkeypatch, tmp_
     assert "Add --verbose" in second
 
 
-def test_the_devices_and_why_there_is_no_gpu(ace: Run, monkeypatch):
+def test_the_devices_and_why_there_is_no_gpu(monkeypatch):
     monkeypatch.setattr("ace_gui.cli.merging.devices_not_used", lambda: ("No driver.",))
     ended = ace("devices")
-    assert ended.status == 0
-    assert ended.out.startswith("cpu  Processor (CPU)")
-    assert ended.out.endswith("No driver.\n")
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("cpu  Processor (CPU)")
+    assert ended.stdout.endswith("No driver.\n")
 
 
 def test_a_folder_of_the_samples_name_does_not_hide_the_sample(tmp_path, monkeypatch):
@@ -193,20 +195,20 @@ def test_a_folder_of_the_samples_name_does_not_hide_the_sample(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("command", ["inspect", "estimate", "merge"])
-def test_sentences_end_once(command: str, tmp_path, ace: Run):
+def test_sentences_end_once(command: str, tmp_path):
     out = ["--out", str(tmp_path / "out")] if command == "merge" else []
     ended = ace(command, "sample", *out)
-    assert ended.status == 0, ended.err
-    assert not re.findall(r".*[^.]\.\.(?:[^.].*|$)", ended.out + ended.err, re.MULTILINE)
+    assert ended.returncode == 0, ended.stderr
+    assert not re.findall(r".*[^.]\.\.(?:[^.].*|$)", ended.stdout + ended.stderr, re.MULTILINE)
 
 
-def test_a_comparison_in_which_every_merge_fails(ace: Run):
+def test_a_comparison_in_which_every_merge_fails():
     ended = ace("compare", "sample", "--methods", "slerp")
-    assert ended.status == 1
+    assert ended.returncode == 1
     require_good_end(ended)
-    assert "SLERP merges 2 experts" in ended.out
+    assert "SLERP merges 2 experts" in ended.stdout
     mixed = ace("compare", "sample", "--methods", "slerp,linear", "--json", "-")
-    assert mixed.status == 0, mixed.err
+    assert mixed.returncode == 0, mixed.stderr
 
 
 _NUMBERS = ("--speed", "--disk", "--workers", "--threads", "--memory", "--limit", "--merges")
@@ -214,13 +216,13 @@ _NUMBERS = ("--speed", "--disk", "--workers", "--threads", "--memory", "--limit"
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "9" * 6000, "1e400", "1e300", "-1", "0"])
 @pytest.mark.parametrize("option", _NUMBERS)
-def test_numbers_that_are_none(option: str, value: str, tmp_path, ace: Run):
+def test_numbers_that_are_none(option: str, value: str, tmp_path):
     command = {"--memory": "merge", "--limit": "evaluate", "--merges": "tune"}.get(
         option, "estimate"
     )
     more = {"merge": ["--out", str(tmp_path / "out")], "tune": ["--parameter", "scaling=0..1"]}
     ended = ace(command, "sample", option, value, *more.get(command, []))
-    assert ended.status == 2, ended.err
+    assert ended.returncode == 2, ended.stderr
     require_good_end(ended)
 
 
@@ -277,28 +279,28 @@ def test_the_shell_completes_commands(monkeypatch):
     assert done.output.split() == ["estimate"]
 
 
-def test_the_former_name_of_estimate_says_so(ace: Run):
+def test_the_former_name_of_estimate_says_so():
     old = ace("plan", "sample", "--speed", "10")
-    assert old.status == 0
-    assert "ace-gui estimate" in old.err
+    assert old.returncode == 0
+    assert "ace-gui estimate" in old.stderr
     new = ace("estimate", "sample", "--speed", "10")
-    assert (new.out.splitlines()[0], new.err) == (old.out.splitlines()[0], "")
+    assert (new.stdout.splitlines()[0], new.stderr) == (old.stdout.splitlines()[0], "")
 
 
-def test_an_estimate_says_where_its_figures_come_from(tmp_path, ace: Run):
+def test_an_estimate_says_where_its_figures_come_from(tmp_path):
     ended = ace("estimate", "sample", "--speed", "10", "--json", str(tmp_path / "found"))
     found = json.loads((tmp_path / "found").read_text())
     assert found["speed_from"] == {"flops": "given", "read": "assumed", "write": "assumed"}
-    assert "10.0 G operations a second (given)" in ended.out
-    assert "500 MB a second (assumed)" in ended.out
-    [first] = [line for line in ended.out.splitlines() if "0.6 G" in line]
+    assert "10.0 G operations a second (given)" in ended.stdout
+    assert "500 MB a second (assumed)" in ended.stdout
+    [first] = [line for line in ended.stdout.splitlines() if "0.6 G" in line]
     assert first.split()[:2] == ["×", "4"]
     assert "layer.*" in first
-    assert "free at" in ended.out
-    assert "GPU: " in ended.out
+    assert "free at" in ended.stdout
+    assert "GPU: " in ended.stdout
 
 
-def test_models_of_zeros_are_no_measure(tmp_path, ace: Run):
+def test_models_of_zeros_are_no_measure(tmp_path):
     config = LlamaConfig(
         hidden_size=64, intermediate_size=128, num_hidden_layers=2, vocab_size=256,
         num_attention_heads=4,
@@ -306,22 +308,22 @@ def test_models_of_zeros_are_no_measure(tmp_path, ace: Run):
     models = [sparse_model(config, tmp_path / f"model-{t}") for t in range(3)]
     recipe = file_over(tmp_path / "recipe", models[0], models[1:])
     ended = ace("estimate", str(recipe))
-    assert ended.status == 0, ended.err
-    assert "only zeros" in ended.err
-    assert str(models[0]) in ended.err
-    assert "measured on" not in ended.out
+    assert ended.returncode == 0, ended.stderr
+    assert "only zeros" in ended.stderr
+    assert str(models[0]) in ended.stderr
+    assert "measured on" not in ended.stdout
 
 
 @pytest.mark.parametrize("out", [(), ("--out", "out")])
-def test_a_dry_run_writes_nothing(out: tuple[str, ...], tmp_path, monkeypatch, ace: Run):
+def test_a_dry_run_writes_nothing(out: tuple[str, ...], tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for models in (["sample"], [*_TWO_MODELS, str(Sample.IMAGES.recipe.parent / "experts/shapes")]):
         ended = ace("merge", *models, "--dry-run", *out)
-        assert ended.status == 0, ended.err
+        assert ended.returncode == 0, ended.stderr
         words = ("tensors merged", "Memory: ", "Disk: ", "workers", "Nothing was written")
-        assert all(word in ended.out for word in words)
+        assert all(word in ended.stdout for word in words)
         assert not list(tmp_path.iterdir())
-    assert ace("merge", "sample", "--dry-run", "--convert").status == 2
+    assert ace("merge", "sample", "--dry-run", "--convert").returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -334,30 +336,30 @@ def test_a_dry_run_writes_nothing(out: tuple[str, ...], tmp_path, monkeypatch, a
         ["--as", "adapter", "--rank", "2", "--complete-heads"],
     ],
 )
-def test_a_dry_run_ends_as_its_merge_would(options: list[str], tmp_path, monkeypatch, ace: Run):
+def test_a_dry_run_ends_as_its_merge_would(options: list[str], tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("full").mkdir()
     Path("full", "file").touch()
     words = ["merge", *_TWO_MODELS, "--out", "out", *options]
     real, dry = ace(*words), ace(*words, "--dry-run")
-    assert (real.status, dry.status) == (1, 1)
+    assert (real.returncode, dry.returncode) == (1, 1)
     require_good_end(dry)
-    assert dry.err.splitlines()[-1] == real.err.splitlines()[-1]
-    assert "Disk: " in dry.out
-    assert "workers" in dry.out
+    assert dry.stderr.splitlines()[-1] == real.stderr.splitlines()[-1]
+    assert "Disk: " in dry.stdout
+    assert "workers" in dry.stdout
 
 
-def test_lists_of_methods(ace: Run):
-    shelf = ace("methods").out
+def test_lists_of_methods():
+    shelf = ace("methods").stdout
     assert [line.split()[0] for line in shelf.splitlines() if line][:-1] == [*SHELF_NAMES]
-    every = [line.split()[0] for line in ace("methods", "--all").out.splitlines()]
+    every = [line.split()[0] for line in ace("methods", "--all").stdout.splitlines()]
     assert set(METHODS) <= set(every)
     assert not set("─│┃━┌") & set(shelf)
-    found = json.loads(ace("methods", "ties", "--json", "-").out)["methods"]
+    found = json.loads(ace("methods", "ties", "--json", "-").stdout)["methods"]
     assert [one["name"] for one in found] == ["ties"]
     ended = ace("methods", "tiess")
-    assert (ended.status, ended.out) == (1, "")
-    assert len(ended.err) < 100, "the nearest name, not all"
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert len(ended.stderr) < 100, "the nearest name, not all"
 
 
 def test_the_list_needs_no_torch_and_is_never_stale(tmp_path):
@@ -388,33 +390,31 @@ def scored(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("line", _WITH_JSON)
-def test_json_goes_to_standard_output_alone(
-    line: str, scored: Path, tmp_path, ace: Run, monkeypatch
-):
+def test_json_goes_to_standard_output_alone(line: str, scored: Path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (command, *flags), (options, first_key) = line.split(), _WITH_JSON[line]
     two = {"diff": _TWO_MODELS, "extract": _TWO_MODELS, "methods": (), "devices": ()}
     words = [command, *two.get(command, (str(scored),)), *flags, *options, "--json", "-"]
     ended = ace(*(word.replace("NEW", "first") for word in words))
-    assert ended.status == 0, ended.err
-    assert not ended.err.startswith("\n"), "no progress bar is left in a file"
-    assert next(iter(json.loads(ended.out))) == first_key
-    assert len(ended.err.splitlines()) >= 1 + (command != "report"), "the tables"
+    assert ended.returncode == 0, ended.stderr
+    assert not ended.stderr.startswith("\n"), "no progress bar is left in a file"
+    assert next(iter(json.loads(ended.stdout))) == first_key
+    assert len(ended.stderr.splitlines()) >= 1 + (command != "report"), "the tables"
     quiet = ace(*(word.replace("NEW", "second") for word in words), "--quiet")
-    assert (quiet.status, quiet.err) == (0, "")
-    assert json.loads(quiet.out).keys() == json.loads(ended.out).keys()
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+    assert json.loads(quiet.stdout).keys() == json.loads(ended.stdout).keys()
     assert {path.stem for path in tmp_path.iterdir()} <= {"first", "second"}
     ended = ace("devices")
-    assert ended.out.startswith("cpu"), "the next command has the standard output again"
+    assert ended.stdout.startswith("cpu"), "the next command has the standard output again"
 
 
-def test_a_picture_of_what_differs(tmp_path, ace: Run):
+def test_a_picture_of_what_differs(tmp_path):
     file = tmp_path / "change.svg"
     words = ["diff", *_TWO_MODELS, "--json", "-", "--quiet", "--picture", str(file)]
     for _ in range(2):  # its own file may be replaced
         ended = ace(*words)
-        assert ended.status == 0, ended.err
-    tensors = json.loads(ended.out)["tensors"]
+        assert ended.returncode == 0, ended.stderr
+    tensors = json.loads(ended.stdout)["tensors"]
     svg = ElementTree.parse(file).getroot()
     marks = [each[0].text or "" for each in svg.iter() if "mark" in each.get("class", "")]
     named = {mark.partition(":")[0] for mark in marks}
@@ -422,16 +422,16 @@ def test_a_picture_of_what_differs(tmp_path, ace: Run):
     assert not {each["name"] for each in tensors if not each["change"]} & named
     assert "var(" not in file.read_text()
     file.write_text("mine")
-    assert ace(*words).status == 1
+    assert ace(*words).returncode == 1
     assert file.read_text() == "mine"
-    assert ElementTree.fromstring(ace(*words[:3], "--picture", "-").out).tag == svg.tag
-    assert ace(*words, "--picture", "-").status == 2
+    assert ElementTree.fromstring(ace(*words[:3], "--picture", "-").stdout).tag == svg.tag
+    assert ace(*words, "--picture", "-").returncode == 2
 
 
-def test_the_json_of_a_merge_names_what_was_written(tmp_path, ace: Run):
+def test_the_json_of_a_merge_names_what_was_written(tmp_path):
     out, file = tmp_path / "merged", tmp_path / "merge.json"
     words = ["merge", *_TWO_MODELS, "--out", str(out), "--json", str(file)]
-    assert ace(*words).status == 0
+    assert ace(*words).returncode == 0
     found = json.loads(file.read_text())
     assert Path(found["folder"]) == out
     assert {str(path.relative_to(out)) for path in out.rglob("*.*")} >= set(found["files"])
@@ -439,8 +439,8 @@ def test_the_json_of_a_merge_names_what_was_written(tmp_path, ace: Run):
     assert found["seconds"] > 0
     assert {"warnings", "notes", "checks"} <= found.keys()
     out = tmp_path / "other"
-    assert ace(*words[:3], "--out", str(out), "--json", str(file)).status == 0
+    assert ace(*words[:3], "--out", str(out), "--json", str(file)).returncode == 0
     file.write_text("mine")
     ended = ace(*words[:3], "--out", str(tmp_path / "third"), "--json", str(file))
-    assert (ended.status, file.read_text()) == (1, "mine")
+    assert (ended.returncode, file.read_text()) == (1, "mine")
     assert not (tmp_path / "third").exists(), "refused before any work"

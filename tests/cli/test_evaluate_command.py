@@ -29,9 +29,7 @@ def project(tmp_path_factory) -> Path:
 
 def test_a_recipe_and_a_folder(project: Path):
     folder, out = str(project / "mood"), project / "scores.json"
-    done = ace_gui(
-        "evaluate", project / "recipe.yaml", folder, "--limit", "20", "--json", out, seconds=300
-    )
+    done = ace_gui("evaluate", project / "recipe.yaml", folder, "--limit", "20", "--json", out)
     assert done.returncode == 0, done.stderr
     scores = json.loads(out.read_text())["scores"]
     assert [each["model"] for each in scores] == ["base", "mood", folder]
@@ -51,7 +49,7 @@ def test_folders_with_a_file_of_tasks(project: Path, tmp_path, tasks: str):
     out = tmp_path / "alone.json"
     done = ace_gui(
         "evaluate", project / "base", project / "mood", "--tasks", project / tasks,
-        "--json", out, seconds=300,
+        "--json", out,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     scores = json.loads(out.read_text())["scores"]

@@ -18,7 +18,7 @@ from ace_gui.recipe.recipe_file import load_recipe, recipe_from
 from ace_gui.recipe.recommended import METHOD, PARAMETERS
 from ace_gui.recipe.values import Heads
 from tests.helpers.adapters import factors, save_adapter
-from tests.helpers.command import Run
+from tests.helpers.command import ace_gui as ace
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -61,16 +61,16 @@ def models(tmp_path, monkeypatch) -> list[str]:
     "options", [(), ("--method", "linear"), ("--set", "alpha=0.5", "--set", "seed=3")]
 )
 def test_a_merge_without_a_file_is_that_of_the_recipe_that_init_writes(
-    kind: str, options: tuple[str, ...], tmp_path, monkeypatch, ace: Run
+    kind: str, options: tuple[str, ...], tmp_path, monkeypatch
 ):
     given = named(kind, tmp_path, monkeypatch)
     if kind == "files":  # of one name, and so told apart by a number
         assert recipe_for(given[0], given[1:]).expert_names == ("model-1", "model-2")
     printed = ace("init", *given, *options)
-    assert printed.status == 0
-    (tmp_path / "recipe.yaml").write_text(printed.out)
-    assert ace("merge", *given, *options, "--out", "direct").status == 0
-    assert ace("merge", "recipe.yaml", "--out", "by-file").status == 0
+    assert printed.returncode == 0
+    (tmp_path / "recipe.yaml").write_text(printed.stdout)
+    assert ace("merge", *given, *options, "--out", "direct").returncode == 0
+    assert ace("merge", "recipe.yaml", "--out", "by-file").returncode == 0
     direct, by_file = (tmp_path / out for out in ("direct", "by-file"))
     for name in ("model.safetensors", "merge_recipe.yaml"):
         assert (direct / name).read_bytes() == (by_file / name).read_bytes()
@@ -197,14 +197,13 @@ def test_a_mistake_ends_in_one_sentence(
     models: list[str],
     tmp_path,
     monkeypatch,
-    ace: Run,
 ):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "no-cache"))
     more = ["--out", "out"] if command == "merge" else []
     ended = ace(command, *more, *arguments)
-    assert ended.status == status
-    assert not ended.out
-    lines = ended.err.splitlines()
+    assert ended.returncode == status
+    assert not ended.stdout
+    lines = ended.stderr.splitlines()
     assert sum(line.startswith("Error: ") for line in lines) == 1
     assert words.lower() in lines[-1].lower()
     assert not (tmp_path / "out").exists()

@@ -112,7 +112,7 @@ def test_the_image_sample_by_regmean_is_better_than_its_mean(tmp_path: Path) -> 
         task |= {key: str(folder / task[key]) for key in ("data", "calibration")}
     file = tmp_path / "recipe.yaml"
     file.write_text(yaml.safe_dump(known))
-    done = run("merge", file, "--out", tmp_path / "merged", seconds=300)
+    done = run("merge", file, "--out", tmp_path / "merged")
     assert done.returncode == 0, done.stderr
     found = ace_gui.evaluate(None, [tmp_path / "merged"], file, device="cpu")
     scores = {score.task: score.score for score in found.scores}

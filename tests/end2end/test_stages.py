@@ -12,7 +12,7 @@ from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import RecipeError
 from ace_gui.paths import merges_folder
 from ace_gui.recipe.recipe_file import load_recipe
-from tests.helpers.command import in_process as run
+from tests.helpers.command import ace_gui as run
 from tests.helpers.mergekit_files import make_models
 
 FIRST = {
@@ -111,11 +111,11 @@ def test_a_stage_has_its_name_as_an_expert(tmp_path: Path) -> None:
     assert again.expert_names == ("first", "c")
 
 
-def test_one_expert_is_counted_as_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_one_expert_is_counted_as_one(tmp_path: Path) -> None:
     make_models(tmp_path)
     path = write(
         tmp_path, {"base_model": "base", "merge_method": "ties", "models": [{"model": "a"}]}
     )
-    done = run(capfd, "merge", str(path), "--out", str(tmp_path / "out"))
-    assert "Merged 1 expert in" in done.out
+    done = run("merge", path, "--out", tmp_path / "out")
+    assert "Merged 1 expert in" in done.stdout
     assert "1 expert merged" in (tmp_path / "out" / "README.md").read_text()

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from ace_gui.cli import commands
+from ace_gui.engine.planning import models  # noqa: F401  (conftest.py changes it where it is there)
+
+Ended = subprocess.CompletedProcess[str]
 
 
-def ace_gui(
-    *arguments: str | Path, seconds: float = 120, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def ace_gui_process(*arguments: str | Path, seconds: float = 120, **environment: str) -> Ended:
     """``ace-gui`` with these arguments as a process of its own; its output is text."""
     return subprocess.run(
         [sys.executable, "-m", "ace_gui", *map(str, arguments)],
@@ -28,29 +31,27 @@ def ace_gui(
     )
 
 
-@dataclass(frozen=True)
-class Ended:
-    """The status of a command line, and what it printed."""
+def ace_gui(*arguments: str | Path, **environment: str) -> Ended:
+    """The same within this process, which stays as it was.
 
-    status: object
-    out: str
-    err: str
-
-
-Run = Callable[..., Ended]
-"""``ace-gui`` with these arguments, within the test's process."""
-
-
-def in_process(capfd: pytest.CaptureFixture[str], *arguments: str) -> Ended:
-    """``ace-gui`` with these arguments in this process, whose streams are its own again."""
-    streams = sys.stdin, sys.stdout, sys.stderr, sys.excepthook
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["ace-gui", *arguments])
+    The imports of a process take far longer than a merge of tiny models.
+    """
+    command = ["ace-gui", *map(str, arguments)]
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    streams = sys.stdin, sys.excepthook
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.dict(os.environ, environment),
+        patch.object(sys, "argv", command),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         try:
             with pytest.raises(SystemExit) as end:
                 commands.main()
-            sys.stdout.flush()
         finally:
-            sys.stdin, sys.stdout, sys.stderr, sys.excepthook = streams
-    captured = capfd.readouterr()
-    return Ended(end.value.code, captured.out, captured.err)
+            sys.stdin, sys.excepthook = streams
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    assert isinstance(end.value.code, int)
+    return Ended(command, end.value.code, out.getvalue(), err.getvalue())

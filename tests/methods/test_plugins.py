@@ -26,7 +26,7 @@ from ace_gui.methods import METHODS, Diagnostics, Merged, families, plugins
 from ace_gui.methods.method import Kind
 from ace_gui.methods.registry import register_method
 from ace_gui.recipe.recipe_file import load_recipe
-from tests.helpers.command import ace_gui
+from tests.helpers.command import ace_gui_process
 from tests.helpers.registry import own_registry
 
 EXAMPLE = Path(__file__).parents[1] / "helpers" / "own_method.py"
@@ -87,7 +87,7 @@ def test_it_merges_is_listed_compared_and_reported_by_the_command_line(tmp_path:
     shutil.copy(EXAMPLE, own / "median.py")
     recipe, random_key = models(tmp_path), {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     out = tmp_path / "out"
-    found = ace_gui("merge", recipe, "--out", out, **random_key)
+    found = ace_gui_process("merge", recipe, "--out", out, **random_key)
     assert found.returncode == 0, found.stderr
     read = {
         name: load_file(tmp_path / name / "model.safetensors")["layer.weight"]
@@ -97,13 +97,15 @@ def test_it_merges_is_listed_compared_and_reported_by_the_command_line(tmp_path:
     expected = read["base"] + 0.5 * deltas.median(dim=0).values
     merged = load_file(out / "model.safetensors")["layer.weight"]
     torch.testing.assert_close(merged, expected)
-    assert "median" in ace_gui("methods", "--all", **random_key).stdout
-    assert "Factor on the median" in ace_gui("methods", "median", **random_key).stdout
+    assert "median" in ace_gui_process("methods", "--all", **random_key).stdout
+    assert "Factor on the median" in ace_gui_process("methods", "median", **random_key).stdout
     table = tmp_path / "table.json"
-    found = ace_gui("compare", recipe, "--methods", "median,linear", "--json", table, **random_key)
+    found = ace_gui_process(
+        "compare", recipe, "--methods", "median,linear", "--json", table, **random_key
+    )
     assert found.returncode == 0, found.stderr
     assert "median" in json.dumps(json.loads(table.read_text()))
-    found = ace_gui("report", recipe, "--out", tmp_path / "report.html", **random_key)
+    found = ace_gui_process("report", recipe, "--out", tmp_path / "report.html", **random_key)
     assert found.returncode == 0, found.stderr
     assert "Median" in (tmp_path / "report.html").read_text()
 

@@ -19,7 +19,7 @@ import pytest
 from ace_gui.engine.cluster.ray_cluster import LONGEST_FOLDER
 from ace_gui.engine.cluster.worker import TITLE
 from tests.helpers.cluster_faults import DOOMED
-from tests.helpers.command import ace_gui
+from tests.helpers.command import ace_gui_process
 from tests.helpers.models import gpt2_family
 from tests.helpers.recipes import file_of
 
@@ -66,7 +66,10 @@ def test_no_process_is_left(found: dict[str, Any]):
 def test_the_head_is_killed(tmp_path):
     """Its worker, which was stopped before, would never end by itself."""
     recipe = file_of(tmp_path / "recipe", gpt2_family(tmp_path / "family"))
-    assert ace_gui("merge", recipe, "--out", tmp_path / "one", "--threads", "1").returncode == 0
+    assert (
+        ace_gui_process("merge", recipe, "--out", tmp_path / "one", "--threads", "1").returncode
+        == 0
+    )
     command = [sys.executable, "-m", "ace_gui", "merge", str(recipe), "--threads", "1"]
     out = tmp_path / "beheaded"
     merging = subprocess.Popen(
@@ -91,7 +94,7 @@ def test_the_head_is_killed(tmp_path):
     assert "The cluster's server has ended" in reported.replace("\n", " ")
     _, left = psutil.wait_procs(everyone, timeout=20)
     assert not left
-    resumed = ace_gui("merge", recipe, "--out", out, "--threads", "1", "--resume")
+    resumed = ace_gui_process("merge", recipe, "--out", out, "--threads", "1", "--resume")
     assert resumed.returncode == 0, resumed.stderr
     files = [folder / "model.safetensors" for folder in (out, tmp_path / "one")]
     assert files[0].read_bytes() == files[1].read_bytes()
@@ -144,7 +147,9 @@ def test_a_cluster_of_someone_else_answers_quickly(tmp_path):
     assert "ready" in foreign.stdout.readline()
     recipe = file_of(tmp_path / "recipe", gpt2_family(tmp_path / "family"))
     started = time.monotonic()
-    done = ace_gui("merge", recipe, "--out", tmp_path / "out", "--cluster", "auto", seconds=200)
+    done = ace_gui_process(
+        "merge", recipe, "--out", tmp_path / "out", "--cluster", "auto", seconds=200
+    )
     assert time.monotonic() - started < 100  # most of which Ray is imported in
     assert done.returncode == 1
     assert "cannot be reached" in done.stderr.replace("\n", " ")
@@ -191,7 +196,7 @@ def is_loopback(address: str) -> bool:
 
 def test_merge_on_a_cluster_of_this_machine(tmp_path):
     recipe = file_of(tmp_path / "recipe", gpt2_family(tmp_path / "family"))
-    alone = ace_gui("merge", recipe, "--out", tmp_path / "alone", "--threads", "1")
+    alone = ace_gui_process("merge", recipe, "--out", tmp_path / "alone", "--threads", "1")
     assert alone.returncode == 0, alone.stderr
     command = [sys.executable, "-m", "ace_gui", "merge", str(recipe)]
     command += ["--out", str(tmp_path / "many"), "--cluster", "local:2", "--threads", "1"]

@@ -172,7 +172,7 @@ def test_the_command_writes_a_recipe_that_says_how_it_was_made(recipe: Path):
     out, figures = recipe.parent / "tuned.yaml", recipe.parent / "tuned.json"
     done = run(
         "tune", recipe, "--parameter", "scaling=0..1", "--merges", "2", "--limit", "20",
-        "--out", out, "--json", figures, seconds=300,
+        "--out", out, "--json", figures,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "chosen" in done.stdout
