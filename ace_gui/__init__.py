@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ace_gui.methods.method import Kind as Kind
     from ace_gui.methods.method import Merged as Merged
     from ace_gui.methods.registry import register_method as register_method
-    from ace_gui.methods.shared.declaring import parameter as parameter
+    from ace_gui.methods.shared.kit import parameter as parameter
     from ace_gui.recipe import ModelEntry as ModelEntry
     from ace_gui.recipe import Override as Override
     from ace_gui.recipe import Recipe as Recipe
@@ -65,7 +65,7 @@ _NAMES: Final = {
     ),
     "ace_gui.methods.method": "Kind Merged",
     "ace_gui.methods.registry": "register_method",
-    "ace_gui.methods.shared.declaring": "parameter",
+    "ace_gui.methods.shared.kit": "parameter",
     "ace_gui.recipe": "ModelEntry Override Recipe",
     "ace_gui.recipe.values": "Task",
 }

@@ -181,7 +181,8 @@ def _role(name: str, module: Any, ndim: int) -> Role:
     """Role of a parameter that is no matrix."""
     from torch import nn
 
-    if isinstance(module, nn.Embedding) or (_is_table(module) and ndim == 2):
+    named_so = type(module).__name__.endswith("Embedding")
+    if isinstance(module, nn.Embedding) or (named_so and ndim == 2):
         return names.embedding_role(name) or Role.EMBEDDING
     if "Norm" in type(module).__name__:
         return Role.NORM
@@ -193,10 +194,6 @@ def _role(name: str, module: Any, ndim: int) -> Role:
     if isinstance(module, nn.modules.conv._ConvNd):
         return Role.CONVOLUTION
     return table or Role.OTHER
-
-
-def _is_table(module: Any) -> bool:
-    return type(module).__name__.endswith("Embedding")
 
 
 def _with_ties(

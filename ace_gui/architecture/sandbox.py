@@ -129,10 +129,6 @@ class Limits:
     seconds_a_tensor: float = 1e-3
     memory_bytes: int = 2 << 30
 
-    def for_tensors(self, number: int) -> Limits:
-        """With the additional time for so many tensors."""
-        return replace(self, seconds=self.seconds + self.seconds_a_tensor * number)
-
 
 _START: Final = Limits(seconds=60.0)
 """For importing torch and transformers from a slow disk."""
@@ -174,7 +170,8 @@ class Describer:
         """
         if not names_model(config):
             return describe(config, shapes)
-        limits = self._limits.for_tensors(len(shapes))
+        more = self._limits.seconds_a_tensor * len(shapes)
+        limits = replace(self._limits, seconds=self._limits.seconds + more)
         own = [_SPARE * _WAITING * limits.seconds, int(_SPARE * limits.memory_bytes)]
         asked = [config, list(shapes.items()), *own]
         try:

@@ -203,18 +203,13 @@ def _named(stream: BinaryIO, path: Path) -> list[str]:
                     names.append(".".join(texts))
                 elif isinstance(argument, str):
                     texts = [texts[1], argument]
-                elif isinstance(argument, int):
-                    _refuse_huge(argument)
+                elif isinstance(argument, int) and abs(argument) >= _LARGEST and argument != _MAGIC:
+                    raise ValueError("a number of more than 64 bits")
     except (ValueError, OverflowError, MemoryError, Warning) as error:  # of a length that lies too
         failure = refusal(path, _blocked(names) or _UNKNOWN)
         failure.details = str(error)
         raise failure from None
     return names
-
-
-def _refuse_huge(number: int) -> None:
-    if abs(number) >= _LARGEST and number != _MAGIC:
-        raise ValueError("a number of more than 64 bits")
 
 
 def _loaded(path: Path, names: Sequence[str], *, mmap: bool) -> object:

@@ -11,8 +11,7 @@ from torch import Tensor
 from ace_gui.linalg.selection import smallest
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import finished, task_vector
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import parameter
+from ace_gui.methods.shared.kit import parameter, per_entry
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base, require_one
 
 TINY: Final = 1e-8
@@ -58,7 +57,8 @@ def arcee_fusion(
         some = max(1, ROWS_ENTRIES // value.shape[-1])
         for own, old, part in zip(*(torch.split(each, some) for each in rows), strict=True):
             part.mul_(_divergence(old + own, old.to(torch.float64)))
-    first, median, third = (_quantile(importance, q) for q in (0.25, 0.5, 0.75))
+    last = importance.numel() - 1
+    first, median, third = (smallest(importance, int(q * last) + 1) for q in (0.25, 0.5, 0.75))
     threshold = median + parameters.spread * (third - first)
     return finished(value.masked_fill_(importance < threshold, 0))
 
@@ -67,10 +67,6 @@ def _divergence(new: Tensor, old: Tensor) -> Tensor:
     """KL divergence of the softmax of each row, as a column."""
     p, q = (torch.softmax(each, dim=-1).add_(TINY) for each in (new, old))
     return (p / q).log_().mul_(p).sum(dim=-1, keepdim=True)
-
-
-def _quantile(values: Tensor, share: float) -> Tensor:
-    return smallest(values, int(share * (values.numel() - 1)) + 1)
 
 
 ARCEE_FUSION = MergeMethod(

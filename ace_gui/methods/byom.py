@@ -10,9 +10,8 @@ from torch import Tensor
 
 from ace_gui.methods.method import Deltas, Kind, MergeMethod, Weights
 from ace_gui.methods.shared.census import combination, task_vector
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.expert_modules import Cut, Differences
+from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
 from ace_gui.methods.shared.sums import scaled_sum
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 

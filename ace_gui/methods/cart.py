@@ -12,8 +12,7 @@ from typing import Unpack
 from ace_gui.linalg.singular import leading_triplets
 from ace_gui.methods.method import Context, Deltas, Diagnostics, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import combination, finished, require_mean
-from ace_gui.methods.shared.costs import per_decomposition, per_matrix
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, per_decomposition, per_matrix, scaling_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 

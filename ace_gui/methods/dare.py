@@ -11,10 +11,9 @@ from torch import Tensor
 
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
 from ace_gui.methods.shared.census import task_vector
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.draws import required, uniform
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
+from ace_gui.methods.shared.kit import parameter, per_entry
 from ace_gui.methods.shared.rescaling import BY_CHANCE, norm_survey, rescale_parameter, rescaled
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
 from ace_gui.methods.shared.survey import Findings, RandomKey, RankSurvey, SumSurvey

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished
-from ace_gui.methods.shared.costs import per_matrix
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
+from ace_gui.methods.shared.kit import parameter, per_matrix, scaling_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.methods.shared.weighted_experts import WeightedExperts

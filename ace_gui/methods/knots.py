@@ -18,10 +18,9 @@ from ace_gui.linalg.singular import NOTHING
 from ace_gui.methods.dare import density_parameter, dropped
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished
-from ace_gui.methods.shared.costs import per_decomposition, per_matrix
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.draws import required
 from ace_gui.methods.shared.election import SIGNED, Election, combine_parameter
+from ace_gui.methods.shared.kit import parameter, per_decomposition, per_matrix, scaling_parameter
 from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, required_findings
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.trimming import THRESHOLD, above, least_rank, trim_parameter, trimmed

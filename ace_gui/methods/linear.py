@@ -7,8 +7,7 @@ from typing import Unpack
 
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import require_mean
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import parameter
+from ace_gui.methods.shared.kit import parameter, per_entry
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base
 
 

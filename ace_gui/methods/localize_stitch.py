@@ -17,8 +17,12 @@ from torch import Tensor
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import finished, task_vector
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import learning_rate_parameter, parameter, steps_parameter
+from ace_gui.methods.shared.kit import (
+    learning_rate_parameter,
+    parameter,
+    per_entry,
+    steps_parameter,
+)
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings

@@ -14,8 +14,8 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 from torch import Tensor
 
 from ace_gui.field_info import ParameterValue
-from ace_gui.methods.shared.costs import Flops, WorkingMemory, products_with_itself
 from ace_gui.methods.shared.expert_modules import Modules
+from ace_gui.methods.shared.kit import Flops, WorkingMemory, products_with_itself
 from ace_gui.methods.shared.learning import Learning
 from ace_gui.methods.shared.measured import Measured, Need
 from ace_gui.methods.shared.survey import (

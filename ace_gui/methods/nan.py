@@ -9,8 +9,7 @@ from typing import Unpack
 
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, combination, finished
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
 from ace_gui.methods.shared.survey import SumSurvey, norms_survey, required_findings
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 

@@ -9,8 +9,7 @@ import torch
 
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import finished, task_vector
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import parameter
+from ace_gui.methods.shared.kit import parameter, per_entry
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_one
 
 SMALLEST: Final = 1e-6

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
 from ace_gui.methods.shared.census import Census, finished, task_vector
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
 from ace_gui.methods.shared.survey import (
     Findings,
     RandomKey,
@@ -110,7 +109,7 @@ def _competition(
     scores = Stage(
         names=("lost", "top"),
         values=values,
-        ranks=lambda n: (_losing_rank(parameters.density, n), n),
+        ranks=lambda n: (max(1, n - kept_count(parameters.density, n)), n),
     )
     return RankSurvey(experts, bounds, scores)
 
@@ -152,11 +151,6 @@ def _changed(found: Findings, weights: Weights) -> Census:
 def _winsorised_ranks(entries: int) -> tuple[int, int]:
     cut = math.floor(WINSORISED * entries)
     return cut + 1, entries - cut
-
-
-def _losing_rank(density: float, entries: int) -> int:
-    """The rank of the largest score that does not succeed."""
-    return max(1, entries - kept_count(density, entries))
 
 
 def _bounds(found: Findings, kept: Sequence[int] | None) -> dict[int, tuple[float, float]]:

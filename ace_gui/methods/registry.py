@@ -38,8 +38,8 @@ from ace_gui.methods.nearswap import NEARSWAP
 from ace_gui.methods.pcb import PCB
 from ace_gui.methods.ram import RAM, RAMPLUS_TL
 from ace_gui.methods.sce import SCE
-from ace_gui.methods.shared.declaring import INFO
 from ace_gui.methods.shared.expert_modules import Differences
+from ace_gui.methods.shared.kit import INFO
 from ace_gui.methods.slerp import BASE_SLERP, NUSLERP, SLERP
 from ace_gui.methods.smile import SMILE
 from ace_gui.methods.spherical_means import KARCHER, MULTISLERP
@@ -249,7 +249,9 @@ def every_variant() -> tuple[str, ...]:
     """
     names = []
     for name, method in METHODS.items():
-        if method.learning is not None or _trains_blocks(method):
+        modules = method.modules
+        trains_blocks = isinstance(modules, Differences) and modules.shared is not None
+        if method.learning is not None or trains_blocks:
             continue
         names.append(name)
         for field in parameter_fields(method):
@@ -257,10 +259,6 @@ def every_variant() -> tuple[str, ...]:
                 others = (each for each in field.choices if each != field.default)
                 names += [f"{name}:{each}" for each in others]
     return tuple(names)
-
-
-def _trains_blocks(method: MergeMethod[Any]) -> bool:
-    return isinstance(method.modules, Differences) and method.modules.shared is not None
 
 
 def parameter_fields(method: MergeMethod[Any]) -> tuple[FieldInfo, ...]:

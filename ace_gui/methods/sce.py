@@ -23,8 +23,7 @@ from ace_gui.methods.method import (
     completed,
 )
 from ace_gui.methods.shared.census import combination, finished
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
 from ace_gui.methods.shared.survey import Findings, RandomKey, RankSurvey, Stage, SumSurvey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from ace_gui.errors import MethodError
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import finished, require_mean, task_vector
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import parameter
+from ace_gui.methods.shared.kit import parameter, per_entry
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base, require_one
 
 CITATION: Final = (

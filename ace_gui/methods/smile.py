@@ -13,9 +13,8 @@ from torch import Tensor
 
 from ace_gui.methods.method import Context, Merged, MergeMethod
 from ace_gui.methods.shared.census import census, combination, finished, require_mean
-from ace_gui.methods.shared.costs import per_matrix
-from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
+from ace_gui.methods.shared.kit import parameter, per_matrix
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 

@@ -26,10 +26,8 @@ from ace_gui.methods.shared.census import (
     require_mean,
     task_vector,
 )
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import parameter
-from ace_gui.methods.shared.on_demand import Computed
-from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base
+from ace_gui.methods.shared.kit import parameter, per_entry
+from ace_gui.methods.shared.weighted_experts import Computed, WeightedExperts, require_base
 
 CHANGES: Final = "changes"
 WEIGHTS: Final = "weights"

@@ -14,8 +14,7 @@ from torch import Tensor
 from ace_gui.linalg.singular import leading_share
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished, require_mean
-from ace_gui.methods.shared.costs import per_decomposition, per_matrix
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, per_decomposition, per_matrix, scaling_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import (
+from ace_gui.methods.shared.expert_modules import Corrections
+from ace_gui.methods.shared.kit import (
     learning_rate_parameter,
     parameter,
+    per_entry,
     scaling_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.expert_modules import Corrections
 from ace_gui.methods.shared.sums import scaled_sum
 
 

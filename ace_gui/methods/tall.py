@@ -14,9 +14,8 @@ from torch import Tensor
 
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import combination, finished, task_vector
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter
 from ace_gui.methods.shared.expert_modules import Mask, Masks
+from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import scaling_parameter
+from ace_gui.methods.shared.kit import per_entry, scaling_parameter
 from ace_gui.methods.shared.sums import SumParameters, divisor
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 

@@ -19,9 +19,8 @@ from ace_gui.linalg.products import times
 from ace_gui.linalg.singular import Triplets, inverse_root, leading_triplets
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished
-from ace_gui.methods.shared.costs import per_decomposition, per_matrix
-from ace_gui.methods.shared.declaring import scaling_parameter
 from ace_gui.methods.shared.expert_modules import Factors
+from ace_gui.methods.shared.kit import per_decomposition, per_matrix, scaling_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -29,6 +28,11 @@ CITATION = (
     "A. A. Gargiulo, D. Crisostomi, M. S. Bucarelli, S. Scardapane, F. Silvestri, E. Rodolà, "
     "Task Singular Vectors: Reducing Task Interference in Model Merging, CVPR 2025, "
     "arXiv:2412.00081"
+)
+
+_OVERLAP = (
+    "There are {} experts for a matrix of {} singular values: one direction of each was taken, and "
+    "they overlap."
 )
 
 
@@ -75,17 +79,8 @@ def tsv_m(
         merged_OI = times(times(u_OK, middle_KK), v_IK.T)
     else:
         merged_OI = times(u_OK, times(middle_KK, v_IK.T))
-    notes = _surplus(len(found.kept), rank)
+    notes = [_OVERLAP.format(len(found.kept), rank)] if len(found.kept) > rank else []
     return finished(merged_OI, parameters.scaling, found.diagnostics(notes, IN_FLOAT64))
-
-
-def _surplus(experts: int, rank: int) -> list[str]:
-    if experts <= rank:
-        return []
-    return [
-        f"There are {experts} experts for a matrix of {rank} singular values: one direction of "
-        "each was taken, and they overlap."
-    ]
 
 
 def factors(deltas: Deltas, weights: Weights) -> Iterator[Triplets]:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from ace_gui.methods.byom import ENTRIES, LOW_RANK, ByomParameters, cut, differences
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import parameter
 from ace_gui.methods.shared.expert_modules import Differences, ModuleKind
+from ace_gui.methods.shared.kit import parameter, per_entry
 from ace_gui.methods.shared.sums import scaled_sum
 
 

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.census import task_vector
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import (
+from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
+from ace_gui.methods.shared.kit import (
     learning_rate_parameter,
     patience_parameter,
+    per_entry,
     scaling_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
 from ace_gui.methods.shared.sums import scaled_sum
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 

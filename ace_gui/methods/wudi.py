@@ -17,10 +17,10 @@ from ace_gui.linalg.passes import energy
 from ace_gui.linalg.products import add_product_, full_float32, gram, times
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import Census, census, combination, finished
-from ace_gui.methods.shared.costs import per_matrix
-from ace_gui.methods.shared.declaring import (
+from ace_gui.methods.shared.kit import (
     learning_rate_parameter,
     parameter,
+    per_matrix,
     scaling_parameter,
     steps_parameter,
 )

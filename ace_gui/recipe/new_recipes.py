@@ -49,14 +49,12 @@ def recipe_keys(
     return found
 
 
-def recipe_for(
-    base: str, experts: Sequence[str], method: str | None = None, settings: Sequence[str] = ()
-) -> Recipe:
+def recipe_for(base: str, experts: Sequence[str], method: str | None = None) -> Recipe:
     """The recipe of ``recipe_keys``; relative paths are taken from the working directory.
 
     Raises RecipeError.
     """
-    return recipe_from(recipe_keys(base, experts, method, settings))
+    return recipe_from(recipe_keys(base, experts, method))
 
 
 def _set(keys: dict[str, Any], setting: str) -> None:

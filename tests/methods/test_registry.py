@@ -11,7 +11,7 @@ from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS, checked_parameters, get_method, parameter_fields
 from ace_gui.methods.ace import AceParameters, ace
 from ace_gui.methods.method import Kind, Merged, MergeMethod
-from ace_gui.methods.shared.declaring import parameter
+from ace_gui.methods.shared.kit import parameter
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.linalg.heterogeneity import heterogeneity
-from ace_gui.methods.shared.costs import products_with_itself
+from ace_gui.methods.shared.kit import products_with_itself
 
 
 def analyse(prepared: Prepared) -> Iterator[LayerAnalysed]:

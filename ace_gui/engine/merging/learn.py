@@ -61,8 +61,8 @@ from ace_gui.methods import added_sources
 from ace_gui.methods.adaptive.learned import factors_of
 from ace_gui.methods.shared.learning import Values
 from ace_gui.methods.shared.measured import Need
-from ace_gui.methods.shared.on_demand import Computed
 from ace_gui.methods.shared.survey import Findings, findings_of
+from ace_gui.methods.shared.weighted_experts import Computed
 from ace_gui.paths import statistics_folder
 from ace_gui.versions import COMPUTING, code_digest, library_versions
 

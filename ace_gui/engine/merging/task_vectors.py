@@ -30,8 +30,8 @@ from ace_gui.formatting import listing, plain
 from ace_gui.linalg.passes import energy
 from ace_gui.methods.method import Merged
 from ace_gui.methods.shared.measured import Measured, Need
-from ace_gui.methods.shared.on_demand import Computed, OnDemand
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance, of_experts, with_output
+from ace_gui.methods.shared.weighted_experts import Computed, OnDemand
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ace_gui.field_info import ParameterValue
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, scaling_parameter
 from ace_gui.methods.shared.measured import Need
 
 PUBLISHED: Final = "published"

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.costs import per_entry
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter, steps_parameter
+from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, steps_parameter
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ace_gui.methods.method import Context, Merged
 from ace_gui.methods.shared.census import finished, task_vector
-from ace_gui.methods.shared.declaring import (
+from ace_gui.methods.shared.kit import (
     learning_rate_parameter,
     parameter,
     patience_parameter,
@@ -23,9 +23,8 @@ from ace_gui.methods.shared.declaring import (
 )
 from ace_gui.methods.shared.learning import Learning, Values, scales
 from ace_gui.methods.shared.measured import required_values
-from ace_gui.methods.shared.on_demand import Computed
 from ace_gui.methods.shared.survey import Findings
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
+from ace_gui.methods.shared.weighted_experts import Computed, WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)

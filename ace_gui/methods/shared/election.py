@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ace_gui.methods.method import SURPLUS, Merged, Vote, Weights
 from ace_gui.methods.shared.census import finished
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, scaling_parameter
 from ace_gui.methods.shared.survey import Findings
 
 PART = 1 << 16

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.method import Deltas
-from ace_gui.methods.shared.declaring import parameter
+from ace_gui.methods.shared.kit import parameter
 from ace_gui.methods.shared.survey import Findings, SumSurvey
 
 NONE: Final = "none"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ace_gui.methods.method import Context, Deltas, Merged, Weights
 from ace_gui.methods.shared.census import combination, finished
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, scaling_parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 

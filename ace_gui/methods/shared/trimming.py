@@ -11,17 +11,17 @@ from torch import Tensor
 from torch.nn.functional import hardshrink
 
 from ace_gui.linalg.selection import smallest
-from ace_gui.methods.shared.declaring import parameter
+from ace_gui.methods.shared.kit import parameter
 from ace_gui.methods.shared.survey import Findings, Ranks, RankSurvey, Stage, Values, magnitudes
 
 THRESHOLD: Final = "threshold"
 """Finding: the smallest magnitude that is kept of each expert."""
 
 
-def trim_parameter(default: str = "model") -> str:
+def trim_parameter() -> str:
     """The parameter for the range over which the largest entries are chosen."""
     chosen: str = parameter(
-        default,
+        "model",
         label="Chosen over",
         help=(
             "model: keeps the largest entries of the whole model, as in the paper. More is "

@@ -19,8 +19,7 @@ from ace_gui.linalg.products import times
 from ace_gui.linalg.singular import right_singular
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished
-from ace_gui.methods.shared.costs import per_matrix
-from ace_gui.methods.shared.declaring import parameter, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, per_matrix, scaling_parameter
 from ace_gui.methods.shared.measured import Need, required_measured
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 

@@ -20,7 +20,7 @@ from ace_gui.linalg.products import add_product_, widest
 from ace_gui.linalg.solve import right_divide_
 from ace_gui.methods.method import Context, Merged, MergeMethod
 from ace_gui.methods.shared.census import Census, finished, require_mean, task_vector
-from ace_gui.methods.shared.declaring import parameter
+from ace_gui.methods.shared.kit import parameter
 from ace_gui.methods.shared.measured import Need, required_measured
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_matrix
 
