@@ -30,9 +30,13 @@ def is_finite(tensor: Tensor) -> bool:
 
 
 def energy(delta: Tensor) -> float:
-    """‖ΔW‖²_F of a tensor of any shape and real dtype, accumulated in float64."""
-    norm = float(torch.linalg.vector_norm(delta, dtype=torch.float64))
-    return norm * norm
+    """‖ΔW‖²_F of a tensor of any shape and real dtype, accumulated in float64.
+
+    A processor takes pieces that a cache holds, as torch makes a float64 copy of what it is given.
+    """
+    size = CACHED if delta.device.type == "cpu" else max(1, delta.numel())
+    pieces = delta.reshape(-1).split(size)
+    return sum(float(torch.linalg.vector_norm(p, dtype=torch.float64).square()) for p in pieces)
 
 
 def centre_(delta_OI: Tensor) -> Tensor:

@@ -43,6 +43,7 @@ from ace_gui.engine.planning.requirements import require_room
 from ace_gui.engine.streaming import Executor, parts_of, read_row
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import symbol_of
+from ace_gui.linalg.passes import energy
 from ace_gui.machine import reset_peak_memory
 from ace_gui.methods import checked_parameters, get_method, method_variant, parameter_fields
 from ace_gui.recipe import Recipe
@@ -242,37 +243,38 @@ def measure(prepared: Prepared, store: Path) -> Steps[dict[str, Any]]:
     ]
     for row in rows:
         for part in parts_of(math.prod(row.shape)):
-            deltas = TaskVectors(row, readers, CPU, part)
-            delta = read_row(merged, row, part).to(deltas.base.dtype)
-            delta = (delta.reshape(-1) - deltas.base.reshape(-1)).double()
-            own = float(delta.dot(delta))
+            deltas = TaskVectors(row, readers, CPU, part, checked=False)
+            delta = read_row(merged, row, part).to(deltas.base.dtype) - deltas.base
+            own = energy(delta)
             square += own
             # Only the row's own experts, as the others lack the tensor.
             for index, t in enumerate(row.experts):
-                figures_3T[:, t] += *_beside(deltas[index].reshape(-1), delta), own
+                figures_3T[:, t] += *_squares(deltas[index], delta), own
         yield None
     return _figures(square, figures_3T, names) if rows else {}
 
 
-def _beside(expert: Tensor, delta: Tensor) -> tuple[float, float]:
-    """‖expert‖² and ⟨expert, delta⟩ in float64, in pieces that a cache holds."""
-    own, inner = 0.0, 0.0
-    for piece, change in zip(torch.split(expert, BLOCK), torch.split(delta, BLOCK), strict=True):
-        wide = piece.double()
-        own += float(wide.dot(wide))
-        inner += float(wide.dot(change))
-    return own, inner
+def _squares(change: Tensor, delta: Tensor) -> tuple[float, float]:
+    """‖change‖² and ‖change − delta‖² of flat tensors, right to about 1e-7.
+
+    In pieces that a cache holds, whose sums are float64.
+    """
+    square = gap = 0.0
+    for piece, beside in zip(torch.split(change, BLOCK), torch.split(delta, BLOCK), strict=True):
+        square += float(piece.dot(piece))
+        apart = piece - beside
+        gap += float(apart.dot(apart))
+    return square, gap
 
 
 def _figures(
     square: float, figures_3T: NDArray[np.float64], names: Sequence[str]
 ) -> dict[str, Any]:
     norm = math.sqrt(square)
-    squares_T, products_T, of_delta_T = figures_3T
-    gaps_T = np.maximum(squares_T - 2 * products_T + of_delta_T, 0)
+    squares_T, gaps_T, of_delta_T = figures_3T
     with np.errstate(divide="ignore", invalid="ignore"):
         distances_T = np.sqrt(gaps_T / squares_T)
-        cosines_T = products_T / (np.sqrt(squares_T) * norm)
+        cosines_T = (squares_T + of_delta_T - gaps_T) / (2 * np.sqrt(squares_T) * norm)
     return {
         "norm": norm,
         "expert_norms": dict(zip(names, np.sqrt(squares_T).tolist(), strict=True)),

@@ -69,10 +69,8 @@ class TaskVectors(OnDemand):
     the same dtype and orientation; matrices stored as inputs × outputs are transposed if the plan
     says so. A float64 base makes everything float64. With a ``part``, all tensors are flat, or in
     rows of ``width`` elements. ``kept``: cache for the stored tensors, so that each is read once;
-    None: no cache.
+    None: no cache. ``checked``: whether NonFiniteError is raised for NaN and Inf.
     """
-
-    _checked = True
 
     def __init__(
         self,
@@ -82,8 +80,11 @@ class TaskVectors(OnDemand):
         part: Part | None = None,
         width: int | None = None,
         kept: Kept | None = None,
+        *,
+        checked: bool = True,
     ) -> None:
         self._row = row
+        self._checked = checked
         self._device = device
         self.part = part
         self._width = width
@@ -179,13 +180,11 @@ class GpuVectors(TaskVectors):
     once. NaN and Inf are detected on the GPU; ``restored`` and ``require_finite`` raise the error.
     """
 
-    _checked = False
-
     def __init__(self, row: PlanRow, readers: Readers, device: torch.device, *, keep: bool) -> None:
         self._finite: list[Tensor] = []
         self._norm: float | None = None
         self._uploads: list[tuple[ModelReader, str]] = []
-        super().__init__(row, readers, device, kept={} if keep else None)
+        super().__init__(row, readers, device, kept={} if keep else None, checked=False)
 
     def restored(self, merged: Tensor, norm: Tensor) -> tuple[Tensor, float]:
         """A merged weight in its stored orientation in host memory, and a number.
