@@ -238,10 +238,7 @@ def inspect(
             if isinstance(event, CovariancesCompared) and event.layer is not None:
                 matches += event.layer.matches
     return Inspection(
-        layers=found.layers,
-        checks=found.checks,
-        plan=found.prepared.plan,
-        covariances=matches,
+        layers=found.layers, checks=found.checks, plan=found.prepared.plan, covariances=matches
     )
 
 
@@ -474,11 +471,7 @@ def routes(
 
 
 def diff(
-    a: Path | str,
-    b: Path | str,
-    *,
-    convert: bool = False,
-    progress: Progress | None = None,
+    a: Path | str, b: Path | str, *, convert: bool = False, progress: Progress | None = None
 ) -> ModelDiff:
     """How far ``b`` is from ``a``, by tensor, block and role; reads a part of a tensor at a time.
 

@@ -49,10 +49,7 @@ _KNOWN: Final[Mapping[int, tuple[type[WorkbenchError], str]]] = {
     **dict.fromkeys((errno.EEXIST, errno.ENOTEMPTY), (OutputError, _OCCUPIED)),
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), (OutputError, _NOWHERE)),
     errno.EBUSY: (OutputError, "This folder is in use. Choose a folder inside it."),
-    errno.ENAMETOOLONG: (
-        OutputError,
-        "The name is too long for this disk. Choose a shorter one.",
-    ),
+    errno.ENAMETOOLONG: (OutputError, "The name is too long for this disk. Choose a shorter one."),
     errno.ELOOP: (OutputError, "This link points to itself. Choose another name."),
 }
 
@@ -70,12 +67,7 @@ def refused(path: Path, sentence: str) -> OutputError:
 
 
 def write_file(
-    path: Path,
-    data: bytes,
-    inputs: Iterable[Path],
-    *,
-    mark: bytes = b"",
-    overwrite: bool = False,
+    path: Path, data: bytes, inputs: Iterable[Path], *, mark: bytes = b"", overwrite: bool = False
 ) -> None:
     """Write a file whole or not at all, where ``check_file`` lets it be written.
 

@@ -102,10 +102,7 @@ def module_rows(
 
 
 def _converted_rows(
-    finder: DiskNames,
-    target: str,
-    files: Mapping[str, str],
-    shapes: Mapping[str, tuple[int, ...]],
+    finder: DiskNames, target: str, files: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[ModuleRows, ...]]:
     """By name in the files; nothing where the conversion does more than move rows.
 

@@ -205,9 +205,7 @@ class LoadReport:
 
 
 def load_pretrained(
-    folder: Path,
-    config: Mapping[str, Any] | None = None,
-    tensors: Mapping[str, Any] | None = None,
+    folder: Path, config: Mapping[str, Any] | None = None, tensors: Mapping[str, Any] | None = None
 ) -> tuple[Any, LoadReport]:
     """The model in ``folder``, in evaluation mode on the CPU, and what did not fit.
 
@@ -238,9 +236,7 @@ def load_pretrained(
         name = model_class.__name__
         sentence = f"{path_text(folder)} cannot be loaded as {name}; check the folder's files."
         raise CheckpointError(
-            failure(error, name, sentence),
-            path=folder,
-            details=f"{type(error).__name__}: {error}",
+            failure(error, name, sentence), path=folder, details=f"{type(error).__name__}: {error}"
         ) from error
     return model, LoadReport(
         missing=tuple(sorted(info["missing_keys"])),

@@ -210,12 +210,7 @@ def _tensor(path: Path, name: str, entry: object, data_start: int) -> TensorInfo
         sentence = f"`{shown}` needs {nbytes} bytes by its shape; the header gives {end - begin}."
         raise refusal(path, sentence, tensor=name)
     return TensorInfo(
-        name=name,
-        dtype=tag,
-        shape=tuple(shape),
-        file=path,
-        start=data_start + begin,
-        nbytes=nbytes,
+        name=name, dtype=tag, shape=tuple(shape), file=path, start=data_start + begin, nbytes=nbytes
     )
 
 

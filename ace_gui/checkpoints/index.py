@@ -353,8 +353,7 @@ def shard_files(index: Path, shards: Iterable[str]) -> list[Path]:
         if not os.path.exists(index.parent / name):  # noqa: PTH110 - False also where not allowed
             which = _ordinal(name) or f"{position} of {len(names)}"
             raise refusal(
-                index.parent,
-                f"Shard {which} is missing. Download `{plain(name)}` into the folder.",
+                index.parent, f"Shard {which} is missing. Download `{plain(name)}` into the folder."
             )
     return [index.parent / name for name in names]
 

@@ -152,8 +152,7 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
         bool, flag("--dry-run", "Print the plan, memory, disk space and time; write nothing.")
     ] = False
     memory: Annotated[
-        float | None,
-        option("GB", "Memory limit (default: the free memory).", min=0.001, max=1e6),
+        float | None, option("GB", "Memory limit (default: the free memory).", min=0.001, max=1e6)
     ] = None
     resume: Annotated[bool, flag("--resume", "Continue an interrupted merge.")] = False
     complete_heads: Annotated[
@@ -222,8 +221,7 @@ class Inspect(Computing, WithJson):
     csv: Annotated[
         Path | None,
         path_option(
-            "FILE|-",
-            "Also write the figures as CSV; - is the standard output, instead of tables.",
+            "FILE|-", "Also write the figures as CSV; - is the standard output, instead of tables."
         ),
     ] = None
     covariances: Annotated[

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -28,15 +28,14 @@ CITATION = (
 )
 
 
-def _scaling() -> float:
-    scaling: float = scaling_parameter(
+def _scaling() -> Any:
+    return scaling_parameter(
         letter="α",
         help=(
             "Factor on the merged matrix, usually validated in (0, 3]. It applies to "
             "matrices only. All other tensors are averaged without it."
         ),
     )
-    return scaling
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Unpack
+from typing import Any, Final, Unpack
 
 import torch
 from torch import Tensor
@@ -36,8 +36,8 @@ FORMULA: Final = (
 )
 
 
-def _scaling(default: float) -> float:
-    scaling: float = scaling_parameter(
+def _scaling(default: float) -> Any:
+    return scaling_parameter(
         default,
         letter="λ",
         help=(
@@ -45,7 +45,6 @@ def _scaling(default: float) -> float:
             "The published code appends them to the matrices."
         ),
     )
-    return scaling
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ class NanParameters:
         help=(
             "Factor in addition to the method's own T/2, where T is the number of experts that "
             "changed the tensor. A single expert is therefore halved."
-        ),
+        )
     )
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Unpack
+from typing import Any, Final, Unpack
 
 import torch
 from torch import Tensor
@@ -19,16 +19,15 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts
 CITATION: Final = "Reinforced Agent Merging, 2026, arXiv:2601.13572"
 
 
-def threshold_parameter() -> float:
+def threshold_parameter() -> Any:
     """The parameter that defines a change."""
-    epsilon: float = parameter(
+    return parameter(
         1e-5,
         label="Changed above",
         help="An expert counts for an entry if it changed that entry by more than this.",
         low=0.0,
         high=1.0,
     )
-    return epsilon
 
 
 @dataclass(frozen=True, kw_only=True)

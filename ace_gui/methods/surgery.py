@@ -36,11 +36,7 @@ class SurgeryParameters:
             "code uses 16 images. Features are computed once here, so more cost little."
         ),
     )
-    learning_rate: float = learning_rate_parameter(
-        1e-3,
-        help="Learning rate of Adam.",
-        high=1.0,
-    )
+    learning_rate: float = learning_rate_parameter(1e-3, help="Learning rate of Adam.", high=1.0)
     scaling: float = scaling_parameter(
         0.3, letter="α", help="Factor on the sum of the task vectors in the merged model."
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -19,9 +19,9 @@ from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
-def mask_threshold_parameter() -> float:
+def mask_threshold_parameter() -> Any:
     """The parameter λ of the masks."""
-    threshold: float = parameter(
+    return parameter(
         0.4,
         label="Mask threshold",
         help=(
@@ -36,7 +36,6 @@ def mask_threshold_parameter() -> float:
         high=100.0,
         presets=(("STAR's comparison", 0.4), ("FusionBench", 0.6)),
     )
-    return threshold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +54,7 @@ class ConsensusParameters:
     )
     mask_threshold: float = mask_threshold_parameter()
     scaling: float = scaling_parameter(
-        0.3,
-        letter="α",
-        help="Factor on the sum of the task vectors.",
+        0.3, letter="α", help="Factor on the sum of the task vectors."
     )
 
 

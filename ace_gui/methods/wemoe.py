@@ -36,11 +36,7 @@ class WemoeParameters:
             "unchanged."
         ),
     )
-    learning_rate: float = learning_rate_parameter(
-        1e-4,
-        help="Learning rate of Adam.",
-        high=1.0,
-    )
+    learning_rate: float = learning_rate_parameter(1e-4, help="Learning rate of Adam.", high=1.0)
     patience: int = patience_parameter()
     scaling: float = scaling_parameter(
         0.3, letter="λ", help="Factor on the sum of the task vectors outside the MLP blocks."

@@ -70,7 +70,7 @@ class WudiParameters:
         presets=(("vision models", 1e-5), ("RoBERTa", 2e-5)),
     )
     scaling: float = scaling_parameter(
-        help="Factor on the merged matrix. Tensors that are not matrices are averaged without it.",
+        help="Factor on the merged matrix. Tensors that are not matrices are averaged without it."
     )
 
 

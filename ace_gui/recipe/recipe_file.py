@@ -303,8 +303,7 @@ def _with_tokenizer(made: dict[str, Any], folder: Path) -> dict[str, Any]:
     choice = {"base": Vocabulary.BASE_TOKENS, "union": Vocabulary.UNION}.get(wanted)
     if "vocabulary" in made and made["vocabulary"] != (choice or Vocabulary.POSITION):
         raise RecipeError(
-            "'tokenizer' and 'vocabulary' contradict each other; keep one of them.",
-            key="tokenizer",
+            "'tokenizer' and 'vocabulary' contradict each other; keep one of them.", key="tokenizer"
         )
     if choice is not None:
         made["vocabulary"] = choice.value

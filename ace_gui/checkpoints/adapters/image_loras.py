@@ -178,11 +178,7 @@ def _module_and_part(path: Path, info: TensorInfo) -> tuple[str, str]:
 
 
 def _settings(
-    path: Path,
-    module: str,
-    pieces: Mapping[str, TensorInfo],
-    header: Header,
-    reader: TensorReader,
+    path: Path, module: str, pieces: Mapping[str, TensorInfo], header: Header, reader: TensorReader
 ) -> AdapterSettings:
     """The scale of one module: its alpha by its rank, 1 without an alpha.
 

@@ -51,9 +51,7 @@ class LayerEnergies:
 
 
 def measure(
-    layers: Sequence[WeightedExperts],
-    epsilon: float | None,
-    tolerances: Sequence[Tolerance] = (),
+    layers: Sequence[WeightedExperts], epsilon: float | None, tolerances: Sequence[Tolerance] = ()
 ) -> tuple[list[LayerEnergies], Probes | None]:
     """Read every expert of every layer once; raises MethodError if an energy is not finite.
 

@@ -116,7 +116,7 @@ class AceParameters:
         applies_when=("variant", AUTOMATIC),
     )
     scaling: float = scaling_parameter(
-        help="Factor on the merged task vector before it is added to the base.",
+        help="Factor on the merged task vector before it is added to the base."
     )
 
 

@@ -31,21 +31,10 @@ from ace_gui.methods.shared.weighted_experts import Computed, WeightedExperts
 class LearningParameters:
     """Parameters of the search for the values. ``steps`` 0 keeps the initial values."""
 
-    steps: int = steps_parameter(
-        1000,
-        help="Number of training steps. 0 keeps the initial values.",
-    )
-    learning_rate: float = learning_rate_parameter(
-        1e-3,
-        help="Learning rate of Adam.",
-        high=10.0,
-    )
+    steps: int = steps_parameter(1000, help="Number of training steps. 0 keeps the initial values.")
+    learning_rate: float = learning_rate_parameter(1e-3, help="Learning rate of Adam.", high=10.0)
     batch: int = parameter(
-        16,
-        label="Batch",
-        help="Number of inputs per task in each step.",
-        low=1,
-        high=1024,
+        16, label="Batch", help="Number of inputs per task in each step.", low=1, high=1024
     )
     patience: int = patience_parameter()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -18,9 +18,9 @@ THRESHOLD: Final = "threshold"
 """Finding: the smallest magnitude that is kept of each expert."""
 
 
-def trim_parameter() -> str:
+def trim_parameter() -> Any:
     """The parameter for the range over which the largest entries are chosen."""
-    chosen: str = parameter(
+    return parameter(
         "model",
         label="Chosen over",
         help=(
@@ -30,7 +30,6 @@ def trim_parameter() -> str:
         ),
         choices=("model", "tensor"),
     )
-    return chosen
 
 
 def kept_count(density: float, entries: int) -> int:
