@@ -35,7 +35,7 @@ def energy(delta: Tensor) -> float:
     A processor takes pieces that a cache holds, as torch makes a float64 copy of what it is given.
     """
     size = CACHED if delta.device.type == "cpu" else max(1, delta.numel())
-    pieces = delta.reshape(-1).split(size)
+    pieces = torch.split(delta.reshape(-1), size)
     return sum(float(torch.linalg.vector_norm(p, dtype=torch.float64).square()) for p in pieces)
 
 
