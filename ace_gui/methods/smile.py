@@ -5,13 +5,13 @@ T experts, O outputs, I inputs, K the rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Merged, MergeMethod
+from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, combination, finished, require_mean
 from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
 from ace_gui.methods.shared.kit import parameter, per_matrix
@@ -63,8 +63,8 @@ class SmileParameters:
 
 
 def smile(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
+    deltas: Deltas,
+    weights: Weights,
     parameters: SmileParameters,  # noqa: ARG001 — one signature for every method
     **_: Unpack[Context],
 ) -> Merged:
@@ -77,9 +77,7 @@ def smile(
     return finished(experts.matrix(0).zero_(), diagnostics=found.diagnostics())
 
 
-def differences(
-    deltas: Sequence[Tensor], weights: Sequence[float], _parameters: SmileParameters
-) -> Iterator[Tensor]:
+def differences(deltas: Deltas, weights: Weights, _parameters: SmileParameters) -> Iterator[Tensor]:
     """w_t ΔW_t of matrices, and of biases w_t Δb_t less their mean, which the merged model has."""
     experts = WeightedExperts(deltas, weights)
     matrix = experts.delta(0).ndim == 2

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from torch import Tensor
 
-from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.method import Deltas, Kind, MergeMethod, Weights
 from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
 from ace_gui.methods.shared.kit import (
@@ -43,9 +43,7 @@ class WemoeParameters:
     )
 
 
-def changes(
-    deltas: Sequence[Tensor], weights: Sequence[float], _parameters: WemoeParameters
-) -> Iterator[Tensor]:
+def changes(deltas: Deltas, weights: Weights, _parameters: WemoeParameters) -> Iterator[Tensor]:
     """w_t ΔW_t, expert by expert."""
     experts = WeightedExperts(deltas, weights)
     for t, weight in enumerate(weights):

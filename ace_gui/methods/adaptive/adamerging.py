@@ -5,15 +5,14 @@ T experts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
-from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.method import Deltas, Kind, MergeMethod, Weights
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
@@ -61,9 +60,7 @@ def survey(parameters: AdaMergingParameters, experts: int) -> RankSurvey | None:
     return trim_survey([parameters.density] * experts) if trims else None
 
 
-def _start(
-    deltas: Sequence[Tensor], parameters: AdaMergingParameters, _: Findings | None
-) -> Values:
+def _start(deltas: Deltas, parameters: AdaMergingParameters, _: Findings | None) -> Values:
     if parameters.variant in {TASK_WISE, TASK_WISE_TIES}:
         return {}
     return {"coefficient": torch.full((len(deltas),), parameters.scaling)}
@@ -76,10 +73,7 @@ def _shared(parameters: AdaMergingParameters, experts: int) -> Values:
 
 
 def _factors(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: AdaMergingParameters,
-    findings: Findings | None,
+    deltas: Deltas, weights: Weights, parameters: AdaMergingParameters, findings: Findings | None
 ) -> Iterator[Values]:
     """What is left of ΔW_t (++): the largest entries, where w_t ΔW_t has the elected sign."""
     experts = range(len(deltas))

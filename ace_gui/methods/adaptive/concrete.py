@@ -5,17 +5,15 @@ T experts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Final
 
 import torch
-from torch import Tensor
 
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
-from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.method import Deltas, Kind, MergeMethod
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, steps_parameter
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
@@ -66,9 +64,7 @@ class ConcreteParameters(LearningParameters):
     )
 
 
-def _start(
-    deltas: Sequence[Tensor], parameters: ConcreteParameters, _findings: Findings | None
-) -> Values:
+def _start(deltas: Deltas, parameters: ConcreteParameters, _findings: Findings | None) -> Values:
     return {
         "logits": torch.zeros_like(deltas[0])[None],
         "coefficient": torch.full((len(deltas),), parameters.scaling),

@@ -5,15 +5,14 @@ T experts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
 
 import torch
-from torch import Tensor
 
-from ace_gui.methods.method import Context, Merged
+from ace_gui.methods.method import Context, Deltas, Merged, Weights
 from ace_gui.methods.shared.census import finished, task_vector
 from ace_gui.methods.shared.kit import (
     learning_rate_parameter,
@@ -41,8 +40,8 @@ class LearningParameters:
 
 def factors_of(
     learning: Learning[Any],
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
+    deltas: Deltas,
+    weights: Weights,
     parameters: Any,
     findings: Findings | None,
 ) -> Iterator[Values]:
@@ -58,8 +57,8 @@ def factors_of(
 
 
 def merged_as_learned(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
+    deltas: Deltas,
+    weights: Weights,
     parameters: Any,
     *,
     learning: Learning[Any],

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.method import Context, Kind, Merged, MergeMethod
+from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import finished, require_mean, task_vector
 from ace_gui.methods.shared.kit import parameter, per_entry
 from ace_gui.methods.shared.measured import Measured, Need, required_measured
@@ -69,10 +69,7 @@ class UbgmParameters:
 
 
 def fisher(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: FisherParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: FisherParameters, **context: Unpack[Context]
 ) -> Merged:
     """Σ_t w_t F_t ΔW_t / Σ_t w_t F_t, entry by entry, float32; the mean where that is 0 / 0.
 
@@ -96,10 +93,7 @@ def fisher(
 
 
 def ubgm(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: UbgmParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: UbgmParameters, **context: Unpack[Context]
 ) -> Merged:
     """Σ_t w_t (H₀ + H_t) ΔW_t / (H₀ + Σ_j w_j H_j), entry by entry, float32; H_t: of expert t.
 

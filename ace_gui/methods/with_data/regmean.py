@@ -18,7 +18,7 @@ from ace_gui.formatting import shape_text
 from ace_gui.linalg.passes import energy
 from ace_gui.linalg.products import add_product_, widest
 from ace_gui.linalg.solve import right_divide_
-from ace_gui.methods.method import Context, Merged, MergeMethod
+from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import Census, finished, require_mean, task_vector
 from ace_gui.methods.shared.kit import parameter
 from ace_gui.methods.shared.measured import Need, required_measured
@@ -55,10 +55,7 @@ class RegMeanParameters:
 
 
 def regmean(
-    deltas: Sequence[Tensor],
-    weights: Sequence[float],
-    parameters: RegMeanParameters,
-    **context: Unpack[Context],
+    deltas: Deltas, weights: Weights, parameters: RegMeanParameters, **context: Unpack[Context]
 ) -> Merged:
     """(Σ_t w_t ΔW_t G_t) (Σ_t w_t G_t)⁻¹, float32; G_t: the mean of x xᵀ, off the diagonal times α.
 
