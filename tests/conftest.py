@@ -52,8 +52,8 @@ class _DescribesHere:
 @pytest.fixture(scope="session", autouse=True)
 def _described_here() -> Iterator[None]:
     """Only where a test opens models: to import the engine for this alone would cost as much."""
-    models = sys.modules.get("ace_gui.engine.planning.models")
     with pytest.MonkeyPatch.context() as patch:
-        if models is not None:
-            patch.setattr(models, "Describer", _DescribesHere)
+        for name, module in list(sys.modules.items()):
+            if name.startswith("ace_gui.engine.") and hasattr(module, "Describer"):
+                patch.setattr(module, "Describer", _DescribesHere)
         yield

@@ -14,7 +14,8 @@ from unittest.mock import patch
 import pytest
 
 from ace_gui.cli import commands
-from ace_gui.engine.planning import models  # noqa: F401  (conftest.py changes it where it is there)
+from ace_gui.engine.inspecting import model_diff  # noqa: F401
+from ace_gui.engine.planning import models, slices  # noqa: F401  (conftest.py changes these)
 
 Ended = subprocess.CompletedProcess[str]
 
