@@ -13,7 +13,7 @@ from torch import Tensor
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
 from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
-from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
+from ace_gui.methods.shared.kit import per_entry, scaling_parameter, share_parameter
 from ace_gui.methods.shared.rescaling import norm_survey, rescale_parameter, rescaled
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
 from ace_gui.methods.shared.survey import (
@@ -45,25 +45,21 @@ class Ends:
     The smallest 1 − density − gamma are left out as well.
     """
 
-    density: float = parameter(
+    density: float = share_parameter(
         0.14,
         label="Density",
         help=(
             "Share of each tensor's entries to keep. The name is mergekit's, whose default "
             "of 1 keeps all. The paper removes the smallest 85 %."
         ),
-        low=0.0,
-        high=1.0,
-        low_open=True,
     )
-    gamma: float = parameter(
+    gamma: float = share_parameter(
         0.01,
         label="Outliers",
         help=(
             "Share of each tensor's largest entries to remove, at most 1 − density. 0 keeps them."
         ),
-        low=0.0,
-        high=1.0,
+        above_zero=False,
     )
     rescale: str = rescale_parameter()
 

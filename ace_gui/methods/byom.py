@@ -11,7 +11,7 @@ from torch import Tensor
 from ace_gui.methods.method import Deltas, Kind, MergeMethod, Weights
 from ace_gui.methods.shared.census import combination, task_vector
 from ace_gui.methods.shared.expert_modules import Cut, Differences
-from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, share_parameter
 from ace_gui.methods.shared.sums import scaled_sum
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -33,13 +33,10 @@ class ByomParameters:
         ),
         choices=(ENTRIES, LOW_RANK),
     )
-    density: float = parameter(
+    density: float = share_parameter(
         0.1,
         label="Density m",
         help="Share of entries kept. The paper uses 0.01 to 0.1. 1 restores the expert.",
-        low=0.0,
-        low_open=True,
-        high=1.0,
         logarithmic=True,
         applies_when=("keep", ENTRIES),
     )

@@ -12,7 +12,12 @@ from typing import Unpack
 from ace_gui.linalg.singular import leading_triplets
 from ace_gui.methods.method import Context, Deltas, Diagnostics, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import combination, finished, require_mean
-from ace_gui.methods.shared.kit import parameter, per_decomposition, per_matrix, scaling_parameter
+from ace_gui.methods.shared.kit import (
+    per_decomposition,
+    per_matrix,
+    scaling_parameter,
+    share_parameter,
+)
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -25,13 +30,12 @@ class CartParameters:
     λ, their factor.
     """
 
-    rank_share: float = parameter(
+    rank_share: float = share_parameter(
         0.08,
         label="Rank share ρ",
         help="Share of singular directions kept in each expert's difference from the mean.",
-        low=0.0,
-        high=1.0,
         presets=(("paper", 0.08), ("as AdaRank starts", 0.16)),
+        above_zero=False,
     )
     scaling: float = scaling_parameter(
         letter="λ",

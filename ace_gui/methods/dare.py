@@ -13,7 +13,7 @@ from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, W
 from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.draws import required, uniform
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
-from ace_gui.methods.shared.kit import parameter, per_entry
+from ace_gui.methods.shared.kit import per_entry, share_parameter
 from ace_gui.methods.shared.rescaling import BY_CHANCE, norm_survey, rescale_parameter, rescaled
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
 from ace_gui.methods.shared.survey import Findings, RandomKey, RankSurvey, SumSurvey
@@ -28,16 +28,13 @@ CITATION = (
 
 def density_parameter(default: float = 0.5) -> Any:
     """The parameter 1 − p."""
-    return parameter(
+    return share_parameter(
         default,
         label="Density",
         help=(
             "Probability 1 − p of keeping each entry of a task vector. Kept entries are divided "
             "by it unless rescaling is another, so the expected task vector does not change."
         ),
-        low=0.0,
-        high=1.0,
-        low_open=True,
         presets=(("p = 0.5", 0.5), ("p = 0.9", 0.1)),
     )
 
@@ -59,16 +56,13 @@ class DareLinearParameters(SumParameters, Dropping):
 class DroppingAndTrimming(Dropping):
     """``trim_density``: share of entries that TIES keeps of what DARE left."""
 
-    trim_density: float = parameter(
+    trim_density: float = share_parameter(
         1.0,
         label="Density after trimming",
         help=(
             "Share of a tensor's entries that TIES keeps after the random drop. 1, as in "
             "mergekit, trims nothing. FusionBench uses 0.2."
         ),
-        low=0.0,
-        high=1.0,
-        low_open=True,
     )
 
 

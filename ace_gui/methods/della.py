@@ -15,7 +15,7 @@ from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, W
 from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.draws import required, uniform
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
-from ace_gui.methods.shared.kit import parameter, per_entry
+from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
 from ace_gui.methods.shared.rescaling import BY_CHANCE, norm_survey, rescale_parameter, rescaled
 from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
 from ace_gui.methods.shared.survey import Findings, RandomKey, SumSurvey
@@ -38,16 +38,13 @@ class Chances:
     ``epsilon``: how far the chances of a row's smallest and largest entries lie from it.
     """
 
-    density: float = parameter(
+    density: float = share_parameter(
         0.5,
         label="Density",
         help=(
             "Mean probability 1 − p of keeping an entry. Each kept entry is divided by its own "
             "probability."
         ),
-        low=0.0,
-        high=1.0,
-        low_open=True,
     )
     epsilon: float = parameter(
         0.15,

@@ -16,7 +16,7 @@ from torch import Tensor
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished
 from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
-from ace_gui.methods.shared.kit import parameter, per_matrix, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, per_matrix, scaling_parameter, share_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
@@ -26,7 +26,7 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts
 class FrParameters:
     """Parameters of FR-Merging. ``cutoff``: D₀. ``coefficients``: λ_t. ``scaling``: factor."""
 
-    cutoff: float = parameter(
+    cutoff: float = share_parameter(
         0.1,
         label="Cut-off D₀",
         help=(
@@ -38,8 +38,7 @@ class FrParameters:
             "The paper does not give a value. Its code measures the distance from another "
             "point, which removes almost nothing from square matrices."
         ),
-        low=0.0,
-        high=1.0,
+        above_zero=False,
     )
     coefficients: str = parameter(
         "magnitude",
@@ -126,7 +125,7 @@ FR_MERGING = MergeMethod(
 class FreeParameters(FrParameters):
     """Of FR-Merging, and ``density``: d of what each expert keeps."""
 
-    density: float = parameter(
+    density: float = share_parameter(
         0.01,
         label="Density d",
         help="Share of each matrix row that an expert keeps, its largest entries.",
@@ -135,9 +134,6 @@ class FreeParameters(FrParameters):
             "are added to the merged matrix. The published code uses one μ per expert and "
             "replaces entries."
         ),
-        low=0.0,
-        low_open=True,
-        high=1.0,
         logarithmic=True,
     )
 

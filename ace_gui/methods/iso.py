@@ -17,7 +17,12 @@ from ace_gui.linalg.products import gram, times
 from ace_gui.linalg.singular import Triplets, leading_triplets, orthogonalised, right_singular
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import Census, finished, summed
-from ace_gui.methods.shared.kit import parameter, per_decomposition, per_matrix, scaling_parameter
+from ace_gui.methods.shared.kit import (
+    per_decomposition,
+    per_matrix,
+    scaling_parameter,
+    share_parameter,
+)
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_matrix
 
@@ -49,14 +54,13 @@ class IsoCParameters:
 class IsoCtsParameters:
     """Parameters of Iso-CTS. ``common``: share of directions taken from the sum. ``scaling``: α."""
 
-    common: float = parameter(
+    common: float = share_parameter(
         0.8,
         label="Common share",
         help=(
             "Share of directions taken from the sum. The others are split evenly among the experts."
         ),
-        low=0.0,
-        high=1.0,
+        above_zero=False,
     )
     scaling: float = _scaling()
 

@@ -20,7 +20,12 @@ from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import census, finished
 from ace_gui.methods.shared.draws import required
 from ace_gui.methods.shared.election import SIGNED, Election, combine_parameter
-from ace_gui.methods.shared.kit import parameter, per_decomposition, per_matrix, scaling_parameter
+from ace_gui.methods.shared.kit import (
+    per_decomposition,
+    per_matrix,
+    scaling_parameter,
+    share_parameter,
+)
 from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, required_findings
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.trimming import THRESHOLD, above, least_rank, trim_parameter, trimmed
@@ -51,7 +56,7 @@ def _scaling(default: float) -> Any:
 class KnotsTiesParameters:
     """Parameters of KnOTS with TIES: those of TIES, on the coordinates."""
 
-    density: float = parameter(
+    density: float = share_parameter(
         0.2,
         label="Density",
         help=(
@@ -59,9 +64,6 @@ class KnotsTiesParameters:
             "Directions weaker than 1e-6 of a layer's strongest are ignored. The published "
             "code uses an absolute limit of 1e-5."
         ),
-        low=0.0,
-        high=1.0,
-        low_open=True,
     )
     trim: str = trim_parameter()
     scaling: float = _scaling(0.6)

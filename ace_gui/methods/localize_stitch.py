@@ -21,6 +21,7 @@ from ace_gui.methods.shared.kit import (
     learning_rate_parameter,
     parameter,
     per_entry,
+    share_parameter,
     steps_parameter,
 )
 from ace_gui.methods.shared.learning import Learning, Values
@@ -34,16 +35,13 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts
 class LocalizeStitchParameters:
     """Parameters of Localize-and-Stitch. ``density``: s, share of the model's entries kept."""
 
-    density: float = parameter(
+    density: float = share_parameter(
         0.05,
         label="Sparsity s",
         help=(
             "Share of each expert's entries to keep, the largest changes of the whole model. "
             "The published code uses 5 % for language models. Surveys quote 1 %."
         ),
-        low=0.0,
-        high=1.0,
-        low_open=True,
         presets=(("published code", 0.05), ("quoted", 0.01)),
     )
 
@@ -130,16 +128,13 @@ class FewShotParameters(LearningParameters):
         high=1024,
         presets=(("published code", 64), ("quoted", 8)),
     )
-    density: float = parameter(
+    density: float = share_parameter(
         1e-5,
         label="Share at first",
         help=(
             "Share of entries in each expert's initial mask: the largest changes of the whole "
             "expert."
         ),
-        low=0.0,
-        high=1.0,
-        low_open=True,
         logarithmic=True,
         presets=(("published code", 1e-5),),
     )

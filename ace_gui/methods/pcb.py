@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
 from ace_gui.methods.shared.census import Census, finished, task_vector
-from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, share_parameter
 from ace_gui.methods.shared.survey import (
     Findings,
     RandomKey,
@@ -37,7 +37,7 @@ WINSORISED: Final = 0.01
 class PcbParameters:
     """Parameters of PCB-Merging. ``density``: ρ. ``trim``: where it counts. ``scaling``: λ."""
 
-    density: float = parameter(
+    density: float = share_parameter(
         0.05,
         label="Density ρ",
         help=("Share of each expert's entries that win the competition. The paper uses 5 to 10 %."),
@@ -46,9 +46,6 @@ class PcbParameters:
             "models. The softmax in its text is flat over millions of entries, and its code for "
             "language models depends on the changes' size. Its formula averages unclipped changes."
         ),
-        low=0.0,
-        high=1.0,
-        low_open=True,
     )
     trim: str = parameter(
         "model",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import finished, task_vector
-from ace_gui.methods.shared.kit import parameter, per_entry
+from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = "Reinforced Agent Merging, 2026, arXiv:2601.13572"
@@ -21,12 +21,11 @@ CITATION: Final = "Reinforced Agent Merging, 2026, arXiv:2601.13572"
 
 def threshold_parameter() -> Any:
     """The parameter that defines a change."""
-    return parameter(
+    return share_parameter(
         1e-5,
         label="Changed above",
         help="An expert counts for an entry if it changed that entry by more than this.",
-        low=0.0,
-        high=1.0,
+        above_zero=False,
     )
 
 

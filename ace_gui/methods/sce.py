@@ -23,7 +23,7 @@ from ace_gui.methods.method import (
     completed,
 )
 from ace_gui.methods.shared.census import combination, finished
-from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
+from ace_gui.methods.shared.kit import per_entry, scaling_parameter, share_parameter
 from ace_gui.methods.shared.survey import Findings, RandomKey, RankSurvey, Stage, SumSurvey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
@@ -42,7 +42,7 @@ class SceParameters:
     ``alike_below``: mean square of a tensor's changes below which all experts count alike.
     """
 
-    select_topk: float = parameter(
+    select_topk: float = share_parameter(
         1.0,
         label="Selected share",
         help=(
@@ -50,11 +50,8 @@ class SceParameters:
             "variance. 1, as in mergekit, keeps every entry. Below 1, a tensor keeps the "
             "base's values if all experts agree in every entry."
         ),
-        low=0.0,
-        high=1.0,
-        low_open=True,
     )
-    alike_below: float = parameter(
+    alike_below: float = share_parameter(
         1e-6,
         label="Alike below",
         help=(
@@ -62,8 +59,7 @@ class SceParameters:
             "their coefficients are equal, as in mergekit. 0 always weights them by their mean "
             "squares."
         ),
-        low=0.0,
-        high=1.0,
+        above_zero=False,
     )
     scaling: float = scaling_parameter()
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from ace_gui.errors import MethodError
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import finished, require_mean, task_vector
-from ace_gui.methods.shared.kit import parameter, per_entry
+from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base, require_one
 
 CITATION: Final = (
@@ -33,7 +33,7 @@ SHORTEST: Final = 1e-7
 class SlerpParameters:
     """Parameters of SLERP. ``t``: how far from the first expert (0) to the second (1)."""
 
-    t: float = parameter(
+    t: float = share_parameter(
         0.5,
         label="Position t",
         help=(
@@ -41,8 +41,7 @@ class SlerpParameters:
             "base, where mergekit interpolates whole weights. Nearly parallel changes are "
             "interpolated linearly."
         ),
-        low=0.0,
-        high=1.0,
+        above_zero=False,
     )
 
 
@@ -82,15 +81,14 @@ class BaseSlerpParameters:
         low=-10.0,
         high=10.0,
     )
-    parallel: float = parameter(
+    parallel: float = share_parameter(
         NEARLY_PARALLEL,
         label="Straight above",
         help=(
             "|cosine| above which interpolation is linear. Fine-tuned models are usually above "
             "0.9995."
         ),
-        low=0.0,
-        high=1.0,
+        above_zero=False,
     )
 
 

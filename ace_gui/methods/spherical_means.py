@@ -26,7 +26,7 @@ from ace_gui.methods.shared.census import (
     require_mean,
     task_vector,
 )
-from ace_gui.methods.shared.kit import parameter, per_entry
+from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
 from ace_gui.methods.shared.weighted_experts import Computed, WeightedExperts, require_base
 
 CHANGES: Final = "changes"
@@ -92,13 +92,10 @@ class KarcherParameters(PointsParameters):
         low=0,
         high=1000,
     )
-    tolerance: float = parameter(
+    tolerance: float = share_parameter(
         1e-5,
         label="Tolerance",
         help="Stops when a step turns the mean by at most this angle, in radians.",
-        low=0.0,
-        high=1.0,
-        low_open=True,
         logarithmic=True,
     )
 

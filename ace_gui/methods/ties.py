@@ -11,7 +11,7 @@ from torch import Tensor
 from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
 from ace_gui.methods.shared.census import task_vector
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
-from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
+from ace_gui.methods.shared.kit import per_entry, scaling_parameter, share_parameter
 from ace_gui.methods.shared.rescaling import norm_survey, rescale_parameter, rescaled
 from ace_gui.methods.shared.survey import (
     Findings,
@@ -31,16 +31,13 @@ class Trimming:
     ``trim``: chosen over the whole model or in each tensor.
     """
 
-    density: float = parameter(
+    density: float = share_parameter(
         0.2,
         label="Density",
         help=(
             "Share of each task vector's entries to keep, the largest by magnitude. Entries "
             "equal to the smallest kept magnitude are kept too. mergekit's default keeps all."
         ),
-        low=0.0,
-        high=1.0,
-        low_open=True,
     )
     trim: str = trim_parameter()
     rescale: str = rescale_parameter()

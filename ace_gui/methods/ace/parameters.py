@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ace_gui.field_info import ParameterValue
-from ace_gui.methods.shared.kit import parameter, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, scaling_parameter, share_parameter
 from ace_gui.methods.shared.measured import Need
 
 PUBLISHED: Final = "published"
@@ -39,7 +39,7 @@ class AceParameters:
         ),
         choices=(PUBLISHED, AUTOMATIC, MEASURED),
     )
-    epsilon: float = parameter(
+    epsilon: float = share_parameter(
         1e-5,
         label="Ridge ε",
         help=(
@@ -47,9 +47,6 @@ class AceParameters:
             "follows from the base model, as in the paper: 4e-2 for GPT-2, 2e-4 for "
             "RoBERTa-base, 1e-5 for all others. The authors' script uses 1e-2."
         ),
-        low=0.0,
-        high=1.0,
-        low_open=True,
         logarithmic=True,
         presets=(
             ("GPT-2", 4e-2),
@@ -70,16 +67,15 @@ class AceParameters:
         high=100.0,
         applies_when=("variant", PUBLISHED, MEASURED),
     )
-    k_frac: float = parameter(
+    k_frac: float = share_parameter(
         0.3,
         label="Refined fraction",
         help=(
             "Share of the singular directions that the refinement strengthens in heterogeneous "
             "tensors. 0 turns the refinement off."
         ),
-        low=0.0,
-        high=1.0,
         applies_when=("variant", PUBLISHED, MEASURED),
+        above_zero=False,
     )
     refine: str = parameter(
         "always",

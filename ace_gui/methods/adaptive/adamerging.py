@@ -13,7 +13,7 @@ import torch
 
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
 from ace_gui.methods.method import Deltas, Kind, MergeMethod, Weights
-from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
+from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, share_parameter
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
@@ -43,13 +43,10 @@ class AdaMergingParameters(LearningParameters):
     scaling: float = scaling_parameter(
         0.3, letter="λ₀", help="Initial value of every coefficient.", presets=(("paper", 0.3),)
     )
-    density: float = parameter(
+    density: float = share_parameter(
         0.2,
         label="Density",
         help="Share of entries kept in each task vector, over the whole model (variants with ++).",
-        low=0.0,
-        high=1.0,
-        low_open=True,
         applies_when=("variant", *_TIES),
     )
 

@@ -16,7 +16,12 @@ from torch import Tensor
 
 from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
 from ace_gui.methods.method import Deltas, Kind, MergeMethod, Weights
-from ace_gui.methods.shared.kit import parameter, scaling_parameter, steps_parameter
+from ace_gui.methods.shared.kit import (
+    parameter,
+    scaling_parameter,
+    share_parameter,
+    steps_parameter,
+)
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
@@ -38,7 +43,7 @@ class AdaRankParameters(LearningParameters):
         ),
     )
     scaling: float = scaling_parameter(0.3, letter="λ₀", help="Initial value of every coefficient.")
-    ratio: float = parameter(
+    ratio: float = share_parameter(
         1.0,
         label="Share kept at first",
         help="Share of each expert's singular directions kept at the start, the strongest first.",
@@ -46,8 +51,7 @@ class AdaRankParameters(LearningParameters):
             "As published, except that embeddings also have directions here. The published code "
             "chooses only among those of attention and MLP matrices."
         ),
-        low=0.0,
-        high=1.0,
+        above_zero=False,
     )
     temperature: float = parameter(
         10.0,

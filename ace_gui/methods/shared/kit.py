@@ -50,6 +50,11 @@ def parameter(
     return field(default=default, metadata={INFO: info})
 
 
+def share_parameter(default: float, *, above_zero: bool = True, **described: Any) -> Any:
+    """The field of a share, from 0 to 1. ``described``: the other arguments of ``parameter``."""
+    return parameter(default, low=0.0, low_open=above_zero, high=1.0, **described)
+
+
 def scaling_parameter(
     default: float = 1.0,
     *,

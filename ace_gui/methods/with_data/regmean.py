@@ -20,7 +20,7 @@ from ace_gui.linalg.products import add_product_, widest
 from ace_gui.linalg.solve import right_divide_
 from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
 from ace_gui.methods.shared.census import Census, finished, require_mean, task_vector
-from ace_gui.methods.shared.kit import parameter
+from ace_gui.methods.shared.kit import share_parameter
 from ace_gui.methods.shared.measured import Need, required_measured
 from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_matrix
 
@@ -29,27 +29,23 @@ from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_mat
 class RegMeanParameters:
     """``alpha``: factor on what inputs have in common. ``ridge``: as a share of a mean square."""
 
-    alpha: float = parameter(
+    alpha: float = share_parameter(
         0.9,
         label="Off-diagonal share α",
         help=(
             "Factor on the off-diagonal entries of each Gram matrix. 0 treats every input feature "
             "separately."
         ),
-        low=0.0,
-        high=1.0,
         presets=(("CLIP", 0.95), ("GPT-2", 0.6)),
+        above_zero=False,
     )
-    ridge: float = parameter(
+    ridge: float = share_parameter(
         1e-6,
         label="Ridge",
         help=(
             "Added to the diagonals, as a share of their mean. It decides along directions in "
             "which no expert had inputs."
         ),
-        low=0.0,
-        high=1.0,
-        low_open=True,
         logarithmic=True,
     )
 
