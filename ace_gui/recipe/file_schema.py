@@ -16,9 +16,8 @@ from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_or
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 
-from ace_gui.recipe.fields import traits_of
 from ace_gui.recipe.model_paths import ModelPaths
-from ace_gui.recipe.overrides import ParameterValue
+from ace_gui.recipe.overrides import ParameterValue, traits_of
 from ace_gui.recipe.values import Recipe, hub_name
 
 SCHEMA: Final = 1

@@ -1,16 +1,17 @@
-"""Locations of a recipe's models: paths, and names of the local Hugging Face cache.
+"""Locations of a recipe's models: paths, and names of the local Hugging Face cache; their configs.
 
 This never uses the network, and imports nothing that could.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ace_gui.errors import RecipeError
 
@@ -22,6 +23,14 @@ _HUB_NAME: Final = re.compile(
     rf"((?:{_PART}/)?{_PART})(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,199}}))?"
 )
 """``org/name`` or ``name``, optionally at a branch, tag or commit."""
+
+CONFIG_BYTES: Final = 1_000_000
+"""A larger file is no config."""
+
+_MOST_BLOCKS: Final = 10_000
+"""No model has more; a gradient over more would take for ever."""
+
+_BLOCK_KEYS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 
 _LONGEST: Final = 4000
 """Characters of a path; none is longer."""
@@ -134,3 +143,25 @@ def _not_cached(written: str, name: str, revision: str | None) -> str:
         f"{written} is neither a path from the recipe's folder nor in the local Hugging Face cache "
         f"({cache_folder()}); correct it, or download it with `hf download {name}{at}`."
     )
+
+
+def base_config(folder: Path) -> dict[str, Any]:
+    """What a model's config.json holds; empty where there is none, or none that can be read."""
+    file = folder / "config.json"
+    try:
+        if not file.is_file() or file.stat().st_size > CONFIG_BYTES:
+            return {}  # a pipe or a device would not end
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def block_count(folder: Path) -> int | None:
+    """The number of blocks in a model's config.json; None if it has no such entry."""
+    config = base_config(folder)
+    inner = config.get("text_config")
+    indices: Sequence[dict[str, object]] = [config, inner if isinstance(inner, dict) else {}]
+    found = (index[key] for index in indices for key in _BLOCK_KEYS if key in index)
+    counts = (count for count in found if isinstance(count, int) and 0 < count <= _MOST_BLOCKS)
+    return next(counts, None)

@@ -1,14 +1,68 @@
-"""What some tensors do differently from the rest of a recipe; which these are; both in words."""
+"""What some tensors do differently from the rest of a recipe; which these are; both in words.
+
+Also what is known of a recipe's fields besides their types and defaults.
+"""
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from typing import Final, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
-from ace_gui.recipe.fields import about, require_limits
+from ace_gui.errors import RecipeError
+
+_TRAITS: Final = "recipe"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """How a field is written in a recipe file, and what it affects.
+
+    ``limits``: of its value, in pydantic's terms. ``under``: its heading in the file. ``always``:
+    written even if it is the default. ``tidied``: converts a shorthand of the file to the value.
+    ``checked``: returns the value; raises ValueError. ``task_vectors``: whether another value
+    changes the task vectors, or only their merge. ``written``: whether it appears in a file at all.
+    """
+
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    under: str = ""
+    always: bool = False
+    tidied: Callable[[Any], Any] | None = None
+    checked: Callable[[Any], Any] | None = None
+    task_vectors: bool = True
+    written: bool = True
+
+
+def about(**traits: Any) -> Mapping[str, Traits]:
+    """The metadata of a field with these traits."""
+    return MappingProxyType({_TRAITS: Traits(**traits)})
+
+
+def traits_of(described: Field[Any]) -> Traits:
+    """The traits of a field."""
+    found: Traits = described.metadata.get(_TRAITS, Traits())
+    return found
+
+
+def require_limits(part: Any, heading: str) -> None:
+    """Raise RecipeError for a value of a dataclass that is out of its field's limits."""
+    for each in fields(part):
+        value, traits, key = getattr(part, each.name), traits_of(each), f"{heading}.{each.name}"
+        if value is None:
+            continue
+        for limit, bound in traits.limits.items():
+            if not getattr(operator, limit)(value, bound):
+                raise RecipeError(f"{key} is {value}, which is out of its range.", key=key)
+        if traits.checked is not None:
+            try:
+                traits.checked(value)
+            except ValueError as error:
+                raise RecipeError(f"{key} {error}.", key=key) from None
+
 
 ParameterValue = float | int | bool | str
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from ace_gui.output_files import write_file
-from ace_gui.recipe.fields import about, traits_of
 from ace_gui.recipe.overrides import After as After
 from ace_gui.recipe.overrides import Cap as Cap
 from ace_gui.recipe.overrides import Override as Override
 from ace_gui.recipe.overrides import ParameterValue as ParameterValue
+from ace_gui.recipe.overrides import about, traits_of
 
 
 class TaskKind(StrEnum):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import ModelEntry, Recipe
-from ace_gui.recipe.mergekit.reading import CONFIG_BYTES, base_config
+from ace_gui.recipe.model_paths import CONFIG_BYTES, base_config
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from ace_gui.recipe.values import model_name
 

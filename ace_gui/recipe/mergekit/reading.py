@@ -1,23 +1,21 @@
 """mergekit's YAML read as a recipe: the same merge if both define a method alike.
 
 Otherwise the recipe's notes name the difference. Settings that cannot be translated are refused by
-name.
+name. Also whose a recipe file is: mergekit's or this application's own.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, get_args
 
 from ace_gui.errors import RecipeError
-from ace_gui.recipe.mergekit.methods import WITHOUT_BASE, Settings, Translation, translated
-from ace_gui.recipe.mergekit.recognition import could_be_ours
+from ace_gui.recipe.mergekit.methods import METHODS, WITHOUT_BASE, Settings, Translation, translated
 from ace_gui.recipe.mergekit.schema import (
     Document,
     Model,
@@ -29,7 +27,7 @@ from ace_gui.recipe.mergekit.schema import (
     TokenRow,
     rules_of,
 )
-from ace_gui.recipe.model_paths import ModelPaths
+from ace_gui.recipe.model_paths import ModelPaths, block_count
 from ace_gui.recipe.values import (
     ModelEntry,
     OutputDtype,
@@ -42,13 +40,8 @@ from ace_gui.recipe.values import (
 from ace_gui.recipe.values import Slice as RecipeSlice
 
 _DTYPES: Final[dict[str, OutputDtype]] = {str(name): name for name in get_args(OutputDtype)}
-CONFIG_BYTES: Final = 1_000_000
-"""A larger file is no config."""
 
-_MOST_BLOCKS: Final = 10_000
-"""No model has more; a gradient over more would take for ever."""
 
-_BLOCK_KEYS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _NUMBERED: Final = re.compile(r"(?:^|\.)\d+(?:\.|$)")
 _BASE: Final = "base"
 
@@ -318,28 +311,6 @@ def _refuse_own_numbers(part: Slice, offset: int) -> None:
                 )
 
 
-def base_config(folder: Path) -> dict[str, Any]:
-    """What a model's config.json holds; empty where there is none, or none that can be read."""
-    file = folder / "config.json"
-    try:
-        if not file.is_file() or file.stat().st_size > CONFIG_BYTES:
-            return {}  # a pipe or a device would not end
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def block_count(folder: Path) -> int | None:
-    """The number of blocks in a model's config.json; None if it has no such entry."""
-    config = base_config(folder)
-    inner = config.get("text_config")
-    indices: Sequence[dict[str, object]] = [config, inner if isinstance(inner, dict) else {}]
-    found = (index[key] for index in indices for key in _BLOCK_KEYS if key in index)
-    counts = (count for count in found if isinstance(count, int) and 0 < count <= _MOST_BLOCKS)
-    return next(counts, None)
-
-
 def _out_dtype(document: Document) -> OutputDtype | None:
     written = (document.out_dtype or document.dtype or "").removeprefix("torch.")
     if written and written not in _DTYPES:
@@ -406,3 +377,128 @@ def _defaults_note(settings: Settings) -> str:
         f"mergekit's{f', with its defaults ({filled})' if filled else ''}; write `schema: 1` in a "
         "recipe of this application."
     )
+
+
+_SHARED: Final = frozenset({"merge_method", "base_model", "models", "parameters", "out_dtype"})
+"""Keys that an own recipe has, too."""
+
+_KEYS: Final = frozenset(Document.model_fields) - _SHARED
+
+_SHARED_PARAMETERS: Final = frozenset({"density", "gamma", "epsilon", "weight", "t", "select_topk"})
+
+_PARAMETERS: Final = frozenset(
+    [
+        *("normalize", "rescale", "lambda", "int8_mask", "filter_wise", "normalize_weights"),
+        *("nuslerp_flatten", "nuslerp_row_wise", "eps", "max_iter", "tol", "r", "alpha", "scale"),
+    ]
+)
+"""Those that only mergekit has."""
+
+_FOREIGN: Final = _PARAMETERS - {"normalize", "r", "alpha", "rescale", "filter_wise"}
+"""Parameters that no method has in an own recipe. There, ``rescale`` is a word."""
+
+_OTHER_DEFAULTS: Final = {name for name, made in METHODS.items() if made.sums or name == "slerp"}
+"""Methods that do something else in an own recipe which leaves their parameters open."""
+
+
+def could_be_ours(document: Document) -> bool:
+    """Whether the same content is also a valid recipe of this application with another merge."""
+    return (
+        document.merge_method in _OTHER_DEFAULTS
+        and not _says_what_only_mergekit_says(document.model_dump(exclude_unset=True))
+        and all(model.parameters.keys() <= {"weight"} for model in document.models or ())
+    )
+
+
+def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:
+    """Whether a file is mergekit's: it has a key that only mergekit has, or only shared keys.
+
+    ``own_keys``: the keys of this application's recipes, including mergekit's. A file is one of
+    these if it has ``schema`` or another key of its own, a named expert, a method that mergekit
+    lacks, or no method. Raises RecipeError for a file with a key of each of the two.
+    """
+    ours = _only_ours(content, own_keys)
+    if ours:
+        _refuse_mixture(content, ours, _only_theirs(content, own_keys))
+        return False
+    parameters = _parameters(content)
+    return not isinstance(content.get("tokenizer"), str) and (
+        _says_what_only_mergekit_says(content)
+        or (
+            _has_method(content)
+            and content.keys() <= _SHARED
+            and all(own.keys() <= _SHARED_PARAMETERS for own in parameters.values())
+        )
+    )
+
+
+def _refuse_mixture(content: Mapping[str, Any], ours: str, theirs: str) -> None:
+    """Raise RecipeError for ``theirs``, a key of mergekit's beside ``ours``.
+
+    A file whose only key of ours is ``vocabulary`` may be mergekit's, with a key added to it; then
+    a method whose defaults differ is such a key, too, unless a parameter decides which is meant.
+    """
+    hint = ""
+    if ours == "vocabulary" and not theirs and _has_method(content, _OTHER_DEFAULTS):
+        own = _parameters(content).get("parameters", {}).keys()
+        if own <= _SHARED_PARAMETERS | _PARAMETERS:
+            theirs, hint = f"merge_method: {content['merge_method']}", ", or add `schema: 1`"
+    if theirs:
+        raise RecipeError(
+            f"{ours!r} is a key of this application's recipes, {theirs!r} one of mergekit's; a "
+            f"file is read as one of the two, so remove one of them{hint}.",
+            key=ours,
+        )
+
+
+def _only_ours(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
+    """A key that only an own recipe has, ``schema`` before others; empty where there is none."""
+    own = [key for key in own_keys if key in content and key not in Document.model_fields]
+    own += [f"{at}.name" for at, entry in _entries(content).items() if "name" in entry]
+    return next((key for key in own if key != "vocabulary"), "vocabulary" if own else "")
+
+
+def _only_theirs(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
+    """A key, parameter, gradient or filter that only mergekit has; empty where there is none."""
+    found = sorted(_KEYS.difference(own_keys) & content.keys())
+    for at, parameters in _parameters(content).items():
+        for name, value in parameters.items():
+            of_entry = at != "parameters" and name != "weight"
+            foreign = name in _FOREIGN or (name == "rescale" and isinstance(value, bool))
+            if of_entry or foreign or isinstance(value, list | dict):
+                found.append(f"{at}.{name}")
+    return next(iter(found), "")
+
+
+def _says_what_only_mergekit_says(content: Mapping[str, Any]) -> bool:
+    """A key or parameter, a gradient or filter, no base model, or the base among the models."""
+    parameters = _parameters(content).values()
+    base = content.get("base_model")
+    listed = base is not None and any(e.get("model") == base for e in _entries(content).values())
+    return (
+        bool(_KEYS & content.keys())
+        or (base is None and "merge_method" in content)
+        or (listed and _has_method(content))
+        or any(_PARAMETERS & own.keys() for own in parameters)
+        or any(isinstance(value, list | dict) for own in parameters for value in own.values())
+    )
+
+
+def _has_method(content: Mapping[str, Any], methods: Container[str] = METHODS) -> bool:
+    """Whether the method is one of these; else one of all of mergekit's."""
+    method = content.get("merge_method")
+    return isinstance(method, str) and method in methods
+
+
+def _entries(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The entries of the models, by their place in the file."""
+    models = content.get("models")
+    listed = enumerate(models if isinstance(models, list) else [])
+    return {f"models[{n}]": entry for n, entry in listed if isinstance(entry, dict)}
+
+
+def _parameters(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The parameters of the merge and of the models, by their place in the file."""
+    found = {"parameters": content.get("parameters")}
+    found |= {f"{at}.parameters": own.get("parameters") for at, own in _entries(content).items()}
+    return {at: parameters for at, parameters in found.items() if isinstance(parameters, dict)}

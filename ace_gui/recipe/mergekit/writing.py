@@ -19,8 +19,8 @@ from ace_gui.errors import RecipeError
 from ace_gui.formatting import plain
 from ace_gui.recipe.file_schema import placed
 from ace_gui.recipe.mergekit.methods import Foreign, Parameters, written
-from ace_gui.recipe.mergekit.reading import base_config, block_count
 from ace_gui.recipe.mergekit.schema import interpolated
+from ace_gui.recipe.model_paths import base_config, block_count
 from ace_gui.recipe.overrides import After, Override, in_blocks
 from ace_gui.recipe.values import (
     Choices,

@@ -25,8 +25,8 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import ModelEntry, Override, Recipe
-from ace_gui.recipe.fields import traits_of
 from ace_gui.recipe.mergekit.writing import _EXPRESSED, dump_mergekit
+from ace_gui.recipe.overrides import traits_of
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from ace_gui.recipe.values import Choices, TokenSource
 from tests.helpers.inspected import row_named
