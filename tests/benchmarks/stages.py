@@ -32,7 +32,7 @@ STAGES = {
         "ace_gui.engine.merging.task_vectors:TaskVectors.__getitem__"
     ],
     "ACE: norms and centring": ["ace_gui.methods.ace.algorithm:measure"],
-    "ACE: probes": ["ace_gui.methods.ace.first_pass:probe"],
+    "ACE: probes": ["ace_gui.methods.ace.float32_check:probe"],
     "ACE: sums over experts": [
         "ace_gui.methods.ace.closed_form:collect",
         "ace_gui.methods.ace.closed_form:_stacked",

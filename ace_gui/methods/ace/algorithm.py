@@ -39,8 +39,7 @@ from ace_gui.linalg.passes import energy, is_finite, norms
 from ace_gui.linalg.polar import TopPolar, top_polars
 from ace_gui.linalg.products import full_float32, widest
 from ace_gui.methods.ace import closed_form, notes
-from ace_gui.methods.ace.first_pass import LayerEnergies, measure
-from ace_gui.methods.ace.float32_check import Probes, exact_enough
+from ace_gui.methods.ace.float32_check import LayerEnergies, Probes, exact_enough, measure
 from ace_gui.methods.ace.parameters import AUTOMATIC, MEASURED, AceParameters
 from ace_gui.methods.ace.problem import Precision, Problem, Refinement, Rule, Share, Solution, Terms
 from ace_gui.methods.method import Context, Deltas, Merged, MethodInput, Weights

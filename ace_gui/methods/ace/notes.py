@@ -11,7 +11,7 @@ from ace_gui.linalg.heterogeneity import (
     by_scale_alone,
     gamma_near_pole,
 )
-from ace_gui.methods.ace.first_pass import LayerEnergies
+from ace_gui.methods.ace.float32_check import LayerEnergies
 from ace_gui.methods.ace.parameters import AceParameters
 from ace_gui.methods.ace.problem import Precision, Refinement, Rule, Solution
 from ace_gui.methods.method import Diagnostics

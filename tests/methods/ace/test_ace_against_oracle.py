@@ -9,7 +9,7 @@ from ace_gui.linalg import products
 from ace_gui.linalg.heterogeneity import GUARD, heterogeneity
 from ace_gui.linalg.polar import top_polars
 from ace_gui.methods.ace import AceParameters, ace, algorithm, closed_form
-from ace_gui.methods.ace.first_pass import measure
+from ace_gui.methods.ace.float32_check import measure
 from ace_gui.methods.ace.problem import Problem, Share
 from ace_gui.methods.ace.reference import reference_ace
 from ace_gui.methods.shared.tolerance import STRICT

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.ace import AceParameters, ace, ace_batch, first_pass, float32_check
+from ace_gui.methods.ace import AceParameters, ace, ace_batch, float32_check
 from ace_gui.methods.method import Merged, MethodInput
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import Array, Counted, low_rank_deltas, random_deltas, spread
@@ -116,8 +116,7 @@ def near_rank_one(T: int, m: int, n: int, epsilon: float, condition: float) -> A
 def test_sums_in_float32_that_only_one_layer_has_to_take_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (first_pass, float32_check):
-        monkeypatch.setattr(module, "SINGLE", 3e-8)  # expects too little of an error
+    monkeypatch.setattr(float32_check, "SINGLE", 3e-8)  # expects too little of an error
     epsilon, sound = 1e-2, random_deltas(8, 48, 64, 0.3, 5)
     given = [sound, near_rank_one(8, 48, 64, epsilon, 80.0), 0.5 * sound]
     layers = [MethodInput(Counted(deltas), weights) for deltas, weights, *_ in map(layer, given)]

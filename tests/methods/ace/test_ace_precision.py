@@ -13,11 +13,9 @@ from ace_gui.methods.ace import (
     ace,
     algorithm,
     closed_form,
-    first_pass,
     float32_check,
 )
-from ace_gui.methods.ace.first_pass import measure
-from ace_gui.methods.ace.float32_check import exact_enough
+from ace_gui.methods.ace.float32_check import exact_enough, measure
 from ace_gui.methods.ace.problem import Solution
 from ace_gui.methods.ace.reference import reference_ace
 from ace_gui.methods.shared import tolerance
@@ -132,7 +130,7 @@ def test_the_probes_see_the_rounding_of_float32(
     """By a limit just above the true error they accept, by one well below it they reject."""
     deltas = single(make(T, m, n, 0.3, n))
     epsilon = (condition(deltas, 1.0) - 1) / wanted
-    monkeypatch.setattr(first_pass, "EXACT", 1.0)
+    monkeypatch.setattr(float32_check, "EXACT", 1.0)
     monkeypatch.setattr(tolerance, "EXACT", 1.0)
     found, expected = both(deltas, epsilon)
     assert found is not None
@@ -171,8 +169,7 @@ def test_rounding_errors_that_add_up_are_noticed(T: int, wanted: float) -> None:
 def test_only_where_float32_was_tried_in_vain_is_there_a_third_reading(
     wanted: float, reads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (first_pass, float32_check):
-        monkeypatch.setattr(module, "SINGLE", 3e-8)  # expects too little of an error
+    monkeypatch.setattr(float32_check, "SINGLE", 3e-8)  # expects too little of an error
     deltas = single(shared_direction(8, 48, 64, 0.3, 3))
     counted = Counted(deltas)
     epsilon = (condition(deltas, 1.0) - 1) / wanted
