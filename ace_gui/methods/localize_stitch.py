@@ -30,6 +30,11 @@ from ace_gui.methods.shared.survey import Findings, RankSurvey, required_finding
 from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_survey
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
+CITATION: Final = (
+    "Y. He, Y. Hu, Y. Lin, T. Zhang, H. Zhao, Localize-and-Stitch: Efficient Model Merging via "
+    "Sparse Task Arithmetic, TMLR 2025, arXiv:2408.13656"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LocalizeStitchParameters:
@@ -86,10 +91,7 @@ LOCALIZE_STITCH = MergeMethod(
         "mask: γₜ = 1 for the largest s of the entries of ΔWₜ by magnitude over the whole "
         "model, else 0"
     ),
-    citation=(
-        "Y. He, Y. Hu, Y. Lin, T. Zhang, H. Zhao, Localize-and-Stitch: Efficient Model Merging via "
-        "Sparse Task Arithmetic, TMLR 2025, arXiv:2408.13656"
-    ),
+    citation=CITATION,
     parameters=LocalizeStitchParameters,
     merge=localize_stitch,
     kind=Kind.ENTRY,
@@ -217,10 +219,7 @@ LOCALIZE_STITCH_FEW_SHOT = MergeMethod(
         "0, else 0\n"
         "mask: Sₜ = arg min ℓₜ(W₀ + σ(S) ⊙ ΔWₜ) + λ Σ σ(S),  ℓₜ: loss of task t,  σ: sigmoid"
     ),
-    citation=(
-        "Y. He, Y. Hu, Y. Lin, T. Zhang, H. Zhao, Localize-and-Stitch: Efficient Model Merging via "
-        "Sparse Task Arithmetic, TMLR 2025, arXiv:2408.13656"
-    ),
+    citation=CITATION,
     parameters=FewShotParameters,
     merge=partial(merged_as_learned, learning=LEARNING),
     kind=Kind.TENSOR,

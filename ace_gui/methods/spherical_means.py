@@ -32,6 +32,11 @@ from ace_gui.methods.shared.weighted_experts import Computed, WeightedExperts, r
 CHANGES: Final = "changes"
 WEIGHTS: Final = "weights"
 
+_CANCELLED_OUT: Final = (
+    "The experts' changes to this tensor cancel, so they have no mean direction; change the "
+    "weights or leave one out."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PointsParameters:
@@ -184,10 +189,7 @@ def spherical_mean(cosines_TT: Tensor, shares_T: Tensor, parameters: KarcherPara
 def _normalised(point_T: Tensor, cosines_TT: Tensor) -> Tensor:
     norm = math.sqrt(max(0.0, float(point_T @ cosines_TT @ point_T)))
     if norm < VANISHING:
-        raise MethodError(
-            "The experts' changes to this tensor cancel, so they have no mean direction; change "
-            "the weights or leave one out."
-        )
+        raise MethodError(_CANCELLED_OUT)
     return point_T / norm
 
 
@@ -255,10 +257,7 @@ def _multislerp(parameters: MultislerpParameters, deltas: Deltas, weights: Weigh
         return finished(mean, mean_norm / length)
     if count == 2 or not any(norms):
         return finished(combination(experts, shares, range(count)))
-    raise MethodError(
-        "The experts' changes to this tensor cancel, so they have no mean direction; change the "
-        "weights or leave one out."
-    )
+    raise MethodError(_CANCELLED_OUT)
 
 
 MULTISLERP = MergeMethod(

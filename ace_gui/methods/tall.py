@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 import torch
 from torch import Tensor
@@ -17,6 +17,11 @@ from ace_gui.methods.shared.census import combination, finished, task_vector
 from ace_gui.methods.shared.expert_modules import Mask, Masks
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
 from ace_gui.methods.shared.weighted_experts import WeightedExperts
+
+CITATION: Final = (
+    "K. Wang, N. Dimitriadis, G. Ortiz-Jiménez, F. Fleuret, P. Frossard, Localizing Task "
+    "Information for Improved Model Merging and Compression, ICML 2024, arXiv:2405.07813"
+)
 
 
 def mask_threshold_parameter() -> Any:
@@ -93,10 +98,7 @@ CONSENSUS_TA = MergeMethod(
         "merged matrix: W = W₀ + α · 1{Σₜ mₜ ≥ k} ⊙ τ,  τ = Σₜ wₜ ΔWₜ,  entry by entry\n"
         "mask: mₜ = 1{|wₜ ΔWₜ| > λ |τ − wₜ ΔWₜ|}"
     ),
-    citation=(
-        "K. Wang, N. Dimitriadis, G. Ortiz-Jiménez, F. Fleuret, P. Frossard, Localizing Task "
-        "Information for Improved Model Merging and Compression, ICML 2024, arXiv:2405.07813"
-    ),
+    citation=CITATION,
     parameters=ConsensusParameters,
     merge=consensus,
     kind=Kind.ENTRY,
@@ -168,10 +170,7 @@ TALL_MASKS = MergeMethod(
         "merged matrix: W = W₀ + α τ,  τ = Σₜ wₜ ΔWₜ\n"
         "expert t: W₀ + mₜ ⊙ τ,  mₜ = 1{|wₜ ΔWₜ| > λ |τ − wₜ ΔWₜ|},  entry by entry"
     ),
-    citation=(
-        "K. Wang, N. Dimitriadis, G. Ortiz-Jiménez, F. Fleuret, P. Frossard, Localizing Task "
-        "Information for Improved Model Merging and Compression, ICML 2024, arXiv:2405.07813"
-    ),
+    citation=CITATION,
     parameters=TallParameters,
     merge=tall_masks,
     kind=Kind.ENTRY,
