@@ -163,7 +163,6 @@ class ChooseMethodDialog(Dialog):
         parts = (title, self.filter, heads, (self.tree, 1), across(self.compare, None))
         left = pane(down(*parts, margins=(16, 16, 16, 8), gap=12))
         left.setProperty("kind", "side")
-        left.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         splitter = split(left, self.about, sizes=_SIZES, gap=1)
         foot = QFrame(self)
         foot.setProperty("kind", "foot")
@@ -335,7 +334,7 @@ def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:
     return grid
 
 
-ANY_ROLE: Final = "any role"
+_ANY_ROLE: Final = "any role"
 _RECIPE: Final = ""
 """The entry for the recipe's method, whichever it is."""
 _OTHER_FATES: Final[dict[str, str]] = {"average": "average", "base": "keep from the base"}
@@ -403,7 +402,7 @@ class OverrideDialog(Dialog):
     def _roles(self) -> dict[str | None, tuple[str, str]]:
         tip = _ROLE_TIP
         roles = dict.fromkeys(row.role for row in self._session.layers.rows)
-        return {None: (ANY_ROLE, tip)} | {role: (role, tip) for role in roles}
+        return {None: (_ANY_ROLE, tip)} | {role: (role, tip) for role in roles}
 
     def _outcomes(self) -> dict[str, str]:
         methods = self._session.draft.methods

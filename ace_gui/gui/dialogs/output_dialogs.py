@@ -64,7 +64,7 @@ from ace_gui.gui.widgets.layout import Column, across, down, pane
 from ace_gui.recipe.values import model_name
 
 Run = Callable[[Job, Callable[[Event], object], Callable[[End], object]], RunningJob]
-STOPPED = "The curve was stopped."
+_STOPPED = "The curve was stopped."
 _SIZES: Final = {
     False: ("rank", "One rank for all matrices"),
     True: (
@@ -120,7 +120,7 @@ class AdapterChoice(QWidget):
         if self._job is not None:
             self._job.drop()
             self._job = None
-            self.plot.show_message(STOPPED)
+            self.plot.show_message(_STOPPED)
             self._show_running()
 
     def _receive(self, event: Event) -> None:
@@ -134,7 +134,7 @@ class AdapterChoice(QWidget):
         if isinstance(end, JobFailed):
             self.plot.show_message(end.error.sentence)
         elif isinstance(end, JobCancelled):
-            self.plot.show_message(STOPPED)
+            self.plot.show_message(_STOPPED)
         self._show_running()
         self._show()
 
@@ -195,7 +195,7 @@ class ExportDialog(Dialog):
         self._connect()
         self._change_kind()
         start = Settings().export_folder or folder_of(_EXPORTS) or Path.home()
-        self.folder.setText(str(free_folder(start, self._name())))
+        self.folder.setText(str(_free_folder(start, self._name())))
         self.refresh()
 
     def _connect(self) -> None:
@@ -337,7 +337,7 @@ class ExportDialog(Dialog):
         def take(chosen: list[Path]) -> None:
             folder = chosen[0]
             full = folder.is_dir() and any(folder.iterdir())
-            self.folder.setText(str(free_folder(folder, self._name()) if full else folder))
+            self.folder.setText(str(_free_folder(folder, self._name()) if full else folder))
 
         ask_folders(self, "Folder for the merged model", _EXPORTS, take)
 
@@ -402,7 +402,7 @@ def _show_code(box: QPlainTextEdit, text: str) -> None:
     box.setFixedHeight(box.fontMetrics().lineSpacing() * len(text.splitlines()) + 18)
 
 
-def free_folder(parent: Path, name: str) -> Path:
+def _free_folder(parent: Path, name: str) -> Path:
     """A free path in ``parent``: ``name``, or ``name-2`` and so on."""
     numbered = (f"{name}-{number}" for number in count(2))
     return next(p for n in chain([name], numbered) if not (p := parent / n).exists())
@@ -435,7 +435,7 @@ class ReportDialog(Dialog):
         chapters.setHorizontalSpacing(24)
         chapters.setVerticalSpacing(10)
         chapters.setColumnStretch(1, 1)
-        for row, (name, content) in enumerate(chapters_of(run, session)):
+        for row, (name, content) in enumerate(_chapters_of(run, session)):
             label = plain_label(name, wrap=False, role=Face.STRONG)
             chapters.addWidget(label, row, 0, Qt.AlignmentFlag.AlignTop)
             chapters.addWidget(secondary_label(plain(content)), row, 1)
@@ -444,7 +444,7 @@ class ReportDialog(Dialog):
         self.fill(title, secondary_label(_WHAT), listed, None, margin=16, gap=16)
 
 
-def chapters_of(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:
+def _chapters_of(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:
     """The title of each chapter of a run's report, and its content."""
     warned = sum(bool(report.warnings) for report in run.reports.values())
     names = ", ".join(run.recipe.expert_names)

@@ -32,7 +32,7 @@ from ace_gui.linalg.heterogeneity import WHY_BY_SCALE
 
 FINE: Final = "✓"
 """The text for a tensor without anything unusual."""
-OVERRIDDEN: Final = "◆"
+_OVERRIDDEN: Final = "◆"
 """Marks a tensor that an override of the recipe applies to."""
 ALARMING: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning"}
 """The icons of health; notes have none, so that warnings are seen."""
@@ -133,7 +133,7 @@ class Layer:
         titles = {method.name: method.title for method in self._session.draft.methods}
         title = titles.get(row.override.method, row.override.method).removesuffix("-Merging")
         merged = row.disposition is Disposition.MERGED
-        return f"{OVERRIDDEN} {title if merged else row.disposition.value.removeprefix('kept ')}"
+        return f"{_OVERRIDDEN} {title if merged else row.disposition.value.removeprefix('kept ')}"
 
     @property
     def tip(self) -> str:

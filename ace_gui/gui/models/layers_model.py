@@ -34,7 +34,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import gamma_text, shared_prefix
 from ace_gui.gui.theme import icon
 
-GAMMA_USUAL: Final = 2.0  # a larger γ has a full bar
+_GAMMA_USUAL: Final = 2.0  # a larger γ has a full bar
 REFRESH: Final = 60  # ms between repaints while statistics arrive
 
 _Index = QModelIndex | QPersistentModelIndex
@@ -155,8 +155,8 @@ class LayersModel(QAbstractItemModel):
     def gamma_scale(self) -> float:
         """γ at full bar width: 0.5, or the largest that is not an outlier."""
         with np.errstate(invalid="ignore"):
-            usual = self._gamma[self._gamma <= GAMMA_USUAL]
-        return max(float(usual.max(initial=0.0)), GAMMA_USUAL / 4)
+            usual = self._gamma[self._gamma <= _GAMMA_USUAL]
+        return max(float(usual.max(initial=0.0)), _GAMMA_USUAL / 4)
 
     @property
     def tau(self) -> float:

@@ -53,8 +53,8 @@ def show_values(
 
 
 NAME, WEIGHT, STATUS = range(3)
-HEADERS = ("Expert", "Weight", "Size")
-HEADER_TIPS = (
+_HEADERS = ("Expert", "Weight", "Size")
+_HEADER_TIPS = (
     "Name of the expert. Double-click to change it.",
     (
         "How much the expert counts; its task vector is multiplied by this. "
@@ -73,9 +73,9 @@ class ExpertsModel(QStandardItemModel):
     expert_edited = Signal(int, object)
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
-        super().__init__(0, len(HEADERS), parent)
-        self.setHorizontalHeaderLabels(HEADERS)
-        for column, tip in enumerate(HEADER_TIPS):
+        super().__init__(0, len(_HEADERS), parent)
+        self.setHorizontalHeaderLabels(_HEADERS)
+        for column, tip in enumerate(_HEADER_TIPS):
             self.setHeaderData(column, _ACROSS, tip, Qt.ItemDataRole.ToolTipRole)
         self._session = session
         session.draft.changed.connect(self.refresh)
@@ -86,7 +86,7 @@ class ExpertsModel(QStandardItemModel):
         if self.rowCount() != len(inputs.experts):
             self.setRowCount(0)
             for _ in inputs.experts:
-                cells = [item_of("") for _ in HEADERS]
+                cells = [item_of("") for _ in _HEADERS]
                 for column in (NAME, WEIGHT):
                     cells[column].setEditable(True)
                 self.appendRow(cells)

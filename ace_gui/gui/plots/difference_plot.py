@@ -17,11 +17,11 @@ from ace_gui.gui.plots.layers_plot import LayerCurvesPlot, block_of, symbol_size
 from ace_gui.gui.theme import Tokens
 
 RELATIVE: Final = "relative difference"
-RELATIVE_TIP: Final = (
+_RELATIVE_TIP: Final = (
     "‖W₁ − W₂‖ over the mean of ‖W₁ − W₀‖ and ‖W₂ − W₀‖, Frobenius norms: 0: equal, 2: opposite "
     "changes of the same size"
 )
-CHANGE_TIP: Final = "‖B − A‖ over ‖A‖, Frobenius norms"
+_CHANGE_TIP: Final = "‖B − A‖ over ‖A‖, Frobenius norms"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ def of_merges(names: Sequence[str], differences: Mapping[str, LayerDifference]) 
         names=tuple(d.name for d in found),
         blocks=tuple(block_of(d.name) for d in found),
         relative=np.array([relative(d) for d in found]),
-        tip=RELATIVE_TIP,
+        tip=_RELATIVE_TIP,
         columns=columns,
         title=summary(differences),
         cosines=np.array([d.cosine for d in found]),
@@ -95,7 +95,7 @@ def of_models(found: ModelDiff, by: str) -> Differences:
         names=tuple(each.name for each in rows),
         blocks=tuple(getattr(each, "block", None) for each in rows),
         relative=np.array([np.nan if each.relative is None else each.relative for each in rows]),
-        tip=CHANGE_TIP,
+        tip=_CHANGE_TIP,
         columns=columns,
         title="" if total is None else f"Relative difference in all: {number_text(total, 3)}",
     )

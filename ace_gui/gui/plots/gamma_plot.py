@@ -24,7 +24,7 @@ from ace_gui.linalg.heterogeneity import WHY_BY_SCALE, gamma_near_pole
 
 EMPTY = "γ appears here once a base and two experts are open."
 SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
-HALO = 22  # pixels: diameter of the selected layer's halo
+_HALO = 22  # pixels: diameter of the selected layer's halo
 _LINE = 1_000  # layers of one role: through more the line is a thicket, and slow to draw
 _PILL_MOST = 3.0  # in a plot narrower than this many pills no room is left free for it
 LOWEST_LOG = -6.0  # γ below 1e-6, including zero, is drawn on the lower edge
@@ -171,50 +171,33 @@ class GammaPlot(LayerCurvesPlot):
 
     def _spec(self, theme: Tokens) -> PlotSpec:
         known, above = ~np.isnan(self.layers.gamma_L), self.layers.gamma_L > self._tau
-        crossed, size = self._near_pole(), symbol_size(len(self._names))
+        crossed = self._near_pole()
         text = self._summary(int(known.sum()), int((known & above).sum()), int(crossed.sum()))
         return PlotSpec(
             title=text,
-            curves=[
-                self._symbols_of(
-                    "crossed",
-                    NEAR_POLE,
-                    crossed,
-                    symbol="x",
-                    colour=theme.text,
-                    size=size + 5,
-                    in_legend=bool(crossed.any()),
-                ),
-                *(
-                    self._symbols_of(
-                        f"{name}: γ > τ" if heterogeneous else name,
-                        name,
-                        known & (self._family == family) & (above == heterogeneous),
-                        symbol=SYMBOLS[name],
-                        colour=theme.accent if heterogeneous else theme.text2,
-                        filled=heterogeneous,
-                        size=size,
-                        in_legend=not heterogeneous and bool((self._family == family).any()),
-                    )
-                    for family, name in enumerate(ROLE_FAMILIES)
-                    for heterogeneous in (False, True)
-                ),
-                self._symbols_of(
-                    "filled",
-                    "heterogeneous: γ > τ",
-                    np.zeros_like(known),
-                    symbol="s",
-                    colour=theme.accent,
-                    in_legend=isfinite(self._tau),
-                ),
-                *self._chosen(theme),
-            ],
+            curves=[*self._symbols_by_family(theme, crossed), *self._chosen(theme)],
             x=self.across,
             y=Axis(title="γ", low=self._y_range[0], high=self._y_range[1], padding=0.08),
             columns=self._columns,
             logarithmic_choice=True,
             description=f"{tau_text(self._tau)}: {text}. {self.caption.whole}",
         )
+
+    def _symbols_by_family(self, theme: Tokens, crossed: NDArray[np.bool_]) -> Iterator[Curve]:
+        """Crosses first, then the symbols of each family; filled ones share a legend entry."""
+        gamma, tau, size = self.layers.gamma_L, self._tau, symbol_size(len(self._names))
+        look: dict[str, Any] = {"symbol": "x", "colour": theme.text, "size": size + 5}
+        in_legend = bool(crossed.any())
+        yield self._symbols_of("crossed", NEAR_POLE, crossed, in_legend=in_legend, **look)
+        for family, name in enumerate(ROLE_FAMILIES):
+            own = self._family == family
+            look = {"symbol": SYMBOLS[name], "size": size, "colour": theme.text2, "filled": False}
+            rest, in_legend = own & (gamma <= tau), bool(own.any())
+            yield self._symbols_of(name, name, rest, in_legend=in_legend, **look)
+            look |= {"colour": theme.accent, "filled": True, "in_legend": False}
+            yield self._symbols_of(f"{name}: γ > τ", name, own & (gamma > tau), **look)
+        look = {"symbol": "s", "colour": theme.accent, "in_legend": isfinite(tau)}
+        yield self._symbols_of("filled", "heterogeneous: γ > τ", np.zeros_like(crossed), **look)
 
     def _symbols_of(self, key: str, label: str, chosen: NDArray[np.bool_], **look: Any) -> Curve:
         x, y = self._x[chosen], self._clipped()[chosen]
@@ -290,7 +273,7 @@ class GammaPlot(LayerCurvesPlot):
             "",
             here,
             symbol="o",
-            size=HALO,
+            size=_HALO,
             colour=soft.format(50),
             names=[f"{role} {number_text(self.layers.gamma_L[index], 3)}"],
             strong=True,

@@ -308,10 +308,6 @@ class LearningPlot(SpecPlot):
     wraps = False
 
     def __init__(self) -> None:
-        self._losses: dict[str, NDArray[np.float64]] = {}
-        self._figures: dict[str, NDArray[np.float64]] = {}
-        self._curve = ""
-        self._colours: dict[str, str] = {}
         super().__init__()
         self.keep_title()
         self.shown = Choice("Figures to show", {LOSSES: "Loss"})
@@ -326,10 +322,8 @@ class LearningPlot(SpecPlot):
         colours: Mapping[str, str],
     ) -> None:
         """Draw these, one value per step. ``curve``: the kind of figures; ``colours`` by name."""
-        self._losses = {name: np.array(each, dtype=float) for name, each in losses.items()}
-        self._figures = {name: np.array(each, dtype=float) for name, each in figures.items()}
-        self._curve, self._colours = curve, dict(colours)
-        if not any(map(len, self._figures.values())):
+        loss, figure = map(_arrays, (losses, figures))
+        if not any(map(len, figure.values())):
             self.clear()
             return
         self.shown.offer(
@@ -338,44 +332,44 @@ class LearningPlot(SpecPlot):
                 FIGURES: (sentence_case(curve), "Mean over the tensors for each expert"),
             }
         )
-        self.present(self._spec)
 
-    def _spec(self, theme: Tokens) -> PlotSpec:
-        losses = self.shown.current == LOSSES
-        drawn = {n: running_mean(v) for n, v in self._losses.items()} if losses else self._figures
-        curves = [
-            Curve(
-                key=name,
-                label=name,
-                y=values,
-                colour=in_theme(self._colours.get(name, theme.merged), theme),
-                width=1.8,
-                end=name,
+        def spec(theme: Tokens) -> PlotSpec:
+            by_task = self.shown.current == LOSSES
+            drawn = {name: running_mean(y) for name, y in loss.items()} if by_task else figure
+            known = {name: colours.get(name, theme.merged) for name in drawn}
+            look = {name: in_theme(colour, theme) for name, colour in known.items()}
+            curves = [
+                Curve(key=name, label=name, y=y, colour=look[name], width=1.8, end=name)
+                for name, y in drawn.items()
+            ]
+            return PlotSpec(
+                title="Loss of every task" if by_task else sentence_case(curve),
+                curves=curves,
+                x=Axis(title="step", low=1.0, padding=0.01),
+                y=Axis(title="loss" if by_task else curve, padding=0.08),
+                columns=lambda: _step_columns(loss, figure, curve),
+                position=lambda x: f"step {x:.0f}",
+                description="; ".join(map(_last, curves)),
             )
-            for name, values in drawn.items()
-        ]
-        return PlotSpec(
-            title="Loss of every task" if losses else sentence_case(self._curve),
-            curves=curves,
-            x=Axis(title="step", low=1.0, padding=0.01),
-            y=Axis(title="loss" if losses else self._curve, padding=0.08),
-            columns=self._columns,
-            position=lambda x: f"step {x:.0f}",
-            description="; ".join(map(_last, curves)),
-        )
 
-    def _columns(self) -> Sequence[FigureColumn]:
-        """Every step, its losses before averaging, and the figures."""
-        count = max(map(len, self._figures.values()), default=0)
-        found = [FigureColumn("step", np.arange(1, count + 1))]
-        found += [
-            FigureColumn(f"loss of {name}", _filled(each, count))
-            for name, each in self._losses.items()
-        ]
-        return found + [
-            FigureColumn(name, _filled(each, count), self._curve)
-            for name, each in self._figures.items()
-        ]
+        self.present(spec)
+
+
+_Arrays = Mapping[str, NDArray[np.float64]]
+
+
+def _arrays(values: Mapping[str, Sequence[float]]) -> _Arrays:
+    return {name: np.array(each, dtype=float) for name, each in values.items()}
+
+
+def _step_columns(losses: _Arrays, figures: _Arrays, curve: str) -> list[FigureColumn]:
+    """Every step, its losses before averaging, and the figures."""
+    count = max(map(len, figures.values()), default=0)
+    return [
+        FigureColumn("step", np.arange(1, count + 1)),
+        *(FigureColumn(f"loss of {name}", _filled(each, count)) for name, each in losses.items()),
+        *(FigureColumn(name, _filled(each, count), curve) for name, each in figures.items()),
+    ]
 
 
 def _last(curve: Curve) -> str:

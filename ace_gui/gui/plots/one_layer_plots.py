@@ -104,51 +104,42 @@ class HistogramPlot(SpecPlot):
     empty = "Choose a layer to see how its changes are distributed."
     logarithmic_first = True
 
-    def __init__(self) -> None:
-        self.distribution: LayerDistribution | None = None
+    @property
+    def distribution(self) -> LayerDistribution | None:
         """The drawn distribution; None for a message."""
-        self._colours: dict[str, str] = {}
-        super().__init__()
+        found = next(iter(self.sources), None)
+        return found if isinstance(found, LayerDistribution) else None
 
     def show_distribution(
-        self, distribution: LayerDistribution, expert_colours: Mapping[str, str]
+        self, found: LayerDistribution, expert_colours: Mapping[str, str]
     ) -> None:
-        """Draw ``distribution``; ``expert_colours`` maps each expert's name to "#rrggbb"."""
-        self.distribution, self._colours = distribution, dict(expert_colours)
-        self.present(lambda theme: self._spec(distribution, theme), distribution, self._colours)
+        """Draw ``found``; ``expert_colours`` maps each expert's name to "#rrggbb"."""
+        low, high = float(found.edges[0]), float(found.edges[-1])
 
-    def clear(self, message: str = "") -> None:
-        self.distribution = None
-        super().clear(message)
+        def spec(theme: Tokens) -> PlotSpec:
+            known = {name: expert_colours.get(name, theme.text2) for name in found.counts}
+            colours = {name: in_theme(colour, theme) for name, colour in known.items()}
+            dashed = Curve(
+                key=GAUSSIAN,
+                label=GAUSSIAN,
+                y=np.zeros(0),
+                colour=theme.text2,
+                style=Qt.PenStyle.DashLine,
+                width=1.2,
+            )
+            lowest = float(np.log10(_LEAST)) if self.log_box.isChecked() else 0.0
+            return PlotSpec(
+                title=found.name,
+                sentence=_outside_text(found),
+                curves=[*_steps(found, colours), dashed, *_gaussians(found, colours)],
+                x=Axis(title="entry of ΔW", low=low, high=high),
+                y=Axis(title="entries in a bin", low=lowest, padding=0.03),
+                columns=lambda: _histogram_columns(found),
+                logarithmic_choice=True,
+                position=lambda x: f"around {x:.3g}".replace("-", "−"),
+            )
 
-    def _spec(self, found: LayerDistribution, theme: Tokens) -> PlotSpec:
-        logarithmic = self.log_box.isChecked()
-        edges = found.edges
-        colours = {
-            name: in_theme(self._colours.get(name, theme.text2), theme) for name in found.counts
-        }
-        gaussian = Curve(
-            key=GAUSSIAN,
-            label=GAUSSIAN,
-            y=np.zeros(0),
-            colour=theme.text2,
-            style=Qt.PenStyle.DashLine,
-            width=1.2,
-        )
-        return PlotSpec(
-            title=found.name,
-            sentence=_outside_text(found),
-            curves=[*_steps(found, colours), gaussian, *_gaussians(found, colours)],
-            x=Axis(title="entry of ΔW", low=float(edges[0]), high=float(edges[-1])),
-            y=Axis(
-                title="entries in a bin",
-                low=float(np.log10(_LEAST)) if logarithmic else 0.0,
-                padding=0.03,
-            ),
-            columns=lambda: _histogram_columns(found),
-            logarithmic_choice=True,
-            position=lambda x: f"around {x:.3g}".replace("-", "−"),
-        )
+        self.present(spec, found, dict(expert_colours))
 
 
 def _steps(found: LayerDistribution, colours: Mapping[str, str]) -> Iterator[Curve]:
@@ -337,13 +328,9 @@ class ExpertMatrixPlot(CellsPlot):
             pair = said.format(one=names[row], other=names[column])
             return f"{pair}: {meaning} {number_text(float(values_TT[row, column]), 4)}"
 
-        columns = [
-            FigureColumn("expert", names),
-            *(
-                FigureColumn(name, values, meaning)
-                for name, values in zip(names, values_TT.T, strict=True)
-            ),
-        ]
+        pairs_of = zip(names, values_TT.T, strict=True)
+        columns = [FigureColumn("expert", names)]
+        columns += [FigureColumn(name, values, meaning) for name, values in pairs_of]
         self.present(
             lambda theme: PlotSpec(
                 title=title,

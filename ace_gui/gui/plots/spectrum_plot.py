@@ -35,9 +35,9 @@ from ace_gui.gui.widgets.controls import Choice
 
 AFTER: Final = "merge: after"
 BEFORE: Final = "merge: before"
-UNSHAPED: Final = "merge: unshaped"
+_UNSHAPED: Final = "merge: unshaped"
 
-FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
+_FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
 """Values below 10^this of a curve's σ₁ are rounding errors; a logarithmic axis cuts them off."""
 
 _CHANGED: Final = 1e-3  # of the largest value: smaller changes are not seen
@@ -48,7 +48,7 @@ _SHORT: Final = {"after refinement": "after", "before (W_pre)": "before", _ALONE
 
 
 @dataclass(frozen=True)
-class Picture:
+class _Picture:
     """The content of a plot: ``curves`` of σ_R in a theme's colours, with a title and a caption.
 
     ``awaited``: a merge's curve will follow; the legend already has its entry. ``refined``: number
@@ -62,29 +62,29 @@ class Picture:
     refined: int = 0
 
 
-def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> Picture:
+def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> _Picture:
     """The merge before and after refinement, then the experts with their ``colours``."""
-    count, regime = refined_count(spectrum), spectrum.report.regime
+    count, regime = _refined_count(spectrum), spectrum.report.regime
     said = ""
     if count:
         said = f"refinement changed the first {count} of {len(spectrum.merged)} values"
     elif _is_refined(spectrum) is False:
         said = "no refinement" + ", before = after" * (spectrum.unshaped is None)
-    return Picture(
+    return _Picture(
         spectrum.name,
         ": ".join(filter(None, ("" if regime is None else regime.value, said))),
-        lambda theme: (*merge_curves(spectrum, theme), *expert_curves(spectrum, colours, theme)),
+        lambda theme: (*_merge_curves(spectrum, theme), *_expert_curves(spectrum, colours, theme)),
         refined=count,
     )
 
 
-def curve_of(key: str, label: str, values: NDArray[np.float64], **look: Any) -> Curve:
+def _curve_of(key: str, label: str, values: NDArray[np.float64], **look: Any) -> Curve:
     """A spectrum; those of experts are the first to lose the names at their ends."""
     strong, end = not key.startswith("expert"), _SHORT.get(label.rpartition(", ")[2], label)
     return Curve(key=key, label=label, y=values, end=end, strong=strong, **look)
 
 
-def merge_curves(
+def _merge_curves(
     spectrum: LayerSpectrum, theme: Tokens, *, label: str = "", colour: str = "", width: float = 2.2
 ) -> list[Curve]:
     """The merged delta; W_pre dashed if refinement changed it; the method's result dotted if the
@@ -98,17 +98,17 @@ def merge_curves(
     prefix, of_label = (f"{label} ", f"{label}, ") if label else ("", "")
     bold: dict[str, Any] = {"colour": colour or theme.text, "width": width}
     thin: dict[str, Any] = {"colour": colour or theme.base, "width": 0.75 * width}
-    curves = [curve_of(prefix + AFTER, label or plain, spectrum.merged, **bold)]
+    curves = [_curve_of(prefix + AFTER, label or plain, spectrum.merged, **bold)]
     if refined and before is not None:
         name, dashed = f"{of_label}before (W_pre)", Qt.PenStyle.DashLine
-        curves.append(curve_of(prefix + BEFORE, name, before, style=dashed, **thin))
+        curves.append(_curve_of(prefix + BEFORE, name, before, style=dashed, **thin))
     if unshaped is not None:
         name, dotted = f"{of_label}{_ALONE}", Qt.PenStyle.DotLine
-        curves.append(curve_of(prefix + UNSHAPED, name, unshaped, style=dotted, **thin))
+        curves.append(_curve_of(prefix + _UNSHAPED, name, unshaped, style=dotted, **thin))
     return curves
 
 
-def expert_curves(
+def _expert_curves(
     found: ExpertSpectra | LayerSpectrum, colours: Mapping[str, str], theme: Tokens
 ) -> tuple[Curve, ...]:
     """Those of the task vectors."""
@@ -119,7 +119,7 @@ def expert_curves(
         # Colours repeat beyond the palette; the line's style then distinguishes experts.
         style = _EXPERT_STYLES[used[colour] % len(_EXPERT_STYLES)]
         used[colour] += 1
-        curves.append(curve_of(f"expert {name}", name, values, colour=colour, style=style))
+        curves.append(_curve_of(f"expert {name}", name, values, colour=colour, style=style))
     return tuple(curves)
 
 
@@ -142,7 +142,7 @@ def _is_refined(spectrum: LayerSpectrum) -> bool | None:
     return not np.allclose(before, after, rtol=1e-9, atol=1e-9 * largest)
 
 
-def refined_count(spectrum: LayerSpectrum) -> int:
+def _refined_count(spectrum: LayerSpectrum) -> int:
     """How many leading singular values refinement changed; 0 if none, or nearly all of them."""
     pair = _before_and_after(spectrum)
     if pair is None:
@@ -182,7 +182,7 @@ class SpectrumPlot(SpecPlot):
     axis_named_outside = True  # by the choice of the quantity
 
     def __init__(self) -> None:
-        self._picture: Picture | None = None
+        self._picture: _Picture | None = None
         super().__init__()
         self.quantity = Choice("Quantity", {each: each.value[:2] for each in Quantity})
         self.quantity.chosen.connect(self.rescale)
@@ -207,8 +207,8 @@ class SpectrumPlot(SpecPlot):
                 and (awaited or isinstance(known, ExpertSpectra))
             ):
                 return
-        curves = partial(expert_curves, found, expert_colours)
-        picture = Picture(found.name, "task vectors of the experts", curves, awaited=True)
+        curves = partial(_expert_curves, found, expert_colours)
+        picture = _Picture(found.name, "task vectors of the experts", curves, awaited=True)
         self._show(picture, found, dict(expert_colours), busy=True)
 
     def show_comparison(
@@ -223,11 +223,11 @@ class SpectrumPlot(SpecPlot):
 
         def curves(theme: Tokens) -> tuple[Curve, ...]:
             return (
-                *merge_curves(new, theme, label=labels[1], colour=theme.accent),
-                *merge_curves(old, theme, label=labels[0], colour=theme.text2, width=1.8),
+                *_merge_curves(new, theme, label=labels[1], colour=theme.accent),
+                *_merge_curves(old, theme, label=labels[0], colour=theme.text2, width=1.8),
             )
 
-        self._show(Picture(new.name, caption, curves), *labels, old, new)
+        self._show(_Picture(new.name, caption, curves), *labels, old, new)
 
     def show_pair(
         self, title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
@@ -237,12 +237,12 @@ class SpectrumPlot(SpecPlot):
         def curves(theme: Tokens) -> tuple[Curve, ...]:
             looks = ((theme.text2, 1.8), (theme.accent, 2.6))
             return tuple(
-                curve_of(label, label, values, colour=colour, width=width)
+                _curve_of(label, label, values, colour=colour, width=width)
                 for (label, values), (colour, width) in zip(spectra.items(), looks, strict=True)
             )
 
         sources = title, caption, *spectra, *spectra.values()
-        self._show(Picture(title, caption, curves), *sources)
+        self._show(_Picture(title, caption, curves), *sources)
 
     def by_block(
         self, spectra: Sequence[LayerSpectrum], expert_colours: Mapping[str, str]
@@ -250,7 +250,7 @@ class SpectrumPlot(SpecPlot):
         """The same matrix of every block as small multiples."""
         pictures = [picture_of_spectrum(spectrum, expert_colours) for spectrum in spectra]
 
-        def one(picture: Picture, theme: Tokens) -> PlotSpec:
+        def one(picture: _Picture, theme: Tokens) -> PlotSpec:
             number = block_of(picture.title)
             title = picture.title if number is None else f"Block {number}"
             return replace(self._spec(picture, theme), title=title, sentence="", marks=())
@@ -276,13 +276,13 @@ class SpectrumPlot(SpecPlot):
         """The drawn spectra, the merge first; empty for a message."""
         return () if self._picture is None else self._picture.curves(self.theme)
 
-    def _show(self, picture: Picture, *sources: object, busy: bool = False) -> None:
+    def _show(self, picture: _Picture, *sources: object, busy: bool = False) -> None:
         """The zoom is kept if the layer is the same. ``busy``: another picture is on its way."""
         zoomed = self._picture is not None and self._picture.title == picture.title
         self._picture = picture
         self.present(partial(self._spec, picture), *sources, zoomed=zoomed, busy=busy)
 
-    def _spec(self, picture: Picture, theme: Tokens) -> PlotSpec:
+    def _spec(self, picture: _Picture, theme: Tokens) -> PlotSpec:
         quantity: Quantity = self.quantity.current
         spectra, share = picture.curves(theme), quantity is Quantity.ENERGY
         logarithmic = self.log_box.isChecked() and not share
@@ -292,7 +292,7 @@ class SpectrumPlot(SpecPlot):
             cut,
             "%n value under {floor}·σ₁ cut off",
             "%n values under {floor}·σ₁ cut off",
-            floor=power_of_ten(FLOOR_EXPONENT),
+            floor=power_of_ten(_FLOOR_EXPONENT),
         )
         marks = [
             Mark(value=each, label=f"{100 * each:.0f} %", share=0.55 + 0.17 * index)
@@ -336,7 +336,7 @@ def _in_quantity(spectrum: Curve, quantity: Quantity) -> Curve:
             return f"{100 * values[index]:.1f} % of the energy in {index + 1} directions"
         return number_text(float(values[index]), 3)
 
-    floor = float(values.max(initial=0.0)) * 10.0**FLOOR_EXPONENT
+    floor = float(values.max(initial=0.0)) * 10.0**_FLOOR_EXPONENT
     return replace(spectrum, y=values, floor=floor, words=words)
 
 

@@ -29,28 +29,41 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.gui.theme.painting import RADIUS, rounded
-from ace_gui.gui.theme.tokens import Face, Tokens, current_theme, face
+from ace_gui.gui.theme.tokens import Face, current_theme, face
 
 _Role = QPalette.ColorRole
-INKS: Final = {  # the kind of a label → its text colour
-    "caption": _Role.PlaceholderText,
-    "secondary": _Role.Mid,
-    "warn": _Role.Shadow,
-    "bad": _Role.BrightText,
-    "accent": _Role.Link,
-    "pill": _Role.LinkVisited,
-    "warn-pill": _Role.Shadow,
-    "quiet-pill": _Role.Mid,
-    "on-toast": _Role.ToolTipText,
+
+
+class _Kind(NamedTuple):
+    """The ground is a token, "" for transparent. Of a label: its text colour and px around it.
+
+    ``corner``: its radius in px, None for half the height.
+    """
+
+    ground: str = ""
+    ink: QPalette.ColorRole | None = None
+    corner: float | None = 8.0
+    padding: tuple[int, int] | None = None
+
+
+_KINDS: Final = {
+    "card": _Kind("card"),
+    "sunk": _Kind("sunk"),
+    "toast": _Kind("toast"),
+    "side": _Kind("sunk", corner=0.0),
+    "foot": _Kind("card", corner=0.0),
+    "card-dialog": _Kind("card", corner=0.0),
+    "segments": _Kind("hover", corner=6.0),
+    "pill": _Kind("tint", _Role.LinkVisited, None, (9, 3)),
+    "warn-pill": _Kind("warn_ground", _Role.Shadow, None, (9, 4)),
+    "quiet-pill": _Kind("sunk", _Role.Mid, None, (9, 3)),
+    "caption": _Kind(ink=_Role.PlaceholderText),
+    "secondary": _Kind(ink=_Role.Mid),
+    "warn": _Kind(ink=_Role.Shadow),
+    "bad": _Kind(ink=_Role.BrightText),
+    "accent": _Kind(ink=_Role.Link),
+    "on-toast": _Kind(ink=_Role.ToolTipText),
 }
-CARD, SUNK = _Role.Light, _Role.AlternateBase
-_LABEL_PADDING: Final = {
-    "pill": (9, 3),
-    "warn-pill": (9, 4),
-    "quiet-pill": (9, 3),
-}  # px: width and height
-_CORNERS: Final = {"segments": 6.0, "side": 0.0, "foot": 0.0, "card-dialog": 0.0}
-_CORNER: Final = 8.0
 _FIELD_MARGINS: Final = (5, 3, 5, 3)
 
 
@@ -68,31 +81,13 @@ def change_kind(widget: QWidget, kind: str) -> None:
         widget.update()
 
 
-def ground_of(kind: str, theme: Tokens) -> str | None:
-    """The background of a widget of this kind; None if it is transparent."""
-    grounds = {
-        "card": theme.card,
-        "sunk": theme.sunk,
-        "toast": theme.toast,
-        "side": theme.sunk,
-        "foot": theme.card,
-        "card-dialog": theme.card,
-        "segments": theme.hover,
-        "pill": theme.tint,
-        "warn-pill": theme.warn_ground,
-        "quiet-pill": theme.sunk,
-    }
-    return grounds.get(kind)
-
-
 def paint_ground(painter: QPainter, rect: QRectF, kind: str) -> None:
     """Paint the background of a widget of this kind."""
-    theme = current_theme()
-    colour = ground_of(kind, theme)
-    if colour is None:
+    look, theme = _KINDS.get(kind, _Kind()), current_theme()
+    if not look.ground:
         return
-    corner = rect.height() / 2 if kind in _LABEL_PADDING else _CORNERS.get(kind, _CORNER)
-    rounded(painter, rect, colour, corner=corner)
+    corner = rect.height() / 2 if look.corner is None else look.corner
+    rounded(painter, rect, getattr(theme, look.ground), corner=corner)
     if kind == "foot":
         painter.fillRect(QRectF(rect.left(), rect.top(), rect.width(), 1), QColor(theme.line))
 
@@ -100,16 +95,16 @@ def paint_ground(painter: QPainter, rect: QRectF, kind: str) -> None:
 def apply_style(widget: QWidget) -> None:
     """Set up a widget's look once, whatever the scheme."""
     kind = kind_of(widget)
-    if ground_of(kind, current_theme()) is not None and not isinstance(widget, QAbstractItemView):
+    look = _KINDS.get(kind, _Kind())
+    if look.ground and not isinstance(widget, QAbstractItemView):
         widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
     if isinstance(widget, QLabel):
-        if kind in INKS:
-            widget.setForegroundRole(INKS[kind])
-        if kind in _LABEL_PADDING:
-            across, down = _LABEL_PADDING[kind]
-            widget.setContentsMargins(across, down, across, down)
+        if look.ink is not None:
+            widget.setForegroundRole(look.ink)
+        if look.padding is not None:
+            widget.setContentsMargins(*look.padding, *look.padding)
     elif isinstance(widget, QAbstractSpinBox):
-        select_whole_number(widget)
+        _select_whole_number(widget)
     elif isinstance(widget, QAbstractItemView):
         _dress_view(widget, kind)
     elif isinstance(widget, QScrollArea):
@@ -121,7 +116,7 @@ def apply_style(widget: QWidget) -> None:
     elif isinstance(widget, QLineEdit) and not _is_inner(widget):
         widget.setTextMargins(*_FIELD_MARGINS)
         if widget.validator() is not None:
-            select_whole_number(widget)
+            _select_whole_number(widget)
 
 
 def _let_through(widget: QWidget | None) -> None:
@@ -138,7 +133,7 @@ def _dress_view(view: QAbstractItemView, kind: str) -> None:
     if kind == "ground":
         _let_through(view.viewport())
     else:
-        view.viewport().setBackgroundRole(SUNK if kind == "sunk" else CARD)
+        view.viewport().setBackgroundRole(_Role.AlternateBase if kind == "sunk" else _Role.Light)
 
 
 def _is_inner(field: QLineEdit) -> bool:
@@ -155,7 +150,7 @@ def state_is(option: object, state: str) -> bool:
     return bool(option.state & getattr(QStyle.StateFlag, f"State_{state}"))  # type: ignore[attr-defined]
 
 
-class WholeNumber(QObject):
+class _WholeNumber(QObject):
     """Watches a line edit with a number, alone or in a spin box: typing replaces the number."""
 
     _pressed = False
@@ -180,11 +175,11 @@ class WholeNumber(QObject):
         return kind == QEvent.Type.MouseMove and self._pressed
 
 
-def select_whole_number(box: QAbstractSpinBox | QLineEdit) -> None:
+def _select_whole_number(box: QAbstractSpinBox | QLineEdit) -> None:
     """Let a double click select the number; once for each box."""
     line = box.lineEdit() if isinstance(box, QAbstractSpinBox) else box
-    if line.findChild(WholeNumber) is None:
-        WholeNumber(line)
+    if line.findChild(_WholeNumber) is None:
+        _WholeNumber(line)
 
 
 _PE = QStyle.PrimitiveElement

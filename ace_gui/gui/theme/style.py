@@ -50,11 +50,11 @@ _TAB_GAPS: Final = {"tight": 6}  # px between two tabs, by the kind of their bar
 _TAB_GAP: Final = 18
 _TAB_EDGE: Final = 2  # px at either side of a tab's text
 _LINE: Final = 2.0
-SLIDER_LEAST: Final = 28
-HEADER_MARGIN: Final = 5  # px
+_SLIDER_LEAST: Final = 28
+_HEADER_MARGIN: Final = 5  # px
 
 
-def tab_gap(bar: QWidget | None) -> int:
+def _tab_gap(bar: QWidget | None) -> int:
     """Pixels between two tabs."""
     return _TAB_GAPS.get(kind_of(bar), _TAB_GAP)
 
@@ -64,9 +64,9 @@ def tab_space(kind: str) -> int:
     return _TAB_GAPS.get(kind, _TAB_GAP) + 2 * _TAB_EDGE
 
 
-def tab_shape(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
+def _tab_shape(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
     """A line below the current tab."""
-    rect = QRectF(option.rect).adjusted(0, 0, -tab_gap(widget), 0)
+    rect = QRectF(option.rect).adjusted(0, 0, -_tab_gap(widget), 0)
     if state_is(option, "Selected"):
         line = QRectF(rect.left(), rect.bottom() - _LINE, rect.width(), _LINE)
         painter.fillRect(line, QColor(current_theme().accent))
@@ -74,12 +74,11 @@ def tab_shape(painter: QPainter, option: QStyleOption, widget: QWidget | None) -
             focus_ring(painter, rect.adjusted(-2, 2, 2, -2), widget)
 
 
-def tab_label(painter: QPainter, option: QStyleOptionTab, widget: QWidget | None) -> None:
-    """A tab's icon and text."""
+def _tab_label(painter: QPainter, option: QStyleOptionTab, widget: QWidget | None) -> None:
     theme = current_theme()
     strong = state_is(option, "Selected") or state_is(option, "MouseOver")
     ink = theme.text if strong else theme.text2
-    rect = option.rect.adjusted(_TAB_EDGE, 0, -tab_gap(widget) - _TAB_EDGE, 0)
+    rect = option.rect.adjusted(_TAB_EDGE, 0, -_tab_gap(widget) - _TAB_EDGE, 0)
     if not option.icon.isNull():
         square = QStyle.alignedRect(option.direction, _LEFT, option.iconSize, rect)
         option.icon.paint(painter, square)
@@ -90,15 +89,16 @@ def tab_label(painter: QPainter, option: QStyleOptionTab, widget: QWidget | None
     painter.drawText(rect, _WORDS, option.text)
 
 
-def menu_panel(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
-    """The background and the border of a menu."""
+def _menu_panel(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
     theme = current_theme()
     painter.fillRect(option.rect, QColor(theme.raised))
     painter.setPen(QColor(theme.edge))
     painter.drawRect(option.rect.adjusted(0, 0, -1, -1))
 
 
-def menu_bar_item(painter: QPainter, option: QStyleOptionMenuItem, _widget: QWidget | None) -> None:
+def _menu_bar_item(
+    painter: QPainter, option: QStyleOptionMenuItem, _widget: QWidget | None
+) -> None:
     """An item of the menu bar, without Fusion's line below it."""
     theme, active = current_theme(), state_is(option, "Selected") or state_is(option, "Sunken")
     if active and state_is(option, "Enabled"):
@@ -108,24 +108,24 @@ def menu_bar_item(painter: QPainter, option: QStyleOptionMenuItem, _widget: QWid
     painter.drawText(option.rect, middle, option.text)
 
 
-def ink_header(option: QStyleOptionHeader) -> None:
+def _ink_header(option: QStyleOptionHeader) -> None:
     """Set the text colour of a header, and give the title of a row its whole height."""
     if option.orientation == Qt.Orientation.Vertical:
-        option.rect = option.rect.adjusted(0, -HEADER_MARGIN, 0, HEADER_MARGIN)
+        option.rect = option.rect.adjusted(0, -_HEADER_MARGIN, 0, _HEADER_MARGIN)
     theme, palette = current_theme(), option.palette
     ink = theme.text if state_is(option, "MouseOver") else theme.text3
     palette.setColor(QPalette.ColorRole.ButtonText, QColor(ink))
     option.palette = palette
 
 
-def header_arrow(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
+def _header_arrow(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
     """The direction of a column's sorting."""
     down = option.sortIndicator == QStyleOptionHeader.SortIndicator.SortDown  # type: ignore[attr-defined]
     arrow = _PE.PE_IndicatorArrowUp if down else _PE.PE_IndicatorArrowDown
     chevron(painter, QRectF(option.rect), arrow, size=0.8)
 
 
-def scroll_bar_part(option: QStyleOptionSlider, part: QStyle.SubControl) -> QRect:
+def _scroll_bar_part(option: QStyleOptionSlider, part: QStyle.SubControl) -> QRect:
     """The rectangle of a part of a scroll bar, which has no arrows."""
     upright = option.orientation == Qt.Orientation.Vertical
     whole = option.rect
@@ -133,7 +133,7 @@ def scroll_bar_part(option: QStyleOptionSlider, part: QStyle.SubControl) -> QRec
     span = option.maximum - option.minimum
     size = length
     if span > 0:
-        size = max(round(length * option.pageStep / (span + option.pageStep)), SLIDER_LEAST)
+        size = max(round(length * option.pageStep / (span + option.pageStep)), _SLIDER_LEAST)
         size = min(size, length)
     start = QStyle.sliderPositionFromValue(
         option.minimum, option.maximum, option.sliderPosition, length - size, option.upsideDown
@@ -149,21 +149,20 @@ def scroll_bar_part(option: QStyleOptionSlider, part: QStyle.SubControl) -> QRec
     return QRect(whole.left() + reach[0], whole.top(), reach[1], whole.height())
 
 
-def scroll_bar(painter: QPainter, option: QStyleOptionSlider) -> None:
+def _scroll_bar(painter: QPainter, option: QStyleOptionSlider) -> None:
     """A rounded handle on the background of the scrolled content."""
     if option.maximum > option.minimum:
         theme = current_theme()
         active = state_is(option, "MouseOver") or state_is(option, "Sunken")
-        handle = QRectF(scroll_bar_part(option, _SC.SC_ScrollBarSlider)).adjusted(2, 2, -2, -2)
+        handle = QRectF(_scroll_bar_part(option, _SC.SC_ScrollBarSlider)).adjusted(2, 2, -2, -2)
         rounded(painter, handle, theme.control if active else theme.edge, corner=3.0)
 
 
-def progress_groove(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
-    """The track of a progress bar."""
+def _progress_groove(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
     rounded(painter, QRectF(option.rect), current_theme().hover, corner=3.0)
 
 
-def progress_contents(
+def _progress_contents(
     painter: QPainter, option: QStyleOptionProgressBar, _widget: QWidget | None
 ) -> None:
     """The finished part; a third of the track if the total is unknown."""
@@ -175,7 +174,7 @@ def progress_contents(
     rounded(painter, rect, current_theme().accent, corner=3.0)
 
 
-def text_frame(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
+def _text_frame(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
     """The border around a text box; other frames are not drawn."""
     if getattr(option.frameShape, "name", "") == "StyledPanel":  # type: ignore[attr-defined]
         theme = current_theme()
@@ -191,7 +190,7 @@ _SPIN_ARROWS: Final = (
 )
 _MEASURES: Final = {
     _PM.PM_ScrollBarExtent: 10,
-    _PM.PM_ScrollBarSliderMin: SLIDER_LEAST,
+    _PM.PM_ScrollBarSliderMin: _SLIDER_LEAST,
     _PM.PM_MenuPanelWidth: 1,
     _PM.PM_MenuHMargin: 4,
     _PM.PM_MenuVMargin: 5,
@@ -201,7 +200,7 @@ _MEASURES: Final = {
     _PM.PM_TabBarTabOverlap: 0,
     _PM.PM_TabBarBaseHeight: 0,
     _PM.PM_TabBarBaseOverlap: 0,
-    _PM.PM_HeaderMargin: HEADER_MARGIN,
+    _PM.PM_HeaderMargin: _HEADER_MARGIN,
 }
 _SCALED_METRICS: Final = {
     *(_PM.PM_IndicatorWidth, _PM.PM_IndicatorHeight),
@@ -258,23 +257,23 @@ _PRIMITIVES: Final[dict[QStyle.PrimitiveElement, _Draw]] = {
     _PE.PE_IndicatorCheckBox: drawn_controls.check_box,
     _PE.PE_IndicatorItemViewItemCheck: drawn_controls.check_box,
     _PE.PE_IndicatorBranch: drawn_controls.branch,
-    _PE.PE_IndicatorHeaderArrow: header_arrow,
-    _PE.PE_PanelMenu: menu_panel,
+    _PE.PE_IndicatorHeaderArrow: _header_arrow,
+    _PE.PE_PanelMenu: _menu_panel,
     _PE.PE_PanelTipLabel: _tip,
     **{element: _arrow(element) for element in drawn_controls.CHEVRONS},
     **dict.fromkeys(_TRANSPARENT, _nothing),
 }
 _CONTROLS: Final[dict[QStyle.ControlElement, _Draw]] = {
     _CE.CE_PushButtonBevel: drawn_controls.paint_button,
-    _CE.CE_TabBarTabShape: tab_shape,
-    _CE.CE_TabBarTabLabel: tab_label,
-    _CE.CE_MenuBarItem: menu_bar_item,
+    _CE.CE_TabBarTabShape: _tab_shape,
+    _CE.CE_TabBarTabLabel: _tab_label,
+    _CE.CE_MenuBarItem: _menu_bar_item,
     _CE.CE_MenuBarEmptyArea: _nothing,
-    _CE.CE_ShapedFrame: text_frame,
+    _CE.CE_ShapedFrame: _text_frame,
     _CE.CE_HeaderSection: _nothing,
     _CE.CE_HeaderEmptyArea: _nothing,
-    _CE.CE_ProgressBarGroove: progress_groove,
-    _CE.CE_ProgressBarContents: progress_contents,
+    _CE.CE_ProgressBarGroove: _progress_groove,
+    _CE.CE_ProgressBarContents: _progress_contents,
     _CE.CE_Splitter: _nothing,
 }
 
@@ -326,7 +325,7 @@ class WorkbenchStyle(QProxyStyle):
             if drawn_controls.button_kind(widget) == "link":  # left-aligned, as a sentence
                 option.rect.setWidth(min(widget.sizeHint().width(), option.rect.width()))
         elif element == _CE.CE_HeaderLabel:
-            ink_header(option)
+            _ink_header(option)
         super().drawControl(element, option, painter, widget)
         if element == _CE.CE_PushButton and state_is(option, "HasFocus"):  # Fusion has no ring
             _focus(painter, option, widget)
@@ -337,7 +336,7 @@ class WorkbenchStyle(QProxyStyle):
         if control == _CC.CC_SpinBox:
             self._draw_spin_box(option, painter, widget)
         elif control == _CC.CC_ScrollBar:
-            scroll_bar(painter, option)
+            _scroll_bar(painter, option)
         elif control == _CC.CC_ToolButton and isinstance(widget, QToolButton):
             drawn_controls.paint_button(painter, option, widget)
             inner = type(option)(option)
@@ -365,7 +364,7 @@ class WorkbenchStyle(QProxyStyle):
 
     def subControlRect(self, control: Any, option: Any, part: Any, widget: Any = None) -> QRect:
         if control == _CC.CC_ScrollBar:
-            return scroll_bar_part(option, part)
+            return _scroll_bar_part(option, part)
         return super().subControlRect(control, option, part, widget)
 
     def sizeFromContents(self, kind: Any, option: Any, size: QSize, widget: Any = None) -> QSize:

@@ -27,7 +27,7 @@ from ace_gui.field_info import FieldInfo
 from ace_gui.gui.text import quoted, tooltip, value_text
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.labels import OF_PARAMETERS, explain, plain_label
-from ace_gui.gui.widgets.layout import Column, across, down, on_font_change, pane
+from ace_gui.gui.widgets.layout import Column, across, down, on_font_change
 from ace_gui.recipe.values import After, Cap, ParameterValue
 
 _SHORT: Final = "0.000"  # a value that is completely visible
@@ -187,11 +187,6 @@ class ParameterField(QWidget):
         return button
 
 
-def in_line(control: QWidget) -> QWidget:
-    """Align a control without its own button with those that have one."""
-    return pane(across(control, margins=(_INSET, 0, 0, 0)))
-
-
 def _help(field: FieldInfo) -> str:
     """What it is, its range and default, and where the glossary explains it."""
     low, high = ("" if end is None else value_text(end) for end in (field.low, field.high))
@@ -300,7 +295,7 @@ class Form(Column):
             self.show_row(field, field.field.applies(value_of))
 
 
-CAP_TIP: Final = (
+_CAP_TIP: Final = (
     "Limits how far a merge moves each matrix, for every method. The change may always be "
     "as long as one expert's on average, and with T experts up to √T times that within δ "
     "of the base's norm. A longer change is scaled down, with a note on the layer."
@@ -322,7 +317,7 @@ class CapField(QWidget):
         explain(self, "Cap δ")
         self.choice = QComboBox(self)
         self.choice.setAccessibleName("Cap on the change")
-        self.choice.setToolTip(tooltip(CAP_TIP))
+        self.choice.setToolTip(tooltip(_CAP_TIP))
         choices = (("as in the recipe", None), ("none", _OFF)) if inherits else (("none", None),)
         for text, value in choices:
             self.choice.addItem(text, value)
@@ -330,7 +325,8 @@ class CapField(QWidget):
         self.delta = ParameterField(CAP_FIELD, self)
         self.choice.activated.connect(lambda _: self.edited.emit(self.choice.currentData()))
         self.delta.edited.connect(self._change_delta)
-        self.setLayout(down(in_line(self.choice), self.delta, gap=4))
+        in_line = across(self.choice, margins=(_INSET, 0, 0, 0))  # with fields that have a dot
+        self.setLayout(down(in_line, self.delta, gap=4))
 
     def show_cap(self, cap: Cap | Literal[False] | None) -> None:
         """Show the effective value without a signal."""
@@ -357,7 +353,7 @@ class AfterForm(Form):
         super().__init__(AFTER_FIELDS)
         self._after = self._usual = After()
         self.cap = CapField(inherits=inherits)
-        self.add_row("Cap", self.cap, tooltip(CAP_TIP))
+        self.add_row("Cap", self.cap, tooltip(_CAP_TIP))
         self.edited.connect(lambda name, value: self.changed.emit(self._with(name, value)))
         self.cap.edited.connect(lambda cap: self.changed.emit(replace(self._after, cap=cap)))
 

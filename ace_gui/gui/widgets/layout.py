@@ -310,7 +310,6 @@ def card(content: QWidget) -> QFrame:
     """A card that contains a widget."""
     made = QFrame()
     made.setProperty("kind", "card")
-    made.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
     made.setLayout(down(content, margins=(8, 6, 8, 6)))
     return made
 

@@ -98,7 +98,7 @@ class IdleQueue(QObject):
 _SMALLER: Final = 0.85  # of the font size
 
 
-class FittingTabBar(QTabBar):
+class _FittingTabBar(QTabBar):
     """If not all titles fit: takes smaller gaps, then a smaller font, then elides the titles."""
 
     def __init__(self, parent: QWidget) -> None:
@@ -152,7 +152,7 @@ class LazyTabs(QTabWidget):
         self._new: dict[int, QWidget] = {}
         self._contents: dict[int, QWidget] = {}
         self._turns = IdleQueue(self)
-        self.bar = FittingTabBar(self)
+        self.bar = _FittingTabBar(self)
         self.setTabBar(self.bar)
         self.setAccessibleName(name)
         self.setDocumentMode(True)

@@ -66,11 +66,11 @@ def plain_rows(table: QTableView, *, padding: int) -> None:
     table.setShowGrid(False)
     table.setTabKeyNavigation(False)
     table.verticalHeader().hide()
-    fit_rows(table, padding)
+    _fit_rows(table, padding)
     table.horizontalHeader().setHighlightSections(False)
 
 
-def fit_rows(table: QTableView, padding: int) -> None:
+def _fit_rows(table: QTableView, padding: int) -> None:
     """Rows ``padding`` pixels higher than their text."""
     rows = table.verticalHeader()
     rows.setMinimumSectionSize(1)  # Qt's own follows the font later
@@ -195,7 +195,7 @@ class FigureSheet(QTableView):
         contents = QHeaderView.ResizeMode.ResizeToContents
         self.horizontalHeader().setSectionResizeMode(contents)
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        fit_rows(self, 8)  # a row header has margins above and below its text
+        _fit_rows(self, 8)  # a row header has margins above and below its text
         self.setCornerButtonEnabled(False)
         add_table_actions(self, name, lambda: self._columns)
 

@@ -41,7 +41,7 @@ from ace_gui.gui.widgets.labels import ElidedLabel
 from ace_gui.gui.widgets.layout import Part, across, down, pane
 from ace_gui.gui.widgets.tables import FittedTable, copy_table, save_table
 
-BUSY_AFTER_MS: Final = 200
+_BUSY_AFTER_MS: Final = 200
 BUSY: Final = "Computing…"
 NOT_COMPUTED: Final = "Not computed yet."
 _LOW: Final = 17  # in text lines: a lower plot has no room for its sentence
@@ -98,7 +98,7 @@ class Plot(ThemedWidget):
         self.picture_button.setMenu(QMenu(self.picture_button))
         self._text, self._is_busy = self.empty, False
         self._stack = QStackedWidget()
-        self._busy_timer = QTimer(self, singleShot=True, interval=BUSY_AFTER_MS)
+        self._busy_timer = QTimer(self, singleShot=True, interval=_BUSY_AFTER_MS)
         self._busy_timer.timeout.connect(lambda: self._show_busy(True))
         self._lay_out()
         self._add_actions()
@@ -132,7 +132,7 @@ class Plot(ThemedWidget):
             self._write_message()
 
     def set_busy(self, busy: bool) -> None:
-        """Say “Computing…” if being busy lasts longer than ``BUSY_AFTER_MS``."""
+        """Say “Computing…” if being busy lasts longer than ``_BUSY_AFTER_MS``."""
         if not busy:
             self._busy_timer.stop()
             self._show_busy(False)

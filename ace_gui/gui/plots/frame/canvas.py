@@ -23,18 +23,18 @@ from ace_gui.formatting import number_text, power_of_ten
 from ace_gui.gui.plots.frame.spec import Axis
 from ace_gui.gui.theme import Face, face
 
-LONGEST_LABEL = "0.001"  # a number is below its tick, and half of it extends beyond the axis
+_LONGEST_LABEL = "0.001"  # a number is below its tick, and half of it extends beyond the axis
 _TITLE_MARGIN = 4  # px, of Qt's text items
 _NAMED = 72  # minimum width in px for the name "Block 12"
 _NAMES_SHARE: Final = 0.32  # maximum part of a plot's width for names at the left
 _LABELLED_WITHIN_DECADE = (2, 5)
 _SHORT = 1.6  # decades: on a shorter axis 2 and 5 have labels, too
-Ticks = list[tuple[float | None, list[float]]]
+_Ticks = list[tuple[float | None, list[float]]]
 Span = tuple[tuple[float, float], str]
 """The ends of a block along the horizontal axis, and its number."""
 
 
-class PlainAxis(pg.AxisItem):
+class _PlainAxis(pg.AxisItem):
     """Of labels that overlap, those of the coarsest ticks stay.
 
     It paints directly: in a picture that is replayed, as pyqtgraph has it, no text can be found.
@@ -66,12 +66,12 @@ class PlainAxis(pg.AxisItem):
         return (*specs[:2], kept)
 
 
-def label_overhang() -> float:
+def _label_overhang() -> float:
     """Pixels that a label at the end of a horizontal axis extends beyond it."""
-    return QFontMetricsF(face(Face.CAPTION)).horizontalAdvance(LONGEST_LABEL) / 2
+    return QFontMetricsF(face(Face.CAPTION)).horizontalAdvance(_LONGEST_LABEL) / 2
 
 
-class QuantityAxis(PlainAxis):
+class QuantityAxis(_PlainAxis):
     """An axis of a quantity, linear or logarithmic.
 
     If it is ``logarithmic``, positions along it are log10 of the quantity. A horizontal axis has
@@ -83,7 +83,7 @@ class QuantityAxis(PlainAxis):
 
     def __init__(self, orientation: str, *, grid: bool = False) -> None:
         self.title, self.logarithmic, self._is_low = "", False, False
-        self._overhang = label_overhang()
+        self._overhang = _label_overhang()
         super().__init__(orientation, tick=4)
         self.enableAutoSIPrefix(False)
         self.setStyle(tickTextOffset=4, autoExpandTextSpace=True)
@@ -98,7 +98,7 @@ class QuantityAxis(PlainAxis):
 
     def fit_letters(self) -> None:
         """Apply the caption's font size to the title, and reserve space for labels at the ends."""
-        self._overhang = label_overhang()
+        self._overhang = _label_overhang()
         if self.title:
             points = f"{face(Face.CAPTION).pointSizeF():.2f}pt"
             self.setLabel(self.title, **{**self.labelStyle, "font-size": points})
@@ -133,7 +133,7 @@ class QuantityAxis(PlainAxis):
         across = self._overhang if self.orientation == "bottom" else 0
         return super().boundingRect().adjusted(-across, 0, across, 0)
 
-    def tickValues(self, low: float, high: float, size: float) -> Ticks:
+    def tickValues(self, low: float, high: float, size: float) -> _Ticks:
         if not self.logarithmic:
             return super().tickValues(low, high, size)
         low, high = sorted((low, high))
@@ -193,7 +193,7 @@ def _plain(value: float, spacing: float) -> str:
     return number_text(value, max(1, floor(log10(abs(value))) - floor(log10(spacing)) + 1))
 
 
-class NameAxis(PlainAxis):
+class NameAxis(_PlainAxis):
     """An axis with a name at each whole number, elided in the middle.
 
     At the left they have a share of the plot's width; below it each has the width of its column.
@@ -245,7 +245,7 @@ class BlockAxis(QuantityAxis):
         self.picture = None
         self.update()
 
-    def tickValues(self, low: float, high: float, size: float) -> Ticks:
+    def tickValues(self, low: float, high: float, size: float) -> _Ticks:
         shown = [position for position in self._middles if low <= position <= high]
         stride = next(s for s in _strides() if len(shown) / s * 30 <= max(size, 30))
         labelled = [each for each in list(self._middles)[::stride] if low <= each <= high]
@@ -357,7 +357,7 @@ class Canvas(pg.GraphicsView):
 
     def fit_letters(self) -> None:
         """Reserve space for the last number of the horizontal axis, unless names are there."""
-        after = 0 if "right" in self._axes else 0.8 * label_overhang()
+        after = 0 if "right" in self._axes else 0.8 * _label_overhang()
         self.frame.setContentsMargins(0, 4, after, 0)
 
     def getViewBox(self) -> pg.ViewBox:

@@ -44,13 +44,13 @@ from ace_gui.gui.widgets.labels import muted_label
 PIXELS_A_POINT = 2.0
 """Pictures have twice the screen's resolution, so that they stay sharp in a document."""
 
-POINTS_AN_INCH = 72.0
+_POINTS_AN_INCH = 72.0
 
 _FILTERS = "PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)"
 
 
 _SERIFS = ["STIX Two Text", "Times New Roman", "Liberation Serif", "DejaVu Serif"]
-PNG_DOTS = 300
+_PNG_DOTS = 300
 """Dots an inch of a PNG picture whose size is given in millimetres."""
 _MM_AN_INCH = 25.4
 
@@ -115,7 +115,7 @@ class PictureDialog(QDialog):
         form.addRow("&Font size", self.points)
         form.addRow("&Typeface", self.typeface)
         form.addRow(self.data)
-        form.addRow(muted_label(f"PNG: {PNG_DOTS} dots an inch; SVG and PDF: lines and text."))
+        form.addRow(muted_label(f"PNG: {_PNG_DOTS} dots an inch; SVG and PDF: lines and text."))
         form.addRow(buttons)
         buttons.accepted.connect(self.accept)
         buttons.rejected.connect(self.reject)
@@ -174,10 +174,10 @@ def grab_plot(
     ``suffix``: the default extension. ``form``: its size and font; None: as on the screen. Raises
     ``OutputError`` for another extension or a write failure.
     """
-    dots = None if form is None else PNG_DOTS
+    dots = None if form is None else _PNG_DOTS
     kinds: dict[str, Callable[[ThemedWidget], bytes]] = {
         ".png": partial(_png, dots=dots),
-        ".svg": svg_of,
+        ".svg": _svg_of,
         ".pdf": _pdf,
     }
     chosen, path = path, path if path.suffix else path.with_suffix(suffix)
@@ -186,7 +186,7 @@ def grab_plot(
         raise OutputError(
             f"“{path.name}” does not end in .png, .svg or .pdf; choose one of the three.", path=path
         )
-    with in_format(plot_widget, form):
+    with _in_format(plot_widget, form):
         save(path, draw(plot_widget), chosen)
     if form is not None and form.with_data:
         columns = plot_widget.columns()
@@ -195,7 +195,7 @@ def grab_plot(
 
 
 @contextmanager
-def in_format(plot_widget: ThemedWidget, form: PictureFormat | None) -> Iterator[None]:
+def _in_format(plot_widget: ThemedWidget, form: PictureFormat | None) -> Iterator[None]:
     """Meanwhile the plot has the size and the font of a picture. Nothing is painted in between."""
     if form is None:
         yield
@@ -232,7 +232,7 @@ def picture_of(plot_widget: ThemedWidget, dots: int | None = None) -> QPixmap:
     return pixmap
 
 
-def svg_of(plot_widget: ThemedWidget) -> bytes:
+def _svg_of(plot_widget: ThemedWidget) -> bytes:
     """The picture of ``plot_widget`` as an SVG document with lines and text."""
     size, buffer = plot_widget.size(), QBuffer()
     generator = QSvgGenerator()
@@ -313,7 +313,7 @@ def _pdf(plot_widget: ThemedWidget) -> bytes:
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     writer = QPdfWriter(buffer)
     writer.setResolution(dots)
-    points = QSizeF(size) * (POINTS_AN_INCH / dots)
+    points = QSizeF(size) * (_POINTS_AN_INCH / dots)
     exact = QPageSize.SizeMatchPolicy.ExactMatch
     writer.setPageSize(QPageSize(points, QPageSize.Unit.Point, "plot", exact))
     writer.setPageMargins(QMarginsF())

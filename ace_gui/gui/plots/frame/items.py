@@ -89,7 +89,7 @@ class Bands(pg.GraphicsObject):
         painter.drawRects([QRectF(a, view.top(), b - a, view.height()) for a, b in seen if a < b])
 
 
-class Pill(pg.InfLineLabel):
+class _Pill(pg.InfLineLabel):
     """The line's value on a background of its own; dragging it drags the line."""
 
     ground = QColor()
@@ -119,7 +119,7 @@ class ThresholdLine(pg.InfiniteLine):
 
     def __init__(self) -> None:
         super().__init__(angle=0, movable=True)
-        self.pill = Pill(self, text="", position=0.0, anchors=[(-_BEFORE, 0.5)] * 2)
+        self.pill = _Pill(self, text="", position=0.0, anchors=[(-_BEFORE, 0.5)] * 2)
         for item in (self, self.pill):
             item.setCursor(Qt.CursorShape.SizeVerCursor)
         self.setZValue(10)

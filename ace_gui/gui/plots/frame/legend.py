@@ -14,9 +14,9 @@ from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.labels import ElidedLabel
 from ace_gui.gui.widgets.layout import FlowLayout, clear_layout
 
-SWATCH_WIDTH = 24
-NAME_CHARACTERS = 22
-MIN_CHARACTERS = 10
+_SWATCH_WIDTH = 24
+_NAME_CHARACTERS = 22
+_MIN_CHARACTERS = 10
 
 
 class CaptionLabel(ElidedLabel):
@@ -39,7 +39,7 @@ class CaptionLabel(ElidedLabel):
 
     def _elide(self) -> None:
         super()._elide()
-        if self.text() != self.whole and len(self.text()) < MIN_CHARACTERS:
+        if self.text() != self.whole and len(self.text()) < _MIN_CHARACTERS:
             self.setText("")  # the tooltip has all of it; a few characters mean nothing
         self.setToolTip(tooltip(self.whole) if self.text() != self.whole else "")
 
@@ -62,7 +62,7 @@ class Chip(QAbstractButton):
     def sizeHint(self) -> QSize:
         metrics = QFontMetrics(self.font())
         return QSize(
-            SWATCH_WIDTH + 8 + metrics.horizontalAdvance(self._shown_label()),
+            _SWATCH_WIDTH + 8 + metrics.horizontalAdvance(self._shown_label()),
             max(metrics.height(), 14) + 4,
         )
 
@@ -76,15 +76,15 @@ class Chip(QAbstractButton):
         font = painter.font()
         font.setStrikeOut(not on)
         painter.setFont(font)
-        room = self.rect().adjusted(SWATCH_WIDTH + 4, 0, 0, 0)
+        room = self.rect().adjusted(_SWATCH_WIDTH + 4, 0, 0, 0)
         painter.drawText(room, Qt.AlignmentFlag.AlignVCenter, self._shown_label())
         if self.hasFocus():
             painter.setPen(QPen(self.palette().accent().color(), 2))
             painter.drawRoundedRect(self.rect().adjusted(0, 0, -1, -1), 3, 3)
 
     def _shown_label(self) -> str:
-        label, half = self.entry.label, (NAME_CHARACTERS - 1) // 2
-        return label if len(label) <= NAME_CHARACTERS else f"{label[:half]}…{label[-half:]}"
+        label, half = self.entry.label, (_NAME_CHARACTERS - 1) // 2
+        return label if len(label) <= _NAME_CHARACTERS else f"{label[:half]}…{label[-half:]}"
 
     def _paint_swatch(self, painter: QPainter, on: bool) -> None:
         entry, middle = self.entry, self.height() / 2
@@ -95,10 +95,10 @@ class Chip(QAbstractButton):
             pen = QPen(colour, entry.width, entry.style)
             pen.setCapStyle(Qt.PenCapStyle.FlatCap)
             painter.setPen(pen)
-            painter.drawLine(2, round(middle), SWATCH_WIDTH - 1, round(middle))
+            painter.drawLine(2, round(middle), _SWATCH_WIDTH - 1, round(middle))
             return
         painter.save()
-        painter.translate(SWATCH_WIDTH / 2, middle)
+        painter.translate(_SWATCH_WIDTH / 2, middle)
         fill = QBrush(colour) if entry.filled else QBrush(Qt.BrushStyle.NoBrush)
         pen = QPen(colour, 1.5)
         pen.setCosmetic(True)
