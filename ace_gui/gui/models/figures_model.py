@@ -59,7 +59,7 @@ class FiguresModel(QAbstractTableModel):
         super().__init__(parent)
         self._columns: tuple[FigureColumn, ...] = ()
         self._order: NDArray[np.intp] = np.empty(0, dtype=np.intp)
-        self._places: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        self._positions: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self.sorting: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
 
     @property
@@ -90,7 +90,7 @@ class FiguresModel(QAbstractTableModel):
 
     def position(self, source_row: int) -> int:
         """The position of a given row, or -1."""
-        return int(self._places[source_row]) if 0 <= source_row < len(self._places) else -1
+        return int(self._positions[source_row]) if 0 <= source_row < len(self._positions) else -1
 
     def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
         return 0 if parent.isValid() else len(self._order)
@@ -150,8 +150,8 @@ class FiguresModel(QAbstractTableModel):
             ranks = _ranks(self._columns[column])
             descending = order == Qt.SortOrder.DescendingOrder
             self._order = np.argsort(-ranks if descending else ranks, kind="stable")
-        self._places = np.empty(count, dtype=np.intp)
-        self._places[self._order] = np.arange(count)
+        self._positions = np.empty(count, dtype=np.intp)
+        self._positions[self._order] = np.arange(count)
 
 
 def _ranks(column: FigureColumn) -> NDArray[np.float64]:

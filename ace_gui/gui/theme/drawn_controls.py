@@ -106,7 +106,7 @@ def apply_style(widget: QWidget) -> None:
     elif isinstance(widget, QAbstractSpinBox):
         _select_whole_number(widget)
     elif isinstance(widget, QAbstractItemView):
-        _dress_view(widget, kind)
+        _style_view(widget, kind)
     elif isinstance(widget, QScrollArea):
         for part in (widget.viewport(), widget.widget()):
             _let_through(part)
@@ -124,7 +124,7 @@ def _let_through(widget: QWidget | None) -> None:
         widget.setAutoFillBackground(False)
 
 
-def _dress_view(view: QAbstractItemView, kind: str) -> None:
+def _style_view(view: QAbstractItemView, kind: str) -> None:
     if isinstance(view, QHeaderView):
         view.setFont(face(Face.CAPTION))
         kind = kind_of(view.parentWidget())

@@ -168,7 +168,7 @@ FILES: Final = (
     "JetBrainsMono-Regular.ttf",
     "JetBrainsMono-SemiBold.ttf",
 )
-_USUAL: Final = "usualLetters"  # of the application, in points, before the user's scale
+_USUAL: Final = "usualFontSize"  # of the application, in points, before the user's scale
 _PIECE: Final = 120  # widgets with their own font that are updated in one turn
 _LEAST_BODY: Final = 9.75  # points: 13 px at 96 dots an inch
 

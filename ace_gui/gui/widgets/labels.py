@@ -212,7 +212,7 @@ class NamedBars(QWidget):
 
 _INK, _QUIET = "#000000", "#808080"  # of the formulas and of the lines' names in the drawings
 _UNIT: Final = 20.0  # the line height in a drawing's units
-_LETTERS: Final = 1.15  # of the window's line: italics are smaller than Inter
+_FONT_SCALE: Final = 1.15  # of the window's line: italics are smaller than Inter
 _ARXIV: Final = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
 
@@ -288,7 +288,7 @@ class Drawing(QWidget):
         painter.end()
 
     def _scale(self) -> float:
-        return _LETTERS * self.fontMetrics().height() / _UNIT
+        return _FONT_SCALE * self.fontMetrics().height() / _UNIT
 
     def _load(self) -> None:
         """The drawing in the scheme's text colours."""

@@ -179,7 +179,7 @@ class Plot(ThemedWidget):
     # Parts
 
     def name_outside(self) -> None:
-        """Show the title only in exported pictures, because the window shows it elsewhere. Its row
+        """Show the title only in exported pictures, because the window has it above. Its row
         goes to the choices."""
         self.named_outside = True
         self.title.hide()
@@ -309,14 +309,14 @@ class Plot(ThemedWidget):
         theme = self.theme
         self.setPalette(QPalette() if theme is current_theme() else palette_of(theme))
         self.canvas.setBackground(theme.card)
-        self.canvas.fit_letters()
+        self.canvas.fit_font()
         for axis in (self.canvas.getAxis("left"), self.canvas.getAxis("bottom")):
             axis.setPen(pg.mkPen(None))
             axis.setTextPen(pg.mkPen(theme.text3))
             axis.setTickPen(pg.mkPen(theme.grid) if axis.grid is not False else pg.mkPen(None))
             axis.setTickFont(face(Face.CAPTION))
             if isinstance(axis, QuantityAxis):
-                axis.fit_letters()
+                axis.fit_font()
         self.title.setFont(face(Face.STRONG))
         self._quantity.setFont(face(Face.CAPTION))
         if self.wraps:

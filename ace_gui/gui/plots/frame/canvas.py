@@ -94,9 +94,9 @@ class QuantityAxis(_PlainAxis):
         self.setScale(axis.scale)
         if self.orientation == "bottom" and axis.title != self.title:
             self.title = axis.title
-            self.fit_letters()
+            self.fit_font()
 
-    def fit_letters(self) -> None:
+    def fit_font(self) -> None:
         """Apply the caption's font size to the title, and reserve space for labels at the ends."""
         self._overhang = _label_overhang()
         if self.title:
@@ -275,7 +275,7 @@ def _strides() -> list[int]:
     return [digit * 10**power for power in range(6) for digit in (1, 2, 5)]
 
 
-_PLACES: Final = {"bottom": (3, 1), "left": (2, 0), "right": (2, 2)}
+_CELLS: Final = {"bottom": (3, 1), "left": (2, 0), "right": (2, 2)}
 _VIEW: Final = (2, 1)
 _FREE: Final = 8  # px next to the text at an axis end
 _LOW: Final = 15  # in text lines: a lower plot has no horizontal axis title
@@ -293,7 +293,7 @@ class _View(pg.ViewBox):
 
 
 class Canvas(pg.GraphicsView):
-    """No menu and no buttons of pyqtgraph's own. ``left``: the pointer is elsewhere now.
+    """No menu and no buttons of pyqtgraph's own. ``left``: the pointer has left it.
 
     ``grid``: a layout with the view in its middle; a colour scale may join it. ``in_picture``: a
     picture always has the title of the horizontal axis, which else leaves a low plot to the data.
@@ -331,9 +331,9 @@ class Canvas(pg.GraphicsView):
         axis.linkToView(self._view)
         axis.setFlag(QGraphicsItem.GraphicsItemFlag.ItemNegativeZStacksBehindParent)
         axis.setZValue(-1)  # grid lines belong behind the data
-        self.grid.addItem(axis, *_PLACES[side])
+        self.grid.addItem(axis, *_CELLS[side])
         self._axes[side] = axis
-        self.fit_letters()
+        self.fit_font()
 
     def resizeEvent(self, event: QResizeEvent | None) -> None:
         if event is not None:  # pyqtgraph's own call
@@ -355,7 +355,7 @@ class Canvas(pg.GraphicsView):
         super().leaveEvent(event)
         self.left.emit()
 
-    def fit_letters(self) -> None:
+    def fit_font(self) -> None:
         """Reserve space for the last number of the horizontal axis, unless names are there."""
         after = 0 if "right" in self._axes else 0.8 * _label_overhang()
         self.frame.setContentsMargins(0, 4, after, 0)
