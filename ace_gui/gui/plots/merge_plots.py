@@ -379,13 +379,13 @@ def _last(curve: Curve) -> str:
     return f"{curve.label}: {number_text(float(curve.y[-1]), 4)} at step {len(curve.y)}"
 
 
-def running_mean(values: NDArray[np.float64], window: int = WINDOW) -> NDArray[np.float64]:
-    """The mean of each step and those before it, at most ``window`` of them."""
+def running_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean of each step and those before it, at most ``WINDOW`` of them."""
     if not len(values):
         return values
     sums = np.concatenate([[0.0], np.cumsum(values)])
     last = np.arange(1, len(values) + 1)
-    first = np.maximum(last - window, 0)
+    first = np.maximum(last - WINDOW, 0)
     found: NDArray[np.float64] = (sums[last] - sums[first]) / (last - first)
     return found
 

@@ -232,7 +232,6 @@ class Choice(QComboBox):
 
     def __init__(self, name: str, options: Mapping[Any, Option]) -> None:
         super().__init__()
-        self._values: tuple[Hashable, ...] = ()
         self._options: Mapping[Any, Option] = {}
         self.setAccessibleName(name)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
@@ -244,29 +243,29 @@ class Choice(QComboBox):
         signal."""
         if options == self._options:
             return
-        chosen = self._values[self.currentIndex()] if self._values else None
+        chosen = self.current if self._options else None
         with QSignalBlocker(self):
             self.clear()
-            self._options, self._values = dict(options), tuple(options)
+            self._options = dict(options)
             for index, option in enumerate(options.values()):
                 text, tip = (option, "") if isinstance(option, str) else option
                 self.addItem(text)
                 self.setItemData(index, tooltip(tip), Qt.ItemDataRole.ToolTipRole)
-            self.setCurrentIndex(self._values.index(chosen) if chosen in self._values else 0)
+            self.setCurrentIndex(self.options.index(chosen) if chosen in options else 0)
         self._explain()
 
     @property
     def options(self) -> tuple[Hashable, ...]:
-        return self._values
+        return tuple(self._options)
 
     @property
     def current(self) -> Any:
         """The chosen value."""
-        return self._values[self.currentIndex()]
+        return self.options[self.currentIndex()]
 
     def choose(self, value: Hashable) -> None:
         """Choose ``value``. ``ValueError`` if it is not offered."""
-        self.setCurrentIndex(self._values.index(value))
+        self.setCurrentIndex(self.options.index(value))
 
     def initStyleOption(self, option: QStyleOptionComboBox) -> None:
         """Elide long texts in the middle, because names of runs differ at the end."""

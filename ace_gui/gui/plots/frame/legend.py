@@ -117,7 +117,6 @@ class Legend(QWidget):
     def __init__(self, *, toggles: bool) -> None:
         super().__init__()
         self._toggles = toggles
-        self._entries: tuple[LegendEntry, ...] = ()
         self._off: set[str] = set()
         self._chips: list[Chip] = []
         self._flow = FlowLayout(self, spacing=10)
@@ -127,23 +126,20 @@ class Legend(QWidget):
         self.setAccessibleName("Legend")
 
     def entries(self) -> tuple[LegendEntry, ...]:
-        return self._entries
+        return tuple(chip.entry for chip in self._chips)
 
     def is_on(self, key: str) -> bool:
         return key not in self._off
 
     def set_entries(self, entries: Sequence[LegendEntry]) -> None:
         """Replace the entries, and keep which ones are switched off."""
-        if tuple(entries) == self._entries:
-            return
-        before, self._entries = self._entries, tuple(entries)
-        if [(e.key, e.label) for e in before] == [(e.key, e.label) for e in self._entries]:
-            for chip, entry in zip(self._chips, self._entries, strict=True):
-                chip.entry = entry  # only the colours differ: the layout is the same
+        if [(e.key, e.label) for e in self.entries()] == [(e.key, e.label) for e in entries]:
+            for chip, entry in zip(self._chips, entries, strict=True):
+                chip.entry = entry  # at most the colours differ: the layout is the same
                 chip.update()
             return
         clear_layout(self._flow)
-        self._chips = [self._chip(entry) for entry in self._entries]
+        self._chips = [self._chip(entry) for entry in entries]
         self.updateGeometry()
 
     def sizeHint(self) -> QSize:
