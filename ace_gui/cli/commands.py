@@ -28,6 +28,7 @@ from ace_gui.cli.options import (
     WithLimit,
     WithOverwrite,
     WithRank,
+    argument,
     command,
     counts_given,
     flag,
@@ -113,10 +114,10 @@ class Init(Options):
 
     models: Annotated[
         list[str],
-        typer.Argument(
+        argument(
+            "BASE EXPERT…",
+            "Model folders, files, or names in the local Hugging Face cache.",
             parser=model_given,
-            metavar="BASE EXPERT…",
-            help="Model folders, files, or names in the local Hugging Face cache.",
         ),
     ]
     method: MethodId = None
@@ -137,10 +138,10 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
 
     models: Annotated[
         list[str],
-        typer.Argument(
+        argument(
+            "RECIPE.yaml|BASE EXPERT…",
+            "A recipe (or: sample, text-sample), or a base model and its experts.",
             parser=model_given,
-            metavar="RECIPE.yaml|BASE EXPERT…",
-            help="A recipe (or: sample, text-sample), or a base model and its experts.",
         ),
     ]
     out: Annotated[
@@ -186,8 +187,8 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
 class Extract(Computing, WithRank, WithJson):
     """Write the change from a base to a model as an adapter in PEFT's format."""
 
-    base: Annotated[str, typer.Argument(parser=model_given, metavar="BASE")]
-    model: Annotated[str, typer.Argument(parser=model_given, metavar="MODEL")]
+    base: Annotated[str, argument("BASE", parser=model_given)]
+    model: Annotated[str, argument("MODEL", parser=model_given)]
     out: NewFolder
     include: Annotated[
         list[str] | None,
@@ -203,10 +204,8 @@ class Extract(Computing, WithRank, WithJson):
 class RebuildTask(Options):
     """Rebuild one expert's model from a merged model with modules for each task."""
 
-    model: Annotated[
-        Path, typer.Argument(parser=path_given, metavar="MODEL", help="A folder written by merge.")
-    ]
-    expert: Annotated[str, typer.Argument(metavar="EXPERT", help="The expert's name.")]
+    model: Annotated[Path, argument("MODEL", "A folder written by merge.", parser=path_given)]
+    expert: Annotated[str, argument("EXPERT", "The expert's name.")]
     out: NewFolder
     base: Annotated[Path | None, path_option("DIR", "The base model (default: the recipe's).")] = (
         None
@@ -242,14 +241,9 @@ class Diff(Reading, WithJson):
     """Show how far one model is from another, by tensor, block and role."""
 
     first: Annotated[
-        str,
-        typer.Argument(
-            parser=model_given, metavar="A", help="A model folder, a file, or a name in the cache."
-        ),
+        str, argument("A", "A model folder, a file, or a name in the cache.", parser=model_given)
     ]
-    second: Annotated[
-        str, typer.Argument(parser=model_given, metavar="B", help="The model to compare with it.")
-    ]
+    second: Annotated[str, argument("B", "The model to compare with it.", parser=model_given)]
     picture: Annotated[
         Path | None, path_option("FILE.svg|-", "Also draw the change of every tensor.")
     ] = None
@@ -324,10 +318,10 @@ class Evaluate(Computing, WithLimit, WithCluster, WithJson):
 
     models: Annotated[
         list[Path],
-        typer.Argument(
+        argument(
+            "RECIPE_OR_FOLDER…",
+            "A recipe, to score its base and experts, and folders with models.",
             parser=recipe_given,
-            metavar="RECIPE_OR_FOLDER…",
-            help="A recipe, to score its base and experts, and folders with models.",
         ),
     ]
     tasks: Annotated[

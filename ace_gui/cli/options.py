@@ -76,6 +76,11 @@ def counts_given(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+def argument(metavar: str, about: str | None = None, parser: Any = None) -> Any:
+    """An argument of a command."""
+    return typer.Argument(metavar=metavar, help=about, parser=parser)
+
+
 def flag(name: str, about: str) -> Any:
     """An option without a value."""
     return typer.Option(name, help=about)
@@ -92,10 +97,7 @@ def path_option(metavar: str, about: str) -> Any:
 
 
 RecipeFile = Annotated[
-    Path,
-    typer.Argument(
-        parser=recipe_given, metavar="RECIPE.yaml", help="A recipe file, or: sample, text-sample."
-    ),
+    Path, argument("RECIPE.yaml", "A recipe file, or: sample, text-sample.", parser=recipe_given)
 ]
 MethodId = Annotated[
     str | None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from ace_gui.linalg.heterogeneity import (
@@ -40,13 +39,13 @@ def diagnostics(
     if rule is Rule.HETEROGENEOUS:
         warnings += regime(own.heterogeneity, parameters.tau, solution.ridge_mass or 0.0)
         if refinement is None:
-            found.append(no_refinement(parameters.k_frac, own.shape))
+            found.append(
+                f"No refinement: {parameters.k_frac:g} of the {min(own.shape)} singular directions "
+                "is less than one."
+            )
     if refinement is not None:
-        found += arbitrary_directions(refinement)
-        if refinement.wanted(parameters.refine):
-            warnings += refined(refinement)
-        else:
-            found.append(refinement_left_out(refinement.cosine))
+        notes, more = about_refinement(refinement, parameters.refine)
+        found, warnings = [*found, *notes], [*warnings, *more]
     return Diagnostics(
         energies=own.energies,
         traces=own.traces,
@@ -115,24 +114,20 @@ def regime(found: Heterogeneity, tau: float, ridge_mass: float) -> list[str]:
     return notes
 
 
-def no_refinement(k_frac: float, shape: Sequence[int]) -> str:
-    """Why there is no refinement."""
-    return f"No refinement: {k_frac:g} of the {min(shape)} singular directions is less than one."
-
-
-def arbitrary_directions(refinement: Refinement) -> list[str]:
-    """Whether the refinement left directions alone because rounding decides them."""
-    if refinement.rank == refinement.k:
-        return []
-    return [
-        f"The fused matrix has only {refinement.rank} directions above rounding, but "
-        f"{refinement.k} were requested. The others are arbitrary and were not refined."
-    ]
-
-
-def refined(refinement: Refinement) -> list[str]:
-    """Warnings about a refinement that was added."""
-    warnings = []
+def about_refinement(refinement: Refinement, refine: str) -> tuple[list[str], list[str]]:
+    """Notes and warnings about a refinement. ``refine``: the parameter, which may leave it out."""
+    notes, warnings = list[str](), list[str]()
+    if refinement.rank < refinement.k:
+        notes.append(
+            f"The fused matrix has only {refinement.rank} directions above rounding, but "
+            f"{refinement.k} were requested. The others are arbitrary and were not refined."
+        )
+    if not refinement.wanted(refine):
+        notes.append(
+            "No refinement: it points against the sum of the task vectors (cosine "
+            f"{refinement.cosine:.2f}), and `refine` is `agreeing`."
+        )
+        return notes, warnings
     if refinement.weakest < FLOAT32_ROUNDING and refinement.rank:
         warnings.append(
             f"The weakest refined direction is {refinement.weakest:.0e} of the strongest, below "
@@ -143,12 +138,4 @@ def refined(refinement: Refinement) -> list[str]:
             "The refinement points against the sum of the task vectors (cosine "
             f"{refinement.cosine:.2f}). Lower epsilon, or set k_frac to 0."
         )
-    return warnings
-
-
-def refinement_left_out(cosine: float) -> str:
-    """Why a refinement was computed and not added."""
-    return (
-        f"No refinement: it points against the sum of the task vectors (cosine {cosine:.2f}), and "
-        "`refine` is `agreeing`."
-    )
+    return notes, warnings
