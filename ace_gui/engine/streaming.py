@@ -43,6 +43,23 @@ def parts_of(elements: int, width: int | None = None) -> Iterator[Part]:
         yield start, min(start + step, elements)
 
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def packed(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """Consecutive items whose sizes add up to ``most``; a larger item is alone."""
+    pack, held = list[Item](), 0
+    for item in items:
+        if pack and held + size(item) > most:
+            yield pack
+            pack, held = [], 0
+        pack.append(item)
+        held += size(item)
+    if pack:
+        yield pack
+
+
 def single_threads(count: int | None = None) -> ThreadPoolExecutor:
     """A pool of ``count`` threads (None: as many as torch has), each with a single torch thread.
 
@@ -51,10 +68,6 @@ def single_threads(count: int | None = None) -> ThreadPoolExecutor:
     """
     one = partial(torch.set_num_threads, 1)
     return ThreadPoolExecutor(count or torch.get_num_threads(), initializer=one)
-
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def ordered(

@@ -34,6 +34,7 @@ from ace_gui.engine.evaluating.evaluators import Evaluator, Inputs
 from ace_gui.engine.evaluating.kinds import KINDS
 from ace_gui.engine.evaluating.loaded_models import stacked_batches
 from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.streaming import packed
 from ace_gui.errors import TaskError
 from ace_gui.linalg.products import full_float32
 from ace_gui.machine import free_memory
@@ -366,19 +367,9 @@ def fisher_groups(
     budget = max(
         _LEAST_BYTES, int(_GROUP_SHARE * sum(p.nbytes for p in evaluator.model.parameters()))
     )
-    chosen: list[list[str]] = [[]]
-    held = 0
-    for name in found:
-        size = 8 * prod(expert.shape(name))
-        if chosen[-1] and held + size > budget:
-            chosen.append([])
-            held = 0
-        chosen[-1].append(name)
-        held += size
+    chosen = packed(found, lambda name: 8 * prod(expert.shape(name)), budget)
     groups = [
-        FisherSums({n: found[n] for n in own}, {n: expert.shape(n) for n in own})
-        for own in chosen
-        if own
+        FisherSums({n: found[n] for n in own}, {n: expert.shape(n) for n in own}) for own in chosen
     ]
     return {name: name for name in found}, groups
 

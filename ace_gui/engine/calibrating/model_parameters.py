@@ -28,6 +28,7 @@ from ace_gui.engine.evaluating.evaluators import Batch, Evaluator
 from ace_gui.engine.evaluating.loaded_models import stacked, stacked_batches
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.streaming import packed
 from ace_gui.linalg.products import add_gram_, full_float32, mirror_
 from ace_gui.recipe.values import TaskKind
 
@@ -244,9 +245,10 @@ def gram_groups(
                 size = 4 * widths[name] ** 2
                 sizes[index.parameter] = sizes.get(index.parameter, 0) + size
     calls = _calls(evaluator, list(members))
-    budget = max(_LEAST_BYTES, int(_SHARE * _bytes(evaluator)))
+    size = sum(parameter.nbytes for parameter in evaluator.model.parameters())
+    budget, order = max(_LEAST_BYTES, int(_SHARE * size)), dict.fromkeys(p.parameter for p in calls)
     groups = []
-    for parameters in _grouped(list(dict.fromkeys(p.parameter for p in calls)), sizes, budget):
+    for parameters in packed(order, sizes.__getitem__, budget):
         until = None
         if evaluator.data.kind is not TaskKind.TEXT_TO_TEXT:  # which runs once per token written
             until = _next_call(calls, parameters)
@@ -258,23 +260,6 @@ def gram_groups(
         last = groups.pop().names if groups else ()
         groups.append(GramSums(last + rest, None))
     return tensors, groups
-
-
-def _bytes(evaluator: Evaluator) -> int:
-    return sum(each.nbytes for each in evaluator.model.parameters())
-
-
-def _grouped(order: Sequence[str], sizes: Mapping[str, int], budget: int) -> Iterator[list[str]]:
-    group: list[str] = []
-    held = 0
-    for name in order:
-        if group and held + sizes[name] > budget:
-            yield group
-            group, held = [], 0
-        group.append(name)
-        held += sizes[name]
-    if group:
-        yield group
 
 
 def _calls(evaluator: Evaluator, parameters: Sequence[str]) -> list[ModuleInput]:

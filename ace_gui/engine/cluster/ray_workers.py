@@ -18,6 +18,7 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.units import Scan, Scanned, SharedOutput, Unit, UnitMerged
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.streaming import packed
 from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
 from ace_gui.formatting import human_bytes
 from ace_gui.machine import processors
@@ -164,7 +165,7 @@ class RayWorkers:
         self.broadcast("seek", scan)
         calls = [
             Call(name="scan", arguments=([row.name for row in pack],), about=pack[0].name)
-            for pack in _packs(rows)
+            for pack in packed(rows, lambda row: prod(row.shape), LOOKED)
         ]
         arrived: dict[int, Scanned] = {}
         following = 0
@@ -391,16 +392,3 @@ def _given_up(call: Call | None) -> ClusterError:
         "more memory, then resume.",
         tensor=call.about,
     )
-
-
-def _packs(rows: Sequence[PlanRow]) -> list[list[PlanRow]]:
-    """Rows that are surveyed in one call, in order."""
-    packs: list[list[PlanRow]] = []
-    entries = LOOKED
-    for row in rows:
-        entries += prod(row.shape)
-        if entries > LOOKED:
-            packs.append([])
-            entries = prod(row.shape)
-        packs[-1].append(row)
-    return packs

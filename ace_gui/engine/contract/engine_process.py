@@ -117,19 +117,13 @@ class EngineProcess:
         code = self._process.exitcode
         words = take_words(crash_file(_CALLED, self._process.pid)) if self._process.pid else ""
         details = f"exit code {code}\n\n{words}".strip()
+        sentence = "The engine process ended unexpectedly."
         if code is not None and code < 0:
+            killed = -code == getattr(signal, "SIGKILL", 9)
+            likely = ", probably for lack of memory" if killed else ""
             name = signal.Signals(-code).name
-            likely = (
-                ", probably for lack of memory" if -code == getattr(signal, "SIGKILL", 9) else ""
-            )
-            return EngineError(
-                f"The engine was stopped by the system{likely} ({name}).",
-                details=details,
-            )
-        return EngineError(
-            "The engine process ended unexpectedly.",
-            details=details,
-        )
+            sentence = f"The engine was stopped by the system{likely} ({name})."
+        return EngineError(sentence, details=details)
 
 
 def _serve(pipe: Connection, scratch: str) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
-from ace_gui.engine.contract.plan import WORST_FIRST, Verdict
+from ace_gui.engine.contract.plan import WORST_FIRST, Check, Verdict
 from ace_gui.formatting import counted
 from ace_gui.linalg.heterogeneity import LARGEST_RIDGE_MASS, by_scale_alone, gamma_near_pole
 from ace_gui.recipe.values import Cap, ParameterValue
@@ -53,15 +53,6 @@ WORST_SHOWN: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One finding on a tensor. ``title``: its topic ("Ridge mass")."""
-
-    title: str
-    verdict: Verdict
-    sentence: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class LayerHealth:
     """The health of one tensor.
 
@@ -73,7 +64,7 @@ class LayerHealth:
     name: str
     statistics: LayerStatistics | None
     report: LayerReport | None
-    findings: tuple[Finding, ...]
+    findings: tuple[Check, ...]
     norm_ratio: float | None
     misbehaves: bool
 
@@ -220,7 +211,7 @@ def model_health(layers: Iterable[LayerHealth]) -> ModelHealth:
 
 def _before(
     found: LayerStatistics, report: LayerReport | None, parameters: Mapping[str, ParameterValue]
-) -> Iterator[Finding]:
+) -> Iterator[Check]:
     """Findings from the experts alone; warnings of the report are not repeated."""
     tau, epsilon = _number(parameters, "tau"), _number(parameters, "epsilon")
     kept = [value for name, value in found.energies.items() if name not in found.left_out]
@@ -249,7 +240,7 @@ def _before(
             )
 
 
-def _after(report: LayerReport, ratio: float | None) -> Iterator[Finding]:
+def _after(report: LayerReport, ratio: float | None) -> Iterator[Check]:
     """Findings on the merge itself, and unusual figures."""
     for sentence in report.warnings:
         yield _warning("Method", sentence)
@@ -309,9 +300,9 @@ def _number(parameters: Mapping[str, ParameterValue], name: str) -> float | None
     return float(value) if isinstance(value, int | float) else None
 
 
-def _note(title: str, sentence: str) -> Finding:
-    return Finding(title=title, verdict=Verdict.NOTE, sentence=sentence)
+def _note(title: str, sentence: str) -> Check:
+    return Check(title, sentence, Verdict.NOTE)
 
 
-def _warning(title: str, sentence: str) -> Finding:
-    return Finding(title=title, verdict=Verdict.WARNING, sentence=sentence)
+def _warning(title: str, sentence: str) -> Check:
+    return Check(title, sentence, Verdict.WARNING)

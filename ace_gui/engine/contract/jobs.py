@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -166,24 +167,27 @@ class ReadStoresJob(Job):
         from ace_gui.engine.merging.store import is_outdated, read_finished, reports
 
         for store in self.stores:
-            try:
+            with suppress(WorkbenchError):  # removed or damaged meanwhile: not usable
                 manifest, found = read_finished(store), tuple(reports(store).values())
-            except WorkbenchError:  # removed or damaged meanwhile: not usable
-                yield None
-                continue
-            yield StoreRead(store=store, reports=found, outdated=is_outdated(manifest))
+                yield StoreRead(store=store, reports=found, outdated=is_outdated(manifest))
+            yield None
 
 
-class SpectrumJob(Job):
+class RowJob(Job):
+    """Inspects one tensor under the recipe."""
+
+    recipe: Recipe
+    row: PlanRow
+    device: str = "auto"
+
+
+class SpectrumJob(RowJob):
     """Spectra of one matrix under the recipe. Yields ExpertSpectra, then LayerSpectrum.
 
     ExpertSpectra is left out if the result is cached. ``store``: a finished merge, whose result is
     used instead of merging again if it was made with this recipe and rounding hides nothing.
     """
 
-    recipe: Recipe
-    row: PlanRow
-    device: str = "auto"
     store: Path | None = None
 
     def steps(self, engine: Runner) -> Events:
@@ -208,12 +212,8 @@ class SampleMergesJob(Job):
         yield from sampled(prepared, resolve_device(self.device), engine.cache)
 
 
-class SubspacesJob(Job):
+class SubspacesJob(RowJob):
     """Leading directions of one matrix under the recipe. Yields LayerSubspaces."""
-
-    recipe: Recipe
-    row: PlanRow
-    device: str = "auto"
 
     def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.inspecting.layer_spectra import subspaces
@@ -222,11 +222,8 @@ class SubspacesJob(Job):
         yield from subspaces(*matrix, engine.cache)
 
 
-class DistributionJob(Job):
+class DistributionJob(RowJob):
     """Histograms of the experts' changes of one tensor. Yields LayerDistribution."""
-
-    recipe: Recipe
-    row: PlanRow
 
     def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.inspecting.layer_spectra import distribution
@@ -238,9 +235,8 @@ class DistributionJob(Job):
 class CovariancesJob(Job, state="comparing"):
     """Compare ACE's covariances with those of the experts' inputs on their tasks' calibration data.
 
-    Goes matrix by matrix, starting with the one called ``first``.
-
-    Yields PassProgress while inputs are measured, then a CovariancesCompared for each matrix.
+    Goes matrix by matrix, starting with the one called ``first``. Yields PassProgress while inputs
+    are measured, then a CovariancesCompared for each matrix.
     """
 
     recipe: Recipe
@@ -256,15 +252,8 @@ class CovariancesJob(Job, state="comparing"):
         yield from compare_covariances(prepared, device, engine.cache, self.first)
 
 
-class LayerCovariancesJob(Job):
-    """Compare the covariances of one matrix.
-
-    Yields LayerCovariances, or nothing if no inputs were measured.
-    """
-
-    recipe: Recipe
-    row: PlanRow
-    device: str = "auto"
+class LayerCovariancesJob(RowJob):
+    """Compare the covariances of a matrix. Yields LayerCovariances, nothing without inputs."""
 
     def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, layer_covariances
@@ -345,24 +334,15 @@ class ExportJob(Job, state="exporting"):
     def steps(self, _: Runner) -> Events:
         from ace_gui.engine.output.exporting import export, export_adapter
 
+        store, folder, dtype = self.store, self.folder, self.dtype
         if self.rank is not None or self.energy is not None:
-            return export_adapter(
-                self.store, self.folder, dtype=self.dtype, rank=self.rank, energy=self.energy
-            )
-        return export(
-            self.store,
-            self.folder,
-            dtype=self.dtype,
-            shard_bytes=self.shard_bytes,
-            complete_heads=self.complete_heads,
-        )
+            return export_adapter(store, folder, dtype=dtype, rank=self.rank, energy=self.energy)
+        size, heads = self.shard_bytes, self.complete_heads
+        return export(store, folder, dtype=dtype, shard_bytes=size, complete_heads=heads)
 
 
 class EnergyByRankJob(Job):
-    """Find how much of a finished merge's change adapters of every rank keep.
-
-    Yields JobProgress, then EnergyByRank.
-    """
+    """Find how much of a merge's change each rank keeps. Yields JobProgress, EnergyByRank."""
 
     store: Path
 
@@ -412,13 +392,9 @@ class EvaluateJob(Job, state="scoring"):
         from ace_gui.engine.evaluating.evaluate import evaluate, known_tasks
 
         prepared, models = yield from engine.models(self.recipe, self.stores, self.folders)
+        tasks = limited(known_tasks(prepared), self.limit)
         with workers_at(self.cluster, self.device) as workers:
-            yield from evaluate(
-                models,
-                limited(known_tasks(prepared), self.limit),
-                device=self.device,
-                workers=workers,
-            )
+            yield from evaluate(models, tasks, device=self.device, workers=workers)
 
 
 class KnownScoresJob(Job):
@@ -457,9 +433,7 @@ class CompareExamplesJob(Job, state="scoring"):
     """List the examples that a finished merge lost and gained.
 
     Yields an ExamplesCompared for each of the recipe's tasks, and EvaluationProgress while answers
-    are computed.
-
-    ``with_base``: compare with the base instead of the expert of the task.
+    are computed. ``with_base``: compare with the base instead of the expert of the task.
     """
 
     recipe: Recipe

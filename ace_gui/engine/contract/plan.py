@@ -93,19 +93,6 @@ def disk_check(needed: int, free: int, advice: str) -> Check:
     return _room(DISK, what, needed, free, advice)
 
 
-def memory_check(peak: int, tensor: str, free: int, *, limited: bool = False) -> Check:
-    """Whether memory has space for the largest tensor.
-
-    ``limited``: ``free`` is a limit set by the user.
-    """
-    what = f"About {human_bytes(peak)} for the largest tensor, `{tensor}`"
-    if limited:
-        advice = "Allow more, or keep that tensor from the base."
-        return _room(MEMORY, f"{what}; {human_bytes(free)} allowed.", peak, free, advice)
-    advice = "Close other programs, or keep that tensor from the base."
-    return _room(MEMORY, f"{what}; {human_bytes(free)} free.", peak, free, advice)
-
-
 def _room(title: str, sentence: str, needed: int, free: int, advice: str) -> Check:
     verdict = Verdict.OK
     if needed > free:
@@ -324,9 +311,12 @@ class Plan:
         """
         enough = bool(gpu_memory) and gpu_memory >= self.gpu_bytes
         needed = self.beside_gpu_bytes if enough else self.peak_bytes
-        allowed = self.free_memory if memory_bytes is None else memory_bytes
-        limited = memory_bytes is not None
-        return memory_check(needed, self.largest_tensor, allowed, limited=limited)
+        free, state, first = self.free_memory, "free", "Close other programs"
+        if memory_bytes is not None:
+            free, state, first = memory_bytes, "allowed", "Allow more"
+        what = f"About {human_bytes(needed)} for the largest tensor, `{self.largest_tensor}`"
+        advice = f"{first}, or keep that tensor from the base."
+        return _room(MEMORY, f"{what}; {human_bytes(free)} {state}.", needed, free, advice)
 
     @property
     def input_folders(self) -> tuple[Path, ...]:

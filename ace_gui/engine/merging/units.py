@@ -41,7 +41,7 @@ from ace_gui.engine.merging.tensor_merge import (
 )
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import SIDE_BY_SIDE_BYTES
-from ace_gui.engine.streaming import Executor, checksum, single_threads
+from ace_gui.engine.streaming import Executor, checksum, packed, single_threads
 from ace_gui.errors import MethodError, NonFiniteError, lacks_room
 from ace_gui.machine import free_memory
 
@@ -374,7 +374,7 @@ def whole_units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.devic
     if device.type == "cpu":
         return [(row,) for row in whole]
     found: list[Unit] = []
-    for window in _windows(whole):
+    for window in packed(whole, _elements, AHEAD):
         alike: dict[Any, list[PlanRow]] = {}
         for row in window:
             alike.setdefault(_what_must_agree(row, prepared), []).append(row)
@@ -391,28 +391,12 @@ def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> 
     tensors.
     """
     found = whole_units(rows, prepared, device)
-    pack: list[PlanRow] = []
-    for row in rows:
-        if prepared.is_whole(row):
-            continue
-        if pack and sum(prod(each.shape) for each in pack) + prod(row.shape) > PACKED:
-            found.append(tuple(pack))
-            pack = []
-        pack.append(row)
-    return found + ([tuple(pack)] if pack else [])
+    small = (row for row in rows if not prepared.is_whole(row))
+    return found + [tuple(pack) for pack in packed(small, _elements, PACKED)]
 
 
-def _windows(rows: Sequence[PlanRow]) -> Iterator[list[PlanRow]]:
-    """Windows of at most ``AHEAD`` elements, or of a single larger row."""
-    window: list[PlanRow] = []
-    entries = 0
-    for row in rows:
-        entries += prod(row.shape)
-        if window and entries > AHEAD:
-            yield window
-            window, entries = [], prod(row.shape)
-        window.append(row)
-    yield window
+def _elements(row: PlanRow) -> int:
+    return prod(row.shape)
 
 
 def _what_must_agree(row: PlanRow, prepared: Prepared) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -206,14 +206,14 @@ def _open_expert(
         for name, traits in base.architecture.traits.items()
         if traits.role is Role.VOCABULARY_HEAD and not traits.tied_to and name not in own_names
     ]
-    absent = architecture.absent
+    absent, parts = architecture.absent, base.checkpoint.parts
     return OpenedModel(
         name=name,
         checkpoint=checkpoint,
         architecture=architecture,
         own_names=own_names | {n: absent[own] for own, n in match_names(heads, absent).items()},
         extra=tuple(own for own in checkpoint.tensors if own not in answers),
-        lacks=lacking_parts(answers.values(), base.checkpoint),
+        lacks=frozenset(parts) - {part_of(name, parts) for name in answers.values()},
     )
 
 
@@ -427,11 +427,6 @@ def answered(name: str, expert: Checkpoint, base: Checkpoint) -> tuple[Checkpoin
         warnings=(*expert.warnings, f"{path_text(expert.path)}: {sentence}"),
     )
     return kept, answers
-
-
-def lacking_parts(answers: Iterable[str], base: Checkpoint) -> frozenset[str]:
-    """The parts of the base without a tensor in ``answers``, which has the base's names."""
-    return frozenset(base.parts) - {part_of(name, base.parts) for name in answers}
 
 
 def _pairs(name: str, expert: Checkpoint, base: Checkpoint) -> dict[str, str]:

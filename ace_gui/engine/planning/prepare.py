@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
@@ -118,16 +118,11 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
 
 def _assessed(prepared: Prepared) -> Prepared:
     """The same merge with the plan's sizes, and with the checks, which read the sizes."""
-    sized = dataclasses.replace(prepared, plan=_with_sizes(prepared))
-    plan = dataclasses.replace(sized.plan, checks=worst_first(_checks(sized)))
-    return dataclasses.replace(sized, plan=plan)
-
-
-def _with_sizes(prepared: Prepared) -> Plan:
     gpu_bytes, beside_gpu_bytes = memory_on_gpu(prepared)
-    return dataclasses.replace(
+    recipe, rows = prepared.plan.recipe, prepared.plan.rows
+    plan = dataclasses.replace(
         prepared.plan,
-        bytes_to_write=bytes_in_output(prepared.plan.rows, prepared.plan.recipe.out_dtype),
+        bytes_to_write=bytes_in_output(rows, recipe.out_dtype),
         bytes_beside=bytes_beside(prepared),
         peak_bytes=max(peak_bytes(prepared), learning_bytes(prepared)),
         largest_tensor=largest_tensor(prepared),
@@ -135,13 +130,12 @@ def _with_sizes(prepared: Prepared) -> Plan:
         beside_gpu_bytes=beside_gpu_bytes,
         free_memory=free_memory(),
     )
-
-
-def _checks(prepared: Prepared) -> Iterator[Check]:
-    if note := prepared.plan.recipe.defaults_note:  # it was read with mergekit's defaults
-        yield Check(RECIPE, note, Verdict.NOTE)
+    sized = dataclasses.replace(prepared, plan=plan)
+    note = recipe.defaults_note  # it was read with mergekit's defaults
+    checks = [Check(RECIPE, note, Verdict.NOTE)] if note else []
     for find in (preflight, chat_checks, data_checks, module_checks, adapter_checks):
-        yield from find(prepared)
+        checks += find(sized)
+    return dataclasses.replace(sized, plan=dataclasses.replace(plan, checks=worst_first(checks)))
 
 
 def _checked_method(recipe: Recipe) -> MergeMethod[Any]:
