@@ -160,7 +160,6 @@ class Gpu:
     """One GPU.
 
     ``architecture``: as in the names of torch's builds ("sm_86", "gfx90a"); empty if unknown.
-
     ``processors``: multiprocessors; ``memory_bytes``: total memory; both 0 if unknown.
     """
 

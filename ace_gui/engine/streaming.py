@@ -131,7 +131,6 @@ class Executor(Protocol):
         """Yield a function's result for each of several arguments, with its index.
 
         They come in order of completion; None: no result yet. ``about``: a name for each argument.
-
         Closing the iterator stops the processes. Raises the errors of the function, and
         ClusterError.
         """

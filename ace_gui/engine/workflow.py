@@ -217,9 +217,8 @@ def report_to_file(
 ) -> Iterator[Event]:
     """Merge, write a report on the merge as one HTML file, and delete the merged model.
 
-    If the recipe has tasks, the merged model is written to a temporary folder and scored.
-
-    Yields PlanReady, then the events of ``report``. ``inputs``: more files that ``file`` must not
+    If the recipe has tasks, the merged model is written to a temporary folder and scored. Yields
+    PlanReady, then the events of ``report``. ``inputs``: more files that ``file`` must not
     overwrite. Raises OutputError if ``file`` was not made by this program and ``overwrite`` is not
     set, and the errors of preparing and reporting.
     """

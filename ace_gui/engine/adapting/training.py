@@ -250,10 +250,8 @@ def trained(
 ) -> Iterator[LearningProgress]:
     """Run a training loop to its end, from its checkpoint if there is one.
 
-    Its values change in place.
-
-    ``stage``: number of the stage in the folder. ``experts``: owners of the figures, and ``curve``
-    the figures' name. Raises the errors of the objective.
+    Its values change in place. ``stage``: number of the stage in the folder. ``experts``: owners of
+    the figures, and ``curve`` the figures' name. Raises the errors of the objective.
     """
     loop.go_on_from(load_checkpoint(folder, stage, loop.state))
     state = loop.state

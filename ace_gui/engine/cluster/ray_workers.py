@@ -217,9 +217,8 @@ class RayWorkers:
     ) -> Iterator[tuple[int, Any] | None]:
         """Yield results with the index of their call as they arrive; calls are assigned in order.
 
-        None: still waiting. Stopping the iteration stops the workers.
-
-        Raises the errors of the calls, and ClusterError.
+        None: still waiting. Stopping the iteration stops the workers. Raises the errors of the
+        calls, and ClusterError.
         """
         left = deque(_Task(index, call) for index, call in enumerate(calls))
         unfinished = len(left)

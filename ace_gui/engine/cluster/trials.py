@@ -67,12 +67,10 @@ Merging = Callable[
 def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
     """The speed of each worker, None: of this process.
 
-    Merges rows of every kind, the smallest kinds first, into a temporary folder.
-
-    Rows beyond ``TRIAL_SECONDS`` are estimated from the largest similar trial. Rows whose method
-    needs data are not tried.
-
-    Raises CheckpointError, FileChangedError, OutputError, ResourceError and ClusterError.
+    Merges rows of every kind, the smallest kinds first, into a temporary folder. Rows beyond
+    ``TRIAL_SECONDS`` are estimated from the largest similar trial. Rows whose method needs data are
+    not tried. Raises CheckpointError, FileChangedError, OutputError, ResourceError and
+    ClusterError.
     """
     prepared = replace(prepared, findings=dict(prepared.findings))
     scan = sum(_scan_time(group, prepared, workers) for group in groups(prepared))

@@ -130,10 +130,8 @@ class MeanScore:
 def normalised(metric: str, score: float, expert: float, error: float = 0.0) -> float | None:
     """The share of the expert's score.
 
-    Above 1 is better than the expert. None if it cannot be compared.
-
-    ``error``: standard error of the expert's score. A correlation within two standard errors of 0
-    cannot be compared with.
+    Above 1 is better than the expert. None if it cannot be compared. ``error``: standard error of
+    the expert's score. A correlation within two standard errors of 0 cannot be compared with.
     """
     best, own = (score, expert) if metric in LESS_IS_BETTER else (expert, score)
     least = 2 * error if metric in CENTRED and math.isfinite(error) else 0.0
@@ -145,9 +143,8 @@ def normalised(metric: str, score: float, expert: float, error: float = 0.0) -> 
 def share_of_way(metric: str, score: float, base: float, expert: float) -> float | None:
     """The fraction of the way from the base's score to the expert's.
 
-    0 at the base, 1 at the expert.
-
-    None if the expert is not better than the base, or a score is not finite.
+    0 at the base, 1 at the expert. None if the expert is not better than the base, or a score is
+    not finite.
     """
     way = base - expert if metric in LESS_IS_BETTER else expert - base
     if not (math.isfinite(score) and math.isfinite(way) and way > 0):

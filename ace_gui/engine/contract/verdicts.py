@@ -50,11 +50,9 @@ class Paired:
 def paired(pairs: Iterable[tuple[TaskScore, TaskScore]]) -> Paired | None:
     """Two models on the same examples of some tasks.
 
-    None if there are no examples, or if right/wrong and losses are mixed.
-
-    Right or wrong: McNemar's exact test, binomial with ½ on the examples on which they differ (Q.
-    McNemar, Psychometrika 12, 1947). Losses: the mean difference divided by its standard error,
-    normal.
+    None if there are no examples, or if right/wrong and losses are mixed. Right or wrong: McNemar's
+    exact test, binomial with ½ on the examples on which they differ (Q. McNemar, Psychometrika 12,
+    1947). Losses: the mean difference divided by its standard error, normal.
     """
     found = [(a, b) for a, b in pairs if len(a.each_N) == len(b.each_N) > 0]
     kinds = {a.metric in LOSSES for a, _ in found}

@@ -84,9 +84,7 @@ def evaluate(
     A task without an expert is scored for all experts. All data are read and checked first. Results
     for unchanged files are not computed again. ``half``: use one half of the examples. ``workers``:
     the processes that run the models, several at the same time; None: this process. Closing the
-    generator cancels.
-
-    Raises TaskError, CheckpointError, MismatchError and ResourceError.
+    generator cancels. Raises TaskError, CheckpointError, MismatchError and ResourceError.
     """
     where = torch.device(workers.device) if workers else resolve_device(device)
     trials = yield from all_trials(models, tasks, half)

@@ -60,10 +60,8 @@ class Harness:
         """A score for each task and metric. Raises TaskError if the harness fails.
 
         What the harness prints goes to standard error; ``quiet``: nowhere, nor do its progress
-        bars.
-
-        Models with a chat template are asked in it. No code of the model folder is run. A task of
-        one's own may contain code, which is run.
+        bars. Models with a chat template are asked in it. No code of the model folder is run. A
+        task of one's own may contain code, which is run.
         """
         chat = has_chat_template((folder,))
         # A task, its data and the model may fail with errors of any type.

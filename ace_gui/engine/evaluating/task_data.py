@@ -209,9 +209,8 @@ TEXT, PAIR, LABEL, IMAGE, CHOICES, TOKENS = "text", "pair", "label", "image", "c
 class Example:
     """``row``: its row in the data.
 
-    ``given``: the model's inputs by role: texts, tokens, a picture.
-
-    ``label``: the right answer, as in the data.
+    ``given``: the model's inputs by role: texts, tokens, a picture. ``label``: the right answer, as
+    in the data.
     """
 
     row: str

@@ -185,9 +185,8 @@ def inspect_row(
     """The steps of an inspection.
 
     It starts again without experts that turn out to have NaN or Inf in the tensor, and on the CPU
-    if GPU memory is too small.
-
-    Raises MethodError for a tensor that no expert has, NonFiniteError if a merge would stop.
+    if GPU memory is too small. Raises MethodError for a tensor that no expert has, NonFiniteError
+    if a merge would stop.
     """
     if not row.experts:
         raise MethodError(f"No expert has `{row.name}`; choose another tensor.", tensor=row.name)

@@ -212,10 +212,9 @@ def _scores(
 def objective(scores: Sequence[TaskScore]) -> float:
     """The value to maximise: the mean share of the experts' scores if every task has an expert.
 
-    Otherwise it is the mean score, or its negative if less is better in all tasks.
-
-    Raises TaskError if the tasks cannot be combined, or if a score is undefined or infinite; such a
-    merge is never chosen.
+    Otherwise it is the mean score, or its negative if less is better in all tasks. Raises TaskError
+    if the tasks cannot be combined, or if a score is undefined or infinite; such a merge is never
+    chosen.
     """
     (mean,) = means(scores)
     if mean.undefined:

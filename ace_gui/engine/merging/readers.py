@@ -117,9 +117,7 @@ class ModelReader:
     def change(self, base_name: str, part: Part | None = None) -> Tensor | None:
         """What an adapter adds to the tensor, float32, in stored orientation.
 
-        None for a whole model.
-
-        Computing it as a difference of sums would only add rounding errors.
+        None for a whole model. Computing it as a difference of sums would only add rounding errors.
         """
         model = self.model
         if model.checkpoint.adapter is None or base_name in model.token_rows:

@@ -66,10 +66,9 @@ class Reservation:
 class MemoryBudget:
     """A memory budget in bytes for batches that run at the same time.
 
-    It shrinks after out-of-memory errors.
-
-    ``largest``: the most bytes of one batch; a larger one should be divided first. ``too_large``: a
-    single matrix of this many bytes did not fit, so others of this size are not tried.
+    It shrinks after out-of-memory errors. ``largest``: the most bytes of one batch; a larger one
+    should be divided first. ``too_large``: a single matrix of this many bytes did not fit, so
+    others of this size are not tried.
     """
 
     def __init__(self, limit: float) -> None:
@@ -99,11 +98,9 @@ class MemoryBudget:
     def shrink(self, reservation: Reservation, matrices: int) -> None:
         """Reduce the budget after an out-of-memory error.
 
-        If several batches fail, only the first counts.
-
-        If other batches were running, fewer run at a time from now on. If a batch of several
-        matrices ran alone, batches get smaller. If a single matrix ran alone, matrices of its size
-        or larger are no longer tried.
+        If several batches fail, only the first counts. If other batches were running, fewer run at
+        a time from now on. If a batch of several matrices ran alone, batches get smaller. If a
+        single matrix ran alone, matrices of its size or larger are no longer tried.
         """
         with self._changed:
             if not reservation.contended and matrices == 1:
@@ -446,9 +443,8 @@ def merge_unit(
 ) -> UnitMerged:
     """Merge the rows of one unit in this process, on the device of ``budgets``.
 
-    If the process can reach the output, it writes the result there.
-
-    Raises the errors of ``TensorMerge.pieces``, and OutputError.
+    If the process can reach the output, it writes the result there. Raises the errors of
+    ``TensorMerge.pieces``, and OutputError.
     """
     started = time.monotonic()
     works = [

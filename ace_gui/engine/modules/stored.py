@@ -204,9 +204,8 @@ def checked_rows(
 ) -> Rows:
     """The rows of an expert, whose tensors are complete and fit the merged model.
 
-    ``trained``: the names of the trained tensors that must exist.
-
-    Raises CheckpointError if anything in the file is missing, unexpected, or of the wrong type.
+    ``trained``: the names of the trained tensors that must exist. Raises CheckpointError if
+    anything in the file is missing, unexpected, or of the wrong type.
     """
     expected = {TRAINED + name for name in trained}
     for name in expected:

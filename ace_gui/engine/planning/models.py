@@ -122,9 +122,7 @@ class OpenedModel:
 def answering_name(row: PlanRow, model: OpenedModel) -> str:
     """The base's name under which an expert has the row's tensor.
 
-    It is its own, or the one it is tied to.
-
-    Raises KeyError where the expert has neither.
+    It is its own, or the one it is tied to. Raises KeyError where the expert has neither.
     """
     if model.has(row.tensor) or row.tied_to is None:
         return row.tensor

@@ -36,9 +36,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 def scan(paths: Sequence[Path], base: Path | None) -> Iterator[ModelsFound | None]:
     """Read the headers of every model at or below ``paths``.
 
-    ``base``: a model that is open already.
-
-    Models that cannot be opened are listed with the reason.
+    ``base``: a model that is open already. Models that cannot be opened are listed with the reason.
     """
     folders = list(dict.fromkeys(each for path in paths for each in candidate_folders(path)))
     folders = folders[:MOST]

@@ -189,12 +189,10 @@ def join(
 ) -> Joined | None:
     """The base's tokens and new ones that all experts have; with ``union`` those of any expert.
 
-    ``also``: tokens that are added in any case.
-
-    None if nothing is added. The tokenizer is that of an expert with exactly these tokens,
-    preferably one with the base's tokens at their ids. Otherwise the base's is extended. Raises
-    RecipeError, whose message ends with ``advice``, if the base's ids have gaps, because a
-    tokenizer would put new tokens there.
+    ``also``: tokens that are added in any case. None if nothing is added. The tokenizer is that of
+    an expert with exactly these tokens, preferably one with the base's tokens at their ids.
+    Otherwise the base's is extended. Raises RecipeError, whose message ends with ``advice``, if the
+    base's ids have gaps, because a tokenizer would put new tokens there.
     """
     ours = set(base.tokens.values())
     new = [expert.held - ours for expert in experts]
