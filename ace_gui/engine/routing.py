@@ -89,7 +89,7 @@ def trained_blocks(
     Raises the errors of ``trained_tensors``, and TaskError if no task's answers have probabilities.
     """
     assert modules.shared is not None
-    parameters, names = prepared.parameters, prepared.plan.recipe.expert_names
+    parameters, names = prepared.parameters, prepared.recipe.expert_names
     layers = list(_layers(prepared, changes, device))
     shared = torch.full((len(names),), modules.shared(parameters), device=device)
     generator = torch.Generator().manual_seed(SEED)
@@ -318,7 +318,7 @@ def trained_tensors(
     """
     modules = prepared.method.modules
     if learns(modules):
-        require_calibration(prepared.plan.recipe, prepared.method.title)
+        require_calibration(prepared.recipe, prepared.method.title)
     if modules is not None and kind_of(modules) in ROUTED_WHOLE:
         return (yield from _trained_router(prepared, folder, device))
     if isinstance(modules, Differences) and modules.shared is not None:

@@ -155,9 +155,9 @@ def refuse_merge(
 
     ``checks``: ``output_checks`` for this folder. ``out`` None: no folder is checked.
     """
-    adapter = prepared.plan.recipe.output == Output.ADAPTER
+    adapter = prepared.recipe.output == Output.ADAPTER
     if adapter:
-        _refuse_adapter(prepared.plan.recipe, options)
+        _refuse_adapter(prepared.recipe, options)
         require_experts(prepared)
         require_factors(adapter_plan(prepared))
     if out is not None:
@@ -225,7 +225,7 @@ def report_to_file(
     use_threads(options.threads)
     device = resolve_device(options.device)
     prepared = prepared_with_consent(recipe, convert=options.convert)
-    tried = bool(prepared.plan.recipe.tasks)
+    tried = bool(prepared.recipe.tasks)
     check_file(file, (*inputs, *input_paths(prepared)), mark=MARK, overwrite=overwrite)
     checks = store_checks(
         prepared.plan,

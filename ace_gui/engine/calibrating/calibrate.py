@@ -109,7 +109,7 @@ def calibration(
     Raises TaskError and CheckpointError.
     """
     models, tasks = Models(prepared, with_base=False), known_tasks(prepared)
-    name = prepared.plan.recipe.expert_names[t]
+    name = prepared.recipe.expert_names[t]
     require_own_names(tasks)
     subject = models.subjects()[t]
     found = []
@@ -171,7 +171,7 @@ def measure(
     prepared: Prepared, need: Need, device: torch.device, workers: Executor | None = None
 ) -> Iterator[PassProgress | None]:
     """Measure every expert; arguments as for ``calibrated``."""
-    require_calibration(prepared.plan.recipe, prepared.needs.get(need, "This"))
+    require_calibration(prepared.recipe, prepared.needs.get(need, "This"))
     sources = [calibration(prepared, t) for t in range(len(prepared.experts))]
     for source in sources if need is Need.GRADIENTS else ():
         for data, _ in source.tasks:
@@ -205,7 +205,7 @@ def _measured_by(
     Raises the errors of ``calibrated``, and ClusterError.
     """
     folders = {t: folder_to_write(folder, prepared) for t, folder in folders.items()}
-    recipe, about = prepared.plan.recipe.absolute(), [names[t] for t in folders]
+    recipe, about = prepared.recipe.absolute(), [names[t] for t in folders]
     given = [(recipe, t, need, folder, workers.device) for t, folder in folders.items()]
     done = 0
     for result in workers.map_unordered(_measured_alone, given, about):
@@ -242,7 +242,7 @@ def recall(prepared: Prepared, need: Need, device: torch.device) -> Steps[bool]:
     if need in prepared.measurements:
         return True
     found = []
-    if prepared.plan.recipe.without_calibration:
+    if prepared.recipe.without_calibration:
         return False
     for t in range(len(prepared.experts)):
         try:

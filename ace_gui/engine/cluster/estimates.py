@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
+from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.units import Unit, units
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import with_freed, working_set
@@ -39,7 +39,7 @@ ENTRY_FLOPS: Final = 4.0
 
 def row_flops(row: PlanRow, prepared: Prepared) -> float:
     """Estimated arithmetic operations for merging a row."""
-    if row.disposition not in COMBINED:
+    if not row.is_combined:
         return 0.0
     experts, entries = len(row.experts), prod(row.shape)
     method = prepared.method_of(row)
@@ -55,9 +55,9 @@ def row_flops(row: PlanRow, prepared: Prepared) -> float:
 def row_bytes(row: PlanRow, prepared: Prepared) -> int:
     """Bytes that merging a row reads, and writes in the number format of the output."""
     entries, models = prod(row.shape), 1
-    if row.disposition in COMBINED:
+    if row.is_combined:
         models += len(row.experts)
-    output = row.output_dtype(prepared.plan.recipe.out_dtype)
+    output = row.output_dtype(prepared.recipe.out_dtype)
     return entries * (models * FORMATS[row.dtype].bits + FORMATS[output].bits) // 8
 
 
@@ -180,6 +180,6 @@ def kind_of(row: PlanRow, prepared: Prepared) -> tuple[Any, Any]:
 
     Its second part differs for rows that differ only in shape.
     """
-    method = prepared.method_of(row).name if row.disposition in COMBINED else ""
+    method = prepared.method_of(row).name if row.is_combined else ""
     alike = (row.dtype, row.disposition, len(row.experts), method)
     return (row.shape, row.transposed), alike

@@ -144,7 +144,7 @@ class RayWorkers:
         """Have the workers open the models."""
         measurements = prepared.measurements.items()
         measured = {need: [each.folder for each in own] for need, own in measurements}
-        recipe = prepared.plan.recipe.absolute()
+        recipe = prepared.recipe.absolute()
         self.broadcast("prepare", recipe, layout_digest(prepared), measured)
 
     def map_unordered(

@@ -143,7 +143,7 @@ def _tried(
 ) -> _Timed:
     """Units of rows of one kind, merged by all workers at once and written."""
     rows = {row.tensor: row for unit in chosen for row in unit}
-    dtype = chosen[0][0].output_dtype(prepared.plan.recipe.out_dtype)
+    dtype = chosen[0][0].output_dtype(prepared.recipe.out_dtype)
     outputs = [
         OutputTensor(name=name, dtype=dtype, shape=row.tensor_shape)
         for name, row in rows.items()

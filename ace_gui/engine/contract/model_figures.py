@@ -14,7 +14,7 @@ from typing import Final
 
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.health import allowed_change
-from ace_gui.engine.contract.plan import Check, Disposition, Plan, PlanRow, Verdict
+from ace_gui.engine.contract.plan import Check, Plan, PlanRow, Verdict
 from ace_gui.recipe.values import Cap
 
 LARGE_CHANGE: Final = 0.5
@@ -169,7 +169,7 @@ def matrices(plan: Plan) -> tuple[PlanRow, ...]:
     return tuple(
         row
         for row in plan.rows
-        if row.disposition is Disposition.MERGED
+        if row.is_merged
         and len(row.shape) == 2
         and row.in_base
         and row.tied_to is None

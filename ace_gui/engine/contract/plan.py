@@ -242,6 +242,16 @@ class PlanRow:
         return self.shape if self.part is None else self.part.tensor_shape
 
     @property
+    def is_merged(self) -> bool:
+        """Whether a method merges it."""
+        return self.disposition is Disposition.MERGED
+
+    @property
+    def is_combined(self) -> bool:
+        """Whether the tensor of every expert is read for it: it is merged or averaged."""
+        return self.disposition in COMBINED
+
+    @property
     def ends_tensor(self) -> bool:
         """Whether the stored tensor is complete after this row."""
         return self.part is None or self.part.ends_tensor

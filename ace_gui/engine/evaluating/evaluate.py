@@ -132,7 +132,7 @@ def _answered_by(
         if _remembered(cache, _key(trial, device), trial) is None
     ]
     together = [list(own) for _, own in groupby(unknown, lambda index: trials[index].subject)]
-    recipe = None if models.prepared is None else models.prepared.plan.recipe.absolute()
+    recipe = None if models.prepared is None else models.prepared.recipe.absolute()
     folders = tuple(folder.absolute() for folder in models.folders)
     models = replace(models, prepared=None, folders=folders)
     absolute = [task.absolute() for task in tasks]
@@ -183,9 +183,9 @@ def check_tasks(prepared: Prepared) -> Steps[None]:
     Raises TaskError without tasks, and for a task of an unknown expert or with unusable data; the
     errors of ``all_trials``, and those of tokenizers, image processors and chat templates.
     """
-    if not prepared.plan.recipe.tasks:
+    if not prepared.recipe.tasks:
         raise TaskError("The recipe has no tasks to score; add some.", key="tasks")
-    trials = yield from all_trials(Models(prepared), prepared.plan.recipe.tasks)
+    trials = yield from all_trials(Models(prepared), prepared.recipe.tasks)
     for trial in trials:
         evaluator_class(trial.data, trial.loading).preprocessor(trial.data, trial.loading)
         yield None
@@ -232,7 +232,7 @@ def merged_scores(
 
 def known_tasks(prepared: Prepared) -> tuple[Task, ...]:
     """The recipe's tasks, except those of experts that were removed."""
-    recipe = prepared.plan.recipe
+    recipe = prepared.recipe
     return tuple(each for each in recipe.tasks if each.expert in (None, *recipe.expert_names))
 
 

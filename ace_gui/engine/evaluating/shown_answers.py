@@ -116,7 +116,7 @@ SHOWN: Final = 3
 
 def described(prepared: Prepared, tasks: Sequence[Task]) -> Iterator[TaskDescribed | None]:
     """Each task as it would be scored. Errors are part of the description, not raised."""
-    models, known = Models(prepared), prepared.plan.recipe.tasks
+    models, known = Models(prepared), prepared.recipe.tasks
     for task in tasks:
         found: dict[str, Any] = {"task": task}
         try:
@@ -132,7 +132,7 @@ def _describe(found: dict[str, Any], models: Models, prepared: Prepared, task: T
     table = open_table(task.data)
     found["table_columns"] = table.columns
     owner = models.owner(task)
-    found["expert"] = None if owner is None else prepared.plan.recipe.expert_names[owner]
+    found["expert"] = None if owner is None else prepared.recipe.expert_names[owner]
     config = models.reference(task)
     found["kinds"] = tuple(kinds_of(config))
     kind = found["kind"] = kind_of(task, config, table)
@@ -455,7 +455,7 @@ def _routes(
     trial: Trial, models: Models, means: Sequence[_Mean], seconds: float, plain_seconds: float
 ) -> TaskRoutes:
     experts = tuple(dict.fromkeys(name for each in means for name in each.experts))
-    names = None if models.prepared is None else models.prepared.plan.recipe.expert_names
+    names = None if models.prepared is None else models.prepared.recipe.expert_names
     return TaskRoutes(
         model=trial.subject.name,
         task=trial.data.name,

@@ -96,7 +96,7 @@ class Models:
         """All models to score: the base, the experts, the folders by name."""
         found = []
         if self.prepared is not None:
-            recipe = self.prepared.plan.recipe
+            recipe = self.prepared.recipe
             if self.with_base:
                 found.append(Subject(name=BASE, path=recipe.base_model, is_base=True))
             named = zip(recipe.expert_names, recipe.models, strict=True)
@@ -114,7 +114,7 @@ class Models:
         """
         if self.prepared is None:
             return None
-        names = self.prepared.plan.recipe.expert_names
+        names = self.prepared.recipe.expert_names
         if task.expert is not None and task.expert not in names:
             raise TaskError(
                 f"The task {task.title} belongs to {task.expert!r}, but the recipe's experts are "
@@ -138,7 +138,7 @@ class Models:
             return _in_memory(subject, _others(prepared, owner))
         if prepared is None:
             return loading_of(subject.path, task.expert or task.title)
-        recipe = prepared.plan.recipe
+        recipe = prepared.recipe
         if subject.expert is not None:
             return _expert(prepared, subject.expert)
         if subject.is_base and recipe.adapter is not None:
@@ -159,29 +159,29 @@ def _others(prepared: Prepared | None, owner: int | None) -> tuple[Path, ...]:
     """Folders of the recipe that may have a tokenizer or processor missing from the model."""
     if prepared is None:
         return ()
-    recipe = prepared.plan.recipe
+    recipe = prepared.recipe
     first = () if owner is None else (recipe.models[owner].model,)
     return tuple(path for path in (*first, recipe.base_model) if path.is_dir())
 
 
 def _expert_config(prepared: Prepared, t: int) -> Mapping[str, Any]:
     config = prepared.experts[t].checkpoint.config
-    return read_config(_folder(prepared.plan.recipe.models[t].model)) if config is None else config
+    return read_config(_folder(prepared.recipe.models[t].model)) if config is None else config
 
 
 def _expert(prepared: Prepared, t: int) -> Loading:
-    entry, expert = prepared.plan.recipe.models[t], prepared.experts[t]
+    entry, expert = prepared.recipe.models[t], prepared.experts[t]
     if not is_adapter(entry.model):
         return _as_it_is(entry.model, _others(prepared, t))
     if entry.on is not None:
         names = {name: name for name in expert.checkpoint.tensors}
         return _with_adapter(entry.on, entry.model, expert, names)
-    return _with_adapter(prepared.plan.recipe.base_model, entry.model, expert, expert.own_names)
+    return _with_adapter(prepared.recipe.base_model, entry.model, expert, expert.own_names)
 
 
 def _base_with_head(prepared: Prepared, owner: int) -> Loading:
     """The base, with the expert's head if the base has none for the task."""
-    base = _as_it_is(prepared.plan.recipe.base_model, _others(prepared, owner))
+    base = _as_it_is(prepared.recipe.base_model, _others(prepared, owner))
     expert, own_config = prepared.experts[owner], _expert_config(prepared, owner)
     kept = [each.name for each in head_tensors(prepared, owner)]
     if not kept and class_of(base.config) == class_of(own_config):

@@ -19,7 +19,7 @@ from torch import Tensor
 from ace_gui.engine.calibrating.calibrate import measure, recall
 from ace_gui.engine.contract.events import CovariancesCompared, PassProgress
 from ace_gui.engine.contract.findings import CovarianceMatch, LayerCovariances
-from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.layer_context import (
     InspectionCache,
     InspectionContext,
@@ -73,7 +73,7 @@ def layer_covariances(
 
 
 def _compares(row: PlanRow) -> bool:
-    return row.disposition is Disposition.MERGED and bool(row.experts) and row.tied_to is None
+    return row.is_merged and bool(row.experts) and row.tied_to is None
 
 
 def _compared(context: InspectionContext) -> Iterator[LayerCovariances | None]:

@@ -30,7 +30,6 @@ from ace_gui.engine.contract.events import (
     Variant,
 )
 from ace_gui.engine.contract.findings import Regime
-from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.evaluating.evaluate import merged_scores, require_tasks
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.readers import Readers
@@ -191,7 +190,7 @@ def _compared(
         events = merge(prepared, variant.store, device=device, resume=begun, **limits)
         ended = yield from _progress_of(events, progress)
     measured = yield from measure(prepared, variant.store)
-    if prepared.plan.recipe.tasks:
+    if prepared.recipe.tasks:
         yield replace(progress, title=f"{progress.title}, scoring")
     scores = yield from merged_scores(prepared, variant.store / MODEL, device, alone=True)
     found = tuple(reports(variant.store).values())
@@ -233,13 +232,11 @@ def measure(prepared: Prepared, store: Path) -> Steps[dict[str, Any]]:
     ``norm`` is ‖Δ‖_F of the merged task vector Δ; by expert ``distances`` ‖Δ − ΔW_t‖_F / ‖ΔW_t‖_F,
     ``cosines`` of Δ and ΔW_t, and ``expert_norms``.
     """
-    readers, names = Readers(prepared, with_checksums=False), prepared.plan.recipe.expert_names
+    readers, names = Readers(prepared, with_checksums=False), prepared.recipe.expert_names
     merged = TensorReader(open_checkpoint(store / MODEL))
     square, figures_3T = 0.0, np.zeros((3, len(names)))
     rows = [
-        row
-        for row in prepared.plan.rows
-        if row.in_base and row.disposition in COMBINED and row.tied_to is None
+        row for row in prepared.plan.rows if row.in_base and row.is_combined and row.tied_to is None
     ]
     for row in rows:
         for part in parts_of(math.prod(row.shape)):

@@ -87,7 +87,7 @@ class InspectionContext:
         self.row = row
         self.cache = cache
         self.readers = Readers(prepared)
-        self.names = tuple(self.readers.experts[t].model.name for t in row.experts)
+        self.names = self.readers.names_of(row)
         self.prepared = prepared
         self.device = device
         self._deltas: TaskVectors | None = None
@@ -150,7 +150,7 @@ class InspectionContext:
             prepared.weights_of(row),
             prepared.findings_of(row),
             [each.key for own in prepared.measurements.values() for each in own],
-            [item for item in prepared.plan.recipe.choices().items() if item[0] not in _IN_ROWS],
+            [item for item in prepared.recipe.choices().items() if item[0] not in _IN_ROWS],
             self.names,
             self.device.type,
         )

@@ -30,7 +30,7 @@ from ace_gui.engine.contract.findings import (
     LayerSubspaces,
 )
 from ace_gui.engine.contract.matrix_figures import Spectrum, leading
-from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting.layer_context import (
     InspectionCache,
     InspectionContext,
@@ -116,7 +116,7 @@ def _of_store(context: InspectionContext, store: Path | None) -> Arrays | None:
         return None
     report, merged = known[1], known[0].cpu().numpy()
     method = context.prepared.method_of(context.row)
-    has_preliminary = method.heterogeneity and context.row.disposition == Disposition.MERGED
+    has_preliminary = method.heterogeneity and context.row.is_merged
     entry = _entry(report, merged, merged if has_preliminary else None)
     context.cache.put(key, entry)
     return entry
@@ -181,7 +181,7 @@ def _report(store: Path, prepared: Prepared, row: PlanRow) -> LayerReport | None
     """The report of the row in the store, None if the store belongs to another merge."""
     manifest = read_finished(store)
     same = (
-        manifest.recipe == prepared.plan.recipe
+        manifest.recipe == prepared.recipe
         and manifest.inputs == tuple(map(InputFile.of, prepared.files))
         and manifest.code == code_digest(*COMPUTING)
         and manifest.added_methods == added_sources(manifest.recipe.methods)

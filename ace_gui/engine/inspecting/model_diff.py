@@ -18,7 +18,7 @@ from ace_gui.architecture.sandbox import Describer
 from ace_gui.checkpoints import Checkpoint, TensorReader, convert_pickle, open_checkpoint
 from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.findings import LayerDifference, ModelDiff, TensorChange
-from ace_gui.engine.contract.plan import COMBINED, PlanRow
+from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge_manifest import InputFile, Manifest
 from ace_gui.engine.merging.store import MODEL, read_finished
 from ace_gui.engine.planning.models import OpenedModel, open_whole
@@ -148,7 +148,7 @@ def difference(
             )
         yield from _of_row(readers, row, with_spectra=len(row.shape) == 2)
         return
-    changed = {r.tensor for m in manifests for r in m.rows if r.disposition in COMBINED}
+    changed = {r.tensor for m in manifests for r in m.rows if r.is_combined}
     for each in manifests[0].rows:
         if each.in_base and each.tensor in changed:
             yield from _of_row(readers, each, with_spectra=False)

@@ -22,7 +22,7 @@ from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regim
 from ace_gui.engine.contract.health import gamma_unreliable
 from ace_gui.engine.contract.matrix_figures import cosines_of
 from ace_gui.engine.contract.model_figures import matrices
-from ace_gui.engine.contract.plan import COMBINED, Disposition, Plan, PlanRow
+from ace_gui.engine.contract.plan import Plan, PlanRow
 from ace_gui.engine.inspecting.layer_context import (
     InspectionCache,
     InspectionContext,
@@ -45,8 +45,8 @@ def analyse(prepared: Prepared) -> Iterator[LayerAnalysed]:
 
     Merged tensors come first, as users wait for them.
     """
-    rows = [row for row in prepared.plan.rows if row.disposition in COMBINED and row.in_base]
-    rows.sort(key=lambda row: row.disposition != Disposition.MERGED)
+    rows = [row for row in prepared.plan.rows if row.is_combined and row.in_base]
+    rows.sort(key=lambda row: not row.is_merged)
     readers = Readers(prepared)
     for done, row in enumerate(rows, start=1):
         statistics = layer_statistics(row, prepared, readers)
@@ -65,14 +65,14 @@ def _statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> LayerStat
     if not row.experts:  # a slice of one source, or all are left out
         return LayerStatistics(name=row.name, energies={})
     gram_TT, base_energy = gram(row, readers)
-    names = tuple(readers.experts[t].model.name for t in row.experts)
+    names = readers.names_of(row)
     weights = prepared.weights_of(row)
     energies = [
         float(square) * weight**2
         for square, weight in zip(gram_TT.diagonal(), weights, strict=True)
     ]
     found = None
-    if row.disposition == Disposition.MERGED:
+    if row.is_merged:
         with merging_of(row.name, names):
             found = heterogeneity(energies)
     return LayerStatistics(

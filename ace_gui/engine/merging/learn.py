@@ -40,7 +40,7 @@ from ace_gui.engine.calibrating.statistics_folder import (
     found_statistics,
 )
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
-from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
+from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.evaluating.kinds import KINDS, evaluator
 from ace_gui.engine.evaluating.loaded_models import load, older_objects_frozen
 from ace_gui.engine.evaluating.subjects import Loading
@@ -84,7 +84,7 @@ def is_learned(row: PlanRow, prepared: Prepared) -> bool:
 
     Raises RecipeError if the row has another method of its own that would learn.
     """
-    if row.disposition is not Disposition.MERGED or not row.experts:
+    if not row.is_merged or not row.experts:
         return False
     method = prepared.method_of(row)
     if method.learning is None:
@@ -206,7 +206,7 @@ def put_fixed(
     device: torch.device,
 ) -> None:
     """Set a row without learned values to its final merged value."""
-    if row.disposition not in COMBINED or not row.experts:
+    if not row.is_combined or not row.experts:
         stored = of_row(row, None, partial(readers.base.read, row.tensor))
         put_row(row, stored.T if row.transposed else stored, parameters)
         return
@@ -248,7 +248,7 @@ def require_learned(prepared: Prepared, device: torch.device) -> None:
 
 def _sources(prepared: Prepared, need: Need) -> list[Calibration]:
     """The data of every expert. Raises TaskError if there is none."""
-    require_calibration(prepared.plan.recipe, prepared.needs[need])
+    require_calibration(prepared.recipe, prepared.needs[need])
     few = prepared.parameters.batch if need is Need.LOSS else EXAMPLES
     return [
         calibration(prepared, t, labelled=need is Need.LOSS, limit=few)
@@ -260,7 +260,7 @@ def _folder(
     prepared: Prepared, need: Need, sources: Sequence[Calibration], device_type: str
 ) -> Path:
     """The folder, named by a digest of everything the learned values depend on."""
-    recipe = prepared.plan.recipe
+    recipe = prepared.recipe
     terms = (
         need,
         prepared.method.name,

@@ -163,7 +163,7 @@ def _fill(
 
 def input_paths(prepared: Prepared) -> tuple[Path, ...]:
     """Paths where no output may be written: the models named in the recipe, and their folders."""
-    return (*prepared.plan.recipe.paths, *prepared.plan.input_folders)
+    return (*prepared.recipe.paths, *prepared.plan.input_folders)
 
 
 class _Progress:

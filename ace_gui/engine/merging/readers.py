@@ -23,7 +23,7 @@ from ace_gui.checkpoints import (
     runs,
     torch_dtype,
 )
-from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
+from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.task_heads import is_new
@@ -150,10 +150,14 @@ class Readers:
             ModelReader(expert, self.base, recording) for expert in prepared.experts
         )
 
+    def names_of(self, row: PlanRow) -> tuple[str, ...]:
+        """The names of the row's experts, in order."""
+        return tuple(self.experts[t].model.name for t in row.experts)
+
     def will_read(self, row: PlanRow) -> None:
         """Ask the operating system to read the tensors of a row ahead while another is merged."""
         self.base.will_read(row.tensor)
-        if row.disposition in COMBINED:
+        if row.is_combined:
             for t in row.experts:
                 self.experts[t].will_read(answering_name(row, self.experts[t].model))
 
@@ -198,7 +202,7 @@ def resolve_non_finite(
 
     Raises ``error`` if the recipe stops in this case, or if the base itself has NaN or Inf.
     """
-    choice = prepared.plan.recipe.non_finite
+    choice = prepared.recipe.non_finite
     base = readers.base.model
     # A tensor without values in the base is made from those of the experts.
     if error.path == base.checkpoint.path or is_new(base, row.tensor):

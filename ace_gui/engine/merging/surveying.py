@@ -24,7 +24,7 @@ from torch import Tensor
 from ace_gui.engine.contract.events import PassProgress
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.model_figures import far_experts, relative_changes
-from ace_gui.engine.contract.plan import COMBINED, Check, Disposition, PlanRow
+from ace_gui.engine.contract.plan import Check, PlanRow
 from ace_gui.engine.kept_files import is_there, keep_json, open_json, warn_recomputed
 from ace_gui.engine.merging.readers import Readers, finding
 from ace_gui.engine.merging.store import SURVEY
@@ -120,7 +120,7 @@ def groups(prepared: Prepared) -> list[Group]:
     """The groups that need a survey, in plan order."""
     found: dict[tuple[str, Any], list[PlanRow]] = {}
     for row in prepared.plan.rows:
-        if row.in_base and row.disposition is Disposition.MERGED and row.tied_to is None:
+        if row.in_base and row.is_merged and row.tied_to is None:
             key = (prepared.method_of(row).name, prepared.parameters_of(row))
             found.setdefault(key, []).append(row)
     candidates = [
@@ -191,7 +191,7 @@ def _norm(
         delta = merge_deltas(of, prepared, TaskVectors(of, readers, CPU)).delta
         return float(torch.linalg.vector_norm(delta, dtype=torch.float64))
 
-    with merging_of(row.name, [readers.experts[t].model.name for t in row.experts]):
+    with merging_of(row.name, readers.names_of(row)):
         return finding(norm, row, prepared, readers)
 
 
@@ -246,7 +246,7 @@ def look_for(
         return total
 
     # Experts with NaN or Inf in the row are excluded if the recipe says so.
-    with merging_of(row.name, [readers.experts[t].model.name for t in row.experts]):
+    with merging_of(row.name, readers.names_of(row)):
         return finding(measured, row, prepared, readers)
 
 
@@ -280,7 +280,7 @@ def unrelated_checks(prepared: Prepared) -> tuple[Check, ...]:
     Does nothing if the check was made before. Raises CheckpointError or FileChangedError.
     """
     if not prepared.distances:
-        weights = dict.fromkeys(prepared.plan.recipe.expert_names, 1.0)
+        weights = dict.fromkeys(prepared.recipe.expert_names, 1.0)
         prepared.distances.update(relative_changes(_sampled(prepared), weights))
     return far_experts(prepared.distances)
 
@@ -296,14 +296,14 @@ def _sampled(prepared: Prepared) -> Iterator[LayerStatistics]:
             gram_TT, base_energy = gram(row, readers, [(start, min(elements, start + BLOCK))])
         except NonFiniteError:  # the merge handles these
             return None
-        names = (readers.experts[t].model.name for t in row.experts)
+        names = readers.names_of(row)
         energies = dict(zip(names, map(float, gram_TT.diagonal()), strict=True))
         return LayerStatistics(name=row.name, energies=energies, base_energy=base_energy)
 
     rows = [
         row
         for row in prepared.plan.rows
-        if row.in_base and row.disposition in COMBINED and len(row.shape) > 1 and row.experts
+        if row.in_base and row.is_combined and len(row.shape) > 1 and row.experts
     ]
     with single_threads() as pool:
         found = ordered(pool, statistics, rows[:: max(1, len(rows) // MATRICES)])

@@ -16,7 +16,7 @@ from torch import Tensor
 from ace_gui.checkpoints import ExtendedInfo
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.matrix_figures import effective_rank
-from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, PlanRow
+from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
 from ace_gui.engine.merging.readers import Readers, ResolvedRow, resolve_non_finite
 from ace_gui.engine.merging.task_vectors import (
     CPU,
@@ -149,7 +149,7 @@ class TensorMerge:
         """What the surveys found in the model, and what the method must know of this tensor."""
         row, prepared = self.row, self._prepared
         known, surveys = prepared.findings_of(row) or {}, prepared.method_of(row).tensor_surveys
-        if row.disposition is not Disposition.MERGED or not surveys:
+        if not row.is_merged or not surveys:
             return known
         experts = range(len(row.experts))
 
@@ -223,7 +223,7 @@ class TensorMerge:
                 "weights or the method's scale, or average this tensor."
             )
         row, values = self.row, weight.reshape(-1)
-        if row.part is None and row.disposition is Disposition.MERGED:
+        if row.part is None and row.is_merged:
             # Rows of new tokens are the experts' mean, whatever the method does elsewhere.
             info = self._prepared.base.checkpoint.tensors[row.tensor]
             for new in info.new_parts if isinstance(info, ExtendedInfo) else ():
@@ -250,13 +250,11 @@ class TensorMerge:
     def _is_combined(self) -> bool:
         """Whether there is something to merge; otherwise the tensor is just the base's."""
         # Without experts from the start, a row of a slice is the base's tensor times a factor.
-        return self.row.disposition in COMBINED and (
-            bool(self.row.experts) or self._settled is None
-        )
+        return self.row.is_combined and (bool(self.row.experts) or self._settled is None)
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return tuple(self._readers.experts[t].model.name for t in self.row.experts)
+        return self._readers.names_of(self.row)
 
     def _vectors(self, part: Part) -> TaskVectors:
         width = self._prepared.row_width(self.row)
@@ -382,7 +380,7 @@ def _random_key(
     return RandomKey(
         tensor=row.tied_to or row.name,
         experts=tuple(experts),
-        seed=prepared.plan.recipe.seed,
+        seed=prepared.recipe.seed,
         role=row.role,
         start=part[0] if part else 0,
         turned=by_entries and row.transposed and part is None,

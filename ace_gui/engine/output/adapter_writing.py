@@ -255,7 +255,7 @@ def write_adapter(
     one. Raises RecipeError, MismatchError, and the errors of merging and writing.
     """
     require_experts(prepared)
-    require_adapter(prepared.plan.recipe)
+    require_adapter(prepared.recipe)
     use_threads(threads)
     where, started = resolve_device(device), time.monotonic()
     plan = adapter_plan(prepared, options.include, options.exclude)
@@ -308,7 +308,7 @@ class _Writing:
         self.readers.check_unchanged()
 
     def _events(self) -> Iterator[Event]:
-        energy = self.prepared.plan.recipe.energy
+        energy = self.prepared.recipe.energy
         if energy is not None or len(self.prepared.experts) == 1:
             yield from self._find_ranks(energy)
         outputs = self._outputs()
@@ -433,7 +433,7 @@ class _Writing:
 
 
 def _factor_dtype(prepared: Prepared) -> str:
-    return RECIPE_TAGS[prepared.plan.recipe.out_dtype or "float32"]
+    return RECIPE_TAGS[prepared.recipe.out_dtype or "float32"]
 
 
 def _write_beside(
@@ -456,7 +456,7 @@ def _write_beside(
 
 def adapter_config(plan: AdapterPlan, prepared: Prepared) -> dict[str, Any]:
     """``adapter_config.json``: every scale is 1, so alphas are ranks, and rsLoRA is off."""
-    base, recipe = prepared.base, prepared.plan.recipe
+    base, recipe = prepared.base, prepared.recipe
     ranks = {each.module: each.rank for each in plan.factored if each.rank != plan.rank}
     biases = {each.module for each in plan.factored} & {each.module for each in plan.whole}
     whole = list(plan.whole_modules)

@@ -344,7 +344,7 @@ def export_adapter(
     target = check_output_folder(folder, manifest.input_folders)
     dtype = dtype or manifest.recipe.out_dtype
     prepared = _prepared(store, manifest, rank, energy, dtype)
-    written = prepared.plan.recipe
+    written = prepared.recipe
     recipe = replace(
         manifest.recipe,
         output=Output.ADAPTER,

@@ -26,7 +26,6 @@ from ace_gui.checkpoints import is_adapter
 from ace_gui.checkpoints.input_files import open_regular, read_at, read_json
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.libraries import PEFT, Library, library_of
-from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.contract.scored import TaskScore, line_of, means, remarks
 from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.planning.adapter_plan import AdapterPlan
@@ -327,7 +326,7 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
     several = {row.tensor for row in manifest.rows if row.part is not None}
     if several:
         lines.append(f"- {len(several)} tensors hold several matrices, each counted for itself")
-    if any(row.role == Role.HEAD and row.disposition in COMBINED for row in manifest.rows):
+    if any(row.role == Role.HEAD and row.is_combined for row in manifest.rows):
         lines.append("- the experts' task heads were merged; the labels in config.json are theirs")
     if manifest.recipe.matching in BY_TOKEN:
         added = {

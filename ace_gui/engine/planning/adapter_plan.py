@@ -23,7 +23,6 @@ from ace_gui.checkpoints import (
 )
 from ace_gui.engine.contract.plan import (
     ADAPTER,
-    COMBINED,
     NOTHING_AFTER,
     Check,
     Disposition,
@@ -155,7 +154,7 @@ def adapter_plan(
     """
     rows: dict[str, tuple[PlanRow, ...]] = {}
     for row in prepared.plan.rows:
-        if row.in_base and row.disposition in COMBINED and row.experts and 0 not in row.shape:
+        if row.in_base and row.is_combined and row.experts and 0 not in row.shape:
             rows[row.tensor] = (*rows.get(row.tensor, ()), row)
     wanted = [name for name in rows if _chosen(name, include, exclude)]
     changed = [name for name in wanted if any(_changes(prepared, r) for r in rows[name])]
@@ -176,10 +175,10 @@ def adapter_plan(
 
 def adapter_checks(prepared: Prepared) -> tuple[Check, ...]:
     """Whether the merge can be written as an adapter; none if the recipe does not ask for one."""
-    if prepared.plan.recipe.output != Output.ADAPTER or not prepared.experts:
+    if prepared.recipe.output != Output.ADAPTER or not prepared.experts:
         return ()
     try:
-        require_adapter(prepared.plan.recipe)
+        require_adapter(prepared.recipe)
         require_factors(adapter_plan(prepared))
     except WorkbenchError as error:
         return (Check(ADAPTER, error.sentence, Verdict.ERROR),)
@@ -210,7 +209,7 @@ def _whole(prepared: Prepared, row: PlanRow, parameter: str, copies: tuple[str, 
         tensor=row.tensor,
         parameter=parameter,
         shape=row.tensor_shape,
-        dtype=row.output_dtype(prepared.plan.recipe.out_dtype),
+        dtype=row.output_dtype(prepared.recipe.out_dtype),
         copies=copies,
     )
 
@@ -323,7 +322,7 @@ def _factored(prepared: Prepared, row: PlanRow) -> Factored | None:
         return None
     if not (matrix or embedding or convolution) or not row.tensor.endswith(".weight"):
         return None
-    recipe, limit = prepared.plan.recipe, min(shape[0], math.prod(shape[1:]))
+    recipe, limit = prepared.recipe, min(shape[0], math.prod(shape[1:]))
     rank = most = limit
     if changes is not None:
         rank = min(sum(change.a.shape[0] for _, change in changes), limit)

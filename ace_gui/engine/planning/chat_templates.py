@@ -137,7 +137,7 @@ def chat_checks(prepared: Prepared) -> tuple[Check, ...]:
     """Notes about templates that only experts have, and about end tokens that differ."""
     base, experts, notes = prepared.base, prepared.experts, []
     having = [plain(expert.name) for expert in experts if template_of(expert.checkpoint)]
-    if having and not prepared.plan.recipe.chat_template and not template_of(base.checkpoint):
+    if having and not prepared.recipe.chat_template and not template_of(base.checkpoint):
         notes.append(
             f"Only {', '.join(having)} {'have' if having[1:] else 'has'} a chat template, not the "
             f"base. To have it in the output, write `chat_template: {having[0]}` in the recipe."

@@ -15,14 +15,7 @@ from ace_gui.architecture.names import block_list, stack_of, whole_stacks
 from ace_gui.architecture.scopes import DEFAULT, decide
 from ace_gui.architecture.traits import Fusion, Role, TensorTraits
 from ace_gui.checkpoints import part_of
-from ace_gui.engine.contract.plan import (
-    COMBINED,
-    NOTHING_AFTER,
-    Disposition,
-    MatrixPart,
-    PlanRow,
-    RowAfter,
-)
+from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, MatrixPart, PlanRow, RowAfter
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.task_heads import HeadChoice, is_new
 from ace_gui.engine.planning.token_ids import token_of
@@ -78,7 +71,7 @@ def plan_rows(
         row = rules.row(name)
         averaged = row.disposition is Disposition.AVERAGED and recipe.scope == DEFAULT
         # The authors' scripts average a stack of matrices as one tensor.
-        if averaged or row.disposition is Disposition.MERGED:
+        if averaged or row.is_merged:
             traits = base.architecture.traits[name]
             parts = split_row(row, traits, split_fused=recipe.split_fused)
             rows += [averaged_if_narrow(part, method) for part in parts]
@@ -262,7 +255,7 @@ def averaged_if_narrow(row: PlanRow, method: MergeMethod[object]) -> PlanRow:
     """The row; averaged if ``method`` would lose the change of such a narrow matrix."""
     is_number = method.kind is Kind.MATRIX and prod(row.shape) == 1
     is_narrow = len(row.shape) == 2 and (min(row.shape) < method.narrowest or is_number)
-    if row.disposition is not Disposition.MERGED or not is_narrow:
+    if not row.is_merged or not is_narrow:
         return row
     outputs, inputs = row.shape[::-1] if row.transposed else row.shape
     side = f"{outputs} output" if outputs <= inputs else f"{inputs} input"
@@ -285,7 +278,7 @@ def with_after(row: PlanRow, after: After, last: Mapping[str, int]) -> PlanRow:
 
     ``last``: the ``last_blocks`` of the model.
     """
-    if row.disposition is not Disposition.MERGED or len(row.shape) != 2:
+    if not row.is_merged or len(row.shape) != 2:
         return replace(row, after=NOTHING_AFTER)
     depth, usual = 1.0, NOTHING_AFTER
     if after.depth is not None:
@@ -348,7 +341,7 @@ def refuse_other_than_floats(
     """
     for row in rows:
         copied = row.disposition is Disposition.COPIED
-        if (copied and row.role == Role.BUFFER) or not (copied or row.disposition in COMBINED):
+        if (copied and row.role == Role.BUFFER) or not (copied or row.is_combined):
             continue
         here = f"is {row.dtype} in the base"
         for expert in (experts[t] for t in row.experts):

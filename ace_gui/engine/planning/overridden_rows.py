@@ -179,7 +179,7 @@ class _Rules:
 
     def _result(self, row: PlanRow) -> tuple[object, ...]:
         """Everything that the result of a row with this disposition depends on."""
-        own, merged = row.override, row.disposition is Disposition.MERGED
+        own, merged = row.override, row.is_merged
         weights = own.weights if own else self.recipe.weights
         return (
             row.disposition,
@@ -241,7 +241,7 @@ class _Rules:
             rules=tuple(i for i in indices if self.named is None or i < self.named),
             own=tuple(choice.own.get(name, {}) for name in names) if choice.own else (),
         )
-        merged = row.disposition is Disposition.MERGED
+        merged = row.is_merged
         what = [method.title if merged else row.disposition.value, *differences]
         if method.name != self.recipe.merge_method:
             what += [f"{name} = {value_text(values[name])}" for name in notes]
@@ -253,7 +253,7 @@ class _Rules:
         ``shaped``: whether the steps after the method differ from the recipe's.
         """
         found, recipe = [], self.recipe
-        if row.disposition is Disposition.MERGED:
+        if row.is_merged:
             same = choice.method == recipe.merge_method
             own = recipe.parameters if same else {}
             found = [] if same else [f"not {get_method(recipe.merge_method).title}"]

@@ -17,7 +17,6 @@ from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints import PIPELINE, ChangedInfo, FileStamp, TensorInfo, part_of
 from ace_gui.checkpoints.input_files import open_regular, read_at
 from ace_gui.engine.contract.plan import (
-    COMBINED,
     Check,
     Disposition,
     PlanRow,
@@ -250,7 +249,7 @@ def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
         kept = listing([row.name for row in heads])
         sentence = f"Kept per expert, in heads/, for {names}: {kept}."
         return Check("Heads", sentence, Verdict.NOTE, _plain_lines(lines))
-    merged = [row for row in rows if row.role == Role.HEAD and row.disposition in COMBINED]
+    merged = [row for row in rows if row.role == Role.HEAD and row.is_combined]
     if not merged:
         return Check("Heads", "No expert has a task head of its own.")
     sentence = (
@@ -341,7 +340,7 @@ def _duplicates(
     base: OpenedModel, experts: Sequence[OpenedModel], rows: Sequence[PlanRow]
 ) -> list[Check]:
     """Models with equal weights, judged by a few blocks of each."""
-    combined = (row for row in rows if row.in_base and row.disposition in COMBINED)
+    combined = (row for row in rows if row.in_base and row.is_combined)
     names = list(dict.fromkeys(row.tensor for row in combined))
     seen: dict[str, str] = {}
     checks = []

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
 from ace_gui.engine.contract.plan import (
-    COMBINED,
     RECIPE,
     Check,
     Disposition,
@@ -119,7 +118,7 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
 def _assessed(prepared: Prepared) -> Prepared:
     """The same merge with the plan's sizes, and with the checks, which read the sizes."""
     gpu_bytes, beside_gpu_bytes = memory_on_gpu(prepared)
-    recipe, rows = prepared.plan.recipe, prepared.plan.rows
+    recipe, rows = prepared.recipe, prepared.plan.rows
     plan = dataclasses.replace(
         prepared.plan,
         bytes_to_write=bytes_in_output(rows, recipe.out_dtype),
@@ -162,8 +161,8 @@ def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...]) -> tuple[str, ...]:
     warnings = list(base.checkpoint.warnings)
     if base.architecture.note:
         warnings.append(base.architecture.note)
-    combined = any(row.disposition in COMBINED for row in rows)
-    if combined and not any(row.disposition == Disposition.MERGED for row in rows):
+    combined = any(row.is_combined for row in rows)
+    if combined and not any(row.is_merged for row in rows):
         warnings.append("No tensor is merged by the method: nothing here is a linear layer.")
     if kept := kept_integers(rows):
         warnings.append(f"Not floating point, so the base's are kept: {listing(kept)}.")
@@ -189,7 +188,7 @@ def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
 
 def require_experts(prepared: Prepared) -> None:
     """Raises RecipeError if there are too few experts for the method."""
-    if sentence := _too_few(prepared.plan.recipe, prepared.method):
+    if sentence := _too_few(prepared.recipe, prepared.method):
         raise RecipeError(sentence, key="models")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ace_gui.checkpoints import FileStamp, OutputTensor, TensorReader
 from ace_gui.checkpoints.input_files import status_of
-from ace_gui.engine.contract.plan import COMBINED, NOTHING_AFTER, Disposition, Plan, PlanRow
+from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, Plan, PlanRow
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.vocabulary import deciding_tokenizers
 from ace_gui.errors import CheckpointError
@@ -20,6 +20,7 @@ from ace_gui.methods.shared.expert_modules import Cut, Differences, Factors, Mas
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings, findings_of
 from ace_gui.methods.shared.trimming import kept_count
+from ace_gui.recipe import Recipe
 from ace_gui.stored_formats import FORMATS
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ class Prepared:
     measurements: dict[Need, tuple[Statistics, ...]] = field(default_factory=dict, compare=False)
     distances: dict[str, float] = field(default_factory=dict, compare=False)
 
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the plan."""
+        return self.plan.recipe
+
     def method_of(self, row: PlanRow) -> MergeMethod[Any]:
         """The method that merges a row."""
         return self.method if row.override is None else get_method(row.override.method)
@@ -65,7 +71,7 @@ class Prepared:
         A row with steps after the method always is. So is a row merged by outputs if the outputs
         are the columns of the file.
         """
-        if row.disposition is not Disposition.MERGED:
+        if not row.is_merged:
             return False
         kind = self.method_of(row).kind
         by_rows = kind is Kind.ROW and not row.transposed
@@ -81,7 +87,7 @@ class Prepared:
         """The measurements on the experts' data, each with the title of a method that needs it."""
         found = {}
         for row in self.plan.rows:
-            if row.disposition is Disposition.MERGED and row.in_base:
+            if row.is_merged and row.in_base:
                 need = self.need_of(row)
                 if need is not None:
                     found[need] = self.method_of(row).title
@@ -101,7 +107,7 @@ class Prepared:
 
     def weights_of(self, row: PlanRow) -> tuple[float, ...]:
         """One weight for each expert that has the row, in the order of ``row.experts``."""
-        weights = row.override.weights if row.override else self.plan.recipe.weights
+        weights = row.override.weights if row.override else self.recipe.weights
         return tuple(weights[t] for t in row.experts)
 
     def findings_of(self, row: PlanRow) -> Findings | None:
@@ -124,7 +130,7 @@ class Prepared:
                 TensorReader(model.checkpoint).check_unchanged()
             if any(status_of(file.path).st_ctime_ns != file.ctime_ns for file in self.files):
                 return False
-            return deciding_tokenizers(models, self.plan.recipe.matching) == self.tokenizers
+            return deciding_tokenizers(models, self.recipe.matching) == self.tokenizers
         except CheckpointError:
             return False
 
@@ -157,7 +163,7 @@ def module_rows(prepared: Prepared) -> list[PlanRow]:
     rows, left, with_biases = prepared.plan.rows, set(), set()
     for row in rows:
         modules = prepared.method_of(row).modules
-        if not row.in_base or row.disposition is not Disposition.MERGED or not prod(row.shape):
+        if not row.in_base or not row.is_merged or not prod(row.shape):
             continue
         if isinstance(modules, Differences):
             if modules.roles is not None and row.role not in modules.roles:
@@ -170,7 +176,7 @@ def module_rows(prepared: Prepared) -> list[PlanRow]:
 
     def is_bias(row: PlanRow) -> bool:
         start, _, last = row.name.rpartition(".")
-        combined = row.disposition in COMBINED and row.in_base and bool(row.experts)
+        combined = row.is_combined and row.in_base and bool(row.experts)
         return combined and last == "bias" and f"{start}.weight" in with_biases
 
     return [row for row in rows if row.name in left or is_bias(row)]

@@ -20,7 +20,6 @@ from ace_gui.checkpoints import MODULES
 from ace_gui.engine.capabilities import memory_of, resolve_device
 from ace_gui.engine.contract.plan import (
     ADAPTER,
-    COMBINED,
     DISK,
     NOTHING_AFTER,
     Check,
@@ -210,7 +209,7 @@ def _merging(row: PlanRow, prepared: Prepared) -> int:
 
 def _part_bytes(row: PlanRow, prepared: Prepared, entries: int) -> int:
     """Bytes for merging this many elements of a tensor merged in parts."""
-    if row.disposition not in COMBINED:
+    if not row.is_combined:
         return 2 * FLOAT32 * entries
     method = LINEAR if row.disposition is Disposition.AVERAGED else prepared.method_of(row)
     numbers: float = ENOUGH_NUMBERS * entries
@@ -225,7 +224,7 @@ def _survey_bytes(row: PlanRow, prepared: Prepared) -> int:
     Parts are larger then. A survey needs about as much per part as merging.
     """
     method = prepared.method_of(row)
-    if row.disposition is not Disposition.MERGED or method.kind is not Kind.ENTRY:
+    if not row.is_merged or method.kind is not Kind.ENTRY:
         return 0
     part, each = min(prod(row.shape), PASS_ELEMENTS), 0
     if method.survey is not None:
@@ -242,7 +241,7 @@ def kept_bytes(row: PlanRow, prepared: Prepared) -> int:
     The cache saves reading them again in each pass over parts. 0 if it is too large, or not needed.
     """
     method = prepared.method_of(row)
-    if row.disposition is not Disposition.MERGED or not (method.tensor_surveys or method.votes):
+    if not row.is_merged or not (method.tensor_surveys or method.votes):
         return 0
     kept = (1 + len(row.experts)) * prod(row.shape) * FORMATS[row.dtype].bits // 8
     return kept if kept <= KEPT_BYTES else 0
@@ -255,7 +254,7 @@ def whole_bytes(row: PlanRow, prepared: Prepared) -> int:
     """
     shape = tuple(reversed(row.shape)) if row.transposed else row.shape
     method = prepared.method_of(row)
-    if row.disposition is not Disposition.MERGED or method.working_memory is None:
+    if not row.is_merged or method.working_memory is None:
         numbers: float = ENOUGH_NUMBERS * (prod(shape) + max(shape, default=1) ** 2)
     else:
         numbers = method.working_memory(shape, len(row.experts))
@@ -284,7 +283,7 @@ def learning_bytes(prepared: Prepared) -> int:
         return DECOMPOSED * FLOAT64 * max(matrices, default=0)
 
     if learning is not None:  # a model with its gradients, cached tensors, and learned numbers
-        merged = [row for row in once if row.disposition is Disposition.MERGED]
+        merged = [row for row in once if row.is_merged]
         numbers = sum(learning.numbers(row.shape, len(row.experts)) for row in merged)
         at_once = max((prod(row.shape) for row in merged), default=0) * FLOAT32 * AT_ONCE
         found.append(2 * model + cached_bytes(model) + FLOAT32 * COPIES * numbers + at_once)
@@ -321,7 +320,7 @@ def data_checks(prepared: Prepared) -> tuple[Check, ...]:
     title = next(iter(prepared.needs.values()), "")
     if not title:
         return ()
-    lacking = prepared.plan.recipe.without_calibration
+    lacking = prepared.recipe.without_calibration
     if lacking:
         return (Check("Calibration data", lacking_sentence(title, lacking), Verdict.ERROR),)
     return (Check("Calibration data", "Every expert has inputs."),)
@@ -339,7 +338,7 @@ def module_checks(prepared: Prepared) -> tuple[Check, ...]:
 
 def _obstacle(prepared: Prepared, left: Sequence[PlanRow]) -> str:
     """Why modules are impossible, in a sentence; empty if they are possible."""
-    lacking, method = prepared.plan.recipe.without_calibration, prepared.method
+    lacking, method = prepared.recipe.without_calibration, prepared.method
     if MODULES in prepared.base.checkpoint.side_files:
         return (
             f"The base has a {MODULES} of its own, which lists its components; merge its "
@@ -370,7 +369,7 @@ def _obstacle(prepared: Prepared, left: Sequence[PlanRow]) -> str:
 
 def _misfit(prepared: Prepared, left: Sequence[PlanRow]) -> str:
     """Why a loaded model cannot use the differences, in a sentence; empty if it can."""
-    method, lacking = prepared.method, prepared.plan.recipe.without_calibration
+    method, lacking = prepared.method, prepared.recipe.without_calibration
     assert method.modules is not None
     kind, rows = kind_of(method.modules), prepared.plan.rows
     if kind in ROUTED_WHOLE:
@@ -387,7 +386,7 @@ def _misfit(prepared: Prepared, left: Sequence[PlanRow]) -> str:
     if kind is ModuleKind.BLOCKS:
         rows = tuple(row for row in left if len(row.shape) != 1)
     for row in rows if kind in (ModuleKind.SMILE, ModuleKind.BLOCKS) else ():
-        merged = row.in_base and row.disposition is Disposition.MERGED
+        merged = row.in_base and row.is_merged
         if merged and (len(row.tensor_shape) != 2 or row.role in _NO_LAYER):
             return (
                 f"{method.title} adds experts to linear layers, and `{plain(row.name)}` does not "

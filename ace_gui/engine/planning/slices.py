@@ -346,7 +346,7 @@ def without_idle_rows(
         values = row.override.parameters if row.override else parameters
         is_mean = bool(values.get("normalize", True))
         idle = not row.experts and (is_mean or values.get("base_weight", 1.0) == 1.0)
-        if idle and row.disposition is Disposition.MERGED:
+        if idle and row.is_merged:
             row = replace(row, disposition=Disposition.BASE, override=None, reason=COPIED)
         found.append(row)
     return tuple(found)

@@ -25,7 +25,6 @@ from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum, LayerSt
 from ace_gui.engine.contract.health import layer_health
 from ace_gui.engine.contract.model_figures import fit_checks, plan_changes
 from ace_gui.engine.contract.plan import (
-    COMBINED,
     ROLE_FAMILIES,
     WORST_FIRST,
     Disposition,
@@ -142,7 +141,7 @@ def report(
     store, and tasks in the recipe, the models are scored. Raises OutputError if the file cannot be
     written, and the errors of reading and merging.
     """
-    rows = [row for row in prepared.plan.rows if row.disposition in COMBINED and row.in_base]
+    rows = [row for row in prepared.plan.rows if row.is_combined and row.in_base]
     total = len(rows)
     statistics: dict[str, LayerStatistics] = {}
     for item in analyse(prepared):
@@ -231,9 +230,7 @@ def remarkable(
     rows = [
         row
         for row in prepared.plan.rows
-        if row.disposition == Disposition.MERGED
-        and len(row.shape) == 2
-        and statistics[row.name].energies
+        if row.is_merged and len(row.shape) == 2 and statistics[row.name].energies
     ]
     if not rows:
         return []
@@ -250,7 +247,7 @@ def content_of(
     scores: tuple[TaskScore, ...] = (),
 ) -> Content:
     """The content of the page."""
-    recipe = prepared.plan.recipe
+    recipe = prepared.recipe
     fit = fit_checks(plan_changes(prepared.plan, statistics))
     return Content(
         plan=prepared.plan,

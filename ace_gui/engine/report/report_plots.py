@@ -35,14 +35,7 @@ from ace_gui.engine.contract.health import (
     model_health,
 )
 from ace_gui.engine.contract.matrix_figures import numerical_rank
-from ace_gui.engine.contract.plan import (
-    ROLE_FAMILIES,
-    Check,
-    Disposition,
-    Plan,
-    PlanRow,
-    role_family,
-)
+from ace_gui.engine.contract.plan import ROLE_FAMILIES, Check, Plan, PlanRow, role_family
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.formatting import number_text, power_of_ten, value_text
 
@@ -72,7 +65,7 @@ class Content:
     @property
     def merged_rows(self) -> tuple[PlanRow, ...]:
         """The rows that the method merged, in the model's order."""
-        return tuple(row for row in self.plan.rows if row.disposition == Disposition.MERGED)
+        return tuple(row for row in self.plan.rows if row.is_merged)
 
     @property
     def known_rows(self) -> tuple[PlanRow, ...]:
