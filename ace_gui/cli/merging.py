@@ -350,7 +350,7 @@ def _estimated(prepared: Prepared, given: Estimate | Merge, counts: Sequence[int
     known |= {} if disk is None else {"read": disk * 1e6, "write": disk * 1e6}
     speed = dataclasses.replace(speed, **known)
     planned = planned_units(prepared, speed)
-    written = prepared.plan.bytes_to_write + prepared.plan.bytes_beside
+    written = prepared.plan.bytes_to_write + prepared.plan.bytes_for_experts
     return _Estimated(
         prepared=prepared,
         planned=planned,

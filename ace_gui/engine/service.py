@@ -130,7 +130,7 @@ def serve(pipe: Connection) -> None:
     while True:
         try:
             while not active or pipe.poll():
-                if not _obey(pipe, active, runner):
+                if not _handle_message(pipe, active, runner):
                     return
             number, started = scheduler.next(active), time.monotonic()
             jobs = tuple(active)
@@ -140,7 +140,9 @@ def serve(pipe: Connection) -> None:
             return
 
 
-def _obey(pipe: Connection, active: dict[int, Iterator[Event | None]], runner: Runner) -> bool:
+def _handle_message(
+    pipe: Connection, active: dict[int, Iterator[Event | None]], runner: Runner
+) -> bool:
     """Handle one message; False ends the process."""
     match pipe.recv():
         case None:

@@ -153,7 +153,7 @@ def every_method(recipe: Recipe, device: torch.device, folder: Path, methods: li
         apart = distance(here.tensors(), cpu.tensors(), base)
         say(
             f"{name:<18} {cpu.finished.seconds:>8.2f} {here.finished.seconds:>8.2f} "
-            f"{apart:>9.1e} {_peaks(here.finished)} {_hindrances(here)}"
+            f"{apart:>9.1e} {_peaks(here.finished)} {_fallbacks(here)}"
         )
 
 
@@ -162,7 +162,7 @@ def little_memory(recipe: Recipe, device: torch.device, folder: Path) -> None:
     with _share_of_memory(device, LITTLE):
         reset_peak_memory()
         found = merged(recipe, device, folder / "little")
-    say(f"{found.finished.seconds:.2f} s, {_peaks(found.finished)} GB, {_hindrances(found)}")
+    say(f"{found.finished.seconds:.2f} s, {_peaks(found.finished)} GB, {_fallbacks(found)}")
     say(f"host: {peak_memory() / 1e9:.2f} GB at most")
 
 
@@ -200,7 +200,7 @@ def profile(recipe: Recipe, device: torch.device, folder: Path) -> None:
     """(e, f) The recipe's own merge after a warm-up, then what the device does in it, and idles."""
     merged(recipe, device, folder / "warm")
     again = merged(recipe, device, folder / "again")
-    say(f"{again.finished.seconds:.2f} s, {_peaks(again.finished)} GB, {_hindrances(again)}")
+    say(f"{again.finished.seconds:.2f} s, {_peaks(again.finished)} GB, {_fallbacks(again)}")
     kinds = [torch.profiler.ProfilerActivity.CPU]
     if device.type == "cuda":
         kinds.append(torch.profiler.ProfilerActivity.CUDA)
@@ -245,7 +245,7 @@ def _peaks(finished: MergeFinished) -> str:
     return f"{finished.gpu_peak.allocated / 1e9:>9.2f} {finished.gpu_peak.reserved / 1e9:>8.2f}"
 
 
-def _hindrances(found: Merged) -> str:
+def _fallbacks(found: Merged) -> str:
     """How many matrices had no room, by what was done."""
     titles = {CROWDED: "crowded", DIVIDED: "divided", FELL_BACK: "on the processor"}
     reported = Counter(note for report in reports(found.folder).values() for note in report.notes)

@@ -133,9 +133,9 @@ def _serve(pipe: Connection, scratch: str) -> None:
         os.nice(NICENESS)
     tempfile.tempdir = scratch
     go_offline()
-    last_words = CrashLog(_CALLED)
+    crash_log = CrashLog(_CALLED)
     with heavy_imports():
         from ace_gui.engine import service
 
     service.serve(pipe)
-    last_words.close()
+    crash_log.close()

@@ -291,9 +291,9 @@ class Plan:
     ``parameters``: the method's parameters, all resolved; ``parameter_notes``: by name, the origin
     of a value that the recipe left open. ``heterogeneity``: whether the method separates tensors by
     γ. ``peak_bytes``: estimated peak memory of the merge, determined by ``largest_tensor``; on a
-    GPU with ``gpu_bytes`` it is ``beside_gpu_bytes``. ``free_memory``: of the machine at planning.
-    ``bytes_beside``: size of heads and of what the method stores for each expert. ``checks``: worst
-    first.
+    GPU with ``gpu_bytes`` it is ``host_bytes_with_gpu``. ``free_memory``: of the machine at
+    planning. ``bytes_for_experts``: size of heads and of what the method stores for each expert.
+    ``checks``: worst first.
     """
 
     recipe: Recipe
@@ -306,11 +306,11 @@ class Plan:
     warnings: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
     bytes_to_write: int = 0
-    bytes_beside: int = 0
+    bytes_for_experts: int = 0
     peak_bytes: int = 0
     largest_tensor: str = ""
     gpu_bytes: int = 0
-    beside_gpu_bytes: int = 0
+    host_bytes_with_gpu: int = 0
     free_memory: int = 0
 
     def memory_check(self, memory_bytes: int | None, gpu_memory: int = 0) -> Check:
@@ -320,7 +320,7 @@ class Plan:
         used, 0 for the CPU.
         """
         enough = bool(gpu_memory) and gpu_memory >= self.gpu_bytes
-        needed = self.beside_gpu_bytes if enough else self.peak_bytes
+        needed = self.host_bytes_with_gpu if enough else self.peak_bytes
         free, state, first = self.free_memory, "free", "Close other programs"
         if memory_bytes is not None:
             free, state, first = memory_bytes, "allowed", "Allow more"

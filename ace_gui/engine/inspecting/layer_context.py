@@ -195,10 +195,10 @@ def inspect_row(
         yield from _with_room(context, steps)
         return
     except NonFiniteError as error:
-        settled = resolve_non_finite(error, row, prepared, Readers(prepared))
-    if not settled.row.experts:
-        raise MethodError(settled.notes[0], tensor=row.name)
-    yield from _with_room(InspectionContext(prepared, settled.row, device, cache), steps)
+        resolved = resolve_non_finite(error, row, prepared, Readers(prepared))
+    if not resolved.row.experts:
+        raise MethodError(resolved.notes[0], tensor=row.name)
+    yield from _with_room(InspectionContext(prepared, resolved.row, device, cache), steps)
 
 
 def _with_room(

@@ -59,12 +59,12 @@ CHOOSING: Final = "choosing what is kept of each expert"
 class Chosen:
     """By row: ``least``, the smallest magnitude that is kept, and ``counts``, the number kept.
 
-    Both are given per expert. ``settled``: these rows, without experts that have NaN or Inf.
+    Both are given per expert. ``resolved``: these rows, without experts that have NaN or Inf.
     """
 
     least: dict[str, Mapping[int, float]] = field(default_factory=dict)
     counts: dict[str, Mapping[int, int]] = field(default_factory=dict)
-    settled: dict[str, PlanRow] = field(default_factory=dict)
+    resolved: dict[str, PlanRow] = field(default_factory=dict)
 
 
 def chosen_entries(
@@ -107,7 +107,7 @@ def _measured(
 
 def _counted(row: PlanRow, *, prepared: Prepared, readers: Readers, chosen: Chosen) -> Counter[int]:
     """The number of elements of a row that each expert keeps."""
-    chosen.settled[row.name] = row
+    chosen.resolved[row.name] = row
     least = chosen.least[row.name]
 
     def counts(part: Part) -> Counter[int]:
@@ -162,7 +162,7 @@ def write_modules(
     writing = _Writing(prepared, readers, writer, chosen)
     with single_threads() as pool:
         for index, row in enumerate(rows):
-            add, known = partial(writing.add, row, pool), chosen.settled.get(row.name, row)
+            add, known = partial(writing.add, row, pool), chosen.resolved.get(row.name, row)
             finding(add, known, prepared, readers)
             yield PassProgress(title=TITLE, done=index + 1, total=len(rows))
     writing.add_scales(rows)
@@ -244,17 +244,17 @@ class _Writing:
         self._writer = writer
         self._sums: dict[tuple[Any, int], tuple[float, float]] = {}
 
-    def add(self, row: PlanRow, pool: ThreadPoolExecutor, settled: PlanRow) -> None:
-        """Write a row for its experts; experts missing from ``settled`` contribute nothing."""
+    def add(self, row: PlanRow, pool: ThreadPoolExecutor, resolved: PlanRow) -> None:
+        """Write a row for its experts; experts missing from ``resolved`` contribute nothing."""
         modules = self._prepared.method_of(row).modules
         if isinstance(modules, Masks):
-            self._add_masks(row, settled, modules, pool)
+            self._add_masks(row, resolved, modules, pool)
         elif isinstance(modules, Factors):
-            self._add_factors(row, settled, modules)
+            self._add_factors(row, resolved, modules)
         elif row.name in self._chosen.least:
-            self._add_entries(row, settled, pool)
+            self._add_entries(row, resolved, pool)
         elif isinstance(modules, Differences):
-            self._add_differences(row, settled, modules)
+            self._add_differences(row, resolved, modules)
 
     def add_scales(self, rows: Sequence[PlanRow]) -> None:
         """Add one scale per mask; an expert's masks share it within a set of parameters."""
@@ -270,20 +270,20 @@ class _Writing:
                     self._write(row, t, "scale", scale)
 
     def _add_masks(
-        self, row: PlanRow, settled: PlanRow, modules: Masks[Any], pool: ThreadPoolExecutor
+        self, row: PlanRow, resolved: PlanRow, modules: Masks[Any], pool: ThreadPoolExecutor
     ) -> None:
         parameters = self._prepared.parameters_of(row)
-        weights, elements = self._prepared.weights_of(settled), prod(row.shape)
+        weights, elements = self._prepared.weights_of(resolved), prod(row.shape)
 
         def masks(part: Part) -> tuple[Part, list[Mask]]:
-            if not settled.experts:
+            if not resolved.experts:
                 return part, []
-            deltas = TaskVectors(settled, self._readers, CPU, part)
+            deltas = TaskVectors(resolved, self._readers, CPU, part)
             return part, list(modules.of(deltas, weights, parameters, elements))
 
-        sums = dict.fromkeys(settled.experts, (0.0, 0.0))
+        sums = dict.fromkeys(resolved.experts, (0.0, 0.0))
         for (start, stop), found in ordered(pool, masks, parts_of_pass(elements)):
-            own = dict(zip(settled.experts, found, strict=True))
+            own = dict(zip(resolved.experts, found, strict=True))
             for t in row.experts:
                 nothing = Mask(chosen=torch.zeros(stop - start, dtype=torch.bool))
                 mask = own.get(t, nothing)
@@ -297,12 +297,12 @@ class _Writing:
                 before = self._sums.get((parameters, t), (0.0, 0.0))
                 self._sums[parameters, t] = (before[0] + one, before[1] + other)
 
-    def _add_factors(self, row: PlanRow, settled: PlanRow, modules: Factors[Any]) -> None:
+    def _add_factors(self, row: PlanRow, resolved: PlanRow, modules: Factors[Any]) -> None:
         found: Mapping[int, Triplets] = {}
-        if settled.experts:
-            deltas = TaskVectors(settled, self._readers, CPU)
-            triplets = modules.of(deltas, self._prepared.weights_of(settled))
-            found = dict(zip(settled.experts, triplets, strict=True))
+        if resolved.experts:
+            deltas = TaskVectors(resolved, self._readers, CPU)
+            triplets = modules.of(deltas, self._prepared.weights_of(resolved))
+            found = dict(zip(resolved.experts, triplets, strict=True))
         rows, columns = row.shape
         rank = modules.rank(rows, columns, len(row.experts))
         for t in row.experts:
@@ -317,15 +317,15 @@ class _Writing:
             for what, factor in (("u", u), ("s", s), ("vh", vh)):
                 self._write(row, t, what, factor)
 
-    def _add_entries(self, row: PlanRow, settled: PlanRow, pool: ThreadPoolExecutor) -> None:
+    def _add_entries(self, row: PlanRow, resolved: PlanRow, pool: ThreadPoolExecutor) -> None:
         """Write the largest elements of each expert's difference."""
         least = self._chosen.least[row.name]
 
         def entries(part: Part) -> list[tuple[int, Tensor, Tensor]]:
-            found = differences(settled, self._readers, part, prepared=self._prepared)
+            found = differences(resolved, self._readers, part, prepared=self._prepared)
             indices = [
                 (t, own, kept(own, least[t]).nonzero().reshape(-1))
-                for t, own in zip(settled.experts, found, strict=True)
+                for t, own in zip(resolved.experts, found, strict=True)
             ]
             return [(t, at + part[0], own[at]) for t, own, at in indices]
 
@@ -339,14 +339,14 @@ class _Writing:
             for what in ("index", "values"):
                 self._writer.mark_written(self._name(row, t, what))
 
-    def _add_differences(self, row: PlanRow, settled: PlanRow, modules: Differences[Any]) -> None:
+    def _add_differences(self, row: PlanRow, resolved: PlanRow, modules: Differences[Any]) -> None:
         """Write each expert's difference; zero for an excluded expert."""
         cut = modules.cut(self._prepared.parameters_of(row))
         shape = row.shape[::-1] if row.transposed else row.shape
-        found = differences(settled, self._readers, prepared=self._prepared)
-        absent = (t for t in row.experts if t not in settled.experts)
+        found = differences(resolved, self._readers, prepared=self._prepared)
+        absent = (t for t in row.experts if t not in resolved.experts)
         nothing = ((t, torch.zeros(shape)) for t in absent)
-        for t, own in chain(zip(settled.experts, found, strict=True), nothing):
+        for t, own in chain(zip(resolved.experts, found, strict=True), nothing):
             for what, tensor in _cut(row, own, cut).items():
                 self._write(row, t, what, tensor)
 

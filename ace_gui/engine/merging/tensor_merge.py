@@ -73,9 +73,9 @@ class TensorMerge:
 
     ``device``: where matrices are merged. Elementwise methods stay on the CPU, because the transfer
     takes longer than the computation. If GPU memory is too small, ``pieces`` raises a RuntimeError
-    (``errors.lacks_room``). It can be requested again after ``hindered``. ``dtype``: what floats
-    are rounded to; None: no rounding.
-    ``keeps_experts``: whether the GPU holds the stored tensors of all experts.
+    (``errors.lacks_room``). It can be requested again after ``note_fallback``. ``dtype``: what
+    floats are rounded to; None: no rounding. ``keeps_experts``: whether the GPU holds the stored
+    tensors of all experts.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class TensorMerge:
         self.device = device
         self._squared_norm = 0.0
         self._diagnostics = Diagnostics()
-        self._hindrances: tuple[str, ...] = ()
-        self._settled: ResolvedRow | None = None
+        self._fallbacks: tuple[str, ...] = ()
+        self._resolved: ResolvedRow | None = None
         self._kept: dict[Part, Kept] = {}
         self.keeps_experts = False
 
@@ -120,8 +120,8 @@ class TensorMerge:
             yield from self._pieces(pool)
             return
         except NonFiniteError as error:
-            self._settled = resolve_non_finite(error, self.row, self._prepared, self._readers)
-        self.row, self._squared_norm = self._settled.row, 0.0
+            self._resolved = resolve_non_finite(error, self.row, self._prepared, self._readers)
+        self.row, self._squared_norm = self._resolved.row, 0.0
         yield from self._pieces(pool)
 
     def _pieces(self, pool: ThreadPoolExecutor) -> Iterator[OutputChunk]:
@@ -203,10 +203,10 @@ class TensorMerge:
         if self._is_combined:
             norm = math.sqrt(self._squared_norm)
             report = report_of(self.row, self._names, self._diagnostics, norm)
-        if self._settled is not None:
-            notes = (*self._settled.notes, *report.notes)
-            report = replace(report, notes=notes, non_finite=tuple(self._settled.found))
-        return replace(report, notes=(*report.notes, *self._hindrances))
+        if self._resolved is not None:
+            notes = (*self._resolved.notes, *report.notes)
+            report = replace(report, notes=notes, non_finite=tuple(self._resolved.found))
+        return replace(report, notes=(*report.notes, *self._fallbacks))
 
     def _note(self, piece: OutputChunk) -> None:
         """Record the diagnostics of a piece for the report."""
@@ -239,18 +239,18 @@ class TensorMerge:
             vote=merged.vote,
         )
 
-    def hindered(self, how: str) -> None:
+    def note_fallback(self, how: str) -> None:
         """Prepare for a retry after GPU memory was too small; ``how`` goes into the report."""
         if how == FELL_BACK:
             self.device = CPU
-        if how not in self._hindrances:
-            self._hindrances = (*self._hindrances, how)
+        if how not in self._fallbacks:
+            self._fallbacks = (*self._fallbacks, how)
 
     @property
     def _is_combined(self) -> bool:
         """Whether there is something to merge; otherwise the tensor is just the base's."""
         # Without experts from the start, a row of a slice is the base's tensor times a factor.
-        return self.row.is_combined and (bool(self.row.experts) or self._settled is None)
+        return self.row.is_combined and (bool(self.row.experts) or self._resolved is None)
 
     @property
     def _names(self) -> tuple[str, ...]:

@@ -189,13 +189,13 @@ def merged_within(
         need, keep = least, False
         if reservation.contended:
             for work in works:
-                work.hindered(CROWDED)
+                work.note_fallback(CROWDED)
     if alone:
-        works[0].hindered(FELL_BACK)
+        works[0].note_fallback(FELL_BACK)
         with budgets.host.reserve(need):
             return [in_the_end(works[0].pieces(pool))]
     for work in works:
-        work.hindered(DIVIDED)
+        work.note_fallback(DIVIDED)
     return halves()
 
 

@@ -271,7 +271,7 @@ def write_adapter(
                 work = _Writing(plan, prepared, where, store, options.balanced)
                 yield from work.events()
                 hashes = verify_shards(store.model, store.shards, store.finish())
-                _write_beside(store, work.plan, prepared, described or manifest, target, hashes)
+                _write_companions(store, work.plan, prepared, described or manifest, target, hashes)
             promote(store.model, target)
             discard(folder)
     yield MergeFinished(
@@ -436,7 +436,7 @@ def _factor_dtype(prepared: Prepared) -> str:
     return RECIPE_TAGS[prepared.recipe.out_dtype or "float32"]
 
 
-def _write_beside(
+def _write_companions(
     store: AdapterStore,
     plan: AdapterPlan,
     prepared: Prepared,

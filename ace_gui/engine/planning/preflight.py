@@ -68,7 +68,7 @@ def preflight(prepared: Prepared) -> tuple[Check, ...]:
         checks += _duplicates(base, experts, plan.rows)
         checks += _together("Files", _files, base, experts, "Nothing to remark.")
     advice = _DISK_ADVICE.format(folder=path_text(merges_folder()))
-    needed = bytes_in_store(plan.rows) + plan.bytes_beside
+    needed = bytes_in_store(plan.rows) + plan.bytes_for_experts
     checks += [disk_check(needed, free_disk_bytes(), advice), plan.memory_check(None)]
     return worst_first(checks)
 

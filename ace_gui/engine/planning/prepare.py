@@ -23,7 +23,7 @@ from ace_gui.engine.planning.dispositions import kept_integers, plan_rows, refus
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import check_overrides, completed, overridden
 from ace_gui.engine.planning.preflight import preflight
-from ace_gui.engine.planning.prepared import Prepared, bytes_beside
+from ace_gui.engine.planning.prepared import Prepared, bytes_for_experts
 from ace_gui.engine.planning.requirements import (
     data_checks,
     largest_tensor,
@@ -117,16 +117,16 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
 
 def _assessed(prepared: Prepared) -> Prepared:
     """The same merge with the plan's sizes, and with the checks, which read the sizes."""
-    gpu_bytes, beside_gpu_bytes = memory_on_gpu(prepared)
+    gpu_bytes, host_bytes_with_gpu = memory_on_gpu(prepared)
     recipe, rows = prepared.recipe, prepared.plan.rows
     plan = dataclasses.replace(
         prepared.plan,
         bytes_to_write=bytes_in_output(rows, recipe.out_dtype),
-        bytes_beside=bytes_beside(prepared),
+        bytes_for_experts=bytes_for_experts(prepared),
         peak_bytes=max(peak_bytes(prepared), learning_bytes(prepared)),
         largest_tensor=largest_tensor(prepared),
         gpu_bytes=gpu_bytes,
-        beside_gpu_bytes=beside_gpu_bytes,
+        host_bytes_with_gpu=host_bytes_with_gpu,
         free_memory=free_memory(),
     )
     sized = dataclasses.replace(prepared, plan=plan)

@@ -228,7 +228,7 @@ def _difference_tensors(
         yield OutputTensor(name=f"{start}/whole", dtype="F32", shape=row.shape)
 
 
-def bytes_beside(prepared: Prepared) -> int:
+def bytes_for_experts(prepared: Prepared) -> int:
     """Bytes of these files without their headers; rows may have methods of their own."""
     tensors = [t for row in module_rows(prepared) for t in module_tensors(row, prepared)]
     for t in range(len(prepared.experts)):

@@ -125,7 +125,7 @@ def memory_on_gpu(prepared: Prepared) -> tuple[int, int]:
     """GPU memory of the largest matrix, and host memory of the largest tensor in that case."""
     rows = prepared.plan.rows
     on_gpu = max((whole_bytes(row, prepared) for row in rows if prepared.is_whole(row)), default=0)
-    host = max((_beside_gpu(row, prepared, math.inf) for row in rows), default=0)
+    host = max((_host_bytes_with_gpu(row, prepared, math.inf) for row in rows), default=0)
     return on_gpu, with_freed(host)
 
 
@@ -141,7 +141,7 @@ def require_memory(prepared: Prepared, limit: int | None, gpu_bytes: float | Non
     def needed(row: PlanRow) -> int:
         if gpu_bytes is None:
             return with_freed(working_set(row, prepared))
-        return with_freed(_beside_gpu(row, prepared, gpu_bytes))
+        return with_freed(_host_bytes_with_gpu(row, prepared, gpu_bytes))
 
     largest = max(prepared.plan.rows, key=needed, default=None)
     if largest is None or needed(largest) <= allowed:
@@ -170,11 +170,11 @@ def free_bytes(folder: Path) -> int:
 
 def working_set(row: PlanRow, prepared: Prepared) -> int:
     """Host memory in bytes for merging a row."""
-    held = _beside(row, _merging(row, prepared))
+    held = _with_neighbours(row, _merging(row, prepared))
     return max(held, _survey_bytes(row, prepared))
 
 
-def _beside(row: PlanRow, merging: int) -> int:
+def _with_neighbours(row: PlanRow, merging: int) -> int:
     """Bytes for merging a row, and those around it.
 
     These are for its neighbours inside its tensor, and for checking a tensor that was merged piece
@@ -186,12 +186,12 @@ def _beside(row: PlanRow, merging: int) -> int:
     return max(merging, prod(row.tensor_shape) * FORMATS[row.dtype].bits // 8)
 
 
-def _beside_gpu(row: PlanRow, prepared: Prepared, gpu_bytes: float) -> int:
+def _host_bytes_with_gpu(row: PlanRow, prepared: Prepared, gpu_bytes: float) -> int:
     """Host memory for a row if a GPU merges what fits on it."""
     if not prepared.is_whole(row) or whole_bytes(row, prepared) > gpu_bytes:
         return working_set(row, prepared)
     # The tensor as read and pinned, and the result, pinned and in its stored dtype.
-    return _beside(row, prod(row.shape) * 2 * (FORMATS[row.dtype].bits // 8 + FLOAT32))
+    return _with_neighbours(row, prod(row.shape) * 2 * (FORMATS[row.dtype].bits // 8 + FLOAT32))
 
 
 def _merging(row: PlanRow, prepared: Prepared) -> int:
@@ -406,7 +406,7 @@ def store_checks(
     """
     checks = tuple(check for check in plan.checks if check.title not in (DISK, ADAPTER))
     if store is not None:
-        needed = bytes_in_store(plan.rows) + plan.bytes_beside
+        needed = bytes_in_store(plan.rows) + plan.bytes_for_experts
         advice = f"The merge is put into {path_text(store)}: free some space on that disk."
         checks = replaced(checks, disk_check(needed, free_bytes(store), advice))
     if memory_bytes is None and not gpu_memory:
@@ -432,7 +432,7 @@ def output_checks(
         t for row in plan.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
     }
     models = int(not resumes) + (len(owners) if complete_heads else 0)
-    needed = models * plan.bytes_to_write + plan.bytes_beside
+    needed = models * plan.bytes_to_write + plan.bytes_for_experts
     checks = store_checks(plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=None)
     adapter = (check for check in plan.checks if check.title == ADAPTER)
     advice = "Free some space there, or choose an output folder on another disk."

@@ -99,7 +99,7 @@ def with_heads(
         poolers = frozenset().union(*(_poolers(base, expert, merged) for expert in experts))
     choice = HeadChoice(merged=frozenset(merged), why=why, poolers=poolers, asked=asked)
     if new or changes:
-        base = _grown(base, experts, new, changes)
+        base = _with_extensions(base, experts, new, changes)
     return base, _answering(experts, new), choice
 
 
@@ -266,14 +266,14 @@ def _config_changes(base: OpenedModel, experts: Sequence[OpenedModel]) -> dict[s
     }
 
 
-def _grown(
+def _with_extensions(
     base: OpenedModel,
     experts: Sequence[OpenedModel],
     added: Sequence[_Shared],
     changes: Mapping[str, object],
 ) -> OpenedModel:
     traits = {**base.architecture.traits, **{each.name: each.traits for each in added}}
-    extensions = {each.name: _growth(each, experts) for each in added}
+    extensions = {each.name: _extension_of(each, experts) for each in added}
     return replace(
         base,
         checkpoint=extend(base.checkpoint, extensions, {"config.json": changes}),
@@ -282,7 +282,7 @@ def _grown(
     )
 
 
-def _growth(each: _Shared, experts: Sequence[OpenedModel]) -> ExtendedInfo:
+def _extension_of(each: _Shared, experts: Sequence[OpenedModel]) -> ExtendedInfo:
     rows = np.arange(each.info.shape[0] if each.info.shape else 1, dtype=np.int64)
     sources = tuple(
         Source(owner=expert.name, checkpoint=expert.checkpoint, name=own, rows=rows)

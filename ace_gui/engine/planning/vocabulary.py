@@ -201,7 +201,7 @@ def with_new_tokens(
     joined = _joined(ours, known, recipe)
     if joined is None:
         return base, tuple(experts)
-    grown = _Extended(
+    extension = _Extended(
         base=base,
         owners=owners,
         ours=ours,
@@ -210,7 +210,7 @@ def with_new_tokens(
         names=names,
         recipe=recipe,
     )
-    return grown.model(), tuple(map(grown.expert, experts))
+    return extension.model(), tuple(map(extension.expert, experts))
 
 
 def _joined(ours: Known, known: Sequence[Known], recipe: Recipe) -> Joined | None:
@@ -297,7 +297,9 @@ class _Extended:
                 and is_float(info.dtype)
             ),
         ]
-        extensions = {name: self._growth(name, self._resized(tensors[name])) for name in names}
+        extensions = {
+            name: self._extension_of(name, self._resized(tensors[name])) for name in names
+        }
         checkpoint = extend(self.base.checkpoint, extensions, self._changes(), self._files())
         return replace(self.base, checkpoint=checkpoint, joined=self.joined)
 
@@ -306,7 +308,7 @@ class _Extended:
         shape = (*info.shape[:axis], self.joined.rows, *info.shape[axis + 1 :])
         return replace(info, shape=shape, nbytes=prod(shape) * FORMATS[info.dtype].bits // 8)
 
-    def _growth(self, name: str, info: TensorInfo) -> ExtendedInfo:
+    def _extension_of(self, name: str, info: TensorInfo) -> ExtendedInfo:
         own = self._source(self.base, name, _BASE, self.ours)
         traits = self.base.architecture.traits
         tied = traits[name].tied_to

@@ -312,7 +312,7 @@ class ExportDialog(Dialog):
         rows = self._session.layers.rows if self.complete_heads.isChecked() else ()
         own = [row.experts for row in rows if row.disposition is Disposition.PER_EXPERT]
         models = 1 + len(set().union(*own))
-        return models * size.bytes + plan.bytes_beside
+        return models * size.bytes + plan.bytes_for_experts
 
     def _contents(self) -> str:
         size = self._size()

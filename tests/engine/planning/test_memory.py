@@ -60,7 +60,7 @@ def test_a_tensor_over_the_limit_is_refused_by_name_before_anything_is_written(t
 def test_the_host_s_memory_does_not_refuse_what_a_gpu_merges(tmp_path):
     prepared = prepare(recipe(tmp_path, 2, (64, 128)))
     plan = prepared.plan
-    host = plan.beside_gpu_bytes
+    host = plan.host_bytes_with_gpu
     assert host < plan.peak_bytes
     with DeviceStandIn().installed():
         *_, finished = merge(prepared, tmp_path / "gpu", device="cuda:0", memory_bytes=host)
@@ -76,7 +76,7 @@ def test_the_host_s_memory_does_not_refuse_what_a_gpu_merges(tmp_path):
 
 def test_the_check_of_memory_knows_where_the_merge_runs(tmp_path):
     plan = prepare(recipe(tmp_path, 2, (64, 128))).plan
-    host, on_gpu = plan.beside_gpu_bytes, plan.gpu_bytes
+    host, on_gpu = plan.host_bytes_with_gpu, plan.gpu_bytes
     verdicts = [
         plan.memory_check(2 * host, gpu).verdict for gpu in (0, on_gpu - 1, on_gpu, 2 * on_gpu)
     ]
@@ -170,14 +170,14 @@ def test_every_byte_of_heads_and_modules_is_counted(method: str, gpt2: Family, t
     list(merge(prepared, tmp_path, device="cpu"))
     heads = size_of(*(tmp_path / MODEL / HEADS).iterdir())
     assert heads > 0
-    assert prepared.plan.bytes_beside == heads + size_of(tmp_path / MODEL / MODULES)
-    assert prepared_by(gpt2, "ace").plan.bytes_beside == heads
+    assert prepared.plan.bytes_for_experts == heads + size_of(tmp_path / MODEL / MODULES)
+    assert prepared_by(gpt2, "ace").plan.bytes_for_experts == heads
 
 
 @pytest.mark.parametrize("resumes", [False, True])
 def test_the_disk_must_hold_it_too(resumes: bool, gpt2: Family, tmp_path, monkeypatch):
     plan = prepared_by(gpt2, "tsv_c").plan
-    needed = plan.bytes_beside + (0 if resumes else plan.bytes_to_write)
+    needed = plan.bytes_for_experts + (0 if resumes else plan.bytes_to_write)
 
     def verdict(free: int) -> Verdict:
         monkeypatch.setattr("ace_gui.engine.planning.requirements.free_bytes", lambda _: free)

@@ -235,7 +235,7 @@ def test_copies_are_found_by_their_blocks(build: Builder):
 )
 def test_room(build: Builder, monkeypatch, free: int, verdict: Verdict):
     ready = prepared(build("base"), build("one", 1))
-    store = bytes_in_store(ready.plan.rows) + ready.plan.bytes_beside
+    store = bytes_in_store(ready.plan.rows) + ready.plan.bytes_for_experts
     for title, disk, memory in (("Disk", free, 10**9), ("Memory", 10**9, free)):
         plan = replace(ready.plan, peak_bytes=100, free_memory=memory)
         monkeypatch.setattr(preflight, "free_disk_bytes", lambda disk=disk: store * disk // 100)

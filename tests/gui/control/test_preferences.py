@@ -207,7 +207,7 @@ def test_a_real_engine_uses_the_threads_and_the_disk(tmp_path):
 
 def test_the_disk_that_counts_is_that_of_the_scratch_folder(tmp_path, monkeypatch):
     asked: list[Path] = []
-    monkeypatch.setattr("ace_gui.engine.planning.memory.free_bytes", asked.append)
+    monkeypatch.setattr("ace_gui.engine.planning.requirements.free_bytes", asked.append)
     use_scratch(tmp_path)
     free_disk_bytes()
     assert asked == [tmp_path / "merges"]
