@@ -185,12 +185,12 @@ def _units_to_try(
 def _merged_here(
     readers: Readers,
     units: Sequence[Unit],
-    prepared: Prepared,
+    _prepared: Prepared,
     dtypes: Mapping[str, str],
     shared: SharedOutput | None,
 ) -> Iterator[UnitMerged]:
     budgets = budgets_of(torch.device("cpu"))
-    return (merge_unit(unit, prepared, readers, budgets, dtypes, shared) for unit in units)
+    return (merge_unit(unit, readers, budgets, dtypes, shared) for unit in units)
 
 
 def _scan_time(group: Group, prepared: Prepared, workers: RayWorkers | None) -> float:
@@ -204,7 +204,7 @@ def _scan_time(group: Group, prepared: Prepared, workers: RayWorkers | None) -> 
     some = _rows_to_scan(rows, 1 if workers is None else workers.count)
     part = replace(prepared, plan=replace(prepared.plan, rows=tuple(some)), findings={}, surveys={})
     before = time.monotonic() if workers is None else workers.scan_seconds
-    for _ in surveyed(part, Readers(part), workers=workers):
+    for _ in surveyed(Readers(part), workers=workers):
         pass
     seconds = (time.monotonic() if workers is None else workers.scan_seconds) - before
     prepared.findings.update(part.findings)

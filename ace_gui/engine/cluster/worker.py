@@ -141,7 +141,7 @@ class Worker:
 
     def scan(self, names: Sequence[str]) -> Scanned:
         """Survey the rows of these names."""
-        return scan_rows(self._scan, self._rows_of(names), self._prepared, self._readers)
+        return scan_rows(self._scan, self._rows_of(names), self._readers)
 
     def know(
         self,
@@ -163,7 +163,7 @@ class Worker:
         """Merge the rows of these names."""
         readers, budgets = self._readers, self._rooms
         unit = self._rows_of(names)
-        return merge_unit(unit, self._prepared, readers, budgets, self._dtypes, self._output)
+        return merge_unit(unit, readers, budgets, self._dtypes, self._output)
 
     def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Call a function of this package."""

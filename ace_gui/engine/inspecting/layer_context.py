@@ -126,7 +126,7 @@ class InspectionContext:
         require_learned(self.prepared, self.device)
         for _ in calibrated(self.prepared, self.device):
             yield None
-        for _ in surveyed(self.prepared, self.readers, only=self.row):
+        for _ in surveyed(self.readers, only=self.row):
             yield None
 
     def key(self, kind: str, *experts: int) -> str:
@@ -195,7 +195,7 @@ def inspect_row(
         yield from _with_room(context, steps)
         return
     except NonFiniteError as error:
-        resolved = resolve_non_finite(error, row, prepared, Readers(prepared))
+        resolved = resolve_non_finite(error, row, Readers(prepared))
     if not resolved.row.experts:
         raise MethodError(resolved.notes[0], tensor=row.name)
     yield from _with_room(InspectionContext(prepared, resolved.row, device, cache), steps)

@@ -49,24 +49,24 @@ def analyse(prepared: Prepared) -> Iterator[LayerAnalysed]:
     rows.sort(key=lambda row: not row.is_merged)
     readers = Readers(prepared)
     for done, row in enumerate(rows, start=1):
-        statistics = layer_statistics(row, prepared, readers)
+        statistics = layer_statistics(row, readers)
         yield LayerAnalysed(statistics=statistics, done=done, total=len(rows))
 
 
-def layer_statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> LayerStatistics:
+def layer_statistics(row: PlanRow, readers: Readers) -> LayerStatistics:
     """Energies ‖ΔW_t‖²_F with the experts' weights, ‖W₀‖²_F, cosines, and γ (ACE, Eq. 7).
 
     Experts with NaN or Inf in the tensor are left out. Raises NonFiniteError if these stop a merge.
     """
-    return finding(partial(_statistics, prepared=prepared, readers=readers), row, prepared, readers)
+    return finding(partial(_statistics, readers=readers), row, readers)
 
 
-def _statistics(row: PlanRow, prepared: Prepared, readers: Readers) -> LayerStatistics:
+def _statistics(row: PlanRow, readers: Readers) -> LayerStatistics:
     if not row.experts:  # a slice of one source, or all are left out
         return LayerStatistics(name=row.name, energies={})
     gram_TT, base_energy = gram(row, readers)
     names = readers.names_of(row)
-    weights = prepared.weights_of(row)
+    weights = readers.prepared.weights_of(row)
     energies = [
         float(square) * weight**2
         for square, weight in zip(gram_TT.diagonal(), weights, strict=True)

@@ -104,7 +104,6 @@ class LearnedRow:
     def __init__(
         self,
         row: PlanRow,
-        prepared: Prepared,
         readers: Readers,
         parameters: SharedParameters,
         kept: Kept,
@@ -112,7 +111,7 @@ class LearnedRow:
         device: torch.device,
         only: Sequence[int] | None = None,
     ) -> None:
-        self.name = row.name
+        self.name, prepared = row.name, readers.prepared
         self._indices = list(range(len(row.experts)) if only is None else only)
         self.experts = [row.experts[index] for index in self._indices]
         weights = prepared.weights_of(row)
@@ -200,7 +199,6 @@ def put_row(row: PlanRow, weight: Tensor, parameters: SharedParameters) -> None:
 
 def put_fixed(
     row: PlanRow,
-    prepared: Prepared,
     readers: Readers,
     parameters: SharedParameters,
     device: torch.device,
@@ -211,7 +209,7 @@ def put_fixed(
         put_row(row, stored.T if row.transposed else stored, parameters)
         return
     deltas = TaskVectors(row, readers, device)
-    put_row(row, deltas.base + merge_deltas(row, prepared, deltas).delta, parameters)
+    put_row(row, deltas.base + merge_deltas(row, readers.prepared, deltas).delta, parameters)
 
 
 Progress = Iterator[PassProgress | LearningProgress]
@@ -286,11 +284,11 @@ def _learned(prepared: Prepared, need: Need, device: torch.device) -> Progress:
         folder = folder_to_write(folder, prepared)
         with claimed(folder):
             readers = Readers(prepared)
-            yield from (event for event in surveyed(prepared, readers) if event is not None)
+            yield from (event for event in surveyed(readers) if event is not None)
             # On a GPU, attention whose gradients are summed in a fixed order.
             same = nullcontext() if device.type == "cpu" else sdpa_kernel(SDPBackend.MATH)
             with full_float32(), same, older_objects_frozen():
-                yield from _Work(prepared, need, sources, readers, folder, device).run()
+                yield from _Work(need, sources, readers, folder, device).run()
         known = Statistics(folder)
     else:
         yield _learned_before(prepared, found_curves(known.folder))
@@ -322,13 +320,13 @@ class _Work:
 
     def __init__(
         self,
-        prepared: Prepared,
         need: Need,
         sources: Sequence[Calibration],
         readers: Readers,
         folder: Path,
         device: torch.device,
     ) -> None:
+        prepared = readers.prepared
         self._prepared, self._need, self._sources = prepared, need, sources
         self._readers, self._folder, self._device = readers, folder, device
         learning = prepared.method.learning
@@ -351,7 +349,7 @@ class _Work:
         """Run all remaining stages."""
         models = self._models()
         for row in self._fixed:
-            put_fixed(row, self._prepared, self._readers, self._parameters, self._device)
+            put_fixed(row, self._readers, self._parameters, self._device)
         self._kept = Kept(cached_bytes(self._parameters.bytes))
         everyone = list(range(len(self._prepared.experts)))
         stages = [[t] for t in everyone] if self._learning.per_expert else [everyone]
@@ -473,7 +471,6 @@ class _Work:
                 continue
             row = LearnedRow(
                 plan_row,
-                self._prepared,
                 self._readers,
                 self._parameters,
                 self._kept,

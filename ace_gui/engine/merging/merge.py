@@ -94,14 +94,14 @@ def merge(
         prepared, where, memory_bytes, warnings, as_output=as_output, workers=workers
     )
     readers = Readers(prepared)
-    require_finite_heads(prepared, readers)
+    require_finite_heads(readers)
     opened = MergeStore.resume if resume else MergeStore.create
     with (
         writing(store_folder),
         claimed(store_folder),
         opened(store_folder, manifest, readers.checksums) as store,
     ):
-        warnings += yield from _fill(store, prepared, readers, where, memory_bytes, workers)
+        warnings += yield from _fill(store, readers, where, memory_bytes, workers)
     yield MergeFinished(
         store=store_folder,
         seconds=time.monotonic() - started,
@@ -134,7 +134,6 @@ def _measure(
 
 def _fill(
     store: MergeStore,
-    prepared: Prepared,
     readers: Readers,
     device: torch.device,
     memory_bytes: int | None,
@@ -145,17 +144,17 @@ def _fill(
     Returns the warnings of training.
     """
     if workers is not None:
-        workers.begin(prepared)
-    yield from surveyed(prepared, readers, store=store.folder, workers=workers)
+        workers.begin(readers.prepared)
+    yield from surveyed(readers, store=store.folder, workers=workers)
     store.log_readings()
     if workers is None:
-        yield from _merge_here(prepared, readers, store, device, memory_bytes)
+        yield from _merge_here(readers, store, device, memory_bytes)
     else:
-        yield from _merge_by(workers, prepared, readers, store)
-    _write_heads(prepared, readers, store.model / HEADS)
-    _write_side_files(prepared.base.checkpoint, store.model)
+        yield from _merge_by(workers, readers, store)
+    _write_heads(readers, store.model / HEADS)
+    _write_side_files(readers.prepared.base.checkpoint, store.model)
     store.finish_weights()
-    warnings = yield from _warnings_of(write_modules(prepared, readers, store.model, device))
+    warnings = yield from _warnings_of(write_modules(readers, store.model, device))
     readers.check_unchanged()
     store.complete()
     return warnings
@@ -210,13 +209,13 @@ def _bytes(row: PlanRow, manifest: Manifest) -> int:
 
 
 def _merge_here(
-    prepared: Prepared,
     readers: Readers,
     store: MergeStore,
     device: torch.device,
     memory_bytes: int | None,
 ) -> Iterator[MergeStarted | TensorFinished]:
     """Merge the missing rows in this process, in plan order."""
+    prepared = readers.prepared
     progress = _Progress(prepared, store)
     yield progress.started()
     # Batches are formed from all rows, finished ones included: the rounding of a resumed merge must
@@ -226,7 +225,7 @@ def _merge_here(
     waiting = [row for row in progress.rows if row.tensor not in store.done]
     in_parts = [(row,) for row in waiting if not prepared.is_whole(row)]
     dtypes = store.manifest.dtypes
-    begun = partial(_begun, prepared=prepared, readers=readers, device=device, dtypes=dtypes)
+    begun = partial(_begun, readers=readers, device=device, dtypes=dtypes)
     budgets = budgets_of(device, memory_bytes)
     with (
         single_threads() as pool,
@@ -246,7 +245,6 @@ def _merge_here(
 
 def _begun(
     together: Sequence[Unit],
-    prepared: Prepared,
     readers: Readers,
     device: torch.device,
     dtypes: Mapping[str, str],
@@ -256,10 +254,7 @@ def _begun(
         here = {row.tensor for row in unit}
         for row in {row.tensor: row for row in following if row.tensor not in here}.values():
             readers.will_read(row)
-        yield [
-            TensorMerge(row, prepared, readers, device, torch_dtype(dtypes[row.tensor]))
-            for row in unit
-        ]
+        yield [TensorMerge(row, readers, device, torch_dtype(dtypes[row.tensor])) for row in unit]
 
 
 Merging = tuple[TensorMerge, Iterable[OutputChunk]]
@@ -299,13 +294,14 @@ def under_way(
 
 
 def _merge_by(
-    workers: Workers, prepared: Prepared, readers: Readers, store: MergeStore
+    workers: Workers, readers: Readers, store: MergeStore
 ) -> Iterator[MergeStarted | TensorFinished | None]:
     """Let workers merge the missing rows; units come in the order in which they finish.
 
     Workers write into the output files if they can reach them, and send the results otherwise. Only
     this process writes the journal. The rows of one tensor are written in order.
     """
+    prepared = readers.prepared
     progress = _Progress(prepared, store)
     yield progress.started()
     unwritten: dict[str, deque[PlanRow]] = defaultdict(deque)
@@ -359,10 +355,10 @@ def _write_side_files(base: Checkpoint, folder: Path) -> None:
         change_json(folder / file, changes)
 
 
-def _write_heads(prepared: Prepared, readers: Readers, folder: Path) -> None:
+def _write_heads(readers: Readers, folder: Path) -> None:
     """Write the experts' own tensors under their own names, one file per expert."""
-    for t, expert in enumerate(prepared.experts):
-        outputs = head_tensors(prepared, t)
+    for t, expert in enumerate(readers.prepared.experts):
+        outputs = head_tensors(readers.prepared, t)
         if not outputs:
             continue
         folder.mkdir(exist_ok=True)

@@ -142,6 +142,7 @@ class Readers:
     """
 
     def __init__(self, prepared: Prepared, *, with_checksums: bool = True) -> None:
+        self.prepared = prepared
         self._files = prepared.files
         self.checksums = ReadChecksums()
         recording = self.checksums if with_checksums else None
@@ -195,14 +196,12 @@ class ResolvedRow:
         return tuple(f"{each}: left out of this tensor." for each in sentences)
 
 
-def resolve_non_finite(
-    error: NonFiniteError, row: PlanRow, prepared: Prepared, readers: Readers
-) -> ResolvedRow:
+def resolve_non_finite(error: NonFiniteError, row: PlanRow, readers: Readers) -> ResolvedRow:
     """Apply the recipe's choice to the row at which ``error`` occurred.
 
     Raises ``error`` if the recipe stops in this case, or if the base itself has NaN or Inf.
     """
-    choice = prepared.recipe.non_finite
+    choice = readers.prepared.recipe.non_finite
     base = readers.base.model
     # A tensor without values in the base is made from those of the experts.
     if error.path == base.checkpoint.path or is_new(base, row.tensor):
@@ -225,21 +224,20 @@ def resolve_non_finite(
     )
 
 
-def finding(
-    find: Callable[[PlanRow], Found], row: PlanRow, prepared: Prepared, readers: Readers
-) -> Found:
+def finding(find: Callable[[PlanRow], Found], row: PlanRow, readers: Readers) -> Found:
     """The result of ``find`` for a row, without experts that turn out to have NaN or Inf in it."""
     try:
         return find(row)
     except NonFiniteError as error:
-        return find(resolve_non_finite(error, row, prepared, readers).row)
+        return find(resolve_non_finite(error, row, readers).row)
 
 
-def require_finite_heads(prepared: Prepared, readers: Readers) -> None:
+def require_finite_heads(readers: Readers) -> None:
     """Raise NonFiniteError for a head with NaN or Inf, as the base has no replacement for it.
 
     Checked before the merge, so that it does not fail at its end.
     """
+    prepared = readers.prepared
     for row in prepared.plan.rows:
         if row.disposition == Disposition.PER_EXPERT or is_new(prepared.base, row.tensor):
             for t in row.experts:

@@ -59,7 +59,6 @@ class Group:
 
 
 def surveyed(
-    prepared: Prepared,
     readers: Readers,
     *,
     store: Path | None = None,
@@ -73,9 +72,9 @@ def surveyed(
     the findings in plan order, so that they are the same either way. Raises the errors of reading
     and merging.
     """
-    kept = _kept(store)
+    prepared, kept = readers.prepared, _kept(store)
     wanted = None if only is None else prepared.parameters_of(only)
-    scan = scanned_here(prepared, readers)
+    scan = scanned_here(readers)
     if workers is not None:
         scan = partial(_scanned_by, workers, readers)
     for group in groups(prepared):
@@ -144,13 +143,13 @@ def _wants_norms(method: MergeMethod[Any], parameters: Any) -> bool:
     return method.layer_norms is not None and method.layer_norms(parameters)
 
 
-def scanned_here(prepared: Prepared, readers: Readers) -> Scanning:
+def scanned_here(readers: Readers) -> Scanning:
     """Scan in this process."""
 
     def scanned(scan: Scan, rows: Sequence[PlanRow]) -> Iterator[Sequence[Any]]:
         with single_threads() as pool:
             for row in rows:
-                yield (scan(row, prepared, readers, pool),)
+                yield (scan(row, readers, pool),)
 
     return scanned
 
@@ -180,19 +179,17 @@ def _norms(
     return {role: (math.fsum(known) / len(known),) * experts for role, known in by_role.items()}
 
 
-def _norm(
-    row: PlanRow, prepared: Prepared, readers: Readers, _: ThreadPoolExecutor
-) -> float | None:
+def _norm(row: PlanRow, readers: Readers, _: ThreadPoolExecutor) -> float | None:
     """The norm of the method's result for a row without findings; None if it has no experts."""
     if not row.experts:
         return None
 
     def norm(of: PlanRow) -> float:
-        delta = merge_deltas(of, prepared, TaskVectors(of, readers, CPU)).delta
+        delta = merge_deltas(of, readers.prepared, TaskVectors(of, readers, CPU)).delta
         return float(torch.linalg.vector_norm(delta, dtype=torch.float64))
 
     with merging_of(row.name, readers.names_of(row)):
-        return finding(norm, row, prepared, readers)
+        return finding(norm, row, readers)
 
 
 def parts_of_pass(elements: int) -> Iterator[Part]:
@@ -226,7 +223,6 @@ def passes(
 
 def look_for(
     row: PlanRow,
-    prepared: Prepared,
     readers: Readers,
     pool: ThreadPoolExecutor,
     survey: Survey,
@@ -247,7 +243,7 @@ def look_for(
 
     # Experts with NaN or Inf in the row are excluded if the recipe says so.
     with merging_of(row.name, readers.names_of(row)):
-        return finding(measured, row, prepared, readers)
+        return finding(measured, row, readers)
 
 
 def _label(group: Group) -> str:

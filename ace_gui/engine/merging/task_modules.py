@@ -68,12 +68,13 @@ class Chosen:
 
 
 def chosen_entries(
-    prepared: Prepared, readers: Readers, rows: Sequence[PlanRow]
+    readers: Readers, rows: Sequence[PlanRow]
 ) -> Generator[PassProgress, None, Chosen]:
     """Choose elements in three passes over the rows concerned; other rows are not read.
 
     Raises the errors of reading.
     """
+    prepared = readers.prepared
     chosen, groups = Chosen(), defaultdict[Any, list[PlanRow]](list)
     densities: dict[Any, float] = {}
     for row in rows:
@@ -84,34 +85,31 @@ def chosen_entries(
     for parameters, group in groups.items():
         survey = trim_survey([densities[parameters]] * len(prepared.experts))
         once = [row for row in group if row.tied_to is None]  # tied tensors count once
-        measure = partial(_measured, prepared=prepared)
-        steps = passes(survey, once, scanned_here(prepared, readers), CHOOSING, measure)
+        steps = passes(survey, once, scanned_here(readers), CHOOSING, _measured)
         yield from (found for found in steps if found is not None)
         least = survey.findings[THRESHOLD]
         for index, row in enumerate(group):
             chosen.least[row.name] = {t: least[t] for t in row.experts}
-            count = partial(_counted, prepared=prepared, readers=readers, chosen=chosen)
-            total = finding(count, row, prepared, readers)
+            count = partial(_counted, readers=readers, chosen=chosen)
+            total = finding(count, row, readers)
             chosen.counts[row.name] = {t: total[t] for t in row.experts}
             yield PassProgress(title=CHOOSING, done=index + 1, total=len(group))
     return chosen
 
 
-def _measured(
-    survey: Survey, row: PlanRow, readers: Readers, part: Part | None, *, prepared: Prepared
-) -> Tensor:
+def _measured(survey: Survey, row: PlanRow, readers: Readers, part: Part | None) -> Tensor:
     """The survey's figures of the differences, of which one is in memory at a time."""
-    found = zip(row.experts, differences(row, readers, part, prepared=prepared), strict=True)
+    found = zip(row.experts, differences(row, readers, part), strict=True)
     return reduce(iadd, (survey.measure((t,), (own,)) for t, own in found))
 
 
-def _counted(row: PlanRow, *, prepared: Prepared, readers: Readers, chosen: Chosen) -> Counter[int]:
+def _counted(row: PlanRow, *, readers: Readers, chosen: Chosen) -> Counter[int]:
     """The number of elements of a row that each expert keeps."""
     chosen.resolved[row.name] = row
     least = chosen.least[row.name]
 
     def counts(part: Part) -> Counter[int]:
-        found = zip(row.experts, differences(row, readers, part, prepared=prepared), strict=True)
+        found = zip(row.experts, differences(row, readers, part), strict=True)
         return Counter({t: int(kept(own, least[t]).sum()) for t, own in found})
 
     with single_threads() as pool:
@@ -123,10 +121,9 @@ def kept(difference: Tensor, least: float) -> Tensor:
     return (difference.abs().float() >= least) & (difference != 0)
 
 
-def differences(
-    row: PlanRow, readers: Readers, part: Part | None = None, *, prepared: Prepared
-) -> Iterator[Tensor]:
+def differences(row: PlanRow, readers: Readers, part: Part | None = None) -> Iterator[Tensor]:
     """D_t of the experts of a row, or of a flat part of it, before anything is cut."""
+    prepared = readers.prepared
     modules = prepared.method_of(row).modules
     assert isinstance(modules, Differences)
     if row.experts:
@@ -143,27 +140,28 @@ ONE_FILE: Final = 1 << 62
 
 
 def write_modules(
-    prepared: Prepared, readers: Readers, folder: Path, device: torch.device
+    readers: Readers, folder: Path, device: torch.device
 ) -> Iterator[PassProgress | LearningProgress]:
     """Write the modules into ``folder`` and read them back, if there are any.
 
     ``folder`` contains the merged model already; routers are trained with it on the ``device``.
     Raises the errors of reading, merging, training and writing.
     """
+    prepared = readers.prepared
     rows = module_rows(prepared)
     if not rows and not learns(prepared.method.modules):
         return
-    chosen = yield from chosen_entries(prepared, readers, rows)
-    changes = partial(differences, readers=readers, prepared=prepared)
+    chosen = yield from chosen_entries(readers, rows)
+    changes = partial(differences, readers=readers)
     training_folder = folder.with_name(TRAINING)
     with older_objects_frozen():
         trained = yield from trained_tensors(prepared, folder, device, changes, training_folder)
     writer = VerifiedWriter(folder, _planned(prepared, rows, chosen, trained))
-    writing = _Writing(prepared, readers, writer, chosen)
+    writing = _Writing(readers, writer, chosen)
     with single_threads() as pool:
         for index, row in enumerate(rows):
             add, known = partial(writing.add, row, pool), chosen.resolved.get(row.name, row)
-            finding(add, known, prepared, readers)
+            finding(add, known, readers)
             yield PassProgress(title=TITLE, done=index + 1, total=len(rows))
     writing.add_scales(rows)
     for name, tensor in trained.items():
@@ -233,12 +231,11 @@ class _Writing:
 
     def __init__(
         self,
-        prepared: Prepared,
         readers: Readers,
         writer: VerifiedWriter,
         chosen: Chosen,
     ) -> None:
-        self._prepared = prepared
+        self._prepared = readers.prepared
         self._chosen = chosen
         self._readers = readers
         self._writer = writer
@@ -322,7 +319,7 @@ class _Writing:
         least = self._chosen.least[row.name]
 
         def entries(part: Part) -> list[tuple[int, Tensor, Tensor]]:
-            found = differences(resolved, self._readers, part, prepared=self._prepared)
+            found = differences(resolved, self._readers, part)
             indices = [
                 (t, own, kept(own, least[t]).nonzero().reshape(-1))
                 for t, own in zip(resolved.experts, found, strict=True)
@@ -343,7 +340,7 @@ class _Writing:
         """Write each expert's difference; zero for an excluded expert."""
         cut = modules.cut(self._prepared.parameters_of(row))
         shape = row.shape[::-1] if row.transposed else row.shape
-        found = differences(resolved, self._readers, prepared=self._prepared)
+        found = differences(resolved, self._readers)
         absent = (t for t in row.experts if t not in resolved.experts)
         nothing = ((t, torch.zeros(shape)) for t in absent)
         for t, own in chain(zip(resolved.experts, found, strict=True), nothing):

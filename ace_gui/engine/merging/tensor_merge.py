@@ -81,14 +81,13 @@ class TensorMerge:
     def __init__(
         self,
         row: PlanRow,
-        prepared: Prepared,
         readers: Readers,
         device: torch.device,
         dtype: torch.dtype | None = None,
     ) -> None:
         self.row = row
         self._dtype = dtype
-        self._prepared = prepared
+        self._prepared = readers.prepared
         self._readers = readers
         self.device = device
         self._squared_norm = 0.0
@@ -120,7 +119,7 @@ class TensorMerge:
             yield from self._pieces(pool)
             return
         except NonFiniteError as error:
-            self._resolved = resolve_non_finite(error, self.row, self._prepared, self._readers)
+            self._resolved = resolve_non_finite(error, self.row, self._readers)
         self.row, self._squared_norm = self._resolved.row, 0.0
         yield from self._pieces(pool)
 

@@ -310,7 +310,7 @@ class SharedOutput:
         return tuple(found)
 
 
-Scan = Callable[[PlanRow, Prepared, Readers, ThreadPoolExecutor], Any]
+Scan = Callable[[PlanRow, Readers, ThreadPoolExecutor], Any]
 """What a survey computes from a row before the merge."""
 
 
@@ -414,7 +414,7 @@ def _even(alike: list[PlanRow]) -> Iterator[Unit]:
         yield tuple(alike[start:stop])
 
 
-def scan_rows(scan: Scan, rows: Sequence[PlanRow], prepared: Prepared, readers: Readers) -> Scanned:
+def scan_rows(scan: Scan, rows: Sequence[PlanRow], readers: Readers) -> Scanned:
     """Survey rows in this process.
 
     Counts are returned as one sum at the last row: they are large, and their sum does not depend on
@@ -423,7 +423,7 @@ def scan_rows(scan: Scan, rows: Sequence[PlanRow], prepared: Prepared, readers: 
     started, found, counts = time.monotonic(), list[Any](), None
     with single_threads() as pool:
         for row in rows:
-            each = scan(row, prepared, readers, pool)
+            each = scan(row, readers, pool)
             if isinstance(each, Tensor) and not each.is_floating_point():
                 counts, each = each if counts is None else counts.add_(each), None
             found.append(each)
@@ -435,7 +435,6 @@ def scan_rows(scan: Scan, rows: Sequence[PlanRow], prepared: Prepared, readers: 
 
 def merge_unit(
     unit: Unit,
-    prepared: Prepared,
     readers: Readers,
     budgets: MemoryBudgets,
     dtypes: Mapping[str, str],
@@ -448,11 +447,10 @@ def merge_unit(
     """
     started = time.monotonic()
     works = [
-        TensorMerge(row, prepared, readers, budgets.device, torch_dtype(dtypes[row.tensor]))
-        for row in unit
+        TensorMerge(row, readers, budgets.device, torch_dtype(dtypes[row.tensor])) for row in unit
     ]
     with single_threads() as pool:
-        if prepared.is_whole(unit[0]):
+        if readers.prepared.is_whole(unit[0]):
             pieces = merged_within(works, pool, budgets)
         else:
             pieces = [in_the_end(work.pieces(pool)) for work in works]

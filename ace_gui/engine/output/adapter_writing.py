@@ -300,7 +300,7 @@ class _Writing:
 
     def events(self) -> Iterator[Event]:
         """Survey the model, find the ranks that the headers do not tell, write every tensor."""
-        for found in surveyed(self.prepared, self.readers, store=self.store.folder):
+        for found in surveyed(self.readers, store=self.store.folder):
             if found is not None:
                 yield found
         with single_threads() as self.pool:
@@ -419,7 +419,7 @@ class _Writing:
         values = torch.empty(base.numel(), dtype=torch.promote_types(base.dtype, torch.float32))
         assembly = Assembly()
         for row in rows:
-            work = TensorMerge(row, self.prepared, self.readers, self.device)
+            work = TensorMerge(row, self.readers, self.device)
             (pieces,) = merged_within([work], self.pool, self.budgets)
             for piece in pieces:
                 start, stretch = piece.start, piece.values

@@ -194,12 +194,12 @@ def merge_reports(
         yield None
     for _ in learned(prepared, device):
         yield None
-    for _ in surveyed(prepared, readers):
+    for _ in surveyed(readers):
         yield None
     with single_threads() as pool:
         budgets = budgets_of(device)
         for row in rows:
-            work = TensorMerge(row, prepared, readers, device)
+            work = TensorMerge(row, readers, device)
             if prepared.is_whole(row):
                 merged_within([work], pool, budgets)
             else:

@@ -180,13 +180,13 @@ def test_looks_at_the_whole_model_are_put_together(
     """Looked at by three, one of whom is lost meanwhile: the same findings to the last bit."""
     recipe = recipe_of(gpt2, merge_method=method, parameters=parameters)
     here, there = prepare(recipe), prepare(recipe)
-    list(surveyed(here, Readers(here)))
+    list(surveyed(Readers(here)))
     lost = iter([True])
     ray = RayStandIn(lambda call, number: call == "scan" and next(lost, False))
     members = ray.workers(3)
     members.begin(there)
     readers = Readers(there)
-    list(surveyed(there, readers, workers=members))
+    list(surveyed(readers, workers=members))
     assert here.findings
     assert here.findings == there.findings
     assert members.lost == 1
@@ -201,10 +201,10 @@ def test_counts_are_sent_as_one_sum(gpt2: Family):
     survey = survey_of(group, len(prepared.experts))
     scan = partial(look_for, survey=survey, measure=of_deltas)
     readers = Readers(prepared)
-    found = scan_rows(scan, group.rows, prepared, readers).found
+    found = scan_rows(scan, group.rows, readers).found
     assert len(found) == len(group.rows) > 2
     assert [each is None for each in found] == [True] * (len(found) - 1) + [False]
-    apart = [scan_rows(scan, [row], prepared, readers).found[0] for row in group.rows]
+    apart = [scan_rows(scan, [row], readers).found[0] for row in group.rows]
     assert torch.equal(found[-1], sum(apart))
 
 

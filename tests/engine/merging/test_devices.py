@@ -56,7 +56,7 @@ def test_matrices_side_by_side_come_in_order_and_are_the_same(prepared: Prepared
     readers = Readers(prepared)
 
     def merged(ahead: int) -> list[tuple[str, torch.Tensor]]:
-        works = ([TensorMerge(row, prepared, readers, CPU)] for row in rows)
+        works = ([TensorMerge(row, readers, CPU)] for row in rows)
         with ThreadPoolExecutor(2) as pool:
             return [
                 (work.row.name, torch.cat([piece.values for piece in pieces]))

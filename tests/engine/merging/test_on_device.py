@@ -133,7 +133,7 @@ def test_what_cannot_fit_is_not_tried_again(prepared: Prepared):
         stand_in.fails = fails
         budgets = budgets_of(GPU)
         for row in alike:
-            work = TensorMerge(row, prepared, readers, GPU)
+            work = TensorMerge(row, readers, GPU)
             merged_within([work], pool, budgets)
             assert FELL_BACK in work.report.notes
     assert len(alike) > 2
@@ -276,7 +276,7 @@ def test_without_room_for_them_experts_are_uploaded_when_they_are_read(prepared:
     stored = []
     with DeviceStandIn().installed() as stand_in, ThreadPoolExecutor(1) as pool:
         for share in (math.inf, 0.0):
-            work = TensorMerge(row, prepared, Readers(prepared), GPU)
+            work = TensorMerge(row, Readers(prepared), GPU)
             stand_in.forget()
             budgets = replace(budgets_of(GPU), share=share)
             ((piece,),) = merged_within([work], pool, budgets)

@@ -122,7 +122,7 @@ def test_what_was_taken_for_granted_is_merged_again(tmp_path):
         parameters = {"trim": "tensor", "density": 1.0, "balanced": balanced}
         prepared = prepare(recipe_over(base, experts, merge_method="ties", parameters=parameters))
         (row,) = (row for row in prepared.plan.rows if row.name == "b.weight")
-        work = TensorMerge(row, prepared, Readers(prepared), torch.device("cpu"))
+        work = TensorMerge(row, Readers(prepared), torch.device("cpu"))
         with single_threads(2) as pool:
             starts = [piece.start for piece in work.pieces(pool)]
         once = sorted(set(starts))

@@ -138,7 +138,7 @@ def test_one_row_asks_for_its_own_survey_only(models: list[Path]):
     rule = Override(pattern="*.0.*", parameters={"density": 0.5})
     prepared = prepare(recipe_of(models, overrides=(rule,)))
     row = prepared.plan.rows[0]
-    list(surveyed(prepared, Readers(prepared), only=row))
+    list(surveyed(Readers(prepared), only=row))
     assert len(prepared.findings) == 1
     assert prepared.findings_of(row) is not None
     assert prepared.findings_of(prepared.plan.rows[-1]) is None
