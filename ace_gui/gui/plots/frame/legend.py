@@ -133,9 +133,12 @@ class Legend(QWidget):
 
     def set_entries(self, entries: Sequence[LegendEntry]) -> None:
         """Replace the entries, and keep which ones are switched off."""
-        if [(e.key, e.label) for e in self.entries()] == [(e.key, e.label) for e in entries]:
+        known = self.entries()
+        if tuple(entries) == known:
+            return
+        if [(e.key, e.label) for e in known] == [(e.key, e.label) for e in entries]:
             for chip, entry in zip(self._chips, entries, strict=True):
-                chip.entry = entry  # at most the colours differ: the layout is the same
+                chip.entry = entry  # only the colours differ: the layout is the same
                 chip.update()
             return
         clear_layout(self._flow)
