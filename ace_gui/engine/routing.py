@@ -144,10 +144,7 @@ def _block_step(
 
 
 def _tasks(
-    prepared: Prepared,
-    folder: Path,
-    device: torch.device,
-    expected: Mapping[str, Sequence[Tensor]],
+    prepared: Prepared, folder: Path, device: torch.device, expected: Mapping[str, Sequence[Tensor]]
 ) -> Iterator[TaskObjective]:
     models, body = Models(prepared, (folder,), with_base=False), dict[str, Tensor]()
     found = 0

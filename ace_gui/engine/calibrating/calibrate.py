@@ -279,12 +279,7 @@ def _names(prepared: Prepared, t: int, need: Need) -> list[str]:
 
 
 def _measured(
-    prepared: Prepared,
-    t: int,
-    need: Need,
-    source: Calibration,
-    folder: Path,
-    device: torch.device,
+    prepared: Prepared, t: int, need: Need, source: Calibration, folder: Path, device: torch.device
 ) -> Generator[PassProgress, None, Statistics]:
     """Measure expert ``t`` into the folder, which no other process may do meanwhile."""
     loaded, title = Loaded(device), _TITLES[need].format(plain(source.name))

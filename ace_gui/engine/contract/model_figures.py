@@ -235,9 +235,7 @@ def _expert_norms(found: Iterator[LayerStatistics]) -> list[float]:
 
 
 def _lengths(
-    rows: Sequence[PlanRow],
-    statistics: Mapping[str, LayerStatistics],
-    known: Mapping[str, float],
+    rows: Sequence[PlanRow], statistics: Mapping[str, LayerStatistics], known: Mapping[str, float]
 ) -> Iterator[float]:
     """‖ΔW‖_F of every matrix without a cap, estimated if it is not ``known``."""
     squares = {row.name: fmean(statistics[row.name].energies.values()) for row in rows}

@@ -209,12 +209,7 @@ def require_tasks(
 
 
 def merged_scores(
-    prepared: Prepared,
-    folder: Path,
-    device: str,
-    *,
-    alone: bool = False,
-    half: Half | None = None,
+    prepared: Prepared, folder: Path, device: str, *, alone: bool = False, half: Half | None = None
 ) -> Steps[tuple[TaskScore, ...]]:
     """The scores of a merged model in a folder, named ``merged``, on the recipe's tasks.
 

@@ -61,11 +61,7 @@ _NO_TEXT: Final = frozenset(("id", "idx", "index", "guid", "uid", "split", "sour
 
 
 def read_task(
-    task: Task,
-    config: Mapping[str, Any],
-    *,
-    seed: int,
-    half: Half | None = None,
+    task: Task, config: Mapping[str, Any], *, seed: int, half: Half | None = None
 ) -> Steps[TaskData]:
     """The task with its examples. ``config``: of the task's own model.
 
@@ -84,12 +80,7 @@ def read_task(
 
 
 def read_calibration(
-    task: Task,
-    config: Mapping[str, Any],
-    *,
-    limit: int,
-    seed: int,
-    labelled: bool = False,
+    task: Task, config: Mapping[str, Any], *, limit: int, seed: int, labelled: bool = False
 ) -> TaskData:
     """The task with its calibration inputs as examples; ``labelled``: with their labels.
 

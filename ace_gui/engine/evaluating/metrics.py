@@ -79,9 +79,7 @@ def perplexity(
     with np.errstate(over="ignore"):
         score = float(np.exp(mean))
     return MetricResult(
-        score=score,
-        standard_error=score * float(error),
-        each_N=nll_N / np.maximum(tokens_N, 1),
+        score=score, standard_error=score * float(error), each_N=nll_N / np.maximum(tokens_N, 1)
     )
 
 

@@ -198,10 +198,7 @@ def put_row(row: PlanRow, weight: Tensor, parameters: SharedParameters) -> None:
 
 
 def put_fixed(
-    row: PlanRow,
-    readers: Readers,
-    parameters: SharedParameters,
-    device: torch.device,
+    row: PlanRow, readers: Readers, parameters: SharedParameters, device: torch.device
 ) -> None:
     """Set a row without learned values to its final merged value."""
     if not row.is_combined or not row.experts:

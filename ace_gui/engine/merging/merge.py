@@ -209,10 +209,7 @@ def _bytes(row: PlanRow, manifest: Manifest) -> int:
 
 
 def _merge_here(
-    readers: Readers,
-    store: MergeStore,
-    device: torch.device,
-    memory_bytes: int | None,
+    readers: Readers, store: MergeStore, device: torch.device, memory_bytes: int | None
 ) -> Iterator[MergeStarted | TensorFinished]:
     """Merge the missing rows in this process, in plan order."""
     prepared = readers.prepared
@@ -244,10 +241,7 @@ def _merge_here(
 
 
 def _begun(
-    together: Sequence[Unit],
-    readers: Readers,
-    device: torch.device,
-    dtypes: Mapping[str, str],
+    together: Sequence[Unit], readers: Readers, device: torch.device, dtypes: Mapping[str, str]
 ) -> Iterator[list[TensorMerge]]:
     """The merges of each unit, while the tensors of the next rows are read from disk."""
     for unit, following in zip_longest(together, together[1:], fillvalue=()):
@@ -262,10 +256,7 @@ Merging = tuple[TensorMerge, Iterable[OutputChunk]]
 
 
 def under_way(
-    begun: Iterable[list[TensorMerge]],
-    pool: ThreadPoolExecutor,
-    budgets: MemoryBudgets,
-    ahead: int,
+    begun: Iterable[list[TensorMerge]], pool: ThreadPoolExecutor, budgets: MemoryBudgets, ahead: int
 ) -> Generator[list[Merging], None, None]:
     """Yield matrices with their pieces, batch by batch, in order; ``ahead`` batches run at a time.
 

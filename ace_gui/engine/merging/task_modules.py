@@ -216,25 +216,14 @@ def whole(row: PlanRow) -> MatrixPart:
     """The part of a stored tensor that a row covers, also if it is all of it."""
     size = prod(row.shape)
     return row.part or MatrixPart(
-        tensor=row.name,
-        tensor_shape=row.shape,
-        start=0,
-        stop=size,
-        period=size,
-        first=0,
-        last=size,
+        tensor=row.name, tensor_shape=row.shape, start=0, stop=size, period=size, first=0, last=size
     )
 
 
 class _Writing:
     """Writes row after row, and at the end the scales, which depend on all rows."""
 
-    def __init__(
-        self,
-        readers: Readers,
-        writer: VerifiedWriter,
-        chosen: Chosen,
-    ) -> None:
+    def __init__(self, readers: Readers, writer: VerifiedWriter, chosen: Chosen) -> None:
         self._prepared = readers.prepared
         self._chosen = chosen
         self._readers = readers

@@ -79,11 +79,7 @@ class TensorMerge:
     """
 
     def __init__(
-        self,
-        row: PlanRow,
-        readers: Readers,
-        device: torch.device,
-        dtype: torch.dtype | None = None,
+        self, row: PlanRow, readers: Readers, device: torch.device, dtype: torch.dtype | None = None
     ) -> None:
         self.row = row
         self._dtype = dtype

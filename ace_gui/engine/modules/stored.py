@@ -116,8 +116,7 @@ def require_hashes(folder: Path, manifest: ModulesManifest) -> None:
         inside = not set(name) & set("/\\") and path.is_file() and own_file(path, name)
         if not inside or sha256(path) != digest:
             raise refusal(
-                folder,
-                f"{plain(name)} is not the file that {MANIFEST} belongs to; merge again.",
+                folder, f"{plain(name)} is not the file that {MANIFEST} belongs to; merge again."
             )
 
 

@@ -197,12 +197,7 @@ def _config_of(task: TaskTensors, folder: Path | None) -> Path | None:
 
 
 def export(
-    store: Path,
-    folder: Path,
-    *,
-    dtype: str | None,
-    shard_bytes: int,
-    complete_heads: bool = False,
+    store: Path, folder: Path, *, dtype: str | None, shard_bytes: int, complete_heads: bool = False
 ) -> Iterator[JobProgress | Exported]:
     """Write a finished store as a model folder at ``folder``, completely or not at all.
 
@@ -230,11 +225,7 @@ def export(
 
 
 def publish(
-    store: Path,
-    folder: Path,
-    *,
-    complete_heads: bool = False,
-    scores: tuple[TaskScore, ...] = (),
+    store: Path, folder: Path, *, complete_heads: bool = False, scores: tuple[TaskScore, ...] = ()
 ) -> Exported:
     """Turn a store written in the output's own dtype into the output, without copying.
 

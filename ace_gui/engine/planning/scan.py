@@ -96,10 +96,7 @@ def _model_at(path: Path) -> tuple[FoundModel, Shapes | None]:
     if not (isinstance(named, list) and named and isinstance(named[0], str)):
         named = [str(config.get("model_type") or "")]
     model = FoundModel(
-        path=path,
-        architecture=named[0],
-        dtype=checkpoint.dtype or "",
-        bytes=checkpoint.bytes,
+        path=path, architecture=named[0], dtype=checkpoint.dtype or "", bytes=checkpoint.bytes
     )
     return model, {name: info.shape for name, info in checkpoint.tensors.items()}
 

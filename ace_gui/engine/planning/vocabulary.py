@@ -253,11 +253,7 @@ def _tokens_of(name: str, ours: Known, known: Sequence[Known]) -> Joined | None:
     added = tuple(token for _, token in sorted(chosen.tokens.items()) if token not in before)
     others = set[str]().union(*(each.held for each in known)) - set(chosen.tokens.values())
     return Joined(
-        tokens=chosen.tokens,
-        rows=chosen.rows,
-        added=added,
-        owner=owner,
-        left_out=frozenset(others),
+        tokens=chosen.tokens, rows=chosen.rows, added=added, owner=owner, left_out=frozenset(others)
     )
 
 

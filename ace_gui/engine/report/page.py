@@ -177,8 +177,7 @@ def require_inputs(prepared: Prepared, manifest: Manifest) -> None:
     for stamp in prepared.files:
         if InputFile.of(stamp) not in manifest.inputs:
             raise FileChangedError(
-                f"{stamp.path} changed since this merge; merge again for a report.",
-                path=stamp.path,
+                f"{stamp.path} changed since this merge; merge again for a report.", path=stamp.path
             )
 
 

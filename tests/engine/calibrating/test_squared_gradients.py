@@ -109,8 +109,7 @@ def passes(monkeypatch) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "counts"),
-    [(Reader, [2, 2, 5]), (Looker, [2, 2, 5]), (Twice, [2]), (Backwards, [2])],
+    ("kind", "counts"), [(Reader, [2, 2, 5]), (Looker, [2, 2, 5]), (Twice, [2]), (Backwards, [2])]
 )
 def test_the_squares_are_those_of_each_example(
     kind: Callable[[], nn.Module], counts: list[int], passes: list[int]

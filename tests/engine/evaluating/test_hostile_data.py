@@ -68,11 +68,7 @@ BAD_TEXT: dict[str, tuple[str, bytes, str]] = {
     "deep JSON": ("a.json", b"[" * 100_000, "JSON"),
     "a deep line": ("a.jsonl", b'{"text": "a", "label": 0}\n' + b'{"a":' * 50_000, "row 2"),
     "a number as text": ("a.jsonl", b'{"text": 5, "label": 1}\n', "row 1"),
-    "a value is missing": (
-        "a.jsonl",
-        b'{"text": "a", "label": 1}\n{"label": 0}\n',
-        "row 2",
-    ),
+    "a value is missing": ("a.jsonl", b'{"text": "a", "label": 1}\n{"label": 0}\n', "row 2"),
     "a huge number": ("a.jsonl", b'{"text": "a", "label": ' + b"9" * 5000 + b"}\n", "JSON"),
     "no rows": ("a.json", b"[]", "named values"),
     "an unknown kind": ("a.xlsx", b"PK", "csv"),

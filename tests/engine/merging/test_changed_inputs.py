@@ -123,8 +123,7 @@ def rescaled(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "change"),
-    [("two/model.safetensors", renamed), ("lora/adapter_config.json", rescaled)],
+    ("file", "change"), [("two/model.safetensors", renamed), ("lora/adapter_config.json", rescaled)]
 )
 def test_headers_and_configs_are_content(
     file: str, change: Callable[[Path], None], recipe: Recipe, tmp_path

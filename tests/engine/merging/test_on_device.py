@@ -329,9 +329,6 @@ def test_nan_is_found_on_the_gpu_and_named(transposed: bool, tmp_path):
     tensors[name][2, 3] = torch.nan
     save_file(tensors, file, metadata={"format": "pt"})
     spoilt = prepare(recipe_of(family))
-    with (
-        DeviceStandIn().installed(),
-        pytest.raises(NonFiniteError, match=r"1 NaN value") as caught,
-    ):
+    with DeviceStandIn().installed(), pytest.raises(NonFiniteError, match=r"1 NaN value") as caught:
         merged_tensors(spoilt, tmp_path / "gpu", device="cuda:0")
     assert caught.value.tensor == name

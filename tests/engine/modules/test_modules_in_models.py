@@ -251,7 +251,7 @@ def test_a_merge_of_a_folder_with_modules_does_not_inherit_them(
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "linear layers": {"merge_method": "smile", "scope": "authors-gpt2"},
+    "linear layers": {"merge_method": "smile", "scope": "authors-gpt2"}
 }
 
 

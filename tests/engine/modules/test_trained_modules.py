@@ -156,11 +156,7 @@ def test_free_takes_one_expert_for_each_example(gpt2: Path, tmp_path):
     assert float(nearest.max()) < 1e-6
 
 
-ROUTED: dict[str, dict[str, Any]] = {
-    "twin_merging": {},
-    "free_merging": {},
-    "wemoe": {"steps": 0},
-}
+ROUTED: dict[str, dict[str, Any]] = {"twin_merging": {}, "free_merging": {}, "wemoe": {"steps": 0}}
 
 
 @pytest.mark.parametrize("method", ROUTED)

@@ -66,10 +66,7 @@ def test_the_front_matter_of_models_of_the_hub(tmp_path):
 
 def test_a_licence_that_not_all_share_is_not_given_but_told(tmp_path):
     base = model(tmp_path / "base", {"license": "mit"})
-    experts = [
-        model(tmp_path / "a", {"license": "cc-by-nc-4.0"}),
-        model(tmp_path / "b"),
-    ]
+    experts = [model(tmp_path / "a", {"license": "cc-by-nc-4.0"}), model(tmp_path / "b")]
     card = card_of(tmp_path, base, *experts)
     assert "license" not in ModelCard(card).data.to_dict()
     assert "- base: mit\n- a: cc-by-nc-4.0" in card
@@ -154,9 +151,7 @@ def test_an_adapter_of_another_base_is_warned_of_and_not_believed(
     said = {"_name_or_path": "org/base"} if opened == "config" else {}
     base = model(cached(tmp_path, "org/base") if opened == "cache" else tmp_path / "base", **said)
     adapter = save_adapter(
-        tmp_path / "adapter",
-        factors("encoder.layer.0.query", 3, 3),
-        base_model_name_or_path=claim,
+        tmp_path / "adapter", factors("encoder.layer.0.query", 3, 3), base_model_name_or_path=claim
     )
     (adapter / "README.md").write_text(f"---\nbase_model: {claim}\n---\n")
     prepared = prepare(recipe_over(base, [adapter], merge_method="linear"))

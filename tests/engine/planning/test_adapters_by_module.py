@@ -183,10 +183,7 @@ def test_a_table_that_was_trained_apart_from_its_head_is_refused(tmp_path):
     """PEFT unties the head, which keeps the old table; a merged model that stays tied would not."""
     before = tied_llama(tmp_path / "base")
     name = "model.embed_tokens.weight"
-    pairs = {
-        **factors("model.layers.0.mlp.down_proj", 16, 24),
-        f"{PREFIX}{name}": before[name] + 1,
-    }
+    pairs = {**factors("model.layers.0.mlp.down_proj", 16, 24), f"{PREFIX}{name}": before[name] + 1}
     adapter = save_adapter(tmp_path / "adapter", pairs)
     with pytest.raises(CheckpointError, match="was trained separately from `lm_head"):
         merged(tmp_path / "base", adapter, tmp_path / "store")

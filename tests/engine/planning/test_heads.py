@@ -57,9 +57,7 @@ def soup(
     for index, names in enumerate(labels):
         entries.append(ModelEntry(model=saved(folder / f"e{index}", kind, index + 1, names)))
     return Recipe(
-        base_model=folder / "base",
-        models=tuple(entries),
-        **{"merge_method": "linear", **choices},
+        base_model=folder / "base", models=tuple(entries), **{"merge_method": "linear", **choices}
     )
 
 

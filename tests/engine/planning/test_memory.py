@@ -182,12 +182,7 @@ def test_the_disk_must_hold_it_too(resumes: bool, gpt2: Family, tmp_path, monkey
     def verdict(free: int) -> Verdict:
         monkeypatch.setattr("ace_gui.engine.planning.requirements.free_bytes", lambda _: free)
         found = output_checks(
-            plan,
-            tmp_path,
-            memory_bytes=None,
-            gpu_memory=0,
-            complete_heads=False,
-            resumes=resumes,
+            plan, tmp_path, memory_bytes=None, gpu_memory=0, complete_heads=False, resumes=resumes
         )
         (check,) = [check for check in found if check.title == DISK]
         return check.verdict
