@@ -396,8 +396,7 @@ def _refuse_unanswered(
     if partial:
         raise MismatchError(
             f"{path_text(adapter.path)}: {listing(partial)} of the adapter is part of a larger "
-            "tensor in "
-            f"the base's files. {MERGE_FIRST}",
+            f"tensor in the base's files. {MERGE_FIRST}",
             path=adapter.path,
             tensor=partial[0],
         )

@@ -202,8 +202,7 @@ BREADCRUMBS_TIES = MergeMethod(
         "every expert by sign election, as in TIES."
     ),
     formula=(
-        "merged matrix: W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry,  τ̂ₜ = mₜ ⊙ "
-        "ΔWₜ\n"
+        "merged matrix: W = W₀ + λ · Σₜ∈A wₜ τ̂ₜ / Σₜ∈A |wₜ|,  entry by entry,  τ̂ₜ = mₜ ⊙ ΔWₜ\n"
         "mask: mₜ = 0 for the largest γ and the smallest 1 − density − γ of the entries of "
         "ΔWₜ, else 1\n"
         "agreeing experts: A = experts whose wₜ τ̂ₜ has the sign of Σₜ wₜ τ̂ₜ"

@@ -52,8 +52,7 @@ class Chances:
         help=(
             "The probabilities in a row rise evenly by rank from density − ε for its "
             "smallest entry to density + ε for its largest, both clipped to 0 and 1. This ε "
-            "is mergekit's, and half of the paper's. 0 gives DARE. A density of 1 keeps "
-            "everything."
+            "is mergekit's, and half of the paper's. 0 gives DARE. A density of 1 keeps everything."
         ),
         low=0.0,
         high=0.5,

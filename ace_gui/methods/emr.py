@@ -94,8 +94,7 @@ EMR = MergeMethod(
         "model can be rebuilt."
     ),
     formula=(
-        "merged matrix: W = W₀ + τ,  τ = γ ⊙ max{|wₜ ΔWₜ| : sgn(wₜ ΔWₜ) = γ},  γ = sgn(Σₜ wₜ "
-        "ΔWₜ)\n"
+        "merged matrix: W = W₀ + τ,  τ = γ ⊙ max{|wₜ ΔWₜ| : sgn(wₜ ΔWₜ) = γ},  γ = sgn(Σₜ wₜ ΔWₜ)\n"
         "expert t: W₀ + λₜ Mₜ ⊙ τ,  Mₜ = 1{wₜ ΔWₜ ⊙ τ > 0},  λₜ = Σ|wₜ ΔWₜ| / Σ|Mₜ ⊙ τ|"
     ),
     citation=(

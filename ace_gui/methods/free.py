@@ -31,8 +31,7 @@ class FrParameters:
         label="Cut-off D₀",
         help=(
             "Frequencies below this share of the highest frequency are removed. They are "
-            "measured by their distance to zero frequency over both dimensions. 0 removes "
-            "nothing."
+            "measured by their distance to zero frequency over both dimensions. 0 removes nothing."
         ),
         differs=(
             "The paper does not give a value. Its code measures the distance from another "
@@ -107,8 +106,7 @@ FR_MERGING = MergeMethod(
     formula=(
         "merged matrix: W = W₀ + scaling · Σₜ λₜ Gₜ,  Gₜ = F⁻¹[H ⊙ F(wₜ ΔWₜ)],  F the 2-D "
         "Fourier transform\n"
-        "high-pass filter: H = 1 where √(η² + γ²) ≥ D₀ · √½, else 0,  η and γ in cycles an "
-        "entry\n"
+        "high-pass filter: H = 1 where √(η² + γ²) ≥ D₀ · √½, else 0,  η and γ in cycles an entry\n"
         "coefficients: λₜ = mean|Gₜ| / Σⱼ mean|Gⱼ|, or 1"
     ),
     citation=(

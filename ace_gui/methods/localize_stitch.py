@@ -83,8 +83,7 @@ LOCALIZE_STITCH = MergeMethod(
     title="Localize-and-Stitch",
     summary=(
         "Keeps the few largest changes of every expert over the whole model. Where several "
-        "experts keep the same entry, their changes are averaged. This is the variant without "
-        "data."
+        "experts keep the same entry, their changes are averaged. This is the variant without data."
     ),
     formula=(
         "merged matrix: W = W₀ + Σₜ γₜ ⊙ wₜ ΔWₜ / Σₜ γₜ,  entry by entry\n"

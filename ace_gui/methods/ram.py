@@ -131,8 +131,7 @@ RAMPLUS_TL = MergeMethod(
     formula=(
         "merged matrix: W = W₀ + Σₜ∈A aₜ wₜ ΔWₜ / |A|,  entry by entry,  A = experts with "
         "|wₜ ΔWₜ| > ε\n"
-        "rescaling: aₜ = 1 + r · min(α, shared entries of t / unique ones) where |A| = 1, "
-        "else 1"
+        "rescaling: aₜ = 1 + r · min(α, shared entries of t / unique ones) where |A| = 1, else 1"
     ),
     citation=CITATION,
     parameters=RamPlusParameters,

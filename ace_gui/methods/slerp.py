@@ -193,11 +193,9 @@ NUSLERP = MergeMethod(
     title="NuSLERP",
     summary="SLERP with a position that follows from the experts' weights, optionally row by row.",
     formula=(
-        "merged matrix: W = W₀ + [sin((1 − t)θ) ΔW₁ + sin(tθ) ΔW₂] / sin θ,  t = w₂ / (w₁ + "
-        "w₂)\n"
+        "merged matrix: W = W₀ + [sin((1 − t)θ) ΔW₁ + sin(tθ) ΔW₂] / sin θ,  t = w₂ / (w₁ + w₂)\n"
         "angle: θ between ΔW₁ and ΔW₂, of the tensor or of each row; a right "
-        "angle where one of them is zero; (1 − t) ΔW₁ + t ΔW₂ where they are parallel or "
-        "opposite"
+        "angle where one of them is zero; (1 − t) ΔW₁ + t ΔW₂ where they are parallel or opposite"
     ),
     citation=CITATION,
     parameters=NuslerpParameters,

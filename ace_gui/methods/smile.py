@@ -101,8 +101,7 @@ SMILE = MergeMethod(
     formula=(
         "merged matrix: W = W₀,  y = W₀ x + b₀ + Σₜ λₜ(x) (Uₜ Sₜ Vₜᵀ x + wₜ Δbₜ),  Uₜ Sₜ "
         "Vₜᵀ: rank k of wₜ ΔWₜ\n"
-        "router: λ = softmaxₜ ‖Vₜ[:k_g]ᵀ x‖, of which the K largest stay and are made to sum "
-        "to 1"
+        "router: λ = softmaxₜ ‖Vₜ[:k_g]ᵀ x‖, of which the K largest stay and are made to sum to 1"
     ),
     citation=(
         "A. Tang, L. Shen, Y. Luo, S. Xie, H. Hu, L. Zhang, B. Du, D. Tao, SMILE: Zero-Shot "

@@ -72,8 +72,7 @@ STAR = MergeMethod(
     ),
     formula=(
         "merged matrix: W = W₀ + α Σₜ wₜ cₜ SVD_k(ΔWₜ) / Σₜ wₜ,  cₜ = ‖ΔWₜ‖* / ‖SVD_k(ΔWₜ)‖*\n"
-        "truncation: k: the fewest leading singular triplets with ‖SVD_k(ΔWₜ)‖* ≥ η % of "
-        "‖ΔWₜ‖*"
+        "truncation: k: the fewest leading singular triplets with ‖SVD_k(ΔWₜ)‖* ≥ η % of ‖ΔWₜ‖*"
     ),
     citation=(
         "Y.-A. Lee, C.-Y. Ko, T. Pedapati, I.-H. Chung, M.-Y. Yeh, P.-Y. Chen, STAR: Spectral "

@@ -110,8 +110,7 @@ TSV_M = MergeMethod(
     ),
     formula=(
         "merged matrix: W = W₀ + α · polar([U₁ … U_T]) diag(S₁ … S_T) polar([V₁ … V_T])ᵀ\n"
-        "singular vectors: wₜ ΔWₜ ≈ Uₜ Sₜ Vₜᵀ, its leading floor(min(O, I) / T) singular "
-        "triplets\n"
+        "singular vectors: wₜ ΔWₜ ≈ Uₜ Sₜ Vₜᵀ, its leading floor(min(O, I) / T) singular triplets\n"
         "orthogonal factor: polar(X) = P Qᵀ for X = P D Qᵀ, over the directions with D > 0"
     ),
     citation=CITATION,
@@ -132,8 +131,7 @@ TSV_C = MergeMethod(
     formula=(
         "merged matrix: W = W₀ + α · polar([U₁ … U_T]) diag(S₁ … S_T) polar([V₁ … V_T])ᵀ, as "
         "TSV-Merging\n"
-        "expert t: W₀ + Uₜ Sₜ Vₜᵀ, the leading floor(min(O, I) / T) singular triplets of wₜ "
-        "ΔWₜ"
+        "expert t: W₀ + Uₜ Sₜ Vₜᵀ, the leading floor(min(O, I) / T) singular triplets of wₜ ΔWₜ"
     ),
     citation=CITATION,
     parameters=TsvMParameters,

@@ -36,8 +36,7 @@ TWIN_MERGING = MergeMethod(
     ),
     formula=(
         "merged matrix: W = W₀ + λ Σₜ wₜ ΔWₜ\n"
-        "for x: W + Σₜ rₜ(x) C(Wₜ − W),  r = softmax(A h(x) + b),  h the mean last hidden "
-        "state"
+        "for x: W + Σₜ rₜ(x) C(Wₜ − W),  r = softmax(A h(x) + b),  h the mean last hidden state"
     ),
     citation=(
         "Z. Lu, C. Fan, W. Wei, X. Qu, D. Chen, Y. Cheng, Twin-Merging: Dynamic Integration of "

@@ -184,8 +184,7 @@ WUDI = MergeMethod(
     formula=(
         "merged matrix: W = W₀ + scaling · argmin_M Σₜ ‖(M − ΔWₜ) ΔWₜᵀ‖² / ‖ΔWₜ‖²\n"
         "minimum: adam from M = Σₜ ΔWₜ, in few steps;  closed: M = B S⁺\n"
-        "where: S = Σₜ ΔWₜᵀ ΔWₜ / ‖ΔWₜ‖²,  B = Σₜ ΔWₜ ΔWₜᵀ ΔWₜ / ‖ΔWₜ‖²,  ΔWₜ times its "
-        "weight wₜ"
+        "where: S = Σₜ ΔWₜᵀ ΔWₜ / ‖ΔWₜ‖²,  B = Σₜ ΔWₜ ΔWₜᵀ ΔWₜ / ‖ΔWₜ‖²,  ΔWₜ times its weight wₜ"
     ),
     citation=(
         "R. Cheng, F. Xiong, Y. Wei, W. Zhu, C. Yuan, Whoever Started the Interference Should End "

@@ -147,8 +147,7 @@ def _others(folder: Path) -> Iterator[str]:
     if found:
         yield (
             "The adapter in the folder itself is read, not others in sub-folders: "
-            f"{listing(found)}. "
-            "Add a sub-folder to merge the adapter in it."
+            f"{listing(found)}. Add a sub-folder to merge the adapter in it."
         )
 
 

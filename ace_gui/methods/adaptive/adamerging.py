@@ -106,8 +106,7 @@ ADAMERGING = MergeMethod(
         "the merged model's answers to inputs of all tasks. Needs no labels."
     ),
     formula=(
-        "merged matrix: W = W₀ + Σₜ λₜ wₜ ΔWₜ,  λ of each expert and tensor, or of each "
-        "expert\n"
+        "merged matrix: W = W₀ + Σₜ λₜ wₜ ΔWₜ,  λ of each expert and tensor, or of each expert\n"
         "coefficients: λ = arg min Σₜ E_x∼t H(p(y|x)),  H: entropy of the merged model's "
         "answers, by Adam"
     ),

@@ -109,14 +109,12 @@ CONCRETE = MergeMethod(
     title="Concrete",
     summary=(
         "Learns one mask shared by the changes of all experts that reduces their "
-        "interference, by minimising the entropy of the merged model's answers. Needs no "
-        "labels."
+        "interference, by minimising the entropy of the merged model's answers. Needs no labels."
     ),
     formula=(
         "merged matrix: W = W₀ + m / mean(m) ⊙ Σₜ λₜ wₜ ΔWₜ,  entry by entry, mean over each "
         "tensor\n"
-        "mask: m = 1 / (1 + exp(−x)),  x minimises the entropy of answers under masks drawn "
-        "from it"
+        "mask: m = 1 / (1 + exp(−x)),  x minimises the entropy of answers under masks drawn from it"
     ),
     citation=(
         "A. Tang, L. Shen, Y. Luo, L. Ding, H. Hu, B. Du, D. Tao, Concrete Subspace Learning based "

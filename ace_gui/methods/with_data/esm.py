@@ -162,8 +162,7 @@ ESM = MergeMethod(
     title="ESM",
     summary=(
         "Essential subspaces: keeps those directions of every expert's change in which its "
-        "outputs change most on its own data, and makes the directions of all experts "
-        "orthogonal."
+        "outputs change most on its own data, and makes the directions of all experts orthogonal."
     ),
     formula=(
         "merged matrix: W = W₀ + α β σ̄(P) polar(P) σ̄(A) polar(A),  P = [P₁ … P_T],  A = "
