@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ace_gui.cli.console import Terminal, print_checks, print_warnings, shown
-from ace_gui.cli.evaluating import run, score_table
+from ace_gui.cli.evaluating import merged_and_measured, score_table
 from ace_gui.cli.inspecting import print_layers
 from ace_gui.engine.contract.events import Evaluated, Exported
 from ace_gui.engine.contract.scored import TaskScore
@@ -52,7 +52,7 @@ def _scores(recipe: Recipe) -> tuple[TaskScore, ...]:
     """Scores of the base, of each expert on its own task, and of the merges."""
     *_, last = score(recipe, (), recipe.tasks, device="cpu")
     assert isinstance(last, Evaluated)
-    rows = run(by_method(recipe, COMPARED), "cpu")
+    rows = merged_and_measured(by_method(recipe, COMPARED), "cpu")
     merged = (replace(each, model=row.title) for row in rows for each in row.scores)
     return (*last.scores, *merged)
 

@@ -199,7 +199,7 @@ def compare_methods(given: Compare) -> None:
         with contextlib.suppress(WorkbenchError):  # the row of a merge has its error
             prepared_with_consent(recipe, convert=True)
     with workers_at(given.cluster, given.device, given.threads) as workers:
-        rows = run(recipes, given.device, workers, terminal)
+        rows = merged_and_measured(recipes, given.device, workers, terminal)
     outputs.write_json(given.json, {"methods": [compared_record(row) for row in rows]})
     console = terminal.results
     console.print(comparison_table(rows))
@@ -238,7 +238,7 @@ def _value(text: str) -> ParameterValue:
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 
-def run(
+def merged_and_measured(
     recipes: Sequence[Recipe],
     device: str = "auto",
     workers: Executor | None = None,

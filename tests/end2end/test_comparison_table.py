@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.cli.evaluating import run
+from ace_gui.cli.evaluating import merged_and_measured
 from ace_gui.engine.inspecting.compare_recipes import by_method, title_of
 from ace_gui.methods import every_variant, method_variant
 from ace_gui.paths import Sample
@@ -40,7 +40,7 @@ def test_some_of_its_lines_are_what_a_run_gives() -> None:
     recipes = by_method(
         load_recipe(Sample.IMAGES.recipe), [NAME, "ace", "ace:automatic", "linear", "ties", "tsv_m"]
     )
-    for row in run(recipes, "cpu"):
+    for row in merged_and_measured(recipes, "cpu"):
         accuracies = [*row.by_task.values(), row.mean.score]
         # Another processor rounds differently: an image or two of 400 may change sides.
         assert accuracies == pytest.approx(known[row.title][:6], abs=0.008), row.title

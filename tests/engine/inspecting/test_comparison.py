@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from ace_gui.cli.evaluating import run, variants
+from ace_gui.cli.evaluating import merged_and_measured, variants
 from ace_gui.engine.contract.events import CompareProgress, MergeFinished, MethodCompared, Variant
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.matrix_figures import cosines_of, model_cosines
@@ -86,7 +86,7 @@ def test_what_is_merged_already_is_only_measured(recipe: Recipe, tmp_path):
 
 def test_one_expert_is_where_its_merge_is(recipe: Recipe):
     alone = replace(recipe, models=recipe.models[:1], merge_method="linear", parameters={})
-    (row,) = run([alone], "cpu")
+    (row,) = merged_and_measured([alone], "cpu")
     assert row.distances["task0"] == pytest.approx(0, abs=1e-5)
     assert row.cosines["task0"] == pytest.approx(1, abs=1e-6)
     assert row.relative_norm == pytest.approx(1, abs=1e-5)
@@ -187,9 +187,9 @@ def test_models_are_opened_once_for_all_settings(recipe: Recipe, monkeypatch):
 
     monkeypatch.setattr(prepare, "open_recipe", counted)
     settings = by_value(replace(recipe, merge_method="ace"), "scaling", [0.5, 1.0, 1.5])
-    together = run(settings, "cpu")
+    together = merged_and_measured(settings, "cpu")
     assert len(opened) == 1
-    alone = [row for own in settings for row in run([own], "cpu")]
+    alone = [row for own in settings for row in merged_and_measured([own], "cpu")]
     assert [row.norm for row in together] == [row.norm for row in alone]
     assert [row.distances for row in together] == [row.distances for row in alone]
 
@@ -216,10 +216,10 @@ def test_settings_share_the_survey_of_the_model(
     monkeypatch.setattr(surveying, "look_for", counted)
     own = {"norms": "model"} if method == "nan" else {"trim": "model"}
     settings = by_value(replace(recipe, merge_method=method, parameters=own), name, values)
-    alone = [row for each in settings for row in run([each], "cpu")]
+    alone = [row for each in settings for row in merged_and_measured([each], "cpu")]
     once = len(read) // len(settings)
     read.clear()
-    together = run(settings, "cpu")
+    together = merged_and_measured(settings, "cpu")
     assert once > 0
     assert len(read) == surveys * once
     assert [row.norm for row in together] == [row.norm for row in alone]
