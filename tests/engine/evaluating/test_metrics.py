@@ -1,6 +1,6 @@
 """Standard errors of the scores that follow from counts, against scikit-learn on each resample."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +12,19 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from ace_gui.engine.evaluating import metrics
 from ace_gui.engine.evaluating.kinds import KINDS
-from ace_gui.engine.evaluating.metrics import RESAMPLES, MetricResult, entities
+from ace_gui.engine.evaluating.metrics import MetricResult, entities
 from ace_gui.engine.evaluating.task_data import Example, Table, TaskData
 from ace_gui.recipe.values import Metric, Task, TaskKind
 
 LABELS = st.integers(2, 5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_resamples() -> Iterator[None]:
+    """The same for the scores and for what they are compared with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "RESAMPLES", 20)
+        yield
 
 
 def measured(
@@ -46,7 +54,7 @@ def assert_spread(found: float, draws: list[float]) -> None:
 
 def resamples(count: int) -> list[np.ndarray]:
     generator = np.random.default_rng(0)
-    return [generator.integers(count, size=count) for _ in range(RESAMPLES)]
+    return [generator.integers(count, size=count) for _ in range(metrics.RESAMPLES)]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
@@ -92,12 +100,6 @@ def test_of_words(data: st.DataObject, count: int, metric: Metric):
     assert_spread(found.standard_error, [compute(at_N) for at_N in resamples(count)])
 
 
-@pytest.fixture
-def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "RESAMPLES", 20)
-
-
-@pytest.mark.usefixtures("few_resamples")
 @pytest.mark.parametrize("names", [0, 1, 2, 3, 7])
 @pytest.mark.parametrize("metric", [Metric.F1, Metric.MATTHEWS, Metric.ACCURACY])
 @pytest.mark.parametrize("classes", [1, 2, 3, 5])
@@ -115,7 +117,6 @@ def test_labels_need_not_be_as_many_as_names(classes: int, names: int, metric: M
     assert found.score == pytest.approx(expected)
 
 
-@pytest.mark.usefixtures("few_resamples")
 @pytest.mark.parametrize("count", [1, 2, 10, 1000])
 @pytest.mark.parametrize("right", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize(
