@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QTimer
-from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
 
 from ace_gui.gui.app import Workbench
@@ -18,7 +15,6 @@ from ace_gui.gui.models.layer_columns import GAMMA
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
 from tests.helpers.models import Family, roberta_family
-from tests.helpers.recipes import file_of
 from tests.helpers.windows import PATIENCE
 
 
@@ -61,7 +57,13 @@ def test_from_checkpoints_on_disk_to_a_model_that_loads(
     assert "empty" in window.notice.sentence.text()
     assert window.workspace.experts.model.rowCount() == len(family.experts)
 
+    beats: list[State] = []
+    timer = QTimer()
+    timer.timeout.connect(lambda: beats.append(session.state))
+    timer.start(5)
     merge(window, qtbot)
+    timer.stop()
+    assert State.MERGING in beats  # a blocked loop has none; how long it pauses: see the benchmarks
     window.actions_.top_layer.trigger()
     name = session.selection
     qtbot.waitUntil(lambda: session.spectrum(name) is not None, timeout=PATIENCE)
@@ -103,30 +105,3 @@ def test_a_killed_engine_is_told_and_the_session_goes_on(
     assert window.workspace.experts.model.rowCount() == len(family.experts)
     merge(window, qtbot)
     assert window.session.merge_is_current
-
-
-def test_the_event_loop_goes_on_during_a_merge(
-    bench: Workbench, family: Family, qtbot: QtBot
-) -> None:
-    window = bench.window
-    open_family(window, family, qtbot)
-    beats: list[State] = []
-    timer = QTimer()
-    timer.timeout.connect(lambda: beats.append(window.session.state))
-    timer.start(5)
-    merge(window, qtbot)
-    timer.stop()
-    assert State.MERGING in beats  # a blocked loop has none; how long it pauses: see the benchmarks
-
-
-def test_the_projects_own_command_takes_a_picture(family: Family, tmp_path: Path) -> None:
-    recipe = file_of(tmp_path, family)
-    picture = tmp_path / "window.png"
-    indices = {"XDG_CONFIG_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    indices["XDG_DATA_HOME"] = indices["XDG_STATE_HOME"] = str(tmp_path / "data")
-    command = [sys.executable, "-m", "ace_gui.gui.picture", str(recipe), str(picture)]
-    subprocess.run(command, env={**os.environ, **indices}, check=True, timeout=120)
-    image = QImage(str(picture))
-    assert (image.width(), image.height()) == (1440, 900)
-    colours = {image.pixel(x, y) for x in range(0, 1440, 3) for y in range(0, 900, 3)}
-    assert len(colours) > 50  # plots, text and swatches, not an empty page
