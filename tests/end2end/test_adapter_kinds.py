@@ -14,16 +14,17 @@ from torch import Tensor
 from ace_gui.checkpoints import open_adapter
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError
-from tests.helpers.adapter_models import (
+from tests.helpers.adapters import (
     ATTENTION,
+    factors,
     gpt2,
     gpt_oss,
     llama,
     mixtral,
     randomised,
     resnet,
+    save_adapter,
 )
-from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.merges import merged_tensors
 from tests.helpers.recipes import recipe_over
 

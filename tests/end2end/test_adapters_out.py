@@ -14,7 +14,7 @@ from torch import Tensor
 from ace_gui.engine.contract.events import Exported
 from ace_gui.engine.workflow import Options, extract_adapter, merge_to_folder
 from ace_gui.recipe.new_recipes import recipe_for_extraction
-from tests.helpers.adapter_models import ATTENTION, gpt2, llama, randomised, resnet
+from tests.helpers.adapters import ATTENTION, gpt2, llama, randomised, resnet
 from tests.helpers.recipes import recipe_over
 
 peft = pytest.importorskip("peft")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from PySide6.QtCore import QObject, Signal
@@ -33,6 +34,7 @@ from ace_gui.engine.contract.plan import Disposition, ExpertSummary, Plan, PlanR
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.field_info import FieldInfo
 from ace_gui.gui.control.merge_stores import write_record
+from ace_gui.gui.models.layer_figures import LayerFigures
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.draft import Inputs
@@ -291,4 +293,24 @@ def task_score(
         normalised=1.0 if own else normalised,
         own=own,
         each_N=each_N,
+    )
+
+
+def layer_figures(
+    names: Sequence[str],
+    roles: Sequence[str],
+    blocks: Sequence[int | None],
+    *,
+    gamma: Any = np.nan,
+    energies: Any = np.nan,
+) -> LayerFigures:
+    """Layers with a figure for each or one for all; their mean logs are far from γ's pole."""
+    count = len(names)
+    return LayerFigures(
+        names=tuple(names),
+        roles=tuple(roles),
+        blocks=tuple(blocks),
+        gamma_L=np.full(count, gamma),
+        mean_log_L=np.full(count, -5.0),
+        energies_LT=np.full((count, 2), energies),
     )

@@ -1,14 +1,17 @@
-"""Whole merges, for tests that look at what comes out of them."""
+"""Whole merges, and what a close look at one should show: computed in float64 by NumPy."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
 from ace_gui.engine.contract.events import TensorFinished
+from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.output.exporting import publish
@@ -39,3 +42,42 @@ def merged_folder(recipe: Recipe, out: Path) -> Path:
     list(merge(prepare(recipe), staging_folder(out), device="cpu", as_output=True))
     publish(staging_folder(out), out)
     return out
+
+
+Array = NDArray[np.float64]
+
+
+def row_named(prepared: Prepared, ending: str) -> PlanRow:
+    """The one row whose name ends so."""
+    (row,) = [row for row in prepared.plan.rows if row.name.endswith(ending)]
+    return row
+
+
+def deltas_of(prepared: Prepared, row: PlanRow) -> dict[str, Array]:
+    """ΔW_t by expert, exactly as float32 arithmetic on the files gives it, outputs × inputs."""
+    base = tensor(prepared.base.checkpoint.path, row.name)
+    found = {}
+    for t in row.experts:
+        expert = prepared.experts[t]
+        delta = tensor(expert.checkpoint.path, expert.own_names[row.name]) - base
+        found[expert.name] = (delta.T if row.transposed else delta).astype(np.float64)
+    return found
+
+
+def tensor(folder: Path, name: str) -> NDArray[np.float32]:
+    """One tensor of a model in a folder."""
+    loaded = load_file(folder / "model.safetensors" if folder.is_dir() else folder)
+    array: NDArray[np.float32] = loaded[name].float().numpy()
+    return array
+
+
+def singular_values(matrix: Array) -> Array:
+    """Largest first."""
+    values: Array = np.linalg.svd(matrix, compute_uv=False)
+    return values
+
+
+def leading_vectors(matrix: Array, k: int) -> tuple[Array, Array]:
+    """The k leading left and right singular vectors, as columns."""
+    u, _, vh = np.linalg.svd(matrix, full_matrices=False)
+    return u[:, :k], vh[:k].T

@@ -18,8 +18,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.ace_oracle import ace_oracle
-from tests.helpers.inspected import Array, deltas_of, row_named, singular_values
-from tests.helpers.merges import merged_tensors
+from tests.helpers.merges import Array, deltas_of, merged_tensors, row_named, singular_values
 from tests.helpers.models import Family, gpt2_family, roberta_family
 from tests.helpers.recipes import recipe_of
 

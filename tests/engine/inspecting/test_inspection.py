@@ -29,7 +29,7 @@ from ace_gui.engine.streaming import PART_ELEMENTS
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.recipe.values import NonFinite
 from tests.helpers.ace_oracle import ace_oracle
-from tests.helpers.inspected import deltas_of, leading_vectors, row_named, singular_values
+from tests.helpers.merges import deltas_of, leading_vectors, row_named, singular_values
 from tests.helpers.models import Family, gpt2_family, roberta_family
 from tests.helpers.recipes import recipe_of
 

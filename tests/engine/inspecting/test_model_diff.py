@@ -29,7 +29,7 @@ from ace_gui.errors import (
     RecipeError,
 )
 from tests.helpers.checkpoints import save_model, small_tensors
-from tests.helpers.inspected import row_named, singular_values, tensor
+from tests.helpers.merges import row_named, singular_values, tensor
 from tests.helpers.models import Family, gpt2_family, roberta_family
 from tests.helpers.recipes import recipe_of
 

@@ -25,8 +25,7 @@ from ace_gui.linalg.singular import cut, cut_product, joined, rank_for, squared_
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Override
-from tests.helpers.adapter_models import SIZES
-from tests.helpers.adapters import factors, save_adapter
+from tests.helpers.adapters import SIZES, factors, save_adapter
 from tests.helpers.command import ace_gui as command
 from tests.helpers.merges import merged_tensors
 from tests.helpers.recipes import file_over, recipe_over

@@ -15,8 +15,7 @@ from torch import Tensor
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError
 from ace_gui.recipe import ModelEntry, Recipe
-from tests.helpers.adapter_models import SIZES
-from tests.helpers.adapters import PREFIX, factors, save_adapter
+from tests.helpers.adapters import PREFIX, SIZES, factors, save_adapter
 from tests.helpers.merges import merged_tensors
 
 VISION = {**SIZES, "image_size": 16, "patch_size": 8}

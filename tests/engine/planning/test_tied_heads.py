@@ -15,7 +15,7 @@ from torch import Tensor
 from ace_gui.architecture.transformers_library import LoadReport, load_pretrained
 from ace_gui.engine.contract.plan import Check, Verdict
 from ace_gui.engine.planning.prepare import prepare
-from tests.helpers.adapter_models import llama
+from tests.helpers.adapters import llama
 from tests.helpers.merges import merged_folder, merged_tensors
 from tests.helpers.recipes import recipe_over
 

@@ -34,8 +34,7 @@ from ace_gui.errors import FileChangedError, OutputError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import NonFinite
 from tests.helpers.ace_oracle import ace_oracle
-from tests.helpers.inspected import deltas_of, row_named, singular_values
-from tests.helpers.merges import merged_folder
+from tests.helpers.merges import deltas_of, merged_folder, row_named, singular_values
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.pages import Page
 from tests.helpers.recipes import file_of, recipe_of

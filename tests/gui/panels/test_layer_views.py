@@ -31,11 +31,11 @@ from tests.gui.fakes import (
     GAMMAS,
     SST2,
     adopt_two,
+    layer_figures,
     plan,
     recipe,
     record_gammas,
 )
-from tests.helpers.layers import layer_figures
 from tests.helpers.windows import in_view
 
 PARTS = ("query", "key", "MLP up")

@@ -51,9 +51,9 @@ from ace_gui.gui.plots.spectrum_plot import (
 from ace_gui.gui.state.known_scores import Figure
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import DARK, LIGHT, in_theme, set_scheme
+from tests.gui.fakes import layer_figures
 from tests.gui.test_theme import DEFICIENCIES, oklab
 from tests.helpers.contrast import contrast, linear
-from tests.helpers.layers import layer_figures
 from tests.helpers.windows import in_view, items_of
 
 LAYER = "model.layers.0.q_proj.weight"

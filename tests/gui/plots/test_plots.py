@@ -56,7 +56,7 @@ from ace_gui.gui.plots.one_layer_plots import EnergiesPlot
 from ace_gui.gui.plots.spectrum_plot import AFTER, BEFORE, SpectrumPlot
 from ace_gui.gui.state.known_scores import Figure
 from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
-from tests.helpers.layers import layer_figures
+from tests.gui.fakes import layer_figures
 from tests.helpers.windows import in_view, items_of
 
 NAMES = [f"model.layers.{b}.{part}.weight" for b in range(3) for part in ("q_proj", "up_proj")]

@@ -29,7 +29,7 @@ from ace_gui.recipe.mergekit.writing import _EXPRESSED, dump_mergekit
 from ace_gui.recipe.overrides import traits_of
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from ace_gui.recipe.values import Choices, TokenSource
-from tests.helpers.inspected import row_named
+from tests.helpers.merges import row_named
 from tests.helpers.models import roberta_family
 from tests.helpers.recipes import recipe_of
 
