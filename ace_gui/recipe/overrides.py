@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from ace_gui.errors import RecipeError
+from ace_gui.field_info import ParameterValue as ParameterValue
 
 _TRAITS: Final = "recipe"
 
@@ -63,8 +64,6 @@ def require_limits(part: Any, heading: str) -> None:
             except ValueError as error:
                 raise RecipeError(f"{key} {error}.", key=key) from None
 
-
-ParameterValue = float | int | bool | str
 
 Fate = Literal["merge", "average", "base"]
 """What becomes of a tensor: merged by the method, averaged, or kept from the base."""
