@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 import yaml
 
-from ace_gui.checkpoints import is_adapter
+from ace_gui.checkpoints.adapters import is_adapter
 from ace_gui.cli.console import Outputs, Terminal, shown
 from ace_gui.cli.options import recipe_given
 from ace_gui.errors import RecipeError

@@ -24,8 +24,10 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ace_gui.checkpoints import Checkpoint, FileStamp, TensorReader, read_header
-from ace_gui.checkpoints.input_files import JSON_LIMIT, open_regular, read_json, refusal
+from ace_gui.checkpoints.header import read_header
+from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.input_files import JSON_LIMIT, FileStamp, open_regular, read_json, refusal
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.engine.streaming import tensors_digest
 from ace_gui.errors import CheckpointError, WorkbenchError
 from ace_gui.formatting import path_text

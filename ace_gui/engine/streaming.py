@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import TensorReader
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
 
 Part = tuple[int, int]

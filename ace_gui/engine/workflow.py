@@ -13,7 +13,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import claimed_output, convert_pickle
+from ace_gui.checkpoints.pickle_conversion import convert_pickle
+from ace_gui.checkpoints.staging import claimed_output
 from ace_gui.engine.capabilities import memory_of, resolve_device, use_threads
 from ace_gui.engine.cluster.ray_cluster import Address
 from ace_gui.engine.cluster.ray_workers import workers_at

@@ -24,7 +24,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import TensorReader, open_checkpoint
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.engine.capabilities import available_devices, devices_not_used, resolve_device
 from ace_gui.engine.contract.events import MergeFinished
 from ace_gui.engine.merging.merge import merge

@@ -19,7 +19,8 @@ from typing import Any
 import torch
 import yaml
 
-from ace_gui.checkpoints import TensorReader, open_checkpoint
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.reader import TensorReader
 from tests.benchmarks import measuring
 from tests.benchmarks.checkpoints import gpt2_set, llama_set
 from tests.benchmarks.end_to_end import mb, merge, say, seconds

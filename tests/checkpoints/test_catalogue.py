@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.checkpoints import convert_pickle, is_adapter, open_adapter, open_checkpoint
+from ace_gui.checkpoints.adapters import is_adapter, open_adapter
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.pickle_conversion import convert_pickle
 from ace_gui.errors import CheckpointError, PickleConsentError
 from tests.helpers.catalogue import ADAPTERS, CONVERTED, OPENED, UNSUPPORTED, Case, Unsupported
 from tests.helpers.faults import complaint

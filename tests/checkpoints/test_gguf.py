@@ -10,7 +10,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from ace_gui.checkpoints import TensorReader, open_checkpoint
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.errors import CheckpointError
 from tests.helpers.gguf_files import gguf_bytes, gguf_of, text
 from tests.helpers.merges import merged_folder

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from ace_gui.checkpoints import TensorReader, open_checkpoint, read_header, tag_of, torch_dtype
 from ace_gui.checkpoints import header as header_module
+from ace_gui.checkpoints.header import read_header, tag_of, torch_dtype
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.errors import CheckpointError
 from ace_gui.stored_formats import FORMATS, RECIPE_NAMES, RECIPE_TAGS, is_float
 from tests.helpers.checkpoints import entry, raw_file, same_bits, tensors_of_every_format

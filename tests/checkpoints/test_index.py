@@ -9,8 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ace_gui.checkpoints import is_adapter, nested_models, open_checkpoint
-from ace_gui.checkpoints.index import is_plain_shard_name
+from ace_gui.checkpoints.adapters import is_adapter
+from ace_gui.checkpoints.folder import nested_models
+from ace_gui.checkpoints.index import is_plain_shard_name, open_checkpoint
 from ace_gui.errors import CheckpointError
 from tests.helpers.checkpoints import raw_file, save_model, small_tensors, write_index
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ace_gui.checkpoints import open_checkpoint
+from ace_gui.checkpoints.index import open_checkpoint
 from ace_gui.checkpoints.input_files import JSON_MEMORY, json_memory, read_config, read_json
 from ace_gui.checkpoints.side_files import set_config_dtype
 from ace_gui.engine.planning.token_ids import MOST_TOKENS, compare

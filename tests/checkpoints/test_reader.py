@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from ace_gui.checkpoints import TensorReader, input_files, open_checkpoint, require_finite
+from ace_gui.checkpoints import input_files
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.reader import TensorReader, require_finite
 from ace_gui.errors import CheckpointError, FileChangedError, NonFiniteError, ResourceError
 from tests.helpers.checkpoints import same_bits, save_model, small_tensors
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from ace_gui.checkpoints import Checkpoint, TensorReader, open_checkpoint
+from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError
 from tests.helpers.checkpoints import save_model

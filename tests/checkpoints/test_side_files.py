@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ace_gui.checkpoints import copy_side_files, find_side_files
-from ace_gui.checkpoints.side_files import belongs
+from ace_gui.checkpoints.side_files import belongs, copy_side_files, find_side_files
 from ace_gui.errors import CheckpointError, OutputError
 
 BELONG = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui.checkpoints import Claim, claimed, claimed_output, discard, new_stage, promote
+from ace_gui.checkpoints.staging import Claim, claimed, claimed_output, discard, new_stage, promote
 from ace_gui.errors import OutputError
 from ace_gui.output_files import MARK, MARK_TEXT, check_output_folder, staging_folder
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ace_gui.checkpoints import open_adapter, open_checkpoint
+from ace_gui.checkpoints.adapters import open_adapter
+from ace_gui.checkpoints.index import open_checkpoint
 from ace_gui.errors import CheckpointError, RecipeError
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.adapters import factors, save_adapter

@@ -17,14 +17,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ace_gui.checkpoints import (
-    OutputTensor,
-    ShardedWriter,
-    TensorReader,
-    open_checkpoint,
-    plan_shards,
-    tag_of,
-)
+from ace_gui.checkpoints.header import tag_of
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.reader import TensorReader
+from ace_gui.checkpoints.writer import OutputTensor, ShardedWriter, plan_shards
 from ace_gui.errors import OutputError, ResourceError, ResumeError, WorkbenchError
 from tests.helpers.checkpoints import same_bits, small_tensors, tensors_of_every_format
 from tests.helpers.damage import flip

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ace_gui.checkpoints import open_adapter
+from ace_gui.checkpoints.adapters import open_adapter
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError
 from tests.helpers.adapters import (

@@ -16,7 +16,7 @@ from tests.helpers.recipes import recipe_of
 
 def merge_to(recipe: Recipe, out: Path, resume: bool) -> None:
     """What ``ace-gui merge`` does, in a child of a process that has everything imported."""
-    from ace_gui.checkpoints import claimed
+    from ace_gui.checkpoints.staging import claimed
     from ace_gui.engine.merging.merge import merge
     from ace_gui.engine.output.exporting import publish
     from ace_gui.engine.planning.prepare import prepare

@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ace_gui.checkpoints import convert_pickle, open_checkpoint
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.pickle_conversion import convert_pickle
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.output.exporting import export, publish
 from ace_gui.engine.planning import models as opening

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from ace_gui.checkpoints import TensorReader, find_converted, open_checkpoint
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.pickle_conversion import find_converted
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe

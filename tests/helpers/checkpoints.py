@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ace_gui.checkpoints import FileStamp
-from ace_gui.checkpoints.input_files import open_regular
+from ace_gui.checkpoints.input_files import FileStamp, open_regular
 
 
 def entry(dtype: str, shape: list[int], begin: int, end: int) -> dict[str, object]:

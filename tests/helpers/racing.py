@@ -49,7 +49,7 @@ def exporting(task: Task) -> None:
 
 def converting(task: Task) -> None:
     """A pickle into a cache."""
-    from ace_gui.checkpoints import convert_pickle
+    from ace_gui.checkpoints.pickle_conversion import convert_pickle
 
     convert_pickle(task.what, task.out)
 

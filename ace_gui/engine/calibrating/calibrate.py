@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import torch
 
-from ace_gui.checkpoints import claimed
 from ace_gui.checkpoints.input_files import status_of
+from ace_gui.checkpoints.staging import claimed
 from ace_gui.engine.calibrating.fisher_information import (
     FisherSums,
     fisher_groups,

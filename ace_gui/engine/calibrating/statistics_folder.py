@@ -27,8 +27,8 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from ace_gui.checkpoints import TensorReader
 from ace_gui.checkpoints.input_files import refusal
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.engine.kept_files import (
     is_there,
     keep_json,

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import torch
 
-from ace_gui.checkpoints import OutputTensor, ShardedWriter, plan_shards
+from ace_gui.checkpoints.writer import OutputTensor, ShardedWriter, plan_shards
 from ace_gui.engine.cluster.estimates import (
     SOME_BYTES,
     SOME_FLOPS,

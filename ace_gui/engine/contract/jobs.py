@@ -104,7 +104,7 @@ class ConvertJob(Job, state="planning"):
     path: Path
 
     def steps(self, _: Runner) -> Events:
-        from ace_gui.checkpoints import converting
+        from ace_gui.checkpoints.pickle_conversion import converting
         from ace_gui.paths import conversions_folder
 
         for done, total in converting(self.path, conversions_folder()):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.transformers_library import load_pretrained
-from ace_gui.checkpoints import TensorReader
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.evaluating.evaluators import Batch, Evaluator, Piece
 from ace_gui.engine.evaluating.kinds import evaluator

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.architecture.transformers_library import read_config
-from ace_gui.checkpoints import Checkpoint, find_converted, is_adapter
+from ace_gui.checkpoints.adapters import is_adapter
+from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.pickle_conversion import find_converted
 from ace_gui.engine.modules.in_model import ModulesOf, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head
 from ace_gui.engine.planning.models import OpenedModel, open_files

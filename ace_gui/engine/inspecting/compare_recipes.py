@@ -18,7 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ace_gui.checkpoints import TensorReader, discard, open_checkpoint
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.reader import TensorReader
+from ace_gui.checkpoints.staging import discard
 from ace_gui.engine.contract.events import (
     CompareProgress,
     Event,

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from ace_gui.checkpoints import FileStamp
+from ace_gui.checkpoints.input_files import FileStamp
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.capabilities import work_on
 from ace_gui.engine.contract.findings import LayerReport

@@ -21,7 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ace_gui.checkpoints import TensorReader, open_checkpoint
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerDistribution,

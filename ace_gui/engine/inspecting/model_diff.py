@@ -15,7 +15,9 @@ from torch import Tensor
 
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.sandbox import Describer
-from ace_gui.checkpoints import Checkpoint, TensorReader, convert_pickle, open_checkpoint
+from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
+from ace_gui.checkpoints.pickle_conversion import convert_pickle
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.findings import LayerDifference, ModelDiff, TensorChange
 from ace_gui.engine.contract.plan import PlanRow

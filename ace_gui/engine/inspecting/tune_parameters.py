@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ace_gui.checkpoints import discard
+from ace_gui.checkpoints.staging import discard
 from ace_gui.engine.contract.scored import (
     LESS_IS_BETTER,
     ParameterRange,

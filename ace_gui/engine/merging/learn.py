@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ace_gui.checkpoints import claimed
+from ace_gui.checkpoints.staging import claimed
 from ace_gui.engine.adapting.objectives import Kept, TaskObjective, descended, expert_answers
 from ace_gui.engine.adapting.shared_parameters import MergedValues, SharedParameters
 from ace_gui.engine.adapting.training import (

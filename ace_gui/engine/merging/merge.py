@@ -15,15 +15,15 @@ from pathlib import Path
 
 import torch
 
-from ace_gui.checkpoints import (
-    Checkpoint,
-    ShardedWriter,
-    claimed,
+from ace_gui.checkpoints.header import torch_dtype
+from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.side_files import (
+    change_json,
     copy_side_files,
-    plan_shards,
-    torch_dtype,
+    without_quantisation_settings,
 )
-from ace_gui.checkpoints.side_files import change_json, without_quantisation_settings
+from ace_gui.checkpoints.staging import claimed
+from ace_gui.checkpoints.writer import ShardedWriter, plan_shards
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.capabilities import forget_peak, memory_of, peak_on, resolve_device, work_on
 from ace_gui.engine.contract.events import (

@@ -12,7 +12,9 @@ from typing import Final, Self
 import torch
 
 import ace_gui
-from ace_gui.checkpoints import Checkpoint, ExtendedInfo, FileStamp
+from ace_gui.checkpoints.derived import ExtendedInfo
+from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.input_files import FileStamp
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.units import GPU_AHEAD, Workers
 from ace_gui.engine.planning.overridden_rows import spelled_out

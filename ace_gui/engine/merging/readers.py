@@ -14,14 +14,13 @@ from typing import Final, TypeVar
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import (
-    ChangedInfo,
+from ace_gui.checkpoints.derived import ChangedInfo, runs
+from ace_gui.checkpoints.header import torch_dtype
+from ace_gui.checkpoints.reader import (
     ReadChecksums,
     TensorReader,
     non_finite_error,
     non_finite_values,
-    runs,
-    torch_dtype,
 )
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel, answering_name

@@ -33,19 +33,11 @@ from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from ace_gui.checkpoints import (
-    OutputTensor,
-    ReadChecksums,
-    Readings,
-    Shard,
-    ShardedWriter,
-    TensorReader,
-    discard,
-    open_checkpoint,
-    plan_parts,
-    tag_of,
-)
-from ace_gui.checkpoints.staging import mark
+from ace_gui.checkpoints.header import tag_of
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.reader import ReadChecksums, Readings, TensorReader
+from ace_gui.checkpoints.staging import discard, mark
+from ace_gui.checkpoints.writer import OutputTensor, Shard, ShardedWriter, plan_parts
 from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow

@@ -18,7 +18,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import OutputTensor, Shard, plan_shards
+from ace_gui.checkpoints.writer import OutputTensor, Shard, plan_shards
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
 from ace_gui.engine.contract.plan import MatrixPart, PlanRow
 from ace_gui.engine.evaluating.loaded_models import older_objects_frozen

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import ExtendedInfo
+from ace_gui.checkpoints.derived import ExtendedInfo
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.matrix_figures import effective_rank
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow

@@ -26,7 +26,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ace_gui.checkpoints import Readings, Shard, torch_dtype, write_in_place
+from ace_gui.checkpoints.header import torch_dtype
+from ace_gui.checkpoints.reader import Readings
+from ace_gui.checkpoints.writer import Shard, write_in_place
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.readers import Readers

@@ -37,7 +37,8 @@ from typing import Final
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from ace_gui.checkpoints import Checkpoint, TensorInfo, read_header
+from ace_gui.checkpoints.header import TensorInfo, read_header
+from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import read_json, refusal
 from ace_gui.checkpoints.side_files import own_file
 from ace_gui.engine.contract.plan import MatrixPart

@@ -13,15 +13,11 @@ import torch
 from torch import Tensor
 
 from ace_gui.architecture.names import match_names
-from ace_gui.checkpoints import (
-    Checkpoint,
-    OutputTensor,
-    TensorReader,
-    open_checkpoint,
-    require_finite,
-)
+from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
 from ace_gui.checkpoints.input_files import refusal
+from ace_gui.checkpoints.reader import TensorReader, require_finite
 from ace_gui.checkpoints.side_files import own_file
+from ace_gui.checkpoints.writer import OutputTensor
 from ace_gui.engine.modules.stored import (
     MODULES,
     TRAINED,

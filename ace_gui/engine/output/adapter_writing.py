@@ -28,21 +28,12 @@ from typing import IO, Any, Final, Self
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import (
-    OutputTensor,
-    Shard,
-    ShardedWriter,
-    TensorReader,
-    claimed_output,
-    discard,
-    plan_shards,
-    promote,
-    read_factor,
-    read_header,
-    torch_dtype,
-)
+from ace_gui.checkpoints.derived import read_factor
+from ace_gui.checkpoints.header import read_header, torch_dtype
 from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.staging import mark
+from ace_gui.checkpoints.reader import TensorReader
+from ace_gui.checkpoints.staging import claimed_output, discard, mark, promote
+from ace_gui.checkpoints.writer import OutputTensor, Shard, ShardedWriter, plan_shards
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.capabilities import peak_on, resolve_device, use_threads
 from ace_gui.engine.contract.events import (

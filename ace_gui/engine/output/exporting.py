@@ -11,23 +11,13 @@ from typing import cast
 
 import torch
 
-from ace_gui.checkpoints import (
-    Checkpoint,
-    OutputTensor,
-    Shard,
-    TensorReader,
-    claimed_output,
-    copy_side_files,
-    discard,
-    open_checkpoint,
-    plan_parts,
-    promote,
-    staged,
-    torch_dtype,
-)
+from ace_gui.checkpoints.header import torch_dtype
+from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
 from ace_gui.checkpoints.input_files import changed
-from ace_gui.checkpoints.side_files import set_config_dtype
-from ace_gui.checkpoints.writer import indexed
+from ace_gui.checkpoints.reader import TensorReader
+from ace_gui.checkpoints.side_files import copy_side_files, set_config_dtype
+from ace_gui.checkpoints.staging import claimed_output, discard, promote, staged
+from ace_gui.checkpoints.writer import OutputTensor, Shard, indexed, plan_parts
 from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.contract.scored import TaskScore

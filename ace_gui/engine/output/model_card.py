@@ -22,7 +22,7 @@ import jinja2
 import yaml
 
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import is_adapter
+from ace_gui.checkpoints.adapters import is_adapter
 from ace_gui.checkpoints.input_files import open_regular, read_at, read_json
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.libraries import PEFT, Library, library_of

@@ -13,14 +13,10 @@ from typing import Final
 import torch
 
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import (
-    NOWHERE,
-    ChangedInfo,
-    Checkpoint,
-    ExtendedInfo,
-    LowRank,
-    OutputTensor,
-)
+from ace_gui.checkpoints.adapters.weight_changes import LowRank
+from ace_gui.checkpoints.derived import NOWHERE, ChangedInfo, ExtendedInfo
+from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.writer import OutputTensor
 from ace_gui.engine.contract.plan import (
     ADAPTER,
     NOTHING_AFTER,

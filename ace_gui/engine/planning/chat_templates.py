@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from ace_gui.checkpoints import Checkpoint
+from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
 from ace_gui.engine.contract.plan import Check, Verdict
 from ace_gui.engine.planning.models import OpenedModel

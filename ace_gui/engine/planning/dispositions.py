@@ -14,7 +14,7 @@ from typing import Final
 from ace_gui.architecture.names import block_list, stack_of, whole_stacks
 from ace_gui.architecture.scopes import DEFAULT, decide
 from ace_gui.architecture.traits import Fusion, Role, TensorTraits
-from ace_gui.checkpoints import part_of
+from ace_gui.checkpoints.folder import part_of
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, MatrixPart, PlanRow, RowAfter
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.task_heads import HeadChoice, is_new

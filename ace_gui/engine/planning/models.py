@@ -14,22 +14,14 @@ from numpy.typing import NDArray
 from ace_gui.architecture.names import match_names, match_part, stack_of, whole_stacks
 from ace_gui.architecture.sandbox import Describer, remembered
 from ace_gui.architecture.traits import Architecture, Role, joined
-from ace_gui.checkpoints import (
-    Adapter,
-    Checkpoint,
-    ModuleRows,
-    TensorInfo,
-    compose,
-    expand,
-    find_converted,
-    full_name,
-    is_adapter,
-    open_adapter,
-    open_checkpoint,
-    part_of,
-    same_bytes,
-)
+from ace_gui.checkpoints.adapters import is_adapter, open_adapter
 from ace_gui.checkpoints.adapters.adapter_config import MERGE_FIRST
+from ace_gui.checkpoints.adapters.lora import Adapter, same_bytes
+from ace_gui.checkpoints.derived import ModuleRows, compose, expand
+from ace_gui.checkpoints.folder import full_name, part_of
+from ace_gui.checkpoints.header import TensorInfo
+from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
+from ace_gui.checkpoints.pickle_conversion import find_converted
 from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
 from ace_gui.engine.planning.token_ids import Joined, side_files_of
 from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError, RecipeError

@@ -14,8 +14,10 @@ from typing import Any, Final
 
 from ace_gui.architecture.names import whole_stacks
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import PIPELINE, ChangedInfo, FileStamp, TensorInfo, part_of
-from ace_gui.checkpoints.input_files import open_regular, read_at
+from ace_gui.checkpoints.derived import ChangedInfo
+from ace_gui.checkpoints.folder import PIPELINE, part_of
+from ace_gui.checkpoints.header import TensorInfo
+from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_at
 from ace_gui.engine.contract.plan import (
     Check,
     Disposition,

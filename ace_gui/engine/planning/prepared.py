@@ -8,8 +8,9 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ace_gui.checkpoints import FileStamp, OutputTensor, TensorReader
-from ace_gui.checkpoints.input_files import status_of
+from ace_gui.checkpoints.input_files import FileStamp, status_of
+from ace_gui.checkpoints.reader import TensorReader
+from ace_gui.checkpoints.writer import OutputTensor
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, Plan, PlanRow
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.vocabulary import deciding_tokenizers

@@ -16,7 +16,7 @@ from typing import Final
 import torch
 
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import MODULES
+from ace_gui.checkpoints.folder import MODULES
 from ace_gui.engine.capabilities import memory_of, resolve_device
 from ace_gui.engine.contract.plan import (
     ADAPTER,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.architecture.names import match_names
-from ace_gui.checkpoints import is_adapter
+from ace_gui.checkpoints.adapters import is_adapter
 from ace_gui.checkpoints.folder import holds_model
 from ace_gui.checkpoints.input_files import read_json
 from ace_gui.engine.contract.events import FoundModel, ModelsFound

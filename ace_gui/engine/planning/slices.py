@@ -13,7 +13,9 @@ from ace_gui.architecture import transformers_library
 from ace_gui.architecture.names import block_list, match_names
 from ace_gui.architecture.sandbox import Describer
 from ace_gui.architecture.traits import Role
-from ace_gui.checkpoints import MAIN, Checkpoint, ModelPart, compose
+from ace_gui.checkpoints.derived import compose
+from ace_gui.checkpoints.folder import MAIN, ModelPart
+from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.models import (
     OpenedModel,

@@ -13,7 +13,8 @@ import numpy as np
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.scopes import DEFAULT
 from ace_gui.architecture.traits import Role, TensorTraits
-from ace_gui.checkpoints import ExtendedInfo, Source, TensorInfo, extend
+from ace_gui.checkpoints.derived import ExtendedInfo, Source, extend
+from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import listing, plain

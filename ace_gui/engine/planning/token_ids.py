@@ -11,8 +11,17 @@ from typing import Final, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from ace_gui.checkpoints import NOWHERE, Checkpoint, FileStamp, find_side_files
-from ace_gui.checkpoints.input_files import JSON_LIMIT, open_regular, read_at, read_json, refusal
+from ace_gui.checkpoints.derived import NOWHERE
+from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.input_files import (
+    JSON_LIMIT,
+    FileStamp,
+    open_regular,
+    read_at,
+    read_json,
+    refusal,
+)
+from ace_gui.checkpoints.side_files import find_side_files
 from ace_gui.errors import CheckpointError, RecipeError
 from ace_gui.formatting import listing, plain
 

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.architecture.traits import Role, TensorTraits
-from ace_gui.checkpoints import NOWHERE, ExtendedInfo, FileStamp, Source, TensorInfo, extend
-from ace_gui.checkpoints.input_files import JSON_LIMIT, read_json
+from ace_gui.checkpoints.derived import NOWHERE, ExtendedInfo, Source, extend
+from ace_gui.checkpoints.header import TensorInfo
+from ace_gui.checkpoints.input_files import JSON_LIMIT, FileStamp, read_json
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.token_ids import (
     Joined,

@@ -14,17 +14,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from ace_gui.checkpoints import (
-    ChangedInfo,
-    Checkpoint,
-    TensorReader,
-    expand,
-    is_adapter,
-    open_adapter,
-    open_checkpoint,
-    read_factor,
-)
+from ace_gui.checkpoints.adapters import is_adapter, open_adapter
 from ace_gui.checkpoints.adapters.adapter_config import is_remote
+from ace_gui.checkpoints.derived import ChangedInfo, expand, read_factor
+from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.errors import CheckpointError, FileChangedError, MismatchError, NonFiniteError
 from tests.helpers.adapters import PREFIX, factors, save_adapter
 from tests.helpers.checkpoints import same_bits, save_model

@@ -11,7 +11,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ace_gui.checkpoints import TensorReader, expand, is_adapter, open_adapter, open_checkpoint
+from ace_gui.checkpoints.adapters import is_adapter, open_adapter
+from ace_gui.checkpoints.derived import expand
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError
 from tests.helpers.checkpoints import save_model

@@ -9,15 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints import (
-    TensorReader,
-    convert_pickle,
-    converting,
-    find_converted,
-    open_adapter,
-    open_checkpoint,
-)
 from ace_gui.checkpoints import pickle_conversion as conversion_module
+from ace_gui.checkpoints.adapters import open_adapter
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.pickle_conversion import convert_pickle, converting, find_converted
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.errors import CheckpointError, OutputError, PickleConsentError
 from ace_gui.output_files import MARK
 from tests.helpers.checkpoints import same_bits, small_tensors, tensors_of_every_format

@@ -17,7 +17,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ace_gui.checkpoints import TensorReader, convert_pickle, open_checkpoint
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.checkpoints.pickle_conversion import convert_pickle
+from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.errors import CheckpointError, PickleConsentError
 from tests.helpers.checkpoints import same_bits
 from tests.helpers.faults import complaint

@@ -161,7 +161,7 @@ def test_a_store_of_one_process_is_not_continued_by_others(gpt2: Family, tmp_pat
 
 
 def test_what_machines_read_must_agree(tmp_path):
-    from ace_gui.checkpoints import ReadChecksums
+    from ace_gui.checkpoints.reader import ReadChecksums
 
     checksums = ReadChecksums()
     checksums.merge({str(tmp_path / "a"): [(0, 8, 1), (8, 16, 2)]})

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ace_gui.checkpoints import FileStamp
+from ace_gui.checkpoints.input_files import FileStamp
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.inspecting.layer_context import InspectionCache, cache_key
 from ace_gui.engine.kept_files import text_array, text_of

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ace_gui.checkpoints import OutputTensor, Shard, ShardedWriter, plan_shards
+from ace_gui.checkpoints.writer import OutputTensor, Shard, ShardedWriter, plan_shards
 from ace_gui.engine.merging.store import sha256, verify_shards
 from ace_gui.engine.streaming import checksum
 from ace_gui.errors import OutputError

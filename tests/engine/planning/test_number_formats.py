@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ace_gui.checkpoints import convert_pickle, tag_of, torch_dtype
+from ace_gui.checkpoints.header import tag_of, torch_dtype
+from ace_gui.checkpoints.pickle_conversion import convert_pickle
 from ace_gui.engine.contract.plan import COMBINED, Disposition
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared

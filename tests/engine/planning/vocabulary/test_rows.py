@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ace_gui.checkpoints import NOWHERE, runs
+from ace_gui.checkpoints.derived import NOWHERE, runs
 from ace_gui.engine.contract.plan import Check, Disposition, Verdict
 from ace_gui.engine.inspecting.layer_context import InspectionCache, InspectionContext
 from ace_gui.engine.merging.merge import merge
