@@ -80,7 +80,7 @@ class Workbench:
         use_scratch(settings.scratch)
         self._stores = stores or MergeStores()
         if stores is None:
-            self._stores.look_in(settings.merge_folders)
+            self._stores.roots = settings.merge_folders
         watcher = apply_theme(app)
         set_scheme(settings.scheme)
         for _piece in set_font_scale(app, settings.font_scale):

@@ -18,6 +18,8 @@ from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
+from ace_gui.gui.panels.compare_page import TWO_MERGES
+
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QEventLoop, Qt, QTimer
@@ -201,8 +203,8 @@ class Tour:
 
     def _compare(self) -> Iterator[tuple[str, Callable[[], object]]]:
         workspace = self._window.workspace
-        yield "compare methods", workspace.show_methods
-        yield "compare merges", workspace.show_comparison
+        yield "compare methods", workspace.show_look
+        yield "compare merges", lambda: workspace.show_look(TWO_MERGES)
         yield "layers", lambda: workspace.show_space(0)
 
     def _window_wide(self) -> Iterator[tuple[str, Callable[[], object]]]:

@@ -64,11 +64,8 @@ class FakeWorker(QObject):
         self.jobs[len(self.jobs) + 1] = job
         return len(self.jobs)
 
-    def cancel(self, number: int) -> None:
-        self.cancelled.append(number)
-
-    def withdraw(self, number: int) -> None:
-        self.withdrawn.append(number)
+    def cancel(self, number: int, *, enforced: bool = True) -> None:
+        (self.cancelled if enforced else self.withdrawn).append(number)
 
     def say(self, *events: Event, job: int | None = None) -> None:
         """Events of one job, the newest unless told."""

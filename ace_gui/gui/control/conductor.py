@@ -10,13 +10,7 @@ from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.events import (
-    Event,
-    JobDone,
-    JobFailed,
-    LayerAnalysed,
-    PlanReady,
-)
+from ace_gui.engine.contract.events import Event, JobDone, JobFailed, LayerAnalysed, PlanReady
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
     ConvertJob,

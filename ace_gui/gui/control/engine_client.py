@@ -34,13 +34,6 @@ from ace_gui.gui.state.activity import Level, Progress, Source, State
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import error_details
 
-_GOES_ON: Final = {
-    True: "Merge again to resume from the last finished tensor.",
-    False: "It was restarted, and finished work is kept.",
-}
-"""Advice to the user after the engine was lost, by whether it was merging."""
-
-
 End = JobDone | JobFailed | JobCancelled
 
 
@@ -93,10 +86,8 @@ class EngineClient(QObject):
     ended = Signal(object)
     idle = Signal()
 
-    def __init__(
-        self, session: Session, worker: EngineThread, parent: QObject | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, worker: EngineThread) -> None:
+        super().__init__(session)
         self.session = session
         self._worker = worker
         self._running: dict[int, RunningJob] = {}
@@ -149,7 +140,7 @@ class EngineClient(QObject):
     def stop(self, number: int, *, enforced: bool = True, forgets: bool = False) -> None:
         """Stop a job if it runs. ``forgets``: ignore it from now on."""
         if number in self._running:
-            (self._worker.cancel if enforced else self._worker.withdraw)(number)
+            self._worker.cancel(number, enforced=enforced)
             if forgets:
                 self._forget(number)
 
@@ -169,7 +160,7 @@ class EngineClient(QObject):
             self.session.set_engine(event)
         elif number not in self._running:
             pass  # dropped
-        elif isinstance(event, JobDone | JobFailed | JobCancelled):
+        elif isinstance(event, End):
             self._finish(self._forget(number), event)
             self._check_idle()
         else:
@@ -198,12 +189,12 @@ class EngineClient(QObject):
         self.ended.emit(entry.job)
 
     def _fail_all(self, error: EngineError) -> None:
-        merging = bool(self.running(MergeJob))
+        advice = "It was restarted, and finished work is kept."
+        if self.running(MergeJob):
+            advice = "Merge again to resume from the last finished tensor."
         for number in tuple(self._running):
             self._forget(number).on_end(JobFailed(error=error))
-        self.session.fail(
-            EngineError(f"{error.sentence} {_GOES_ON[merging]}", details=error.details)
-        )
+        self.session.fail(EngineError(f"{error.sentence} {advice}", details=error.details))
         self._check_idle()
 
     def _check_idle(self) -> None:
@@ -216,8 +207,6 @@ TERMINATE_SECONDS: Final = 2.0
 
 BATCH: Final = 100
 """Number of events to forward before requests are checked again."""
-
-_ENDS = (JobDone, JobFailed, JobCancelled)
 
 
 class EngineThread(QThread):
@@ -262,13 +251,9 @@ class EngineThread(QThread):
         self._request(lambda: self._pass_job(number, job))
         return number
 
-    def cancel(self, number: int) -> None:
-        """Ask a job to stop, and end the process if the job does not stop in time."""
-        self._request(lambda: self._ask_to_stop(number, enforced=True))
-
-    def withdraw(self, number: int) -> None:
-        """Ask a job to stop when it can; no one waits for it."""
-        self._request(lambda: self._ask_to_stop(number, enforced=False))
+    def cancel(self, number: int, *, enforced: bool = True) -> None:
+        """Ask a job to stop. ``enforced``: end the process if the job does not stop in time."""
+        self._request(lambda: self._ask_to_stop(number, enforced=enforced))
 
     def _request(self, request: Callable[[], None]) -> None:
         self._requests.put(request)
@@ -340,7 +325,7 @@ class EngineThread(QThread):
                 break
             number, event = received
             self._ready |= isinstance(event, EngineReady)
-            if isinstance(event, _ENDS):
+            if isinstance(event, End):
                 self._jobs.pop(number, None)
                 self._deadlines.pop(number, None)
             self.reported.emit(number, event)

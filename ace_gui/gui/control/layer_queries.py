@@ -136,7 +136,7 @@ class LayerQueries(QObject):
         session = engine.session
         self._kinds: set[Kind] = set()
         self._whole: RunningJob | None = None
-        self._latest: dict[Kind, LatestQuestion] = {}
+        self._latest: dict[type, LatestQuestion] = {}
         for kind in _QUESTIONS:
             self._latest[kind] = LatestQuestion(engine, partial(self._find, kind))
             self._latest[kind].awaited.connect(lambda _, kind=kind: self._emit_awaited(kind))
@@ -156,13 +156,13 @@ class LayerQueries(QObject):
         for latest in self._latest.values():
             latest.ask()
 
-    def _find(self, kind: Kind) -> Question | None:
+    def _find(self, kind: type) -> Question | None:
         session = self._session
         row = session.layers.row(session.selection) if session.selection else None
         wanted = kind is LayerSpectrum or kind in self._kinds
-        return _QUESTIONS[kind](session, row) if row is not None and wanted else None
+        return _question(kind, session, row) if row is not None and wanted else None
 
-    def _emit_awaited(self, kind: Kind) -> None:
+    def _emit_awaited(self, kind: type) -> None:
         whole = kind is LayerDifference and self._whole is not None
         self.awaited.emit(kind, whole or self._latest[kind].is_awaited)
 
@@ -172,7 +172,8 @@ class LayerQueries(QObject):
         """Compute the spectra of these layers, one after another, and call ``use`` with them; with
         none if one fails or is cancelled."""
         known = {row.name: self._session.spectrum(row.name) for row in rows}
-        questions = [question for row in rows if (question := _spectrum(self._session, row))]
+        each = (_question(LayerSpectrum, self._session, row) for row in rows)
+        questions = [question for question in each if question is not None]
 
         def answer(event: Event) -> None:
             if isinstance(event, LayerSpectrum):
@@ -211,7 +212,7 @@ class LayerQueries(QObject):
         self._emit_awaited(LayerDifference)
 
 
-# Each returns the query that a layer needs, or None if its answer is known or impossible.
+# Each returns the query about a layer, or None if there is no answer.
 
 
 def _spectrum(session: Session, row: PlanRow) -> Question | None:
@@ -222,7 +223,7 @@ def _spectrum(session: Session, row: PlanRow) -> Question | None:
     store = session.results.runs.store_of(key)
     job = SpectrumJob(recipe=recipe, row=row, device=session.device, store=store)
     keys = {LayerSpectrum: key, ExpertSpectra: draft.models_key()}
-    return _unless_known(session, Question(row.name, keys, job))
+    return Question(row.name, keys, job)
 
 
 def _subspaces(session: Session, row: PlanRow) -> Question | None:
@@ -230,7 +231,7 @@ def _subspaces(session: Session, row: PlanRow) -> Question | None:
         return None
     draft = session.draft
     job = SubspacesJob(recipe=draft.inputs.recipe(), row=row, device=session.device)
-    return _unless_known(session, Question(row.name, {LayerSubspaces: draft.recipe_key()}, job))
+    return Question(row.name, {LayerSubspaces: draft.recipe_key()}, job)
 
 
 def _distribution(session: Session, row: PlanRow) -> Question | None:
@@ -238,7 +239,7 @@ def _distribution(session: Session, row: PlanRow) -> Question | None:
         return None
     draft = session.draft
     job = DistributionJob(recipe=draft.inputs.recipe(), row=row)
-    return _unless_known(session, Question(row.name, {LayerDistribution: draft.models_key()}, job))
+    return Question(row.name, {LayerDistribution: draft.models_key()}, job)
 
 
 def _covariances(session: Session, row: PlanRow) -> Question | None:
@@ -248,14 +249,7 @@ def _covariances(session: Session, row: PlanRow) -> Question | None:
     if recipe.without_calibration:
         return None
     job = LayerCovariancesJob(recipe=recipe, row=row, device=session.device)
-    question = Question(row.name, {LayerCovariances: session.draft.measured_key()}, job)
-    return _unless_known(session, question)
-
-
-def _unless_known(session: Session, question: Question) -> Question | None:
-    kind, key = next(iter(question.keys.items()))
-    known = session.results.findings.get(kind, question.name, key)
-    return question if known is None else None
+    return Question(row.name, {LayerCovariances: session.draft.measured_key()}, job)
 
 
 def _difference(session: Session, row: PlanRow) -> Question | None:
@@ -267,10 +261,19 @@ def _difference(session: Session, row: PlanRow) -> Question | None:
     return Question(row.name, {LayerDifference: (first, second)}, job)
 
 
-_QUESTIONS: Final[dict[Kind, Callable[[Session, PlanRow], Question | None]]] = {
+_QUESTIONS: Final[dict[type, Callable[[Session, PlanRow], Question | None]]] = {
     LayerSpectrum: _spectrum,
     LayerSubspaces: _subspaces,
     LayerDistribution: _distribution,
     LayerCovariances: _covariances,
     LayerDifference: _difference,
 }
+
+
+def _question(kind: type, session: Session, row: PlanRow) -> Question | None:
+    """The query that a layer needs, or None if its answer is known or impossible."""
+    question = _QUESTIONS[kind](session, row)
+    if question is None or kind is LayerDifference:
+        return question
+    known = session.results.findings.get(kind, row.name, question.keys[kind])
+    return question if known is None else None

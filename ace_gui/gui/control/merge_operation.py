@@ -37,7 +37,7 @@ from ace_gui.gui.control.merge_stores import (
     store_of,
     write_record,
 )
-from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.results import relative_norm
 
@@ -310,7 +310,7 @@ class RunOperations(QObject):
         session = self._session
         draft, current = session.draft, session.results.merge
         settled = draft.plan is not None and draft.inputs == draft.planned
-        if not settled or session.activity.is_running(State.MERGING, State.EXPORTING):
+        if not settled or session.activity.is_writing:
             return
         run = session.results.runs.find(draft.recipe_key())
         if run is not None and run is not current:

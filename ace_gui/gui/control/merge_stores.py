@@ -11,7 +11,7 @@ import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from math import isfinite
@@ -45,43 +45,35 @@ class MergeStores:
 
     An unfinished merge of a recipe always has the same folder, so the next window can continue the
     merge of one that crashed. A finished merge stays as long as it has a record. A lock next to
-    each folder shows which window uses it. The root may be a user's own folder, so anything not
+    each folder shows which window uses it. New merges go into the first of ``roots``, earlier ones
+    may be in any. A root may be a user's own folder, so anything not
     named and marked as a merge is left alone.
     """
 
     def __init__(self, root: Path | None = None) -> None:
-        self._root = root or merges_folder()
-        self._others: tuple[Path, ...] = ()
+        self.roots: tuple[Path, ...] = (root or merges_folder(),)
         self._locks: dict[Path, QLockFile] = {}
 
     @property
     def root(self) -> Path:
-        return self._root
-
-    @property
-    def roots(self) -> tuple[Path, ...]:
-        """Every folder in which merges are kept. New merges go into the first."""
-        return self._root, *self._others
-
-    def look_in(self, folders: Sequence[Path]) -> None:
-        """Set the root folders: new merges go into the first, existing ones may be in any."""
-        self._root, self._others = folders[0], tuple(folders[1:])
+        """Where new merges go."""
+        return self.roots[0]
 
     def new(self, recipe: Recipe) -> Path:
         """A folder for the recipe. Its parent exists, and it holds at most an unfinished merge."""
         self._make_root()
         store = self._folder(recipe)
         if _is_taken(store) or not self._lock(store):  # kept, or another window's
-            store = self._root / uuid.uuid4().hex
+            store = self.root / uuid.uuid4().hex
             self._lock(store)
         return store
 
     def _make_root(self) -> None:
         """Create the root folder, or a temporary one if the cache is not usable."""
         with contextlib.suppress(OSError):
-            self._root.mkdir(parents=True, exist_ok=True)
-        if not os.access(self._root, os.R_OK | os.W_OK | os.X_OK):
-            self._root = Path(tempfile.mkdtemp(prefix="ace-merges-"))
+            self.root.mkdir(parents=True, exist_ok=True)
+        if not os.access(self.root, os.R_OK | os.W_OK | os.X_OK):
+            self.roots = (Path(tempfile.mkdtemp(prefix="ace-merges-")), *self.roots[1:])
 
     def has(self, recipe: Recipe) -> bool:
         """Whether there is an unfinished merge of the recipe."""
@@ -128,7 +120,7 @@ class MergeStores:
         QThreadPool.globalInstance().start(work)
 
     def _folder(self, recipe: Recipe) -> Path:
-        return self._root / hashlib.sha256(_canonical(recipe).encode()).hexdigest()[:32]
+        return self.root / hashlib.sha256(_canonical(recipe).encode()).hexdigest()[:32]
 
     def _lock(self, store: Path) -> bool:
         lock = lock_beside(store)

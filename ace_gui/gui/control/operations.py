@@ -46,16 +46,17 @@ from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
 from ace_gui.gui.state.session import NO_MODEL, WAIT
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import Task
 
 
 class OneOperation(QObject):
     """Base class that starts one job and keeps its results.
 
     ``error`` is the last failure. ``changed`` follows the start, each event and the end.
+    ``progress``: the latest that a subclass keeps while the job runs.
     """
 
     changed = Signal()
+    progress: object = None
 
     def __init__(self, engine: EngineClient) -> None:
         super().__init__(engine)
@@ -90,7 +91,7 @@ class OneOperation(QObject):
             self.changed.emit()
 
         def finish(end: End) -> None:
-            self._operation = None
+            self._operation = self.progress = None
             self.error = end.error.sentence if isinstance(end, JobFailed) else ""
             self.end()
             self.changed.emit()
@@ -133,50 +134,23 @@ class TryOperation(OneOperation):
         """The reason why no input can be tried now, or an empty string."""
         if self._session.draft.plan is None:
             return NO_MODEL
-        return WAIT if self._session.activity.is_running(State.MERGING, State.EXPORTING) else ""
+        return WAIT if self._session.activity.is_writing else ""
 
     def forget(self) -> None:
         """Begin a new conversation."""
         self.by_model, self.questions, self._answers, self._job = {}, (), {}, None
         self.changed.emit()
 
-    def start(
-        self,
-        task: Task,
-        stores: Sequence[Path],
-        *,
-        row: str = "",
-        text: str = "",
-        pair: str = "",
-        picture: Path | None = None,
-        seed: int = 0,
-        temperature: float = 0.0,
-        most_tokens: int = 120,
-    ) -> None:
-        """Run base, the task's expert and these merges. Another task is another conversation."""
+    def start(self, job: TryJob) -> None:
+        """Run base, the task's expert and the merges. Another task is another conversation."""
         if self.obstacle:
             return
-        before = self._job
-        if row or picture or before is None or (before.task, before.stores) != (task, (*stores,)):
+        now, before = (job.task, job.stores), self._job
+        if job.row or job.picture or before is None or (before.task, before.stores) != now:
             self.questions, self._answers = (), {}
         self.by_model = {}
-        job = TryJob(
-            recipe=self._session.draft.inputs.recipe(),
-            task=task,
-            stores=tuple(stores),
-            row=row,
-            text=text,
-            pair=pair,
-            picture=picture,
-            seed=seed,
-            temperature=temperature,
-            most_tokens=most_tokens,
-            questions=self.questions,
-            answers=self._answers,
-            device=self._session.device,
-        )
-        self._job = job
-        self._begin(job, quiet=True)
+        self._job = replace(job, questions=self.questions, answers=self._answers)
+        self._begin(self._job, quiet=True)
 
     def take(self, event: Event) -> None:
         match event:
@@ -346,12 +320,13 @@ class MethodComparison(OneOperation):
     ``use`` takes a row's recipe, and its merge if that is kept.
     """
 
+    progress: CompareProgress | None = None
+
     def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
         super().__init__(engine)
         self._runs = runs
         self._of: Path | None = None
         self.rows: tuple[MethodCompared, ...] = ()
-        self.progress: CompareProgress | None = None
 
     @property
     def obstacle(self) -> str:
@@ -432,9 +407,6 @@ class MethodComparison(OneOperation):
         if current is not None and current.key == run.key:
             self._session.results.start_merge(run)
 
-    def end(self) -> None:
-        self.progress = None
-
 
 class ModelComparison(OneOperation):
     """Compares two models on disk tensor by tensor. ``found``: the last result."""
@@ -453,6 +425,3 @@ class ModelComparison(OneOperation):
                 self.progress = event
             case ModelDiff():
                 self.found = event
-
-    def end(self) -> None:
-        self.progress = None

@@ -85,7 +85,7 @@ class Preferences(QObject):
         are."""
         self.settings.use_scratch(folder)
         use_scratch(folder)
-        self._runs.stores.look_in(self.settings.merge_folders)
+        self._runs.stores.roots = self.settings.merge_folders
         self._runs.list_all()
         self._configure()
         self.changed.emit()
@@ -114,10 +114,8 @@ class Sessions(QObject):
     A file whose window is gone was left by a crash; ``recover`` finds it once.
     """
 
-    def __init__(
-        self, session: Session, folder: Path | None = None, parent: QObject | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, folder: Path | None = None) -> None:
+        super().__init__(session)
         self._session = session
         self._folder = folder or sessions_folder()
         self._file = self._folder / f"{uuid.uuid4().hex}{_RUNNING}{ENDING}"

@@ -19,7 +19,7 @@ from ace_gui.gui.control.engine_client import End, EngineClient, RunningJob
 from ace_gui.gui.control.layer_queries import LatestQuestion, Question
 from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.draft import Inputs
-from ace_gui.gui.state.layer_rules import governing
+from ace_gui.gui.state.planned_layers import governing
 from ace_gui.recipe import Override
 from ace_gui.recipe.values import ParameterValue
 
@@ -352,8 +352,7 @@ class WhatIf(QObject):
         if session.draft.method is None or not session.draft.inputs.experts:
             self._tried.clear()
             known, self._scope = {}, None
-        method = session.draft.method
-        fields = {field.name for field in method.fields} if method else set[str]()
+        fields = {field.name for field in session.draft.fields}
         self._tried[None] = {
             name: value
             for name, value in known.items()

@@ -33,7 +33,7 @@ from ace_gui.formatting import counted, duration
 from ace_gui.gui.control.engine_client import RunningJob
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.state.draft import by_family
-from ace_gui.gui.state.sample_figures import sample_figures
+from ace_gui.gui.state.known_scores import sample_figures
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import quoted, tooltip, value_text
 from ace_gui.gui.theme import Face, face

@@ -173,7 +173,7 @@ class CleanUpDialog(Dialog):
         self._sum_up()
 
     def _ticked(self) -> list[MergeRun]:
-        rows = zip(self._kept, _rows(self.tree), strict=True)
+        rows = zip(self._kept, _rows(self.tree), strict=False)  # also while the tree is filled
         return [run for run, row in rows if row.checkState(0) == _ON]
 
     def _sum_up(self) -> None:

@@ -39,10 +39,10 @@ from ace_gui.gui.control.engine_client import End, RunningJob
 from ace_gui.gui.control.merge_operation import OutputOperations
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.panels.job_page import RunButton
-from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.plots.gamma_plot import heterogeneous_text, treated_alike
 from ace_gui.gui.plots.merge_plots import KeptEnergyPlot
-from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.gui.state.activity import Level, MergeRun, State
 from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
 from ace_gui.gui.state.results import mean_score, title_parts
 from ace_gui.gui.state.session import Session
@@ -384,7 +384,7 @@ class ExportDialog(Dialog):
         _show_code(self.snippet, load_snippet(exported.folder))
         _show_code(self.commands, "\n".join(commands_of(exported.folder)))
         if exported.notes:
-            self.notice.show_message(Severity.INFO, " ".join(exported.notes))
+            self.notice.show_message(Level.INFO, " ".join(exported.notes))
         self._pages.setCurrentIndex(1)
         self.export_button.hide()
         self.close_button.setText("Close")

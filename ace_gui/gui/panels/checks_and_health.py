@@ -24,10 +24,10 @@ from ace_gui.engine.contract.health import LayerHealth
 from ace_gui.engine.contract.plan import EVERYTHING, Check, Verdict
 from ace_gui.formatting import counted
 from ace_gui.gui.models.layer_figures import Healths
-from ace_gui.gui.state.layer_rules import ACE, automatic_for
+from ace_gui.gui.state.planned_layers import ACE, automatic_for
 from ace_gui.gui.state.session import Session, count_of
 from ace_gui.gui.text import breakable, plain, quoted, shared_prefix, tooltip
-from ace_gui.gui.theme import Face, face, icon
+from ace_gui.gui.theme import Face, icon
 from ace_gui.gui.widgets.controls import named, push_button, read_only
 from ace_gui.gui.widgets.labels import (
     ElidedLabel,
@@ -136,13 +136,10 @@ class CheckRow(QFrame):
 
     def _head(self, title: str, subject: str) -> QHBoxLayout:
         word, _, kind = VERDICTS[self.check.verdict]
-        about = ElidedLabel()
-        about.setProperty("kind", "caption")
-        about.setFont(face(Face.CAPTION))
+        about = ElidedLabel(caption=True)
         about.set_full_text("" if self.check.subject == EVERYTHING else subject)
-        verdict = plain_label(word, wrap=False)
-        verdict.setProperty("kind", kind)
-        verdict.setFont(face(Face.CAPTION_STRONG if self.check.is_worry else Face.CAPTION))
+        role = Face.CAPTION_STRONG if self.check.is_worry else Face.CAPTION
+        verdict = plain_label(word, wrap=False, kind=kind, role=role)
         return across(heading(title), (about, 1), verdict, gap=6)
 
 
@@ -208,7 +205,7 @@ class HealthPanel(Following):
         self._mark()
 
     def _use(self, names: tuple[str, ...] | None) -> None:
-        self._session.inputs_wanted.emit(automatic_for(self._session, names))
+        self._session.inputs_wanted.emit(automatic_for(self._session.layers, names))
 
     def _mark(self) -> None:
         self.worst.mark(self._session.selection)

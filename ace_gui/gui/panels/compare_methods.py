@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import QItemSelectionModel, Qt, Signal
 from PySide6.QtGui import QFontMetrics
@@ -74,8 +75,8 @@ class CompareMethodsPanel(QWidget):
         self.use = push_button("&Use this", lambda: comparison.use(self.selected()[0]), tip=tip)
         tip, emit = "Compare the two selected merges layer by layer", self.pair_wanted.emit
         self.pair = push_button("Compare &layers", lambda: emit(*self._pair()), tip=tip)
-        tip = "Write the table to a file"
-        self.save = push_button("Save as CS&V…", self._save, tip=tip)
+        tip, save = "Write the table to a file", partial(save_table, self, "comparison")
+        self.save = push_button("Save as CS&V…", lambda: save(self.model.exported()), tip=tip)
         self._lay_out()
         self._connect()
         self.refresh()
@@ -126,7 +127,7 @@ class CompareMethodsPanel(QWidget):
         points = [point(row, shown.known(row) or 0.0) for row in self._barred]
         self.bars.show_merges(shown.title, points)
         self._spotted = [row for row in good if main.known(row) is not None]
-        name, method = swept(self._spotted), self._session.draft.method
+        name, fields = swept(self._spotted), self._session.draft.fields
         points = [
             point(
                 row,
@@ -135,12 +136,8 @@ class CompareMethodsPanel(QWidget):
             )
             for row in self._spotted
         ]
-        fields = method.fields if method is not None else ()
         label = next((each.label for each in fields if each.name == name), name)
         self.scatter.show_merges(main.title, points, label)
-
-    def _save(self) -> None:
-        save_table(self, "comparison", self.model.exported())
 
     def _make_table(self) -> FittedTable:
         table = FittedTable("Compared merges", self.model, padding=8)
@@ -325,9 +322,8 @@ class MergeChoices(QWidget):
 
     def _fill_parameters(self) -> None:
         """The numeric parameters of the window's method, one of which can be varied."""
-        method = self._session.draft.method
-        fields = method.fields if method is not None else ()
-        self._numbers = {each.name: each for each in fields if each.kind in ("float", "int")}
+        draft, method = self._session.draft, self._session.draft.method
+        self._numbers = {each.name: each for each in draft.fields if each.kind in ("float", "int")}
         title = method.title if method is not None else "the method"
         tip = f"Values of one parameter of {title}, separated by commas, instead of other methods"
         labels = {name: (each.label, tip) for name, each in self._numbers.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
@@ -54,7 +54,6 @@ class ComparePage(QWidget):
         self.models = TwoModelsPanel(two_models)
         self.methods = CompareMethodsPanel(session, comparison)
         self.methods.pair_wanted.connect(self.compare)
-        self._panel: ComparePanel | None = None
         self.looks = Segments("What to compare")
         for title, tip in LOOKS:
             self.looks.add(title, tip)
@@ -65,13 +64,12 @@ class ComparePage(QWidget):
         head = across(self.looks, None, margins=(8, 4, 8, 0))
         self.setLayout(down(card(pane(down(head, (self._pages, 1))))))
 
-    @property
+    @cached_property
     def panel(self) -> ComparePanel:
         """The comparison of two merges, created on first use."""
-        if self._panel is None:
-            self._panel = ComparePanel(self._session)
-            self._pages.addWidget(self._panel)
-        return self._panel
+        made = ComparePanel(self._session)
+        self._pages.addWidget(made)
+        return made
 
     def show_look(self, index: int) -> None:
         self.looks.choose(index)
@@ -151,10 +149,6 @@ class ComparePanel(LayerPanel):
         self.session.results.comparison.compare(self._run(self.first), self._run(self.second))
         self.refresh()
 
-    @property
-    def _numbered(self) -> tuple[tuple[int, Choice], ...]:
-        return (1, self.first), (2, self.second)
-
     def _run(self, box: Choice) -> MergeRun | None:
         runs = self.session.results.runs.all
         return next((r for r in runs if str(r.store) == box.current and len(runs) > 1), None)
@@ -185,8 +179,8 @@ class ComparePanel(LayerPanel):
             return
         found = self.session.results.comparison.spectra.get(row.name)
         if found is not None and found.first is not None and found.second is not None:
-            first, second = (f"{n}: {box.currentText()}" for n, box in self._numbered)
-            both = {first: found.first, second: found.second}
+            titles = self.first.currentText(), self.second.currentText()
+            both = {f"1: {titles[0]}": found.first, f"2: {titles[1]}": found.second}
             self.spectra.show_pair(row.name, _caption(found), both)
         elif len(row.shape) != 2:
             self.spectra.clear("Only a matrix has singular values.")
@@ -196,7 +190,7 @@ class ComparePanel(LayerPanel):
     def _show_scores(self) -> None:
         """The mean scores on the tasks, if the merges were evaluated."""
         parts = []
-        for _, box in self._numbered:
+        for box in (self.first, self.second):
             run = self._run(box)
             mean = None if run is None else self.session.results.scores.mean(str(run.store)).score
             if mean is not None:

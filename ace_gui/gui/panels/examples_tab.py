@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QFontMetricsF,
-    QHideEvent,
-    QPainter,
-    QResizeEvent,
-    QShowEvent,
-    QStandardItemModel,
-)
+from PySide6.QtGui import QHideEvent, QPainter, QResizeEvent, QShowEvent, QStandardItemModel
 from PySide6.QtWidgets import QListView, QPushButton, QStyleOptionViewItem, QWidget
 
 from ace_gui.engine.contract.scored import LOSSES, ComparedExample, ExamplesCompared, Verdict
@@ -31,7 +24,7 @@ from ace_gui.gui.panels.job_page import (
     image_of,
     paint_picture,
 )
-from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
+from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index, line_height
 from ace_gui.gui.panels.try_tab import TryTab
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
@@ -404,11 +397,11 @@ class ExampleCell(Cell):
 
     def size_of(self, listed: ListedExample) -> QSize:
         """Size in px of a tile or a row."""
-        line = _height(Face.CAPTION_STRONG)
+        line = line_height(Face.CAPTION_STRONG)
         if listed.found.example.picture is not None:
-            width = max(_TILE, 7 * _height(Face.CAPTION))
+            width = max(_TILE, 7 * line_height(Face.CAPTION))
             return QSize(round(width), round(_PICTURE + 2 * line + 2 * _PADDING + 8))
-        return QSize(200, round(_height(Face.BODY) + line + 2 * _PADDING + 4))
+        return QSize(200, round(line_height(Face.BODY) + line + 2 * _PADDING + 4))
 
     def draw(self, cell: Drawn) -> None:
         listed: ListedExample = cell.index.data(VALUE)
@@ -420,7 +413,7 @@ class ExampleCell(Cell):
             self._draw_row(cell.painter, rect, listed, answer, ink)
             return
         paint_picture(cell.painter, _line(rect, 0, _PICTURE), image_of(picture))
-        first = _line(rect, _PICTURE + 4, _height(Face.CAPTION_STRONG))
+        first = _line(rect, _PICTURE + 4, line_height(Face.CAPTION_STRONG))
         second = first.translated(0, first.height())
         font = face(Face.CAPTION_STRONG)
         write(cell.painter, first, found.example.label, font, theme.text, align=_MIDDLE)
@@ -430,13 +423,13 @@ class ExampleCell(Cell):
         self, painter: QPainter, rect: QRectF, listed: ListedExample, answer: str, ink: str
     ) -> None:
         theme, example = current_theme(), listed.found.example
-        top = _line(rect.adjusted(SWATCH + 8, 0, 0, 0), 0, _height(Face.BODY))
+        top = _line(rect.adjusted(SWATCH + 8, 0, 0, 0), 0, line_height(Face.BODY))
         if listed.colour:
             square = QRectF(rect.left(), rect.top(), SWATCH, top.height())
             paint_swatch(painter, square, listed.colour)
         text = " · ".join(text.replace("\n", " ") for _, text in example.texts)
         write(painter, top, text, face(Face.BODY), theme.text)
-        low = _line(top, top.height() + 3, _height(Face.CAPTION_STRONG))
+        low = _line(top, top.height() + 3, line_height(Face.CAPTION_STRONG))
         used = write(painter, low, example.label, face(Face.CAPTION_STRONG), theme.text)
         rest = low.adjusted(used + 12 if used else 0, 0, 0, 0)
         whose = "merge" if self.merge_is_wrong else listed.other_model
@@ -446,7 +439,3 @@ class ExampleCell(Cell):
 def _line(rect: QRectF, down: float, height: float) -> QRectF:
     """A line of this height in ``rect``, so far down."""
     return QRectF(rect.left(), rect.top() + down, rect.width(), height)
-
-
-def _height(role: Face) -> float:
-    return QFontMetricsF(face(role)).height()

@@ -32,7 +32,7 @@ from ace_gui.gui.panels.layer_panels import (
 from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.plots.one_layer_plots import ExpertMatrixPlot
 from ace_gui.gui.state.activity import State
-from ace_gui.gui.state.layer_rules import uses_measured, with_measured
+from ace_gui.gui.state.planned_layers import uses_measured, with_measured
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, sentence_case, shared_prefix, tooltip
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, icon
@@ -89,10 +89,6 @@ class InspectorPanel(QWidget):
         self.head.set_compact(event.size().height() < _LOW * self.fontMetrics().height())
         super().resizeEvent(event)
 
-    @property
-    def panel(self) -> QWidget:
-        return self.tabs.current
-
     def restyle(self, theme: Tokens) -> Generator[None, None, None]:
         for panel in self.tabs.contents():
             if isinstance(panel, LayerPanel):
@@ -125,12 +121,8 @@ class LayerHead(QWidget):
         explain(self, "Ridge mass")
         self._session, self._healths, self._is_compact = session, healths, False
         self.name = _Name()
-        self._pill = plain_label("heterogeneous", wrap=False)
-        self._pill.setProperty("kind", "pill")
-        self._pill.setFont(face(Face.CAPTION_STRONG))
-        self.facts = ElidedLabel()
-        self.facts.setProperty("kind", "caption")
-        self.facts.setFont(face(Face.CAPTION))
+        self._pill = plain_label(wrap=False, kind="pill", role=Face.CAPTION_STRONG)
+        self.facts = ElidedLabel(caption=True)
         self._figures = QWidget(self)
         self._values = self._make_figures()
         line = across(self._pill, (self.facts, 1))
@@ -257,7 +249,9 @@ class CovariancesPanel(LayerPanel):
         self.message = muted_label()
         self.all = RunButton("Compare all layers", self._begin, measuring.stop)
         name = "Merge with ACE and the measured covariances"
-        self.use = push_button("Use in ACE", self._use, name=name, role=Face.BUTTON)
+        draft, wanted = session.draft, session.inputs_wanted
+        use = lambda: wanted.emit(with_measured(draft.inputs))  # noqa: E731
+        self.use = push_button("Use in ACE", use, name=name, role=Face.BUTTON)
         head = across(None, self.use, margins=(8, 6, 8, 0))
         stack = QWidget()
         upper = pane(down(head, (PlotWithTable(self.matrix), 1), gap=0))
@@ -349,9 +343,6 @@ class CovariancesPanel(LayerPanel):
         if progress is None or progress.state is not State.COMPARING:
             return ""
         return f"{sentence_case(progress.title)}: {progress.done} of {progress.total}"
-
-    def _use(self) -> None:
-        self.session.inputs_wanted.emit(with_measured(self.session.draft.inputs))
 
     def _begin(self) -> None:
         if self.session.draft.inputs.recipe().without_calibration:

@@ -153,8 +153,7 @@ class MergeChoice(Choice):
 
 def problem_label() -> QLabel:
     """A label for what went wrong; hidden while there is nothing."""
-    label = plain_label()
-    label.setProperty("kind", "bad")
+    label = plain_label(kind="bad")
     label.hide()
     return label
 

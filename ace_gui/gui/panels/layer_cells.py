@@ -34,6 +34,11 @@ _PADDING: Final = 6.0  # px
 _PILL: Final = 18  # px added to the width of a pill's text
 
 
+def line_height(role: Face) -> float:
+    """In px."""
+    return QFontMetricsF(face(role)).height()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
     """What a cell is drawn with: inside ``rect``, and in other inks where its row is chosen."""

@@ -27,13 +27,7 @@ from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.layer_cells import CELLS, Cell, GammaCell, Index, RegimeCell
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.draft import by_family
-from ace_gui.gui.state.layer_rules import (
-    Rules,
-    open_to_override,
-    overridden,
-    reset,
-    rule_for,
-)
+from ace_gui.gui.state.planned_layers import Rules, open_to_override, overridden, reset, rule_for
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, current_theme, face
@@ -343,8 +337,8 @@ def layer_menu(
     session: Session, names: Collection[str], ask: Callable[[Override], object], parent: QWidget
 ) -> QMenu:
     """The menu for the selected layers. ``ask`` is called with a rule for the user to complete."""
-    menu = QMenu(parent)
-    chosen = open_to_override(session, names)
+    menu, layers = QMenu(parent), session.layers
+    chosen = open_to_override(layers, names)
     title = counted(len(chosen), "tensor", "tensors") if chosen else "Not part of the merge"
     menu.addSection(next(iter(chosen)).split(".", 1)[-1] if len(chosen) == 1 else title)
 
@@ -353,7 +347,7 @@ def layer_menu(
 
     def offer(where: QMenu, text: str, change: Override) -> QAction:
         action = where.addAction(text)
-        action.triggered.connect(lambda _=False: take(overridden(session, chosen, change)))
+        action.triggered.connect(lambda _=False: take(overridden(layers, chosen, change)))
         return action
 
     methods = menu.addMenu("&Merge with")
@@ -367,12 +361,12 @@ def layer_menu(
             offer(group, method.title, change).setToolTip(tooltip(method.summary))
     offer(menu, "&Average", Override(disposition="average"))
     offer(menu, "&Keep from the base", Override(disposition="base"))
-    other = rule_for(session, chosen, Override())
+    other = rule_for(layers, chosen, Override())
     menu.addAction("&Other…").triggered.connect(lambda _=False: ask(other))
     menu.addSeparator()
     reset_action = menu.addAction("&Reset")
-    reset_action.triggered.connect(lambda _=False: take(reset(session, chosen)))
+    reset_action.triggered.connect(lambda _=False: take(reset(layers, chosen)))
     for action in menu.actions():
         action.setEnabled(bool(chosen))
-    reset_action.setEnabled(any((row := session.layers.row(n)) and row.override for n in chosen))
+    reset_action.setEnabled(any((row := layers.row(n)) and row.override for n in chosen))
     return menu

@@ -15,11 +15,10 @@ from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.model_figures import Forecast
 from ace_gui.engine.contract.plan import AUTOMATIC
 from ace_gui.field_info import FieldInfo
-from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.theme import Face, face
+from ace_gui.gui.theme import Face
 from ace_gui.gui.widgets.controls import action_button, named, tool_button, widget_action
 from ace_gui.gui.widgets.form import AfterForm, Form, ParameterField
 from ace_gui.gui.widgets.labels import ElidedLabel, explain, heading, muted_label, plain_label
@@ -33,7 +32,7 @@ from ace_gui.gui.widgets.layout import (
     tab_through,
 )
 from ace_gui.recipe.overrides import describe, describe_change
-from ace_gui.recipe.values import After, Heads, NonFinite, ParameterValue, Poolers, Vocabulary
+from ace_gui.recipe.values import Heads, NonFinite, ParameterValue, Poolers, Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,15 +178,12 @@ class MethodPanel(QWidget):
         self._scopes: tuple[tuple[str, str], ...] | None = None
         self._unusual: frozenset[str] = frozenset()
         self._overridden = False
-        self._title = plain_label(wrap=False)
+        self._title = plain_label(wrap=False, role=Face.STRONG)
         self._title.setObjectName("method")
-        self._title.setFont(face(Face.STRONG))
         self._change = action_button(choose, "Change…", self, kind="link")
         self._change.setAccessibleName("Change the method")
         self._waiting = muted_label("Starting the engine …")
-        self.forecast = ElidedLabel(self, sentence=True)
-        self.forecast.setProperty("kind", "caption")
-        self.forecast.setFont(face(Face.CAPTION))
+        self.forecast = ElidedLabel(self, sentence=True, caption=True)
         self.forecast.hide()
         self._forms, self._more = down(), down(gap=6)
         self.more = Folding("More options", pane(self._more))
@@ -240,11 +236,8 @@ class MethodPanel(QWidget):
         # The automatic variant has its own cap, shown above.
         own = self._session.draft.parameter("variant") == AUTOMATIC
         self.after.show_row(self.after.cap, bool(inputs.after.cap) or not own)
-        self.options.show_row(self.options.fields[SEED], self._is_seeded)
-
-    @property
-    def _is_seeded(self) -> bool:
-        return self._shown is not None and self._shown.seeded
+        seeded = self._shown is not None and self._shown.seeded
+        self.options.show_row(self.options.fields[SEED], seeded)
 
     @property
     def _all_options(self) -> tuple[Option, ...]:
@@ -252,9 +245,10 @@ class MethodPanel(QWidget):
 
     def _open_for_unusual(self, inputs: Inputs) -> None:
         """Expand the further options if one of them differs from its usual value."""
-        usual = inputs.usual
+        usual, shown = inputs.usual, self._shown
         names = {"after", *(option.name for option in self._all_options)}
-        names -= set() if self._is_seeded else {SEED}
+        if shown is None or not shown.seeded:
+            names.remove(SEED)
         unusual = frozenset(n for n in names if getattr(inputs, n) != getattr(usual, n))
         if unusual - self._unusual:
             self.more.unfold()
@@ -267,14 +261,15 @@ class MethodPanel(QWidget):
         """Replace the forms by those of another method."""
         clear_layout(self._forms)
         clear_layout(self._more)
-        self.parameters = Form(self._shown.fields if self._shown is not None else ())
+        self.parameters = Form(self._session.draft.fields)
         self.parameters.edited.connect(self._session.parameter_wanted)
         self.options, self.after = Form(o.info for o in self._all_options), AfterForm()
         seed = self.options.fields[SEED].control
         assert isinstance(seed, QLineEdit)
         seed.setValidator(QRegularExpressionValidator(_DIGITS, seed))
         self.options.edited.connect(self._choose)
-        self.after.changed.connect(self._set_after)
+        draft, wanted = self._session.draft, self._session.inputs_wanted
+        self.after.changed.connect(lambda after: wanted.emit(replace(draft.inputs, after=after)))
         self._forms.addWidget(self.parameters)
         for form in (self.options, self.after):
             self._more.addWidget(form)
@@ -288,9 +283,6 @@ class MethodPanel(QWidget):
             self._session.inputs_wanted.emit(edited)
         else:
             self.refresh()
-
-    def _set_after(self, after: After) -> None:
-        self._session.inputs_wanted.emit(replace(self._session.draft.inputs, after=after))
 
     def _show_tau(self, tau: float) -> None:
         field = self.fields.get("tau")
@@ -376,7 +368,7 @@ class OverridesPanel(QWidget):
     def _allow(self) -> None:
         """Nothing can change during a merge."""
         session = self._session
-        locked = session.activity.is_running(State.MERGING, State.EXPORTING)
+        locked = session.activity.is_writing
         free = session.draft.plan is not None and not locked
         self.add.setEnabled(free)
         for button in (self.edit, self.remove):

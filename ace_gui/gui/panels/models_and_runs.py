@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from PySide6.QtCore import QEvent, QModelIndex, QPoint, QSize, Qt, Signal, SignalInstance
+from PySide6.QtCore import QEvent, QModelIndex, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -19,8 +19,9 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.formatting import human_bytes
+from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.models.list_models import NAME, STATUS, WEIGHT, ExpertsModel, RunsModel
-from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.theme.painting import SWATCH
@@ -44,9 +45,11 @@ class ExpertsPanel(QWidget):
         explain(self, "Expert")
         self._session = session
         self.model = ExpertsModel(session, self)
-        self._base, self._facts = ElidedLabel(), ElidedLabel()
-        self._facts.setProperty("kind", "caption")
-        self._facts.setFont(face(Face.CAPTION))
+        draft, wanted = session.draft, session.inputs_wanted
+        self.model.expert_edited.connect(
+            lambda row, expert: wanted.emit(draft.inputs.with_expert(row, expert))
+        )
+        self._base, self._facts = ElidedLabel(), ElidedLabel(caption=True)
         tip = "Choose another base model for the same experts"
         self._change_base = tool_button("", tip, change_base)
         self._change_base.setIcon(icon("more"))
@@ -165,7 +168,7 @@ class ExpertsPanel(QWidget):
     def _allow(self) -> None:
         """Models cannot change during a merge."""
         session = self._session
-        locked = session.activity.is_running(State.MERGING, State.EXPORTING)
+        locked = session.activity.is_writing
         triggers = QAbstractItemView.EditTrigger
         editable = triggers.DoubleClicked | triggers.EditKeyPressed
         self.table.setEditTriggers(triggers.NoEditTriggers if locked else editable)
@@ -179,34 +182,24 @@ _RUNS_SHOWN: Final = 3
 
 
 class RunsPanel(QWidget):
-    """``restore_wanted``, ``export_wanted`` and ``expert_wanted`` (it shall be an expert) carry one
-    run, ``delete_wanted`` several.
+    """``export_wanted`` carries a run and whether its model becomes an expert, ``delete_wanted``
+    several runs, ``pair_wanted`` two to compare."""
 
-    ``pair_wanted`` carries two runs to compare, ``renamed`` a run and its name.
-    ``clean_up_wanted``: the user wants to see the merges on disk.
-    """
-
-    restore_wanted = Signal(object)
-    export_wanted = Signal(object)
-    expert_wanted = Signal(object)
+    export_wanted = Signal(object, bool)
     delete_wanted = Signal(object)
     pair_wanted = Signal(object, object)
-    renamed = Signal(object, str)
-    clean_up_wanted = Signal()
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, runs: RunOperations, clean_up: QAction) -> None:
         super().__init__()
         explain(self, "Run")
-        self._session = session
+        self._session, self._runs = session, runs
         self.model = RunsModel(session, self)
-        self.model.renamed.connect(self.renamed)
+        self.model.renamed.connect(runs.rename)
         self.list = self._make_list()
         self._scores, self.used = muted_label("mean score"), muted_label()
-        tip, clean_up = "Choose which kept merges to delete from disk", self.clean_up_wanted.emit
-        name = "Clean up the kept runs"
-        clean = push_button(
-            "Clean up…", clean_up, kind="link", tip=tip, name=name, role=Face.CAPTION
-        )
+        clean = action_button(clean_up, "Clean up…", self, kind="link")
+        clean.setAccessibleName("Clean up the kept runs")
+        clean.setFont(face(Face.CAPTION))
         self._make_actions()
         head = across((heading("Runs"), 1), self._scores, self.more)
         foot = across((self.used, 1), clean)
@@ -255,15 +248,15 @@ class RunsPanel(QWidget):
     def _make_actions(self) -> None:
         add = partial(widget_action, self.list)
 
-        def first(signal: SignalInstance) -> Callable[[], object]:
-            return lambda: signal.emit(self.selected()[0])
+        def first(act: Callable[[MergeRun], object]) -> Callable[[], object]:
+            return lambda: act(self.selected()[0])
 
-        tip = "Restore this run's settings and merge"
-        self.restore = add("&Restore", first(self.restore_wanted), tip=tip)
+        tip, export = "Restore this run's settings and merge", self.export_wanted.emit
+        self.restore = add("&Restore", first(self._runs.restore), tip=tip)
         tip = "Write this run's model as a folder"
-        self.export = add("&Export…", first(self.export_wanted), tip=tip)
+        self.export = add("&Export…", first(lambda run: export(run, False)), tip=tip)
         tip = "Write this run's model as a folder, and merge it again with other models"
-        self.add = add("Add as an e&xpert…", first(self.expert_wanted), tip=tip)
+        self.add = add("Add as an e&xpert…", first(lambda run: export(run, True)), tip=tip)
         tip = "Compare layer by layer: two runs, or this merge"
         self.compare = add("&Compare", lambda: self.pair_wanted.emit(*self._pair()), tip=tip)
         edit = self.list.edit
@@ -292,7 +285,7 @@ class RunsPanel(QWidget):
 
     def _allow(self) -> None:
         chosen = self.selected()
-        free = not self._session.activity.is_running(State.MERGING, State.EXPORTING)
+        free = not self._session.activity.is_writing
         one = len(chosen) == 1
         for action in (self.restore, self.export, self.add):
             action.setEnabled(one and free)

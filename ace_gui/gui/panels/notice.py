@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from functools import partial
 from typing import Final
 
@@ -12,6 +11,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 
 from ace_gui.errors import WorkbenchError
+from ace_gui.gui.state.activity import Level
 from ace_gui.gui.text import breakable, error_details, plain, quoted
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.controls import push_button, read_only, tool_button
@@ -22,18 +22,10 @@ _ICON = 16  # px
 _DETAIL_LINES = 8
 
 
-class Severity(StrEnum):
-    """The severity. The value is the icon's name."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
 _ON_TOAST: Final = {
-    Severity.INFO: "toast_action",
-    Severity.WARNING: "toast_warn",
-    Severity.ERROR: "toast_bad",
+    Level.INFO: "toast_action",
+    Level.WARNING: "toast_warn",
+    Level.ERROR: "toast_bad",
 }
 
 
@@ -51,11 +43,10 @@ class Notice(QFrame):
         self._floats = floats
         self.setProperty("kind", "toast" if floats else "sunk")
         self.setAccessibleName("Message")
-        self.severity, self.passes = Severity.INFO, True
+        self.level, self.passes = Level.INFO, True
         self._icon = IconLabel(_ICON, parent=self)
         self._icon.setAccessibleName("Kind of message")
-        self.sentence = plain_label()
-        self.sentence.setProperty("kind", "on-toast" if floats else "")
+        self.sentence = plain_label(kind="on-toast" if floats else "")
         self.sentence.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         self.answers: list[QPushButton] = []
         self._answers = FlowLayout(spacing=4)
@@ -78,26 +69,22 @@ class Notice(QFrame):
 
     def show_error(self, error: WorkbenchError) -> None:
         """Show an error: its sentence, and file, tensor and shapes under Details."""
-        self.show_message(Severity.ERROR, error.sentence, error_details(error))
+        self.show_message(Level.ERROR, error.sentence, error_details(error))
 
     def ask(
-        self,
-        severity: Severity,
-        sentence: str,
-        details: str,
-        answers: Mapping[str, Callable[[], object]],
+        self, level: Level, sentence: str, details: str, answers: Mapping[str, Callable[[], object]]
     ) -> None:
         """Show a message with one button per answer; ``answers`` maps titles to callbacks."""
-        self.show_message(severity, sentence, details, answers, passes=False)
+        self.show_message(level, sentence, details, answers, passes=False)
         self.answers[0].setFocus()
 
     def offer(self, sentence: str, offers: Mapping[str, Callable[[], object]]) -> None:
         """Show news with a button. It takes no focus, and disappears like other news."""
-        self.show_message(Severity.INFO, sentence, answers=offers)
+        self.show_message(Level.INFO, sentence, answers=offers)
 
     def show_message(
         self,
-        severity: Severity,
+        level: Level,
         sentence: str,
         details: str = "",
         answers: Mapping[str, Callable[[], object]] | None = None,
@@ -106,10 +93,10 @@ class Notice(QFrame):
     ) -> None:
         """Show a message; one for information passes, unless ``passes`` says otherwise."""
         sentence = quoted(sentence)
-        self.severity = severity
-        self.passes = severity is Severity.INFO if passes is None else passes
+        self.level = level
+        self.passes = level is Level.INFO if passes is None else passes
         self.sentence.setText(breakable(sentence, names=True))
-        self.sentence.setAccessibleName(f"{severity}: {plain(sentence)}")
+        self.sentence.setAccessibleName(f"{level.title.lower()}: {plain(sentence)}")
         self.details.setPlainText(plain(details))
         self.details_button.setChecked(False)
         self.details.hide()
@@ -119,8 +106,9 @@ class Notice(QFrame):
             self._answers.addWidget(button)
             self.answers.append(button)
         self.details_button.setVisible(bool(details))
-        self.copy.setVisible(severity is not Severity.INFO)
-        self._icon.show_icon(icon(severity.value, _ON_TOAST[severity] if self._floats else ""))
+        self.copy.setVisible(level is not Level.INFO)
+        picture = level.title.lower()
+        self._icon.show_icon(icon(picture, _ON_TOAST[level] if self._floats else ""))
         self.show()
         self.shown.emit()
 

@@ -28,16 +28,8 @@ from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import SWATCH, paint_share, paint_swatch, write
 from ace_gui.gui.widgets.controls import Choice
-from ace_gui.gui.widgets.labels import (
-    heading,
-    muted_label,
-    secondary_label,
-)
-from ace_gui.gui.widgets.layout import (
-    across,
-    down,
-    on_font_change,
-)
+from ace_gui.gui.widgets.labels import heading, muted_label, secondary_label
+from ace_gui.gui.widgets.layout import across, down, on_font_change
 from ace_gui.gui.widgets.tables import FigureRow, FigureSheet, add_table_actions, plain_rows
 
 _MIDDLE: Final = Qt.AlignmentFlag.AlignCenter

@@ -25,7 +25,7 @@ from ace_gui.gui.plots.merge_plots import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.known_scores import Figure, TaskFigures, experts_are_better, figures_of
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.theme import Face, face
+from ace_gui.gui.theme import Face
 from ace_gui.gui.widgets.controls import push_button
 from ace_gui.gui.widgets.labels import EmptyState, plain_label, secondary_label
 from ace_gui.gui.widgets.layout import (
@@ -59,8 +59,7 @@ class ScoresTab(JobPage):
 
     def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
         super().__init__(session, scoring, pages)
-        self.title, self.note = plain_label(), secondary_label()
-        self.title.setFont(face(Face.TITLE))
+        self.title, self.note = plain_label(role=Face.TITLE), secondary_label()
         self.merge = MergeChoice(session, "Merge to show")
         self.merge.chosen.connect(self.refresh)
         self.evaluate = EvaluateButton(session, scoring)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from PySide6.QtCore import QRectF, QSignalBlocker, QSize, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QFontMetricsF, QIcon, QKeySequence
+from PySide6.QtGui import QFocusEvent, QIcon, QKeySequence
 from PySide6.QtWidgets import (
-    QLabel,
     QLineEdit,
     QListWidget,
     QListWidgetItem,
@@ -33,7 +32,7 @@ from ace_gui.gui.panels.job_page import (
     problem_label,
     show_problem,
 )
-from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index
+from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index, line_height
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, quoted, sentence_case, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
@@ -76,7 +75,7 @@ class TasksTab(JobPage):
         self.list.currentRowChanged.connect(lambda _: self._show_task())
         widget_action(self.list, "Remove task", self._remove, QKeySequence.StandardKey.Delete)
         self.editor = TaskEditor()
-        self.editor.edited.connect(self._edit)
+        self.editor.edited.connect(lambda task: scoring.change(self.list.currentRow(), task))
         self.editor.remove_wanted.connect(self._remove)
         self._rows: tuple[tuple[Task, TaskDescribed | None], ...] = ()
         self.empty = EmptyState(NO_DATA, self._add_button("Add data…", "tinted"))
@@ -137,9 +136,6 @@ class TasksTab(JobPage):
             owner = self.session.results.scores.owner(task)
             self.editor.show_task(task, found, owner, self.session.draft.inputs.names)
 
-    def _edit(self, task: Task) -> None:
-        self.scoring.change(self.list.currentRow(), task)
-
     def _remove(self) -> None:
         if 0 <= self.list.currentRow() < len(self._rows):
             self.scoring.remove(self.list.currentRow())
@@ -177,7 +173,7 @@ class TwoLineCell(Cell):
     """The text's first line, and the second as a caption; the item's icon at the left."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: ARG002
-        height = self._height(Face.BUTTON) + self._height(Face.CAPTION) + 2 * _PADDING + 2
+        height = line_height(Face.BUTTON) + line_height(Face.CAPTION) + 2 * _PADDING + 2
         return QSize(_LEAST, round(height))
 
     def draw(self, cell: Drawn) -> None:
@@ -185,17 +181,14 @@ class TwoLineCell(Cell):
         first, _, second = str(cell.index.data()).partition("\n")
         icon = cell.index.data(Qt.ItemDataRole.DecorationRole)
         if isinstance(icon, QIcon) and not icon.isNull():
-            square = QRectF(rect.left(), rect.top() + _PADDING, _ICON, self._height(Face.BUTTON))
+            square = QRectF(rect.left(), rect.top() + _PADDING, _ICON, line_height(Face.BUTTON))
             icon.paint(cell.painter, square.toRect())
         rect = rect.adjusted(_ICON + 8, _PADDING, 0, -_PADDING)
-        upper = QRectF(rect.left(), rect.top(), rect.width(), self._height(Face.BUTTON))
-        lower = QRectF(rect.left(), upper.bottom() + 2, rect.width(), self._height(Face.CAPTION))
+        upper = QRectF(rect.left(), rect.top(), rect.width(), line_height(Face.BUTTON))
+        lower = QRectF(rect.left(), upper.bottom() + 2, rect.width(), line_height(Face.CAPTION))
         write(cell.painter, upper, first, face(Face.BUTTON), theme.text)
         quiet = theme.bad if cell.index.data(BAD) else cell.quiet
         write(cell.painter, lower, second, face(Face.CAPTION), quiet)
-
-    def _height(self, role: Face) -> float:
-        return QFontMetricsF(face(role)).height()
 
 
 KINDS: Final = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet *.txt *.npz);;All files (*)"
@@ -453,9 +446,7 @@ def _example_row(example: ShownExample) -> QWidget:
         line = f"{role}: {text}" if len(example.texts) > 1 else text
         short = line if len(line) < _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}…"
         words.addWidget(plain_label(short))
-    label = QLabel(plain(example.label))
-    label.setFont(face(Face.STRONG))
-    words.addWidget(label)
+    words.addWidget(plain_label(example.label, wrap=False, role=Face.STRONG))
     words.addWidget(muted_label(example.row))
     row.addLayout(words, 1)
     return pane(row)

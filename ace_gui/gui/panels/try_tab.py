@@ -9,6 +9,7 @@ from PySide6.QtCore import QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QImage, QImageReader
 from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QWidget
 
+from ace_gui.engine.contract.jobs import TryJob
 from ace_gui.engine.contract.scored import BASE, ShownExample
 from ace_gui.gui.control.operations import ModelAnswer
 from ace_gui.gui.control.scoring import Scoring
@@ -202,9 +203,11 @@ class TryTab(JobPage):
         task = self.chosen
         if task is None or self._obstacle:
             return
-        self._trying.start(
-            task,
-            [Path(self.merge.current)] if self.merge.current else [],
+        job = TryJob(
+            recipe=self.session.draft.inputs.recipe(),
+            stores=(Path(self.merge.current),) if self.merge.current else (),
+            device=self.session.device,
+            task=task,
             row=self._given.row,
             picture=self._given.picture,
             text=self.text.toPlainText(),
@@ -213,6 +216,7 @@ class TryTab(JobPage):
             temperature=self.temperature.value(),
             most_tokens=self.length.value(),
         )
+        self._trying.start(job)
 
     def refresh(self) -> None:
         tasks = {title: (plain(title), "") for title in self._tasks}

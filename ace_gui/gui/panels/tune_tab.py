@@ -129,8 +129,8 @@ class TuneTab(JobPage):
 
     def refresh(self) -> None:
         draft = self.session.draft
-        fields = draft.method.fields if draft.method is not None else ()
-        self.ranges.offer([f for f in fields if f.applies(draft.parameter)], draft.parameter)
+        fields = [field for field in draft.fields if field.applies(draft.parameter)]
+        self.ranges.offer(fields, draft.parameter)
         self._show_state()
         self._show_curve()
         self._show_result()
@@ -153,8 +153,7 @@ class TuneTab(JobPage):
         if not tuning.ranges:
             self.curve.clear(NOT_TUNED)
             return
-        method = self.session.draft.method
-        fields = {field.name: field for field in (method.fields if method is not None else ())}
+        fields = {field.name: field for field in self.session.draft.fields}
         names = [each.name for each in tuning.ranges]
         labels = {name: fields[name].label if name in fields else name for name in names}
         self.axis.offer({name: (label, "") for name, label in labels.items()})

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.formatting import counted, duration, human_bytes
-from ace_gui.gui.state.sample_figures import PICTURES, sample_figures
+from ace_gui.gui.state.known_scores import PICTURES, sample_figures
 from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import plain, short_name, short_score_text, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
@@ -69,8 +69,7 @@ class WelcomePanel(QWidget):
         self._seconds = 0
         self._clock = QTimer(self, interval=1000)
         self._clock.timeout.connect(self._count)
-        title = plain_label("ACE Workbench", wrap=False)
-        title.setFont(face(Face.DISPLAY))
+        title = plain_label("ACE Workbench", wrap=False, role=Face.DISPLAY)
         self.subtitle = secondary_label(_WHAT)
         parts = (title, self.subtitle, 32, self._columns)
         inner = pane(down(*parts, margins=(32, 0, 32, 32), gap=0))
@@ -271,17 +270,13 @@ class RecentRow(QToolButton):
         self.setAccessibleName(plain(ask))
         self.setToolTip(tooltip(ask if self.is_lost else f"{ask}\n{summary_of(project)}"))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        name, line = ElidedLabel(self, sentence=True), ElidedLabel(self, sentence=True)
+        name = ElidedLabel(self, sentence=True, caption=self.is_lost)
         name.setFont(face(Face.STRONG))
         name.set_full_text(short_name(path))
-        line.setProperty("kind", "caption")
-        line.setFont(face(Face.CAPTION))
+        line = ElidedLabel(self, sentence=True, caption=True)
         line.set_full_text("Recipe not found" if self.is_lost else summary_of(project))
-        if self.is_lost:
-            name.setProperty("kind", "caption")
-        above = name, plain_label(last_use(project), wrap=False)
+        above = name, plain_label(last_use(project), wrap=False, kind="secondary")
         below = line, *self._marks(project)
-        above[1].setProperty("kind", "secondary")
         lines = [across((first, 1), *rest, gap=12) for first, *rest in (above, below)]
         self.setLayout(down(*lines, margins=(4, 10, 4, 10), gap=2))
         for label in (*above, *below):
@@ -290,9 +285,7 @@ class RecentRow(QToolButton):
     def _marks(self, project: RecentProject) -> tuple[QWidget, ...]:
         """Experts and size, or a link to locate it."""
         if self.is_lost:
-            locate = plain_label("Locate…", wrap=False)
-            locate.setProperty("kind", "accent")
-            return (locate,)
+            return (plain_label("Locate…", wrap=False, kind="accent"),)
         size = muted_label(human_bytes(project.bytes) if project.bytes else "")
         size.setWordWrap(False)
         size.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
@@ -377,15 +370,14 @@ class SampleCard(QWidget):
         super().__init__()
         card = QFrame(self)
         card.setProperty("kind", "card")
-        title = plain_label("The sample: five experts, one small model")
-        title.setFont(face(Face.HEADING))
+        title = plain_label("The sample: five experts, one small model", role=Face.HEADING)
         self.bars = NamedBars(card)
         self.bars.show_bars(_bars())
-        begin = action_button(sample, "Merge the sample", card, kind="tinted")
-        begin.setIcon(icon("play", "accent_on_tint"))
+        self.begin = action_button(sample, "Merge the sample", card, kind="tinted")
+        self.begin.setIcon(icon("play", "accent_on_tint"))
         learn = action_button(tutorial, "Take the tutorial", card, kind="ghost")
         below = FlowLayout(spacing=4)
-        below.addWidget(begin)
+        below.addWidget(self.begin)
         below.addWidget(learn)
         what, unit = secondary_label(_SAMPLE), "Mean accuracy on 2000 held-out images"
         parts = (SamplePictures(), title, what, self.bars, muted_label(unit), 4, below)

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QMenuBar, QWidge
 from ace_gui.engine.contract.events import DeviceInfo
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.control.merge_operation import MergeOperation
-from ace_gui.gui.shell.window_dialogs import show_once
+from ace_gui.gui.shell.controlled_window import show_once
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import CLUSTER, NO_EXPERT, NO_MODEL, STILL_READ, WAIT, Session
 from ace_gui.gui.text import plain, short_name, tooltip
@@ -24,7 +24,6 @@ from ace_gui.gui.theme import icon
 _Key = QKeySequence.StandardKey
 WHY: Final = "why"
 """The action property that holds the reason why it is disabled."""
-BUSY = (State.MERGING, State.EXPORTING)
 _NO_MERGE: Final = "Merge first."
 
 
@@ -32,7 +31,7 @@ _NO_MERGE: Final = "Merge first."
 
 
 def _waits(session: Session) -> str:
-    return WAIT if session.activity.is_running(*BUSY) else ""
+    return WAIT if session.activity.is_writing else ""
 
 
 def _no_model(session: Session) -> str:

@@ -1,11 +1,16 @@
-"""The session of a window and what controls it, for all parts of the shell."""
+"""A window with its session and what controls it, and its dialogs, each created on first use."""
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QMainWindow, QWidget
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from PySide6.QtWidgets import QDialog, QMainWindow, QMessageBox, QWidget
+
+from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.engine_client import EngineClient, EngineThread
+from ace_gui.gui.control.engine_client import EngineClient, EngineThread, RunningJob
 from ace_gui.gui.control.layer_queries import LayerQueries
 from ace_gui.gui.control.merge_operation import MergeOperation, OutputOperations, RunOperations
 from ace_gui.gui.control.merge_stores import MergeStores
@@ -13,25 +18,26 @@ from ace_gui.gui.control.operations import MethodComparison, ModelComparison
 from ace_gui.gui.control.persistence import Preferences, Sessions
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.control.what_if import Forecasting, WhatIf
+from ace_gui.gui.state.activity import MergeRun, State
 from ace_gui.gui.state.history import History
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
+from ace_gui.recipe import Override, recommended
+
+if TYPE_CHECKING:
+    from ace_gui.gui.dialogs.method_dialogs import ChooseMethodDialog
+    from ace_gui.gui.dialogs.models_dialogs import CleanUpDialog
+    from ace_gui.gui.dialogs.output_dialogs import ExportDialog
 
 
 class ControlledWindow(QMainWindow):
     """A window without content."""
 
-    def __init__(
-        self,
-        worker: EngineThread,
-        settings: Settings,
-        stores: MergeStores,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, worker: EngineThread, settings: Settings, stores: MergeStores) -> None:
+        super().__init__()
         self.settings = settings
         self.session = session = Session(self)
-        self.engine = engine = EngineClient(session, worker, self)
+        self.engine = engine = EngineClient(session, worker)
         self.runs = runs = RunOperations(engine, stores)
         self.preferences = Preferences(settings, engine, runs)
         self.merge = MergeOperation(engine, runs)
@@ -40,8 +46,180 @@ class ControlledWindow(QMainWindow):
         self.comparison = MethodComparison(engine, runs)
         self.two_models = ModelComparison(engine)
         self.history = History(session.draft, self)
-        self.sessions = Sessions(session, parent=self)
+        self.sessions = Sessions(session)
         self.queries = LayerQueries(engine)
         self.what_if = WhatIf(engine)
         self.scoring = Scoring(engine, runs)
         self.forecasting = Forecasting(engine)
+
+
+def show_once(dialog: QDialog, *, modal: bool = True) -> None:
+    """Show a dialog, which is deleted when it is closed."""
+    dialog.finished.connect(dialog.deleteLater)
+    (dialog.open if modal else dialog.show)()
+
+
+def question(parent: QWidget, text: str, details: str) -> QMessageBox:
+    """A question without its buttons."""
+    box = QMessageBox(QMessageBox.Icon.Question, "ACE Workbench", text, parent=parent)
+    box.setInformativeText(details)
+    return box
+
+
+class Dialogs:
+    """``export`` and ``clean_up`` are the open dialogs, or None."""
+
+    def __init__(
+        self,
+        window: ControlledWindow,
+        save_report: Callable[[], object],
+        compare: Callable[[Sequence[str]], object],
+    ) -> None:
+        self._window, self._session = window, window.session
+        self._save_report, self._compare = save_report, compare
+        self._to_export: tuple[MergeRun, bool] | None = None
+        self.export: ExportDialog | None = None
+        self.clean_up: CleanUpDialog | None = None
+        self.question: QMessageBox | None = None
+        window.session.results.changed.connect(self._export_restored)
+
+    def choose_method(self) -> ChooseMethodDialog | None:
+        """Show the merge methods once the engine has listed them."""
+        from ace_gui.gui.dialogs.method_dialogs import ChooseMethodDialog
+
+        window, draft = self._window, self._session.draft
+        if self._session.engine is None:
+            return None
+        inputs = draft.inputs
+        method = recommended.NAME if inputs.is_recommended else inputs.method
+        merged = self._merged()
+        costs = dict(merged)
+        if draft.plan is not None and draft.plan.experts:
+            needed = human_bytes(draft.plan.peak_bytes)
+            costs.setdefault(method, f"Needs about {needed} for these models")
+
+        def estimate(name: str, report: Callable[[float], object]) -> RunningJob | None:
+            return None if name in merged else window.forecasting.estimate(name, report)
+
+        methods, experts = (*draft.recommended, *draft.methods), len(inputs.experts)
+        dialog = ChooseMethodDialog(methods, method, experts, window, costs, estimate)
+        dialog.compare_wanted.connect(self._compare)
+        dialog.chosen.connect(lambda name: window.conductor.change(draft.inputs.with_method(name)))
+        show_once(dialog)
+        return dialog
+
+    def _merged(self) -> dict[str, str]:
+        """What merges of these models took, by method."""
+        costs = {}
+        for run in self._session.results.runs.all:
+            if run.finished is not None and run.finished.seconds:
+                name = run.recipe.merge_method
+                name = recommended.NAME if recommended.is_recommended(run.recipe) else name
+                size, time = human_bytes(run.finished.peak_bytes), duration(run.finished.seconds)
+                costs[name] = f"Took {time} and {size} for these models"
+        return costs
+
+    def open_export(self, *, adds: bool = False) -> None:
+        """Show the export dialog for the current merge. ``adds``: it becomes an expert."""
+        from ace_gui.gui.dialogs.output_dialogs import ExportDialog
+
+        window = self._window
+        if self._session.can_export and self.export is None:
+            self.export = ExportDialog(self._session, window.output, window, adds=adds)
+            self.export.expert_wanted.connect(lambda path: window.conductor.add_experts([path]))
+            self.export.finished.connect(lambda _: setattr(self, "export", None))
+            show_once(self.export)
+
+    def show_report(self) -> None:
+        """Show what the report of the merge will contain, and ask for a file."""
+        from ace_gui.gui.dialogs.output_dialogs import ReportDialog
+
+        run = self._session.results.merge
+        if run is not None and self._session.can_report:
+            show_once(ReportDialog(self._session, run, self._save_report, self._window))
+
+    def export_run(self, run: MergeRun, adds: bool) -> None:
+        """Restore a run and export it; ``adds``: and add it as an expert."""
+        if run is self._session.results.merge:
+            self.open_export(adds=adds)
+        else:
+            self._to_export = run, adds
+            self._window.runs.restore(run)
+
+    def _export_restored(self) -> None:
+        if self._to_export is not None and self._session.results.merge is self._to_export[0]:
+            (_, adds), self._to_export = self._to_export, None
+            self.open_export(adds=adds)
+
+    def delete_runs(self, runs: list[MergeRun]) -> None:
+        """Delete runs, after confirmation if one of them exists nowhere else."""
+        lost = [run for run in runs if not run.exported]
+        if not lost:
+            self._window.runs.delete(runs)
+            return
+        ask = counted(len(runs), "Delete this run?", "Delete these %n runs?")
+        warn = counted(len(lost), "It has not been exported.", "%n have not been exported.")
+        delete = lambda: self._window.runs.delete(runs)  # noqa: E731
+        self._ask(f"{ask} {warn}", "", "&Delete", "&Keep", delete)
+
+    def ask_before_closing(self, close: Callable[[], object]) -> None:
+        """Ask whether to stop a merge or an export, unless the question is already shown."""
+        if self._session.activity.is_running(State.EXPORTING):
+            text, details, keep = "An export is running.", "", "&Keep exporting"
+        else:
+            text, keep = "A merge is running.", "&Keep merging"
+            details = "Finished tensors are kept, and the merge can be continued."
+        if self.question is None:
+            self._ask(text, details, "&Stop and close", keep, close)
+
+    def _ask(
+        self, text: str, details: str, agree: str, keep: str, agreed: Callable[[], object]
+    ) -> None:
+        """Ask a question whose answer ``keep`` is the default. ``agreed`` follows the other."""
+        self.question = box = question(self._window, text, details)
+        yes = box.addButton(agree, QMessageBox.ButtonRole.DestructiveRole)
+        no = box.addButton(keep, QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(no)
+        box.setEscapeButton(no)
+
+        def answer(_: int) -> None:
+            self.question = None
+            if box.clickedButton() is yes:
+                agreed()
+
+        box.finished.connect(answer)
+        show_once(box)
+
+    def edit_override(self, index: int) -> None:
+        """Edit the override with this index, or a new one for -1."""
+        rules = self._session.draft.inputs.overrides
+        if index < 0:
+            self.complete_override(None)
+        else:
+            self._edit(rules[index], lambda made: (*rules[:index], made, *rules[index + 1 :]))
+
+    def complete_override(self, rule: Override | None) -> None:
+        """Edit a new override that starts from ``rule``."""
+        self._edit(rule, lambda made: (*self._session.draft.inputs.overrides, made))
+
+    def _edit(
+        self, rule: Override | None, rules: Callable[[Override], tuple[Override, ...]]
+    ) -> None:
+        from ace_gui.gui.dialogs.method_dialogs import OverrideDialog
+
+        dialog = OverrideDialog(self._session, rule, self._window)
+        change, draft = self._window.conductor.change, self._session.draft
+        dialog.rule_made.connect(lambda made: change(replace(draft.inputs, overrides=rules(made))))
+        show_once(dialog)
+
+    def clean_up_runs(self) -> None:
+        """Show all kept merges, of any base model, and delete the chosen ones."""
+        from ace_gui.gui.dialogs.models_dialogs import CleanUpDialog
+
+        self.clean_up = CleanUpDialog(self._window.runs, self._window)
+        show_once(self.clean_up)
+
+    def show_preferences(self) -> None:
+        from ace_gui.gui.dialogs.preferences_dialog import PreferencesDialog
+
+        show_once(PreferencesDialog(self._window.preferences, self._window), modal=False)

@@ -20,12 +20,11 @@ from shiboken6 import isValid
 from ace_gui import __version__
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.dialogs.command_palette import Command
-from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.actions import WHY
+from ace_gui.gui.shell.controlled_window import show_once
 from ace_gui.gui.shell.shell_window import ShellWindow
-from ace_gui.gui.shell.window_dialogs import show_once
 from ace_gui.gui.shell.window_frame import WORKSPACES
-from ace_gui.gui.state.activity import Level, Source
+from ace_gui.gui.state.activity import Source
 from ace_gui.gui.state.session import NO_MODEL, Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.widgets.labels import term_of
@@ -35,11 +34,6 @@ if TYPE_CHECKING:
     from ace_gui.gui.shell.workspace import Workspace
 
 _COPIED: Final = "Versions, device, memory and platform are copied, but nothing about your models."
-_LEVELS: Final = {
-    Severity.INFO: Level.INFO,
-    Severity.WARNING: Level.WARNING,
-    Severity.ERROR: Level.ERROR,
-}
 
 
 class HelpDesk:
@@ -131,8 +125,8 @@ class HelpDesk:
     def _note(self) -> None:
         """Add the window's message to the log."""
         notice = self._window.notice
-        level, details = _LEVELS[notice.severity], notice.details.toPlainText()
-        self._session.log.add(level, Source.WINDOW, notice.message_text, details)
+        details = notice.details.toPlainText()
+        self._session.log.add(notice.level, Source.WINDOW, notice.message_text, details)
 
 
 _NATIVE = QKeySequence.SequenceFormat.NativeText

@@ -20,18 +20,18 @@ from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.engine_client import EngineThread
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.panels.welcome_page import Start, WelcomePanel
 from ace_gui.gui.saving import protect
-from ace_gui.gui.shell.actions import BUSY, SAFETY, Actions, Menus
+from ace_gui.gui.shell.actions import SAFETY, Actions, Menus
+from ace_gui.gui.shell.controlled_window import Dialogs
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.messages import LongWork, MergeNews, Questions, Toast
 from ace_gui.gui.shell.projects import Opener, Project, local_paths
 from ace_gui.gui.shell.recent_projects import RecentProjects
 from ace_gui.gui.shell.shell_window import ShellWindow
-from ace_gui.gui.shell.window_dialogs import Dialogs
 from ace_gui.gui.shell.window_frame import Footer, Header, PrimaryArea
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.state.activity import Level, State
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import current_theme, icon, set_font_scale
 from ace_gui.gui.widgets.file_dialogs import offers
@@ -53,21 +53,15 @@ class MainWindow(ShellWindow):
 
     closed = Signal()
 
-    def __init__(
-        self,
-        worker: EngineThread,
-        settings: Settings,
-        stores: MergeStores,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(worker, settings, stores, parent)
+    def __init__(self, worker: EngineThread, settings: Settings, stores: MergeStores) -> None:
+        super().__init__(worker, settings, stores)
         self.project = Project(self)
         self.opener = Opener(self, self.project)
         self.long_work = LongWork(self)
         compare = lambda names: self.workspace.compare_methods(names)  # noqa: E731
         self.dialogs = Dialogs(self, self.opener.save_report, compare)
         self.actions_ = Actions(self, self.history.stack)
-        self.header = Header(PrimaryArea(self.session, self.actions_), self)
+        self.header = Header(PrimaryArea(self.session, self.actions_))
         self.menus = Menus(self, self.header.menu_bar, self.actions_)
         self.notice = Notice(self, floats=True)
         self.questions = Questions(self)
@@ -137,7 +131,7 @@ class MainWindow(ShellWindow):
         subject = lambda: None if self._workspace is None else self._workspace.inspector  # noqa: E731
         self._toast = Toast(self.notice, central, subject)
         self.setMenuWidget(self.header)
-        self._footer = Footer(self.session, self.menus.devices, self.actions_, self)
+        self._footer = Footer(self.session, self.menus.devices, self.actions_)
         self.setStatusBar(self._footer)
 
     def _restore(self) -> None:
@@ -197,7 +191,7 @@ class MainWindow(ShellWindow):
         session.problem.connect(self.show_error)
         session.written.connect(lambda text, path: self.notice.offer(text, offers(path)))
         self.long_work.counted.connect(self._show_project)
-        session.advice.connect(lambda sentence: self.notice.show_message(Severity.INFO, sentence))
+        session.advice.connect(lambda sentence: self.notice.show_message(Level.INFO, sentence))
         self.menus.devices.explained.connect(session.advice)
         self.conductor.opened.connect(self.project.open)
         self.conductor.opened.connect(lambda *_: self.workspace.show_space(0))
@@ -226,7 +220,7 @@ class MainWindow(ShellWindow):
             a.quit: self.close,
             a.cancel: self._cancel,
             a.choose_method: self.dialogs.choose_method,
-            a.compare: lambda: self.workspace.show_methods(),
+            a.compare: lambda: self.workspace.show_look(),
             a.export: self.dialogs.open_export,
             a.clean_up: self.dialogs.clean_up_runs,
             a.report: self.dialogs.show_report,
@@ -248,13 +242,13 @@ class MainWindow(ShellWindow):
         self._show_project()
         self._show_page()
         self._forget_error()
-        if self._closing and not self.session.activity.is_running(*BUSY):
+        if self._closing and not self.session.activity.is_writing:
             self.close()
 
     def _forget_error(self) -> None:
         """Hide an error as soon as a person begins other work, or the same again."""
         running = frozenset(filter(self.session.activity.is_running, _BEGUN))
-        if running - self._begun and self.notice.severity is Severity.ERROR:
+        if running - self._begun and self.notice.level is Level.ERROR:
             self.notice.hide()
         self._begun = running
 
@@ -285,7 +279,7 @@ class MainWindow(ShellWindow):
             self._show_preferences()
             if engine.problems:
                 self.notice.show_message(
-                    Severity.WARNING, engine.problems[0], "\n".join(engine.problems[1:])
+                    Level.WARNING, engine.problems[0], "\n".join(engine.problems[1:])
                 )
 
     def _show_preferences(self) -> None:
@@ -302,12 +296,12 @@ class MainWindow(ShellWindow):
         if plan is None or plan is self._plan:
             return
         self._plan = plan
-        if self.notice.severity is Severity.ERROR:
+        if self.notice.level is Level.ERROR:
             self.notice.hide()
         if plan.experts and plan.warnings != self._warnings:
             self._warnings = plan.warnings
             if plan.warnings:
-                self.notice.show_message(Severity.WARNING, " ".join(plan.warnings))
+                self.notice.show_message(Level.WARNING, " ".join(plan.warnings))
 
     def show_error(self, error: WorkbenchError) -> None:
         """Show an error in the window, unless the export dialog shows it."""
@@ -375,7 +369,7 @@ class MainWindow(ShellWindow):
         if not self._closing and self._asks_before_closing():
             event.ignore()
             return
-        if self.session.activity.is_running(*BUSY):
+        if self.session.activity.is_writing:
             event.ignore()  # cancelled; closes when the job has ended
             return
         self._restyling.stop()
@@ -392,7 +386,7 @@ class MainWindow(ShellWindow):
 
     def _asks_before_closing(self) -> bool:
         """Ask before closing if something is unsaved or being written. False: nothing to ask."""
-        writing = self.session.activity.is_running(*BUSY)
+        writing = self.session.activity.is_writing
         if writing:
             self.dialogs.ask_before_closing(self.close_unasked)
         elif self.project.is_modified:

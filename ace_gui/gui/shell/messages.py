@@ -26,10 +26,10 @@ from ace_gui.engine.contract.findings import Regime
 from ace_gui.engine.contract.plan import DISK, Check, Disposition, Verdict
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.formatting import counted, number_text
-from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.shell.controlled_window import ControlledWindow
 from ace_gui.gui.shell.shell_window import ShellWindow
-from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.gui.state.activity import Level, MergeRun, State
 from ace_gui.gui.state.session import count_of
 from ace_gui.gui.text import error_details
 from ace_gui.gui.theme import icon
@@ -149,9 +149,9 @@ class Questions:
 
         if errors:
             again = {"Check again": self._conductor.plan}
-            self._ask_about_checks(Severity.ERROR, errors, again)
+            self._ask_about_checks(Level.ERROR, errors, again)
         elif warnings:
-            self._ask_about_checks(Severity.WARNING, warnings, {"Merge anyway": merge_anyway})
+            self._ask_about_checks(Level.WARNING, warnings, {"Merge anyway": merge_anyway})
         else:
             self._notice.hide()
             self._window.merge.start()
@@ -174,7 +174,7 @@ class Questions:
         """Ask how to handle an error that offers a choice. False if it offers none."""
         if isinstance(error, PickleConsentError) and error.path is not None:
             answers = {"Convert and open": partial(self._conductor.convert, error.path)}
-            self._notice.ask(Severity.WARNING, error.sentence, error.details, answers)
+            self._notice.ask(Level.WARNING, error.sentence, error.details, answers)
             return True
         if isinstance(error, NonFiniteError) and error.key == "non_finite":
             self._ask_about_non_finite(error)
@@ -189,16 +189,13 @@ class Questions:
             "Keep the base's tensor": partial(choose, NonFinite.KEEP_BASE),
             "Leave the expert out of it": partial(choose, NonFinite.SKIP_EXPERT),
         }
-        self._notice.ask(Severity.ERROR, error.sentence, error_details(error), answers)
+        self._notice.ask(Level.ERROR, error.sentence, error_details(error), answers)
 
     def _ask_about_checks(
-        self,
-        severity: Severity,
-        checks: Sequence[Check],
-        answers: Mapping[str, Callable[[], object]],
+        self, level: Level, checks: Sequence[Check], answers: Mapping[str, Callable[[], object]]
     ) -> None:
         sentence = f"{count_of(checks)}. {checks[0].line}"
-        self._notice.ask(severity, sentence, "\n".join(check.line for check in checks), answers)
+        self._notice.ask(level, sentence, "\n".join(check.line for check in checks), answers)
         self._asked = self._notice.sentence.text()
         self._window.workspace.show_checks()
 
@@ -254,9 +251,7 @@ def what_to_see(run: MergeRun, warned: int, merged: int, unsure: Container[str] 
     """
     if warned:
         return counted(
-            warned,
-            "Merged. One matrix has a warning.",
-            "Merged. %n matrices have warnings.",
+            warned, "Merged. One matrix has a warning.", "Merged. %n matrices have warnings."
         )
     reports = [report for report in run.reports.values() if report.name not in unsure]
     above = sum(report.regime == Regime.HETEROGENEOUS for report in reports)

@@ -16,9 +16,7 @@ from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import printable
 from ace_gui.gui.control.persistence import project_name
 from ace_gui.gui.saving import save
-from ace_gui.gui.shell.controlled_window import ControlledWindow
-from ace_gui.gui.shell.window_dialogs import question, show_once
-from ace_gui.gui.state.activity import State
+from ace_gui.gui.shell.controlled_window import ControlledWindow, question, show_once
 from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import ENDING, short_name
 from ace_gui.gui.widgets.file_dialogs import MODELS, ask_files, ask_folders, ask_paths, ask_target
@@ -270,7 +268,7 @@ class Opener:
 
     def _must_wait(self) -> bool:
         """Whether a write is in progress. If so, show a message."""
-        busy = self._session.activity.is_running(State.MERGING, State.EXPORTING)
+        busy = self._session.activity.is_writing
         if busy:
             text = "Wait for the merge to end, or cancel it, before opening models."
             self._session.advice.emit(text)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject
 
-from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.panels.welcome_page import last_use
-from ace_gui.gui.shell.actions import BUSY, set_allowed
+from ace_gui.gui.shell.actions import set_allowed
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.projects import RECIPE, RECIPES_KIND
 from ace_gui.gui.shell.shell_window import ShellWindow
+from ace_gui.gui.state.activity import Level
 from ace_gui.gui.state.session import WAIT
 from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import plain, short_name
@@ -59,7 +59,7 @@ class RecentProjects(QObject):
             self._window.welcome.starts.say(reopen, text)
 
     def _allow(self) -> None:
-        busy = self._window.session.activity.is_running(*BUSY)
+        busy = self._window.session.activity.is_writing
         why = WAIT if busy else "" if self._is_known else "There is no last session."
         set_allowed(self._window.actions_.reopen, why)
         self._menus.recent.setEnabled(bool(self._shown) and not busy)
@@ -95,4 +95,4 @@ class RecentProjects(QObject):
             text = "The last session crashed. Its project and its merges are kept."
         else:
             text = "The last session crashed."
-        self._window.notice.ask(Severity.WARNING, text, self._help.crash, answers)
+        self._window.notice.ask(Level.WARNING, text, self._help.crash, answers)

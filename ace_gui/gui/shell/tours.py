@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QObject, SignalInstance
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.panels.scores_page import ScoresTab
 from ace_gui.gui.shell.shell_window import ShellWindow
@@ -115,7 +115,7 @@ def _show(window: ShellWindow, index: int) -> None:
 
 
 def _merging(window: ShellWindow) -> list[Step]:
-    session = window.session
+    session, begin = window.session, window.welcome.sample.begin
 
     def is_open() -> bool:
         return window.project.file == Sample.IMAGES.recipe and session.layers.is_analysed
@@ -124,7 +124,7 @@ def _merging(window: ShellWindow) -> list[Step]:
         Step(
             sentence="Open the sample, here or in the menu File: a small model and five models "
             "fine-tuned from it.",
-            target=lambda: _sample_button(window),
+            target=lambda: begin if begin.isVisible() else None,
             done=is_open,
         ),
         Step(
@@ -187,13 +187,6 @@ def _judging(window: ShellWindow) -> list[Step]:
             target=lambda: window.header.primary,
         ),
     ]
-
-
-def _sample_button(window: ShellWindow) -> QWidget | None:
-    """The button on the welcome page, or nothing if the page is not shown."""
-    buttons = window.welcome.findChildren(QPushButton)
-    named = "Merge the sample"
-    return next((each for each in buttons if each.isVisible() and each.text() == named), None)
 
 
 COMPARED: Final = ("linear", "ace")

@@ -28,7 +28,13 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, change_kind, face, icon
 from ace_gui.gui.theme.drawn_controls import scale
-from ace_gui.gui.widgets.controls import PROGRESS_WIDTH, ProgressButton, Segments, action_button
+from ace_gui.gui.widgets.controls import (
+    PROGRESS_WIDTH,
+    ProgressButton,
+    Segments,
+    action_button,
+    push_button,
+)
 from ace_gui.gui.widgets.labels import ElidedLabel, IconLabel, plain_label, secondary_label
 from ace_gui.gui.widgets.layout import across
 
@@ -42,15 +48,13 @@ _WORDS: Final = {State.MERGING: "Merging …", State.EXPORTING: "Exporting …"}
 class PrimaryArea(QWidget):
     """Follows the session. Its buttons trigger the window's actions, so shortcuts do the same."""
 
-    def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, actions: Actions) -> None:
+        super().__init__()
         self._session, self._actions = session, actions
         self._tick = IconLabel(_TICK, icon("check"), self)
         self.message = secondary_label()
         self.message.setWordWrap(False)
-        self.outdated = plain_label(CHANGED, wrap=False)
-        self.outdated.setProperty("kind", "warn-pill")
-        self.outdated.setFont(face(Face.CAPTION))
+        self.outdated = plain_label(CHANGED, wrap=False, kind="warn-pill", role=Face.CAPTION)
         self.again, self.cancel = QPushButton(self), QPushButton(self)
         for button, action in ((self.again, actions.merge), (self.cancel, actions.cancel)):
             button.setFont(face(Face.BUTTON))
@@ -217,9 +221,9 @@ _BETWEEN: Final = 58  # px: margins and gaps
 class Header(QWidget):
     """The header. ``workspaces`` has one segment per page of the window."""
 
-    def __init__(self, index: PrimaryArea, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.primary = index
+    def __init__(self, primary: PrimaryArea) -> None:
+        super().__init__()
+        self.primary = primary
         self.menu_bar = QMenuBar(self)
         self.workspaces = Segments("Workspaces", self)
         for title, tip in WORKSPACES:
@@ -234,7 +238,7 @@ class Header(QWidget):
         row.addLayout(left, 0, 0)
         self._two_rows = False
         self._place_workspaces()
-        row.addWidget(index, 0, 2, middle | Qt.AlignmentFlag.AlignRight)
+        row.addWidget(primary, 0, 2, middle | Qt.AlignmentFlag.AlignRight)
         row.setColumnStretch(0, 1)
         row.setColumnStretch(2, 1)
         self.setMinimumHeight(HEIGHT)
@@ -277,10 +281,8 @@ class Footer(QStatusBar):
     Merging and exporting show their progress in the header; all other work shows it here.
     """
 
-    def __init__(
-        self, session: Session, devices: ChoiceMenu, actions: Actions, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, devices: ChoiceMenu, actions: Actions) -> None:
+        super().__init__()
         self._session, self._devices = session, devices
         self.setAccessibleName("Status")
         self.setSizeGripEnabled(False)
@@ -290,19 +292,14 @@ class Footer(QStatusBar):
         self.device.setMenu(devices)
         self.device.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.device.setToolTip("Where to compute")
-        self.text = ElidedLabel(self, sentence=True)
+        self.text = ElidedLabel(self, sentence=True, caption=True)
         self.bar = QProgressBar(self)
         self.bar.setFixedSize(_BAR, 6)
         self.bar.setTextVisible(False)
         self.bar.setAccessibleName("Progress")
-        self.stop = QPushButton("Cancel", self)
-        self.stop.setFont(face(Face.CAPTION))
-        self.stop.setProperty("kind", "link")
-        self.stop.clicked.connect(lambda _=False: actions.cancel.trigger())
-        self.tensors = ElidedLabel(self, sentence=True)
+        self.stop = push_button("Cancel", actions.cancel.trigger, kind="link", role=Face.CAPTION)
+        self.tensors = ElidedLabel(self, sentence=True, caption=True)
         for label in (self.text, self.tensors):
-            label.setProperty("kind", "caption")
-            label.setFont(face(Face.CAPTION))
             label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
         for widget in (self.device, self.text, self.bar, self.stop):
             self.addWidget(widget)

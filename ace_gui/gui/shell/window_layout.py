@@ -7,20 +7,14 @@ from typing import Final
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QFontMetrics, QPainter, QPaintEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import (
-    QApplication,
-    QSizePolicy,
-    QSplitter,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QSizePolicy, QSplitter, QToolButton, QWidget
 
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
-from ace_gui.gui.widgets.controls import Segments
+from ace_gui.gui.widgets.controls import Segments, named, tool_button
 from ace_gui.gui.widgets.layout import GAP, across, card, down, on_font_change, pane, scroll_area
 from ace_gui.gui.widgets.lazy import LazyTabs
 
@@ -235,11 +229,10 @@ class Cards(QWidget):
             button.setIcon(icon("shrink" if alone else "expand"))
 
     def _add_maximiser(self, index: int, tabs: LazyTabs) -> None:
-        self._buttons[index] = button = QToolButton(self)
+        tip = "Show this panel alone, or all of them again (F11)"
+        button = tool_button("", "", lambda: self._toggle(index))
+        self._buttons[index] = named(button, "Maximise this panel", tip)
         button.setCheckable(True)
-        button.setAccessibleName("Maximise this panel")
-        button.setToolTip("Show this panel alone, or all of them again (F11)")
-        button.clicked.connect(lambda _=False: self._toggle(index))
         tabs.setCornerWidget(button, Qt.Corner.TopRightCorner)
         tabs.bar.tabBarDoubleClicked.connect(lambda _: self._toggle(index))
 
@@ -281,15 +274,16 @@ _ICON: Final = 1.1  # in text lines
 class LeftColumn(QWidget):
     """Collapses automatically in a narrow window until the user decides otherwise.
 
-    ``folded_changed`` carries whether it is collapsed.
+    ``folded_changed`` carries whether it is collapsed. ``is_folded``: the rail replaces the column.
+    ``is_narrow``: the window is too narrow for the whole column, and the user has not decided.
     """
 
     folded_changed = Signal(bool)
 
     def __init__(self, session: Session, experts: QWidget, method: QWidget, runs: QWidget) -> None:
         super().__init__()
-        self._narrow = False
-        self._folded = False
+        self.is_narrow = False
+        self.is_folded = False
         self._whole = _Whole(self)
         inputs = pane(down(experts, (method, 1), gap=GAP))
         area = scroll_area("Models and method", inputs, tabs=False)
@@ -305,34 +299,24 @@ class LeftColumn(QWidget):
             button.setIconSize(QSize(*[round(_ICON * metrics.height())] * 2))
         self._show()
 
-    @property
-    def is_folded(self) -> bool:
-        """Whether the rail replaces the column."""
-        return self._folded
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether the window is too narrow for the whole column and the user has not decided."""
-        return self._narrow
-
     def fit(self, width: int) -> None:
         """Collapse or expand automatically when the window's ``width`` in px crosses the limit."""
         narrow = width < _ROOMY * self.fontMetrics().height()
-        if narrow != self._narrow:
-            self._narrow = narrow
+        if narrow != self.is_narrow:
+            self.is_narrow = narrow
             self.fold(narrow)
 
     def fold(self, folded: bool) -> None:
         """Show the rail, or the whole column."""
-        if folded != self._folded:
-            self._folded = folded
+        if folded != self.is_folded:
+            self.is_folded = folded
             self._show()
             self.folded_changed.emit(folded)
 
     def _show(self) -> None:
-        self.rail.setVisible(self._folded)
-        self._whole.setVisible(not self._folded)
-        if self._folded:
+        self.rail.setVisible(self.is_folded)
+        self._whole.setVisible(not self.is_folded)
+        if self.is_folded:
             self.setFixedWidth(self.rail.maximumWidth())
         else:
             self.setMinimumWidth(0)
@@ -363,11 +347,8 @@ class Rail(QWidget):
             ("sliders", "Method", "Expand the column: method and parameters"),
             ("clock", "Runs", "Expand the column: kept merges"),
         ):
-            button = QToolButton(self)
+            button = named(tool_button("", "", self.opened.emit), name, tip)
             button.setIcon(icon(picture))
-            button.setAccessibleName(name)
-            button.setToolTip(tip)
-            button.clicked.connect(lambda _=False: self.opened.emit())
             self.buttons.append(button)
         rows = [across(None, button, None) for button in self.buttons]
         self.setLayout(down(*rows, 8, (self.experts, 1), margins=(0, 6, 0, 6), gap=10))

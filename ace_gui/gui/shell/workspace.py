@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QIcon, QResizeEvent
@@ -13,7 +13,7 @@ from ace_gui.gui.control.layer_queries import Kind
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.panels.all_layers import HeterogeneityPanel, LearningView, WhatIfPanel
 from ace_gui.gui.panels.checks_and_health import HealthPanel
-from ace_gui.gui.panels.compare_page import METHODS, TWO_MERGES, ComparePage
+from ace_gui.gui.panels.compare_page import METHODS, ComparePage
 from ace_gui.gui.panels.inspector import InspectorPanel
 from ace_gui.gui.panels.job_page import JobPage
 from ace_gui.gui.panels.layer_panels import LayerPanel
@@ -24,8 +24,7 @@ from ace_gui.gui.panels.scores_page import ScoresPage
 from ace_gui.gui.panels.tasks_tab import TasksTab
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.shell.actions import Actions
-from ace_gui.gui.shell.controlled_window import ControlledWindow
-from ace_gui.gui.shell.window_dialogs import Dialogs
+from ace_gui.gui.shell.controlled_window import ControlledWindow, Dialogs
 from ace_gui.gui.shell.window_layout import INSPECTOR, VIEWS, WIDTH, Cards, LeftColumn, splitter
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
@@ -57,7 +56,6 @@ class Workspace(QWidget):
         super().__init__()
         self._window, self._change_base = window, change_base
         self._actions, self._dialogs = actions, dialogs
-        self._makers = {SCORES: self._make_scores, COMPARE: self._make_comparison}
         self._fitting = QTimer(self, singleShot=True, interval=1)
         self._fitting.timeout.connect(lambda: self.left.fit(self.width()))
         self._settling = IdleQueue(self)
@@ -68,7 +66,7 @@ class Workspace(QWidget):
         actions = self._actions
         self.experts = ExpertsPanel(session, self._change_base, actions.add_experts)
         self.method = MethodPanel(session, actions.choose_method)
-        self.runs = RunsPanel(session)
+        self.runs = RunsPanel(session, window.runs, actions.clean_up)
         yield
         self.healths = Healths(session, self)
         self.layers = LayersPanel(session, self.healths)
@@ -79,30 +77,19 @@ class Workspace(QWidget):
         yield
         self._add_lower_tabs(session)
         self._lay_out(session)
-        self._connect_inputs()
-        self._connect_results()
+        self._connect()
 
-    def _connect_inputs(self) -> None:
-        window, experts, method = self._window, self.experts, self.method
-        draft, change, dialogs = window.session.draft, window.conductor.change, self._dialogs
-        experts.checks_wanted.connect(self.show_checks)
-        experts.model.expert_edited.connect(
-            lambda row, expert: change(draft.inputs.with_expert(row, expert))
-        )
+    def _connect(self) -> None:
+        window, method = self._window, self.method
+        actions, dialogs = self._actions, self._dialogs
+        self.experts.checks_wanted.connect(self.show_checks)
         on_visibility_change(method, window.forecasting.set_visible)
         window.forecasting.changed.connect(method.show_forecast)
         method.overrides.rule_wanted.connect(dialogs.edit_override)
         self.layers.rule_wanted.connect(dialogs.complete_override)
-        self.runs.restore_wanted.connect(window.runs.restore)
         self.runs.export_wanted.connect(dialogs.export_run)
-        self.runs.expert_wanted.connect(partial(dialogs.export_run, adds=True))
         self.runs.delete_wanted.connect(dialogs.delete_runs)
-        self.runs.clean_up_wanted.connect(dialogs.clean_up_runs)
         self.runs.pair_wanted.connect(self.compare)
-        self.runs.renamed.connect(window.runs.rename)
-
-    def _connect_results(self) -> None:
-        window, actions = self._window, self._actions
         window.session.data_wanted.connect(partial(self.show_scores, TasksTab))
         window.queries.awaited.connect(self.set_awaited)
         actions.inputs.toggled.connect(lambda shown: self.left.fold(not shown))
@@ -116,8 +103,6 @@ class Workspace(QWidget):
         self.left = LeftColumn(session, self.experts, self.method, self.runs)
         self._spaces = QStackedWidget()
         self._spaces.addWidget(self.cards)
-        for _ in self._makers:
-            self._spaces.addWidget(QWidget())
         self._columns = splitter("columns", Qt.Orientation.Horizontal, self.left, self._spaces)
         self._columns.setStretchFactor(1, 1)
         self.left.folded_changed.connect(lambda _: self._share_width())
@@ -164,24 +149,22 @@ class Workspace(QWidget):
 
     def show_space(self, index: int) -> None:
         """Show a page, which is created on first use."""
-        make = self._makers.pop(index, None)
-        if make is not None:
-            empty = self._spaces.widget(index)
-            self._spaces.insertWidget(index, make())
-            if empty is not None:
-                self._spaces.removeWidget(empty)
-                empty.deleteLater()
-        self._spaces.setCurrentIndex(index)
+        space: QWidget = self.cards
+        if index != LAYERS:
+            space = self.scores if index == SCORES else self.comparison
+        if self._spaces.indexOf(space) < 0:
+            self._spaces.addWidget(space)
+        self._spaces.setCurrentWidget(space)
         self.space_shown.emit(index)
 
-    def _make_scores(self) -> QWidget:
-        self.scores = ScoresPage(self._window.session, self._window.scoring)
-        return self.scores
+    @cached_property
+    def scores(self) -> ScoresPage:
+        return ScoresPage(self._window.session, self._window.scoring)
 
-    def _make_comparison(self) -> QWidget:
+    @cached_property
+    def comparison(self) -> ComparePage:
         window = self._window
-        self.comparison = ComparePage(window.session, window.comparison, window.two_models)
-        return self.comparison
+        return ComparePage(window.session, window.comparison, window.two_models)
 
     def panels_with_tabs(self) -> dict[str, LazyTabs]:
         """The panels of the layers page that have tabs, by their titles."""
@@ -226,24 +209,18 @@ class Workspace(QWidget):
             self.scores.show_tab(tab)
         return self.scores
 
-    def show_look(self, index: int) -> None:
+    def show_look(self, index: int = METHODS) -> None:
         """Show the comparison of methods, or of two merges."""
         self.show_space(COMPARE)
         self.comparison.show_look(index)
 
-    def show_methods(self) -> None:
-        self.show_look(METHODS)
-
     def compare_methods(self, names: Sequence[str]) -> None:
         """Merge with each of these methods, and show how they compare."""
-        self.show_methods()
+        self.show_look(METHODS)
         self.comparison.methods.compare(names)
 
-    def show_comparison(self) -> None:
-        self.show_look(TWO_MERGES)
-
     def compare(self, first: MergeRun, second: MergeRun) -> None:
-        self.show_comparison()
+        self.show_space(COMPARE)
         self.comparison.compare(first, second)
 
     def restyle(self, theme: Tokens) -> Generator[None, None, None]:

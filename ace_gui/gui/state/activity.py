@@ -129,6 +129,11 @@ class Activity(QObject):
         """Whether a job of one of these kinds is running, even if it is not the foremost."""
         return not self._running.isdisjoint(states)
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a merge or an export is running, so that models and files must stay."""
+        return self.is_running(State.MERGING, State.EXPORTING)
+
     def begin(self, state: State) -> None:
         self._running.add(state)
         self.changed.emit()
@@ -156,7 +161,7 @@ KEPT: Final = 2000
 
 
 class Level(IntEnum):
-    """Severity of an entry."""
+    """Severity of a message. Its title in lower case names its icon, but for DETAIL."""
 
     DETAIL = 0
     INFO = 1
@@ -165,10 +170,7 @@ class Level(IntEnum):
 
     @property
     def title(self) -> str:
-        return _TITLES[self]
-
-
-_TITLES: Final = ("Detail", "Info", "Warning", "Error")
+        return self.name.capitalize()
 
 
 class Source(StrEnum):

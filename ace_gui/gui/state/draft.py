@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import AUTOMATIC, Plan, PlanRow
+from ace_gui.field_info import FieldInfo
 from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.recipe import ModelEntry, Recipe, recommended
 from ace_gui.recipe.overrides import with_names
@@ -261,6 +262,11 @@ class Draft(QObject):
         return next((method for method in self.methods if method.name == self.inputs.method), None)
 
     @property
+    def fields(self) -> tuple[FieldInfo, ...]:
+        """The parameters of the chosen method, as far as known."""
+        return self.method.fields if self.method is not None else ()
+
+    @property
     def shown_method(self) -> MethodInfo | None:
         """The chosen method, or the recommended merge under its own name."""
         return next(iter(self.recommended if self.inputs.is_recommended else ()), self.method)
@@ -329,8 +335,7 @@ class Draft(QObject):
             planned = plan.parameters.get(name)
             if planned is not None:
                 return planned
-        fields = self.method.fields if self.method else ()
-        return next((field.default for field in fields if field.name == name), None)
+        return next((field.default for field in self.fields if field.name == name), None)
 
     def resolved_parameters(self) -> dict[str, ParameterValue]:
         """The effective value of every parameter of the chosen method, as far as known."""

@@ -72,8 +72,7 @@ class History(QObject):
 
     def _push(self, now: Inputs) -> None:
         titles = {method.name: method.title for method in self._draft.methods}
-        method = self._draft.method
-        labels = {field.name: field.label for field in method.fields} if method else {}
+        labels = {field.name: field.label for field in self._draft.fields}
         text = change_text(self._at, now, titles, labels)
         step = Step(self, self._at, now, text, self._clock())
         self._at = now

@@ -1,12 +1,15 @@
-"""What is known of the tasks: their description, each model's scores, and one merge compared with
-base and experts."""
+"""What is known of the tasks: their description, each model's scores, one merge compared with base
+and experts; and the scores of the built-in sample."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
@@ -22,6 +25,7 @@ from ace_gui.engine.contract.scored import (
     normalised,
 )
 from ace_gui.gui.state.draft import Inputs
+from ace_gui.paths import resource_path
 from ace_gui.recipe.values import Task
 
 
@@ -239,3 +243,29 @@ def _figure(score: TaskScore | None) -> Figure:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else value
+
+
+PICTURES: Final[Path] = resource_path("sample/pictures.png")
+"""One held-out image per task, in a row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleFigures:
+    """Mean accuracies on the held-out images. ``methods``: by name, each with its defaults."""
+
+    tasks: tuple[str, ...]
+    base: float
+    experts: float
+    methods: Mapping[str, float]
+
+
+@cache
+def sample_figures() -> SampleFigures:
+    """The figures that the package contains."""
+    known = json.loads(resource_path("sample/figures.json").read_text(encoding="utf-8"))
+    return SampleFigures(
+        tasks=tuple(known["tasks"]),
+        base=known["base"],
+        experts=known["experts"],
+        methods=known["methods"],
+    )

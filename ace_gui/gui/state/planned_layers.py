@@ -1,19 +1,22 @@
-"""The tensors of the plan, with the statistics from the comparison of the experts."""
+"""The tensors of the plan with the statistics of the experts, and overrides of selected ones."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.health import gamma_unreliable
-from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
+from ace_gui.engine.contract.plan import AUTOMATIC, MEASURED, Disposition, Plan, PlanRow
 from ace_gui.gui.state.draft import Draft, Inputs
+from ace_gui.recipe import Override
+from ace_gui.recipe.overrides import After, Tensor, for_selection, without
 
 _DIGITS = re.compile(r"\d+")
 _WIDTH = 12  # digits; names contain no larger numbers
@@ -35,7 +38,7 @@ class PlannedLayers(QObject):
 
     def __init__(self, draft: Draft, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._draft = draft
+        self.draft = draft
         self._method = ""
         self._rows: dict[str, PlanRow] = {}
         self._analysed: tuple[object, ...] = ()
@@ -46,7 +49,7 @@ class PlannedLayers(QObject):
 
     def take(self, inputs: Inputs, plan: Plan | None) -> None:
         """These inputs and their plan are about to be adopted. Valid statistics are kept."""
-        before = self._draft.planned
+        before = self.draft.planned
         if inputs.task_vectors != before.task_vectors:
             self.statistics, self._analysed = {}, ()
         elif inputs.names != before.names:
@@ -85,9 +88,9 @@ class PlannedLayers(QObject):
 
     def tau(self, row: PlanRow) -> float:
         """The threshold that applies to a tensor; infinite if there is none."""
-        plan = self._draft.plan
+        plan = self.draft.plan
         has_tau = plan is not None and plan.tau_of(row) is not None
-        return self._draft.tau_of(row) if has_tau else math.inf
+        return self.draft.tau_of(row) if has_tau else math.inf
 
     def gamma_unsure(self, row: PlanRow) -> bool:
         """Whether γ is unreliable, and displayed with a question mark."""
@@ -104,7 +107,7 @@ class PlannedLayers(QObject):
     @property
     def analysis_key(self) -> tuple[object, ...]:
         """What the statistics depend on."""
-        inputs = self._draft.inputs
+        inputs = self.draft.inputs
         return (*inputs.task_vectors, inputs.scope, inputs.overrides)
 
     @property
@@ -177,3 +180,89 @@ def _step(row: PlanRow) -> float:
         return len(_STEPS)
     before = any(part in name for part in _NORMS_BEFORE)
     return -1 if before else _STEPS.index("attention output") + 0.5
+
+
+ACE: Final = "ace"
+
+Rules = tuple[Override, ...]
+
+_OPEN = frozenset({Disposition.MERGED, Disposition.AVERAGED, Disposition.BASE})
+
+
+def open_to_override(layers: PlannedLayers, names: Collection[str]) -> frozenset[str]:
+    """The tensors that are merged; a tied tensor is replaced by the one it is tied to."""
+    rows = [row for name in names if (row := layers.row(name)) is not None]
+    sources = (layers.row(row.tied_to) if row.tied_to else row for row in rows)
+    return frozenset(row.name for row in sources if row is not None and _takes_part(row))
+
+
+def overridden(layers: PlannedLayers, names: Collection[str], change: Override) -> Rules:
+    """The draft's rules, with those for these tensors replaced."""
+    tensors = _tensors(layers)
+    kept: list[Override] = []
+    for rule in layers.draft.inputs.overrides:
+        ruled = {t.name for t in tensors if rule.holds_for(t.name, t.role, t.block)}
+        others = rule.weights or rule.experts or rule.after != After()
+        if others or not ruled & set(names):
+            kept.append(rule)
+        elif ruled - set(names):
+            kept += without([rule], names, tensors) if rule.tensors else [rule]
+    return (*kept, for_selection(change, names, tensors))
+
+
+def automatic_for(layers: PlannedLayers, names: Collection[str] | None) -> Inputs:
+    """The inputs with ACE's automatic variant for these layers, or for all (None)."""
+    inputs = layers.draft.inputs
+    if names is None:
+        return inputs.with_parameter("variant", AUTOMATIC)
+    change = Override(parameters={"variant": AUTOMATIC})
+    if inputs.method != ACE:
+        change = replace(change, merge_method=ACE, disposition="merge")
+    chosen = open_to_override(layers, names)
+    return replace(inputs, overrides=overridden(layers, chosen, change))
+
+
+def with_measured(inputs: Inputs) -> Inputs:
+    """The inputs with ACE's variant that uses the measured covariances."""
+    return replace(inputs, method=ACE).with_parameter("variant", MEASURED)
+
+
+def uses_measured(inputs: Inputs) -> bool:
+    """Whether that variant is chosen."""
+    return inputs.method == ACE and inputs.touched.get("variant") == MEASURED
+
+
+def governing(rules: Sequence[Override], indices: Iterable[int], method: str) -> int | None:
+    """The last of the rules at ``indices`` that sets its tensors' parameters.
+
+    None if the recipe sets them. ``method`` is the recipe's.
+    """
+    found, current = None, method
+    for index in indices:
+        rule = rules[index] if index < len(rules) else Override()  # until the next plan
+        current = rule.merge_method or current
+        if rule.merge_method is not None or (rule.parameters and current == method):
+            found = index
+    return found
+
+
+def reset(layers: PlannedLayers, names: Collection[str]) -> Rules:
+    """The draft's rules without those for these tensors."""
+    return without(layers.draft.inputs.overrides, names, _tensors(layers))
+
+
+def _takes_part(row: PlanRow) -> bool:
+    return row.in_base and bool(row.experts) and row.disposition in _OPEN
+
+
+def rule_for(layers: PlannedLayers, names: Collection[str], change: Override) -> Override:
+    """An override ``change`` for exactly these tensors."""
+    return for_selection(change, names, _tensors(layers))
+
+
+def _tensors(layers: PlannedLayers) -> list[Tensor]:
+    return [
+        Tensor(name=row.name, role=row.role, block=row.block)
+        for row in layers.rows
+        if _takes_part(row) and row.tied_to is None
+    ]

@@ -69,10 +69,8 @@ class Runs(QObject):
         return (*same, *trials)
 
     def take_up(self, found: Sequence[MergeRun]) -> None:
-        """Insert the merges that earlier windows kept before those of this one."""
-        known = {run.store for run in self.all}
-        new = (run for run in found if run.store not in known)
-        self._set(tuple(sorted((*new, *self.all), key=lambda run: run.made)))
+        """Insert new merges, which earlier windows kept, before those of this one."""
+        self._set(tuple(sorted((*found, *self.all), key=lambda run: run.made)))
 
     def forget(self, store: Path) -> None:
         self._set(tuple(run for run in self.all if run.store != store))

@@ -170,7 +170,7 @@ class Session(QObject):
     def merge_obstacle(self) -> str:
         """The reason why no merge can begin now, or an empty string."""
         plan, inputs = self.draft.plan, self.draft.inputs
-        if self.activity.is_running(State.MERGING, State.EXPORTING):
+        if self.activity.is_writing:
             return WAIT
         if plan is None or self.activity.is_running(State.PLANNING):
             return STILL_READ if inputs.experts else NO_EXPERT if inputs.base else NO_MODEL
@@ -179,7 +179,7 @@ class Session(QObject):
     @property
     def can_export(self) -> bool:
         """Whether there is a finished merge and nothing is merging or exporting."""
-        busy = self.activity.is_running(State.MERGING, State.EXPORTING)
+        busy = self.activity.is_writing
         return self.results.is_merged and not busy
 
     @property

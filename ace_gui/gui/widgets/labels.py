@@ -51,10 +51,18 @@ def heading(text: str) -> QLabel:
 
 
 class ElidedLabel(QLabel):
-    """One line, elided in the middle, or at its end for a sentence; the tooltip has all of it."""
+    """One line, elided in the middle, or at its end for a sentence; the tooltip has all of it.
 
-    def __init__(self, parent: QWidget | None = None, *, sentence: bool = False) -> None:
+    ``caption``: smaller, in the caption colour.
+    """
+
+    def __init__(
+        self, parent: QWidget | None = None, *, sentence: bool = False, caption: bool = False
+    ) -> None:
         super().__init__(parent)
+        if caption:
+            self.setProperty("kind", "caption")
+            self.setFont(face(Face.CAPTION))
         mode = Qt.TextElideMode
         self._full, self._mode = "", mode.ElideRight if sentence else mode.ElideMiddle
         self.setTextFormat(Qt.TextFormat.PlainText)

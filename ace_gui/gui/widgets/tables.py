@@ -38,7 +38,7 @@ from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import GAP, FigureColumn, FiguresModel, rows_of, write_csv
 from ace_gui.gui.models.list_models import LINES, RunLines
-from ace_gui.gui.state.sample_figures import sample_figures
+from ace_gui.gui.state.known_scores import sample_figures
 from ace_gui.gui.text import short_score_text, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
 from ace_gui.gui.theme.painting import paint_share, rounded, write

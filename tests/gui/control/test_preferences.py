@@ -84,7 +84,7 @@ def test_the_scratch_folder_is_where_new_merges_go_and_old_ones_stay_known(
 
 def test_runs_are_found_in_every_scratch_folder(tmp_path):
     stores = MergeStores(tmp_path / "one")
-    stores.look_in([tmp_path / "two", tmp_path / "one"])
+    stores.roots = (tmp_path / "two", tmp_path / "one")
     assert stores.roots == (tmp_path / "two", tmp_path / "one")
     assert read_all(*stores.roots) == []  # neither is there
 

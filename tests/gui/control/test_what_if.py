@@ -20,7 +20,7 @@ from ace_gui.gui.control.engine_client import EngineClient
 from ace_gui.gui.control.layer_queries import DELAY
 from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.panels.all_layers import FIGURES, WhatIfPanel, figure_text
-from ace_gui.gui.state.layer_rules import governing
+from ace_gui.gui.state.planned_layers import governing
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from ace_gui.recipe.values import After

@@ -156,7 +156,7 @@ def test_what_is_opened_instead_is_planned_by_the_next_engine(start, qtbot):
 
 def test_nobody_is_killed_for_a_job_that_was_only_withdrawn(start, qtbot):
     worker, engines, received = start({MERGE.__class__: [JobDone()]}, deaf=True)
-    worker.withdraw(worker.submit(PLAN))
+    worker.cancel(worker.submit(PLAN), enforced=False)
     qtbot.wait(150)  # three times its patience
     number = worker.submit(MERGE)
     qtbot.waitUntil(lambda: received.of(number) == [JobDone()])

@@ -34,7 +34,7 @@ from tests.gui.fakes import COLA, ENGINE, LINEAR, FakeWorker, make_store, merged
 
 @pytest.fixture
 def dialog(opened) -> CompareMethodsPanel:
-    opened.workspace.show_methods()
+    opened.workspace.show_look()
     return opened.workspace.comparison.methods
 
 
@@ -95,7 +95,7 @@ def test_a_method_is_ticked_by_variant(opened, now):
     opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), LINEAR)))
     opened.session.draft.set_parameter("epsilon", 1e-3)
     opened.session.draft.set_parameter("variant", None if now == "published" else now)
-    opened.workspace.show_methods()
+    opened.workspace.show_look()
     dialog = opened.workspace.comparison.methods
     titles = {box.text(): box.isChecked() for box in dialog.choices.boxes.values()}
     ace = {f"ACE-Merging, {v}": v == now for v in method_info("ace").variants}
@@ -266,7 +266,7 @@ def test_only_methods_that_merge_as_many_experts_are_offered(opened, worker):
     more = (replace(LINEAR, name="three", least=3), replace(LINEAR, name="one", most=1))
     pair = replace(LINEAR, name="pair", most=2)
     worker.say(replace(ENGINE, methods=(*ENGINE.methods, *more, pair)), job=0)
-    opened.workspace.show_methods()
+    opened.workspace.show_look()
     boxes = opened.workspace.comparison.methods.choices.boxes
     offered = {name for (name, _), box in boxes.items() if not box.isHidden()}
     assert offered == {NAME, *(method.name for method in (*ENGINE.methods, pair))}
@@ -281,7 +281,7 @@ def changed(name: str, role: str, block: int | None, norm: float, change: float)
 
 def test_any_two_models_are_compared(opened, worker, tmp_path):
     """The same figures as those of ``ace-gui diff``: by tensor, block and role."""
-    opened.workspace.show_methods()
+    opened.workspace.show_look()
     opened.workspace.comparison.show_look(TWO_MODELS)
     panel = opened.workspace.comparison.models
     panel.choose(0, tmp_path / "a")

@@ -23,7 +23,7 @@ from ace_gui.engine.contract.findings import (
 )
 from ace_gui.engine.contract.jobs import DifferenceJob, DistributionJob, SpectrumJob, SubspacesJob
 from ace_gui.errors import EngineError
-from ace_gui.gui.panels.compare_page import ComparePanel
+from ace_gui.gui.panels.compare_page import TWO_MERGES, ComparePanel
 from ace_gui.gui.panels.layer_panels import (
     DistributionPanel,
     SpectraPanel,
@@ -385,7 +385,7 @@ def comparing(loaded, worker, qtbot) -> ComparePanel:
     """The panel in view, with the differences of two merges known."""
     for made in (run("ace", "/cache/1"), run("ace", "/cache/2", epsilon=0.5)):
         loaded.session.results.runs.add(made)
-    loaded.workspace.show_comparison()
+    loaded.workspace.show_look(TWO_MERGES)
     panel = loaded.workspace.findChild(ComparePanel)
     qtbot.waitUntil(lambda: bool(worker.asked(DifferenceJob)))
     found = difference(QUERY, 3.0, 4.0, 5.0), difference(KEY, 1.0, 1.0, 0.0, cosine=1.0)

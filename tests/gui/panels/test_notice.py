@@ -5,7 +5,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 
 from ace_gui.errors import MismatchError
-from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.panels.notice import Notice
+from ace_gui.gui.state.activity import Level
 from ace_gui.gui.theme import current_theme
 from ace_gui.gui.widgets.labels import IconLabel
 
@@ -40,7 +41,7 @@ def test_a_sentence_is_shown_with_its_details_folded_away_copied_and_dismissed(n
     copied = QGuiApplication.clipboard().text()
     assert SHOWN in copied
     assert "/models/cola" in copied
-    notice.show_message(Severity.INFO, "Done.")
+    notice.show_message(Level.INFO, "Done.")
     assert notice.details.isHidden()
     assert notice.details_button.isHidden()
     notice.dismiss.click()
@@ -48,38 +49,38 @@ def test_a_sentence_is_shown_with_its_details_folded_away_copied_and_dismissed(n
 
 
 def test_answers_stand_in_one_line_with_details_and_copy(notice):
-    notice.ask(Severity.WARNING, "Too far.", "More.", {"Merge anyway": lambda: None})
+    notice.ask(Level.WARNING, "Too far.", "More.", {"Merge anyway": lambda: None})
     notice.resize(500, 200)
     buttons = (notice.details_button, notice.copy, *notice.answers)
     assert len({(button.y(), button.height()) for button in buttons}) == 1
 
 
 def test_markup_and_control_characters_of_file_names_do_nothing(notice):
-    notice.show_message(Severity.WARNING, "<b>bold\u202e</b>")
+    notice.show_message(Level.WARNING, "<b>bold\u202e</b>")
     assert notice.sentence.textFormat() == Qt.TextFormat.PlainText
     assert notice.message_text == "<b>bold</b>"
 
 
 def test_a_long_name_wraps_and_is_copied_as_it_is(notice):
     name = "a_very_long_name/" * 3 + ".layer.0.weight" * 3
-    notice.show_message(Severity.WARNING, f"“{name}” holds no tensors.")
+    notice.show_message(Level.WARNING, f"“{name}” holds no tensors.")
     assert notice.sentence.minimumSizeHint().width() < notice.fontMetrics().horizontalAdvance(name)
     notice.copy.click()
     assert QGuiApplication.clipboard().text() == f"“{name}” holds no tensors."
 
 
-@pytest.mark.parametrize("severity", Severity)
-def test_a_toasts_icon_has_the_colour_of_its_severity(qtbot, severity):
+@pytest.mark.parametrize("level", [Level.INFO, Level.WARNING, Level.ERROR])
+def test_a_toasts_icon_has_the_colour_of_its_level(qtbot, level):
     toast = Notice(floats=True)
     qtbot.addWidget(toast)
-    toast.show_message(severity, "Something.")
+    toast.show_message(level, "Something.")
     (icon,) = toast.findChildren(IconLabel)
     image = icon.grab().toImage()
     inks = {image.pixelColor(x, y).name() for x in range(image.width()) for y in range(16)}
     theme = current_theme()
     expected = {
-        Severity.INFO: theme.toast_action,
-        Severity.WARNING: theme.toast_warn,
-        Severity.ERROR: theme.toast_bad,
+        Level.INFO: theme.toast_action,
+        Level.WARNING: theme.toast_warn,
+        Level.ERROR: theme.toast_bad,
     }
-    assert expected[severity] in inks
+    assert expected[level] in inks

@@ -14,7 +14,7 @@ from ace_gui.gui.dialogs.method_dialogs import OverrideDialog
 from ace_gui.gui.models.layer_columns import OUTCOME
 from ace_gui.gui.panels.layers_panel import ALL, MERGED
 from ace_gui.gui.state.draft import Expert, Inputs
-from ace_gui.gui.state.layer_rules import open_to_override, overridden, reset
+from ace_gui.gui.state.planned_layers import open_to_override, overridden, reset
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe import Override
 from ace_gui.recipe.values import After, Cap
@@ -47,26 +47,28 @@ def choose(menu: QMenu, *titles: str) -> None:
 
 def test_only_what_takes_part_can_be_overridden(loaded):
     everything = {row.name for row in ROWS}
-    assert open_to_override(loaded, everything) == everything - {"head"}
+    assert open_to_override(loaded.layers, everything) == everything - {"head"}
 
 
 def test_a_whole_role_is_named_as_such(loaded):
-    rules = overridden(loaded, QUERIES, AVERAGE)
+    rules = overridden(loaded.layers, QUERIES, AVERAGE)
     assert rules == (Override(role="query", disposition="average"),)
 
 
 def test_a_later_choice_takes_the_place_of_an_earlier_one(loaded):
-    first = overridden(loaded, QUERIES, AVERAGE)
+    first = overridden(loaded.layers, QUERIES, AVERAGE)
     loaded.draft.keep(replace(loaded.draft.inputs, overrides=first))
-    again = overridden(loaded, QUERIES, Override(disposition="base"))
+    again = overridden(loaded.layers, QUERIES, Override(disposition="base"))
     assert again == (Override(role="query", disposition="base"),)
-    narrower = overridden(loaded, {"layer.2.q"}, Override(disposition="base"))
+    narrower = overridden(loaded.layers, {"layer.2.q"}, Override(disposition="base"))
     assert narrower == (*first, Override(blocks="2", disposition="base"))
 
 
 def test_reset_takes_a_layer_out_of_a_wider_rule(loaded):
-    loaded.draft.keep(replace(loaded.draft.inputs, overrides=overridden(loaded, QUERIES, AVERAGE)))
-    (rule,) = reset(loaded, {"layer.2.q"})
+    loaded.draft.keep(
+        replace(loaded.draft.inputs, overrides=overridden(loaded.layers, QUERIES, AVERAGE))
+    )
+    (rule,) = reset(loaded.layers, {"layer.2.q"})
     assert rule.holds_for("layer.0.q", "query", 0)
     assert not rule.holds_for("layer.2.q", "query", 2)
 

@@ -11,8 +11,8 @@ from ace_gui.engine.contract.plan import EVERYTHING, Check, Verdict
 from ace_gui.errors import NonFiniteError
 from ace_gui.gui.panels.checks_and_health import CheckRow
 from ace_gui.gui.panels.layer_panels import SpectraPanel
-from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.state.activity import Level
 from ace_gui.recipe.values import NonFinite
 from tests.gui.fakes import (
     BASE,
@@ -67,7 +67,7 @@ def replan(worker: FakeWorker, *checks: Check, method: str = "ace") -> None:
 def test_what_is_fine_is_listed_and_asks_nothing(window, worker):
     load(window, worker, NOTE, FINE)
     inspector = window.workspace.inspector
-    assert isinstance(inspector.panel, SpectraPanel)
+    assert isinstance(inspector.tabs.current, SpectraPanel)
     assert [row.check for row in rows(window)] == [NOTE, FINE]
     assert "checks passed" in window.workspace.experts.checks.text()
     window.actions_.merge.trigger()
@@ -77,13 +77,13 @@ def test_what_is_fine_is_listed_and_asks_nothing(window, worker):
 def test_worries_come_to_the_front(window, worker):
     load(window, worker, ERROR, WORRY, FINE)
     inspector = window.workspace.inspector
-    assert inspector.panel is inspector.preflight
+    assert inspector.tabs.current is inspector.preflight
     assert inspector.tabs.tabText(inspector.checks_tab) == "Checks (2)"
     line = window.workspace.experts.checks
     assert line.text() == "1 error, 1 warning"
     inspector.tabs.setCurrentIndex(0)
     line.click()
-    assert inspector.panel is inspector.preflight
+    assert inspector.tabs.current is inspector.preflight
 
 
 def test_the_same_worries_do_not_come_to_the_front_again(window, worker):
@@ -177,7 +177,7 @@ def test_errors_stop_a_merge_until_there_is_room(window, worker):
     window.actions_.merge.trigger()
     (again,) = window.notice.answers
     assert again.text() == "Check again"
-    assert window.notice.severity is Severity.ERROR
+    assert window.notice.level is Level.ERROR
     assert "1 error. Disk: No room." in window.notice.sentence.text()
     again.click()
     replan(worker, WORRY)

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QApplication
 
 from ace_gui.engine.contract.events import JobDone, JobFailed, Reported
 from ace_gui.errors import ResourceError
-from ace_gui.gui.panels.notice import Severity
 from ace_gui.gui.shell import messages
+from ace_gui.gui.state.activity import Level
 from tests.gui.fakes import finished_merge, finished_tensor, started
 
 DONE = (finished_merge(), JobDone())
@@ -61,7 +61,7 @@ def test_a_report_can_be_opened_and_shown(loaded, worker, monkeypatch, tmp_path)
     for answer, expected in ((0, file), (1, tmp_path)):
         loaded.output._receive(Reported(file=file, bytes=1))
         notice = loaded.notice
-        assert notice.severity is Severity.INFO
+        assert notice.level is Level.INFO
         assert notice.passes  # it goes by itself
         assert [each.text() for each in notice.answers] == ["Open", "Show in folder"]
         notice.answers[answer].click()
@@ -70,9 +70,9 @@ def test_a_report_can_be_opened_and_shown(loaded, worker, monkeypatch, tmp_path)
 
 
 def test_a_question_does_not_pass(loaded):
-    loaded.notice.ask(Severity.INFO, "Really?", "", {"Yes": lambda: None})
+    loaded.notice.ask(Level.INFO, "Really?", "", {"Yes": lambda: None})
     assert not loaded.notice.passes
-    loaded.notice.show_message(Severity.INFO, "News.")
+    loaded.notice.show_message(Level.INFO, "News.")
     assert loaded.notice.passes
-    loaded.notice.show_message(Severity.ERROR, "Broken.")
+    loaded.notice.show_message(Level.ERROR, "Broken.")
     assert not loaded.notice.passes

@@ -14,10 +14,10 @@ from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.jobs import MergeJob, PlanJob
 from ace_gui.errors import EngineError
 from ace_gui.gui.panels.checks_and_health import HealthPanel
-from ace_gui.gui.panels.notice import Notice, Severity
+from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.messages import what_to_see
-from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.activity import Level, MergeRun
 from tests.gui.fakes import (
     COLA,
     SST2,
@@ -110,13 +110,13 @@ def test_an_error_goes_when_work_begins_anew(loaded, worker):
 def test_a_question_stands_below_the_button_that_asked_it(loaded):
     loaded.resize(1440, 900)
     notice, button = loaded.notice, area_of(loaded.header.primary.main)
-    notice.ask(Severity.WARNING, "Two warnings.", "", {"Merge anyway": lambda: None})
+    notice.ask(Level.WARNING, "Two warnings.", "", {"Merge anyway": lambda: None})
     asked = area_of(notice)
     assert asked.top() >= button.bottom()
     assert asked.top() - button.bottom() < 60
     assert not asked.intersects(area_of(loaded.workspace.inspector))
     assert asked.right() > loaded.width() // 2
-    notice.show_message(Severity.INFO, "News.")
+    notice.show_message(Level.INFO, "News.")
     assert area_of(notice).bottom() > 700
     assert area_of(notice).left() < 20
 
@@ -128,7 +128,7 @@ def test_news_do_not_cover_what_is_being_edited(loaded):
     fields = [each.control for each in loaded.workspace.method.fields.values()]
     for control in (*fields, loaded.workspace.runs.list, loaded.workspace.layers.table):
         control.setFocus()
-        notice.show_message(Severity.INFO, "News. " * 30)
+        notice.show_message(Level.INFO, "News. " * 30)
         if control.hasFocus() and control.height() < 300:
             assert not area_of(notice).intersects(area_of(control))
     assert isinstance(notice, Notice)

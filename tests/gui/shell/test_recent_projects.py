@@ -14,7 +14,7 @@ from ace_gui.engine.contract.jobs import LoadRecipeJob
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.panels.welcome_page import RecentRow, SamplePictures, last_use, summary_of
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.state.sample_figures import sample_figures
+from ace_gui.gui.state.known_scores import sample_figures
 from ace_gui.gui.state.settings import RecentProject, Settings
 from ace_gui.gui.widgets.labels import ElidedLabel
 from ace_gui.paths import resource_path, sessions_folder
