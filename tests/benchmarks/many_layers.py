@@ -26,8 +26,7 @@ from ace_gui.gui.app import make_application
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.models.layer_columns import COLUMNS
 from ace_gui.gui.panels.all_layers import LayersView
-from ace_gui.gui.plots.gamma_plot import GammaPlot
-from ace_gui.gui.plots.layers_plot import EnergiesAlongPlot
+from ace_gui.gui.plots.gamma_plot import EnergiesAlongPlot, GammaPlot
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.settings import Settings

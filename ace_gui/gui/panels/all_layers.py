@@ -21,8 +21,7 @@ from ace_gui.gui.models.list_models import expert_colours
 from ace_gui.gui.panels.method_panel import scope_option
 from ace_gui.gui.plots.frame.base_plot import PlotWithTable, restyle_plots
 from ace_gui.gui.plots.gamma_map_plot import RoleMapPlot
-from ace_gui.gui.plots.gamma_plot import GammaPlot
-from ace_gui.gui.plots.layers_plot import EnergiesAlongPlot
+from ace_gui.gui.plots.gamma_plot import EnergiesAlongPlot, GammaPlot
 from ace_gui.gui.plots.merge_plots import LearningPlot
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.draft import Inputs

@@ -16,8 +16,8 @@ from ace_gui.gui.control.operations import MethodComparison, ModelComparison
 from ace_gui.gui.panels.compare_methods import CompareMethodsPanel
 from ace_gui.gui.panels.job_page import RunButton, merges_of, problem_label, show_problem
 from ace_gui.gui.panels.layer_panels import LayerPanel
-from ace_gui.gui.plots.difference_plot import DifferencePlot, of_merges, of_models, relative
 from ace_gui.gui.plots.frame.base_plot import PlotWithTable
+from ace_gui.gui.plots.layers_plot import DifferencePlot, of_merges, of_models, relative
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session

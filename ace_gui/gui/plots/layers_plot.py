@@ -1,23 +1,24 @@
-"""Plots of many layers, of which one is selected by mouse or keyboard: their base, and the energies
-of every expert along the model (ACE, Figs. 4 to 7).
+"""Plots of many layers, of which one is selected by mouse or keyboard: their base, and the
+difference between two merges or two models.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 from typing import Any, Final
 
 import numpy as np
 import pyqtgraph as pg
+from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 
-from ace_gui.formatting import counted, number_text
+from ace_gui.engine.contract.findings import GroupChange, LayerDifference, ModelDiff, TensorChange
+from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.models.layer_figures import LayerFigures
 from ace_gui.gui.plots.frame.canvas import BlockAxis, Span, block_spans
@@ -25,8 +26,7 @@ from ace_gui.gui.plots.frame.export_image import ask_for_picture
 from ace_gui.gui.plots.frame.items import Bands
 from ace_gui.gui.plots.frame.spec import Axis, Curve, Mark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import BlockGrid, SpecPlot
-from ace_gui.gui.theme import Tokens, in_theme
-from ace_gui.gui.widgets.controls import Choice
+from ace_gui.gui.theme import Tokens
 
 _NEAR: Final = 12.0  # px from the middle of a column
 _ARRAYS: Final = ("gamma_L", "mean_log_L", "energies_LT")
@@ -257,103 +257,183 @@ def columns_extent(count: int) -> tuple[float, float]:
     return -0.5 - pad, count - 0.5 + pad
 
 
-_ENERGY_TIP = "‖ΔW‖², the squared Frobenius norm"
-_ROLE_TIP = "Show the layers of one role only, joined by lines"
-_SYMBOLS = ("o", "s", "t1", "d")  # for experts that share a colour
+RELATIVE: Final = "relative difference"
+_RELATIVE_TIP: Final = (
+    "‖W₁ − W₂‖ over the mean of ‖W₁ − W₀‖ and ‖W₂ − W₀‖, Frobenius norms: 0: equal, 2: opposite "
+    "changes of the same size"
+)
+_CHANGE_TIP: Final = "‖B − A‖ over ‖A‖, Frobenius norms"
 
 
-class EnergiesAlongPlot(LayerCurvesPlot):
-    """One curve per expert: its energy in every layer, from the model's input to its output.
-
-    Lines are only drawn for a single role: between layers of different roles they mean nothing.
+@dataclass(frozen=True, kw_only=True)
+class Differences:
+    """One relative difference per name, NaN if undefined. ``columns``: of the table, without the
+    names and these. ``cosines``: of merges' changes.
     """
 
-    called = "Energies along the model"
-    empty = "The experts' energies appear here once a base and its experts are open."
-    toggles = True
-    wraps = False
-    logarithmic_first = True
+    names: tuple[str, ...]
+    blocks: tuple[int | None, ...]
+    relative: NDArray[np.float64]
+    tip: str
+    columns: Callable[[], tuple[FigureColumn, ...]]
+    title: str
+    cosines: NDArray[np.float64] | None = None
 
-    def __init__(self) -> None:
-        self._shown = np.zeros(0, dtype=np.intp)
+
+_NONE: Final = Differences(
+    names=(), blocks=(), relative=np.zeros(0), tip="", columns=tuple, title=""
+)
+
+
+def of_merges(names: Sequence[str], differences: Mapping[str, LayerDifference]) -> Differences:
+    """The layers of ``names`` whose difference is known."""
+    found = [differences[name] for name in names if name in differences]
+
+    def columns() -> tuple[FigureColumn, ...]:
+        figures = {
+            "cosine": ([d.cosine for d in found], "Cosine of the two changes W₁ − W₀, W₂ − W₀"),
+            "‖first‖": ([d.first_norm for d in found], "Frobenius norm ‖W₁ − W₀‖"),
+            "‖second‖": ([d.second_norm for d in found], "Frobenius norm ‖W₂ − W₀‖"),
+            "‖difference‖": ([d.difference_norm for d in found], "Frobenius norm ‖W₁ − W₂‖"),
+        }
+        return tuple(
+            FigureColumn(title, np.array(values), tip) for title, (values, tip) in figures.items()
+        )
+
+    return Differences(
+        names=tuple(d.name for d in found),
+        blocks=tuple(block_of(d.name) for d in found),
+        relative=np.array([relative(d) for d in found]),
+        tip=_RELATIVE_TIP,
+        columns=columns,
+        title=summary(differences),
+        cosines=np.array([d.cosine for d in found]),
+    )
+
+
+def of_models(found: ModelDiff, by: str) -> Differences:
+    """Two models by ``tensor``, ``block`` or ``role``, as ``ace-gui diff`` prints them."""
+    lines: Mapping[str, Sequence[TensorChange | GroupChange]] = {
+        "tensor": found.tensors,
+        "block": found.by_block,
+        "role": found.by_role,
+    }
+    rows = lines[by]
+
+    def columns() -> tuple[FigureColumn, ...]:
+        tensors = [each for each in rows if isinstance(each, TensorChange)]
+        roles = (FigureColumn("role", [each.role for each in tensors]),)
+        figures = {
+            "‖B − A‖": ([each.change for each in rows], "Frobenius norm of the difference"),
+            "‖A‖": ([each.norm for each in rows], "Frobenius norm in the first model"),
+        }
+        return (roles if tensors else ()) + tuple(
+            FigureColumn(title, np.array(values), tip) for title, (values, tip) in figures.items()
+        )
+
+    total = found.total.relative
+    return Differences(
+        names=tuple(each.name for each in rows),
+        blocks=tuple(getattr(each, "block", None) for each in rows),
+        relative=np.array([np.nan if each.relative is None else each.relative for each in rows]),
+        tip=_CHANGE_TIP,
+        columns=columns,
+        title="" if total is None else f"Relative difference in all: {number_text(total, 3)}",
+    )
+
+
+class DifferencePlot(LayerCurvesPlot):
+    """The relative difference of every layer, from the model's input to its output."""
+
+    logarithmic_first = False
+
+    def __init__(
+        self,
+        *,
+        name: str = "Difference of two merges by layer",
+        empty: str = "Choose two merges to compare.",
+    ) -> None:
+        self._shown = _NONE
+        self.called, self.empty = name, empty
         super().__init__()
-        self.keep_title()
-        self.role = Choice("Role whose energies are shown", _role_options(()))
-        self.role.chosen.connect(lambda: self._take_layers(same=False))
-        self.add_control(self.role)
 
-    def _take_layers(self, same: bool) -> None:
-        """Show the layers of the chosen role."""
-        found = self.layers
-        self.role.offer(_role_options(found.roles))
-        role = self.role.current
-        shown = [i for i, other in enumerate(found.roles) if role in (None, other)]
-        self._shown = np.array(shown, dtype=np.intp)
-        self.set_columns([found.names[i] for i in shown], [found.blocks[i] for i in shown])
-        if shown and self._colours:
-            self.present(self._spec, zoomed=same)
-        else:
-            self.clear()
+    def show_differences(self, shown: Differences) -> None:
+        same = shown.names == self._names
+        self.set_columns(shown.names, shown.blocks)
+        self._shown = shown
+        self.present(self._spec, zoomed=same and self.message() is None)
+
+    def clear(self, message: str = "") -> None:
+        self.set_columns((), ())
+        self._shown = _NONE
+        super().clear(message)
 
     def _spec(self, theme: Tokens) -> PlotSpec:
-        energies, one_role = self.layers.energies_LT[self._shown], self.role.current is not None
-        size = max(symbol_size(self._shown.size) - 3, 3)
-        used: Counter[str] = Counter()
-        curves = []
-        for expert, y in zip(self._colours, energies.T, strict=True):
-            colour = in_theme(self._colours[expert], theme)
-            curves.append(
-                Curve(
-                    key=expert,
-                    label=expert,
-                    x=np.arange(len(y), dtype=np.float64),
-                    y=y,
-                    colour=colour,
-                    width=1.0 if one_role else 0.0,
-                    symbol=_SYMBOLS[used[colour] % len(_SYMBOLS)],
-                    size=size,
-                )
-            )
-            used[colour] += 1
-        totals = zip(self._colours, np.nansum(energies, axis=0), strict=True)
-        words = ", ".join(f"{e} {number_text(v, 3)}" for e, v in totals if v > 0)
-        experts = counted(len(self._colours), "expert", "experts")
+        relative_L = self._shown.relative
+        floor = float(np.nanmin(relative_L[relative_L > 0], initial=1.0))
+        points = Curve(
+            key="difference",
+            label="difference",
+            x=np.arange(len(self._names), dtype=np.float64),
+            y=relative_L,
+            colour=theme.accent,
+            width=0,
+            symbol="o",
+            size=symbol_size(len(self._names)),
+            floor=floor,
+            in_legend=False,
+        )
+        logarithmic = self.log_box.isChecked()
         return PlotSpec(
-            title=f"{experts} in {counted(self._shown.size, 'matrix', 'matrices')}",
-            curves=curves,
-            x=replace(self.across, title="layer, input → output (numbers: block)"),
-            y=Axis(
-                title="energy ‖ΔW‖²", low=None if self.log_box.isChecked() else 0.0, padding=0.08
-            ),
+            title=self._shown.title,
+            curves=[points],
+            x=self.across,
+            y=Axis(title=RELATIVE, low=None if logarithmic else 0.0, padding=0.08),
             columns=self._columns,
             logarithmic_choice=True,
-            description=f"Energies over the layers shown: {words}",
         )
 
     def _columns(self) -> tuple[FigureColumn, ...]:
-        """One row per shown layer, one column per expert."""
-        energies = zip(self._colours, self.layers.energies_LT[self._shown].T, strict=True)
+        """One row per layer."""
+        shown = self._shown
         return (
             FigureColumn("layer", self._names),
-            FigureColumn("role", self.short_names),
-            *(FigureColumn(e, values, _ENERGY_TIP) for e, values in energies),
+            FigureColumn(RELATIVE, shown.relative, shown.tip),
+            *shown.columns(),
         )
 
-    @property
-    def short_names(self) -> Sequence[str]:
-        return [self.layers.roles[index] for index in self._shown]
+    def _show_caption(self) -> None:
+        super()._show_caption()
+        self.setAccessibleDescription(f"{self.title.whole}. {self.caption.whole}")
+
+    def _said(self) -> str:
+        if self._selected is None and self._names:
+            known = np.nan_to_num(self._shown.relative, nan=-1.0)
+            return f"Most: {self._describe(int(np.argmax(known)))}"
+        return super()._said()
 
     def _describe(self, index: int) -> str:
-        energies = zip(self._colours, self.layers.energies_LT[self._shown[index]], strict=True)
-        words = ", ".join(f"{e} {number_text(v, 3)}" for e, v in energies if np.isfinite(v))
-        return f"{self._names[index]}: {words or 'not known yet'}"
-
-    @property
-    def hint(self) -> str:
-        return "Choose a layer to see its energies; the legend hides experts."
+        share = number_text(float(self._shown.relative[index]), 3)
+        cosines = self._shown.cosines
+        more = "" if cosines is None else f", cosine {number_text(float(cosines[index]), 3)}"
+        return f"{self._names[index]}: relative difference {share}{more}"
 
 
-def _role_options(roles: Iterable[str]) -> dict[Hashable, tuple[str, str]]:
-    """None means all roles."""
-    every: dict[Hashable, tuple[str, str]] = {None: ("All roles", _ROLE_TIP)}
-    return every | {role: (role, _ROLE_TIP) for role in roles}
+def relative(difference: LayerDifference) -> float:
+    """‖W₁ − W₂‖ over the mean norm of both changes; 0 if neither changed anything."""
+    mean = (difference.first_norm + difference.second_norm) / 2
+    return difference.difference_norm / mean if mean > 0 else 0.0
+
+
+def summary(differences: Mapping[str, LayerDifference]) -> str:
+    """The difference over all layers."""
+    if not differences:
+        return ""
+    squares = np.array(
+        [[d.difference_norm, d.first_norm, d.second_norm] for d in differences.values()]
+    )
+    distance, first, second = np.linalg.norm(squares, axis=0)
+    if distance == 0:
+        return "The two merges are equal."
+    whole = distance / ((first + second) / 2)
+    return f"Relative difference over the model: {number_text(float(whole), 3)}"

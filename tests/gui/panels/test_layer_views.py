@@ -20,8 +20,8 @@ from ace_gui.gui.panels.all_layers import HeterogeneityPanel, LayersView
 from ace_gui.gui.plots.frame.canvas import block_spans
 from ace_gui.gui.plots.frame.export_image import PictureFormat, grab_plot
 from ace_gui.gui.plots.gamma_map_plot import NO_BLOCKS, RoleMapPlot
-from ace_gui.gui.plots.gamma_plot import NEAR_POLE, POLE_TIP, GammaPlot
-from ace_gui.gui.plots.layers_plot import EnergiesAlongPlot, block_of
+from ace_gui.gui.plots.gamma_plot import NEAR_POLE, POLE_TIP, EnergiesAlongPlot, GammaPlot
+from ace_gui.gui.plots.layers_plot import block_of
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.theme import DARK, LIGHT, set_scheme
 from ace_gui.linalg.heterogeneity import gamma_near_pole
