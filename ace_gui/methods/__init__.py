@@ -5,35 +5,19 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from ace_gui.methods.method import Diagnostics, Merged, MergeMethod
+from ace_gui.methods.method import Diagnostics as Diagnostics
+from ace_gui.methods.method import Merged as Merged
+from ace_gui.methods.method import MergeMethod as MergeMethod
 from ace_gui.methods.plugins import load_plugins
-from ace_gui.methods.registry import (
-    METHODS,
-    added_sources,
-    checked_parameters,
-    every_variant,
-    families,
-    get_method,
-    method_variant,
-    parameter_fields,
-    register_method,
-)
-
-__all__ = [
-    "METHODS",
-    "PROBLEMS",
-    "Diagnostics",
-    "MergeMethod",
-    "Merged",
-    "added_sources",
-    "checked_parameters",
-    "every_variant",
-    "families",
-    "get_method",
-    "method_variant",
-    "parameter_fields",
-    "register_method",
-]
+from ace_gui.methods.registry import METHODS as METHODS
+from ace_gui.methods.registry import added_sources as added_sources
+from ace_gui.methods.registry import checked_parameters as checked_parameters
+from ace_gui.methods.registry import every_variant as every_variant
+from ace_gui.methods.registry import families as families
+from ace_gui.methods.registry import get_method as get_method
+from ace_gui.methods.registry import method_variant as method_variant
+from ace_gui.methods.registry import parameter_fields as parameter_fields
+from ace_gui.methods.registry import register_method as register_method
 
 PROBLEMS = load_plugins()
 """What is wrong with methods from outside, a sentence each."""
