@@ -21,6 +21,11 @@ settings.register_profile(
 settings.load_profile("same")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest comes first, so that no test process waits for another in the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(("tests/walk/", "tests/end2end/")))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
