@@ -5,14 +5,13 @@ The estimate, which ``merge --dry-run`` prints too, is of work, memory, disk spa
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -248,7 +247,7 @@ ZEROS: Final = (
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Estimated:
     """``written``: bytes of the output. ``sources``: where each figure of the speed comes from, by
     its name. ``zeros``: files without values, by which no speed can be measured.
@@ -285,12 +284,12 @@ def estimate_recipe(given: Estimate) -> None:
 
 def _record(found: _Estimated, folder: Path) -> dict[str, object]:
     return {
-        "units": [dataclasses.asdict(unit) for unit in found.planned],
+        "units": [asdict(unit) for unit in found.planned],
         "speed": {name: getattr(found.speed, name) for name in SPEED_FIELDS},
         "speed_from": dict(found.sources),
         "only_zeros": [str(path) for path in found.zeros],
         "bytes": {"output": found.written, "free_disk": free_bytes(folder)},
-        "schedules": [dataclasses.asdict(each) for each in found.times],
+        "schedules": [asdict(each) for each in found.times],
     }
 
 
@@ -348,7 +347,7 @@ def _estimated(prepared: Prepared, given: Estimate | Merge, counts: Sequence[int
     }
     known = {} if gigaflops is None else {"flops": gigaflops * 1e9}
     known |= {} if disk is None else {"read": disk * 1e6, "write": disk * 1e6}
-    speed = dataclasses.replace(speed, **known)
+    speed = replace(speed, **known)
     planned = planned_units(prepared, speed)
     written = prepared.plan.bytes_to_write + prepared.plan.bytes_for_experts
     return _Estimated(
@@ -386,7 +385,7 @@ def _measured(prepared: Prepared, given: Estimate | Merge) -> Speed:
                 os.getpid, [()] * workers.count, ["a worker"] * workers.count
             ):
                 start = time.monotonic() - started
-        return dataclasses.replace(measured(prepared, workers), start=start)
+        return replace(measured(prepared, workers), start=start)
 
 
 def _print_units(planned: Sequence[PlannedUnit], console: Console) -> None:
