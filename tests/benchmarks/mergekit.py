@@ -1,16 +1,20 @@
-"""Ours against mergekit, both as processes: ``python -m tests.benchmarks.mergekit [--mergekit …]``.
+"""Ours against mergekit 0.1.5: ``python -m tests.benchmarks.mergekit {speed,forms} …``.
 
-On checkpoints it makes itself, with one mergekit file for both: TIES, task arithmetic and averaging
-in alternating rounds, and how far the two results are apart. mergekit 0.1.5 is expected as
-``mergekit-yaml`` on PATH, or wherever ``--mergekit`` says; it needs an environment of its own.
+``speed``: both as processes, on checkpoints it makes itself, with one mergekit file for both: TIES,
+task arithmetic and averaging in alternating rounds, and how far the two results are apart.
+``forms``: for every form of ``tests.helpers.mergekit_files``, on tiny models, how far the change of
+the tensor that differs most is from mergekit's, or the sentence that refuses the file.
+mergekit needs an environment of its own: ``--mergekit`` and ``--python`` say where it is.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,13 +22,20 @@ from typing import Any
 
 import torch
 import yaml
+from safetensors.torch import load_file
+from torch import Tensor
 
 from ace_gui.checkpoints.index import open_checkpoint
 from ace_gui.checkpoints.reader import TensorReader
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.errors import WorkbenchError
+from ace_gui.recipe.recipe_file import load_recipe
 from tests.benchmarks import measuring
 from tests.benchmarks.checkpoints import gpt2_set, llama_set
 from tests.benchmarks.end_to_end import mb, merge, say, seconds
 from tests.benchmarks.measuring import Run
+from tests.helpers.mergekit_files import DEPARTS, EXAMPLES, REFUSED, SAME, make_models
+from tests.helpers.merges import merged_tensors
 
 SETS: dict[str, tuple[Callable[..., tuple[Path, list[Path]]], int, str]] = {
     "gpt2": (gpt2_set, 7, "float32"),
@@ -38,19 +49,46 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "linear": {},
 }
 
+LARGEST = 2e-4
+"""Of a change; what is left is mergekit's rounding to float32 of whole weights."""
+
+THEIRS = """
+import pathlib, yaml
+from mergekit.config import MergeConfiguration
+from mergekit.merge import run_merge
+from mergekit.options import MergeOptions
+options = MergeOptions(copy_tokenizer=False, write_model_card=False)
+for file in sorted(pathlib.Path().glob("*.yaml")):
+    try:
+        config = MergeConfiguration.model_validate(yaml.safe_load(file.read_text()))
+        run_merge(config, str(file.with_suffix(".theirs")), options)
+    except Exception as error:
+        file.with_suffix(".error").write_text(repr(error))
+"""
+
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mergekit", default="mergekit-yaml", help="its command")
-    parser.add_argument("--methods", default=",".join(PARAMETERS))
-    parser.add_argument("--sets", default=",".join(SETS))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.mergekit")
+    parts = parser.add_subparsers(required=True)
+    speed = parts.add_parser("speed")
+    speed.add_argument("--mergekit", default="mergekit-yaml", help="its command")
+    speed.add_argument("--methods", default=",".join(PARAMETERS))
+    speed.add_argument("--sets", default=",".join(SETS))
+    speed.add_argument("--rounds", type=int, default=3)
+    speed.set_defaults(run=compare_speed)
+    forms = parts.add_parser("forms")
+    forms.add_argument("--python", required=True, help="of mergekit's environment")
+    forms.set_defaults(run=compare_forms)
     options = parser.parse_args()
+    # It asks the hub about every base for its model card, even of local ones.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    options.run(options)
+
+
+def compare_speed(options: argparse.Namespace) -> None:
     command = shutil.which(options.mergekit)
     if command is None:
         raise SystemExit(f"{options.mergekit} is not a command; name mergekit's with --mergekit.")
-    # It asks the hub about every base for its model card, even of local ones.
-    os.environ["HF_HUB_OFFLINE"] = "1"
     idle = measuring.idle_torch()
     say(f"a process that imports torch: {idle.seconds:.2f} s, {mb(idle.peak_bytes)}")
     for chosen in options.sets.split(","):
@@ -113,6 +151,55 @@ def distance(mine: Path, other: Path, base: Path) -> float:
             gap += float(torch.dist(first, second)) ** 2
             change += float(torch.dist(second, start)) ** 2
     return math.sqrt(gap / change)
+
+
+def compare_forms(options: argparse.Namespace) -> None:
+    everything = SAME | DEPARTS | REFUSED | EXAMPLES
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_models(folder)
+        for number, document in enumerate(everything.values()):
+            written = json.dumps({**document, "dtype": "float32"})
+            (folder / f"{number}.yaml").write_text(written)
+        subprocess.run([options.python, "-c", THEIRS], cwd=folder, check=True)
+        bad = [
+            title
+            for number, title in enumerate(everything)
+            if not shown(title, of_form(folder / f"{number}.yaml"))
+        ]
+    raise SystemExit(f"{len(bad)} differ" if bad else 0)
+
+
+def shown(title: str, found: float | str) -> bool:
+    """Print a line; whether it is as it should be."""
+    good = title not in SAME or (isinstance(found, float) and found < LARGEST)
+    said = f"{found:.1e}" if isinstance(found, float) else found
+    print(f"{'' if good else 'WRONG '}{title}: {said}", flush=True)
+    return good
+
+
+def of_form(file: Path) -> float | str:
+    """The largest distance of a tensor's changes, by their size; or why there is none."""
+    store, theirs = file.with_suffix(".store"), file.with_suffix(".theirs")
+    try:
+        prepared = prepare(load_recipe(file))
+        mine = merged_tensors(prepared, store, device="cpu", as_output=True)
+    except WorkbenchError as error:
+        return error.sentence
+    if not (theirs / "model.safetensors").exists():
+        return f"mergekit: {file.with_suffix('.error').read_text()}"
+    other = load_file(theirs / "model.safetensors")
+    base = load_file(file.parent / "base" / "model.safetensors")
+    return max(
+        tensors_apart(mine[name], other[name], base.get(name, torch.zeros_like(other[name])))
+        for name in other
+    )
+
+
+def tensors_apart(mine: Tensor, other: Tensor, base: Tensor) -> float:
+    """‖W − W'‖ by ‖W' − W₀‖; where that is no more than rounding, by a share of ‖W₀‖."""
+    change = max(float(torch.dist(other, base)), 1e-3 * float(base.norm()))
+    return float(torch.dist(mine.double(), other.double())) / (change or 1.0)
 
 
 if __name__ == "__main__":
