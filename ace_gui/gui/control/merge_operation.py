@@ -200,8 +200,7 @@ class RunOperations(QObject):
         run.made, run.bytes = time.time(), stored_bytes(run.store)
         self._measure_one(run)
         given_up = self._session.results.runs.add(run)
-        if run.kept:
-            self._write(run)
+        self._write(run)
         for old in given_up:
             self.stores.discard(old.store)
 
@@ -322,8 +321,7 @@ class RunOperations(QObject):
     def _measure(self) -> None:
         for run in self._session.results.runs.all:
             if run.norm is None and self._measure_one(run):
-                if run.kept:
-                    self._write(run)
+                self._write(run)
                 self._session.results.runs.changed.emit()
 
     def _measure_one(self, run: MergeRun) -> bool:
@@ -338,11 +336,11 @@ class RunOperations(QObject):
         for run in self._session.results.runs.all:
             if str(run.store) == score.model and run.accuracies.get(score.task) != score.score:
                 run.accuracies = {**run.accuracies, score.task: score.score}
-                if run.kept:
-                    self._write(run)
+                self._write(run)
                 self._session.results.runs.changed.emit()
 
     def _write(self, run: MergeRun) -> None:
+        """Write the record of a run that is kept."""
         recorded = replace(run)
 
         def write() -> None:
@@ -350,7 +348,8 @@ class RunOperations(QObject):
                 if run.store.exists():
                     write_record(recorded)
 
-        self._background.start(write)
+        if run.kept:
+            self._background.start(write)
 
 
 def stored_bytes(store: Path) -> int:

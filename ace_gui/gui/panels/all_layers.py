@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -19,7 +19,7 @@ from ace_gui.gui.models.figures_model import NONE
 from ace_gui.gui.models.layer_figures import MergedLayers
 from ace_gui.gui.models.list_models import expert_colours
 from ace_gui.gui.panels.method_panel import scope_option
-from ace_gui.gui.plots.frame.base_plot import PlotWithTable, restyle_plots
+from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.plots.gamma_map_plot import RoleMapPlot
 from ace_gui.gui.plots.gamma_plot import EnergiesAlongPlot, GammaPlot
 from ace_gui.gui.plots.merge_plots import LearningPlot
@@ -27,7 +27,6 @@ from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
-from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.controls import push_button
 from ace_gui.gui.widgets.form import Form
 from ace_gui.gui.widgets.labels import explain, muted_label
@@ -101,9 +100,6 @@ class HeterogeneityPanel(QWidget):
         add("By role", "γ by block and role: a row is a role across the depth", RoleMapPlot)
         add("Energies", "How far each expert moved every layer from the base", EnergiesAlongPlot)
         self.setLayout(down(self.tabs, margins=(8, 2, 8, 4)))
-
-    def restyle(self, theme: Tokens) -> Generator[None, None, None]:
-        yield from restyle_plots(self, theme)
 
 
 class LearningView(Following):

@@ -226,7 +226,7 @@ class Workspace(QWidget):
     def restyle(self, theme: Tokens) -> Generator[None, None, None]:
         """Restyle the plots and all widgets that show an expert's colour, over several turns."""
         yield from self.inspector.restyle(theme)
-        yield from self.heterogeneity.restyle(theme)
+        yield from restyle_plots(self.heterogeneity, theme)
         space = self._spaces.currentWidget()
         if space is not None and space is not self.cards:
             yield from restyle_plots(space, theme)
