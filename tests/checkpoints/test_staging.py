@@ -181,7 +181,7 @@ def test_no_output_inside_an_input(tmp_path):
 HOLD = """
 import sys
 from pathlib import Path
-from ace_gui.checkpoints import claimed
+from ace_gui.checkpoints.staging import claimed
 with claimed(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
