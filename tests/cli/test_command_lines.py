@@ -355,6 +355,8 @@ def test_lists_of_methods():
     every = [line.split()[0] for line in ace("methods", "--all").stdout.splitlines()]
     assert set(METHODS) <= set(every)
     assert not set("─│┃━┌") & set(shelf)
+    one = ace("methods", "ace").stdout
+    assert all(word in one for word in ("epsilon", "tau", "k_frac", "scaling", "2603.02945"))
     found = json.loads(ace("methods", "ties", "--json", "-").stdout)["methods"]
     assert [one["name"] for one in found] == ["ties"]
     ended = ace("methods", "tiess")

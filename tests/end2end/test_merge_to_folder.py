@@ -202,18 +202,6 @@ def test_wrong_usage_is_status_two(arguments: list[str]) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_methods_lists_all_and_shows_one() -> None:
-    listing = ace_gui("methods")
-    assert listing.returncode == 0
-    for name in ("ace", "linear", "task_arithmetic"):
-        assert name in listing.stdout
-    one = ace_gui("methods", "ace")
-    assert one.returncode == 0
-    for word in ("epsilon", "tau", "k_frac", "scaling", "2603.02945"):
-        assert word in one.stdout
-    assert ace_gui("methods", "nothing").returncode == 1
-
-
 def test_the_card_says_how_to_use_a_head_and_its_words_are_true(
     merged: tuple[Family, Path],
 ) -> None:
