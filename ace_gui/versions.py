@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -45,13 +46,14 @@ def code_digest(*positions: str) -> str:
 
     A version number changed by hand could be forgotten, and old results mix with new arithmetic.
     """
-    found = hashlib.sha256()
-    for path in sorted(path for index in positions for path in _sources(_PACKAGE / index)):
+    found, sources = hashlib.sha256(), [_sources(_PACKAGE / each) for each in positions]
+    if not any(sources):  # a bundle carries no source
+        return hashlib.sha256(_version("ace-workbench").encode()).hexdigest()
+    assert all(sources), positions
+    for path in sorted(chain.from_iterable(sources)):
         found.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
-    if found.digest() == hashlib.sha256().digest():  # a bundle carries no source
-        found.update(_version("ace-workbench").encode())
     return found.hexdigest()
 
 
-def _sources(path: Path) -> Iterable[Path]:
-    return [path] if path.is_file() else path.rglob("*.py")
+def _sources(path: Path) -> list[Path]:
+    return [path] if path.is_file() else [*path.rglob("*.py")]
