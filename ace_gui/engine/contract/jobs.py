@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -167,10 +166,12 @@ class ReadStoresJob(Job):
         from ace_gui.engine.merging.store import is_outdated, read_finished, reports
 
         for store in self.stores:
-            with suppress(WorkbenchError):  # removed or damaged meanwhile: not usable
+            try:
                 manifest, found = read_finished(store), tuple(reports(store).values())
+            except WorkbenchError:  # removed or damaged meanwhile: not usable
+                yield None
+            else:
                 yield StoreRead(store=store, reports=found, outdated=is_outdated(manifest))
-            yield None
 
 
 class RowJob(Job):
