@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import Any, ClassVar, dataclass_transform
 
 from ace_gui.engine.contract.findings import LayerCovariances, LayerReport, LayerStatistics
 from ace_gui.engine.contract.plan import Plan
@@ -261,15 +261,15 @@ class Exported:
     bytes: int
     notes: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, folder: Path) -> Self:
-        """The contents of a finished folder."""
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
-        return cls(
-            folder=folder,
-            files=tuple(path.relative_to(folder).as_posix() for path in files),
-            bytes=sum(path.stat().st_size for path in files),
-        )
+
+def exported(folder: Path) -> Exported:
+    """The contents of a finished folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return Exported(
+        folder=folder,
+        files=tuple(path.relative_to(folder).as_posix() for path in files),
+        bytes=sum(path.stat().st_size for path in files),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,12 +38,12 @@ from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.capabilities import peak_on, resolve_device, use_threads
 from ace_gui.engine.contract.events import (
     Event,
-    Exported,
     JobProgress,
     MergeFinished,
     MergeStarted,
     PlanReady,
     TensorFinished,
+    exported,
 )
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.kept_files import keep_json, open_json
@@ -272,7 +272,7 @@ def write_adapter(
         gpu_peak=peak_on(where),
         warnings=prepared.plan.warnings + plan.notes,
     )
-    yield Exported.of(target)
+    yield exported(target)
 
 
 @dataclass

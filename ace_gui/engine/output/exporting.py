@@ -18,7 +18,7 @@ from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.checkpoints.side_files import copy_side_files, set_config_dtype
 from ace_gui.checkpoints.staging import claimed_output, discard, promote, staged
 from ace_gui.checkpoints.writer import OutputTensor, Shard, indexed, plan_parts
-from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress
+from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress, exported
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.merging import store as stores
@@ -211,7 +211,7 @@ def export(
             yield from complete_models(stage, manifest, shard_bytes)
         _finish(stage, target, store, wanted, hashes, complete_heads)
         promote(stage, target)
-    yield Exported.of(target)
+    yield exported(target)
 
 
 def publish(
@@ -233,7 +233,7 @@ def publish(
         _finish(store / MODEL, folder, store, dtype, hashes, complete_heads, scores)
         promote(store / MODEL, folder)
         discard(store)
-    return Exported.of(folder)
+    return exported(folder)
 
 
 def _finish(
