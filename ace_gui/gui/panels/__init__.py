@@ -1,1 +1,1 @@
-"""The panels of the window, one widget per file."""
+"""The panels of the window."""
