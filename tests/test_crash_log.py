@@ -98,5 +98,5 @@ def test_an_engine_that_crashes_says_where(tmp_path: Path, monkeypatch: pytest.M
     finally:
         engine.close()
     assert "SIGSEGV" in reported.value.sentence
-    assert "runner.py" in reported.value.details
+    assert "service.py" in reported.value.details
     assert [file.suffix for file in crashes_folder().iterdir()] == [".reported"]
