@@ -30,13 +30,19 @@ def is_finite(tensor: Tensor) -> bool:
 
 
 def energy(delta: Tensor) -> float:
-    """‖ΔW‖²_F of a tensor of any shape and real dtype, accumulated in float64.
+    """‖ΔW‖²_F of a tensor of any shape and real dtype, accumulated in float64."""
+    return float(squared_norm(delta))
+
+
+def squared_norm(delta: Tensor) -> Tensor:
+    """``energy`` as a tensor without dimensions on the tensor's device, which nothing waits for.
 
     A processor takes pieces that a cache holds, as torch makes a float64 copy of what it is given.
     """
     size = CACHED if delta.device.type == "cpu" else max(1, delta.numel())
     pieces = torch.split(delta.reshape(-1), size)
-    return sum(float(torch.linalg.vector_norm(p, dtype=torch.float64).square()) for p in pieces)
+    norms = [torch.linalg.vector_norm(piece, dtype=torch.float64) for piece in pieces]
+    return torch.stack(norms).square().sum()
 
 
 def centre_(delta_OI: Tensor) -> Tensor:

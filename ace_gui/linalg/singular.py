@@ -37,6 +37,10 @@ BLURRED: Final = 1e-6
 """Share of a nuclear norm that may be uncertain."""
 
 
+_Eigen = tuple[Tensor, Tensor]
+"""Eigenvalues of a Gram matrix, smallest first, and its eigenvectors as columns."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Triplets:
     """X ≈ U S Vᵀ with orthonormal columns in ``u_OK`` and rows in ``vh_KI``, largest first."""
@@ -61,27 +65,29 @@ def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triple
         return Triplets(u_OK=turned.vh_KI.T, s_K=turned.s_K, vh_KI=turned.u_OK.T)
     if not k:
         return Triplets(u_OK=matrix_OI[:, :0], s_K=matrix_OI.new_zeros(0), vh_KI=matrix_OI[:0])
-    return _by_gram(matrix_OI, k, scale) or _with_faint(matrix_OI, k, scale)
+    eigen = torch.linalg.eigh(gram(matrix_OI.T))
+    return _by_gram(matrix_OI, eigen, k, scale) or _with_faint(matrix_OI, eigen, k, scale)
 
 
-def _by_gram(wide_RC: Tensor, k: int, scale: float) -> Triplets | None:
+def _by_gram(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets | None:
     """None where the Gram matrix does not separate the kept triplets from the rest."""
-    squares_R, vectors_RR = torch.linalg.eigh(gram(wide_RC.T))
-    squares_R, vectors_RR = squares_R.flip(0).clamp_(min=0), vectors_RR.flip(1)
+    squares_R, vectors_RR = eigen[0].flip(0).clamp_(min=0), eigen[1].flip(1)
     threshold = NOTHING**2 * max(float(squares_R[0]), scale**2)
     kept = int((squares_R[:k] > threshold).sum())
     below = float(squares_R[kept]) if kept < len(squares_R) else 0.0
     if kept and not float(squares_R[kept - 1]) - below > CLEAR * float(squares_R[0]):
         return None
-    u_RK, s_K = vectors_RR[:, :kept], squares_R[:kept].sqrt()
-    return Triplets(u_OK=u_RK, s_K=s_K, vh_KI=times((u_RK / s_K).T, wide_RC))
+    return _triplets(wide_RC, vectors_RR[:, :kept], squares_R[:kept].sqrt())
 
 
-def _with_faint(wide_RC: Tensor, k: int, scale: float) -> Triplets:
-    s_R, u_RR = right_singular(wide_RC.T)
+def _with_faint(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets:
+    s_R, u_RR = _right_singular(wide_RC.T, eigen)
     s_R, order = s_R.sort(descending=True)
     kept = order[:k][s_R[:k] > NOTHING * scale]
-    u_RK, s_K = u_RR[kept].T, s_R[: len(kept)]
+    return _triplets(wide_RC, u_RR[kept].T, s_R[: len(kept)])
+
+
+def _triplets(wide_RC: Tensor, u_RK: Tensor, s_K: Tensor) -> Triplets:
     return Triplets(u_OK=u_RK, s_K=s_K, vh_KI=times((u_RK / s_K).T, wide_RC))
 
 
@@ -141,7 +147,11 @@ def right_singular(columns_NK: Tensor) -> tuple[Tensor, Tensor]:
     them alone, few as they are. Where others that it does not show at all blur even their span, by
     a decomposition of C. In no particular order.
     """
-    squares_K, vectors_KK = torch.linalg.eigh(gram(columns_NK))
+    return _right_singular(columns_NK, torch.linalg.eigh(gram(columns_NK)))
+
+
+def _right_singular(columns_NK: Tensor, eigen: _Eigen) -> tuple[Tensor, Tensor]:
+    squares_K, vectors_KK = eigen
     if not len(squares_K):
         return squares_K, vectors_KK
     unseen = int((squares_K < INVISIBLE * squares_K[-1]).sum())

@@ -38,6 +38,7 @@ from ace_gui.engine.kept_files import (
     warn_recomputed,
 )
 from ace_gui.errors import CheckpointError
+from ace_gui.linalg.passes import energy
 from ace_gui.methods.shared.measured import Need
 from ace_gui.output_files import writing
 from ace_gui.versions import library_versions
@@ -206,9 +207,7 @@ class StatisticsWriter:
         sums = PartSums(
             rows=rows,
             total=math.fsum(float(each.sum(dtype=torch.float64)) for each in counted),
-            squares=math.fsum(
-                float(torch.linalg.vector_norm(each, dtype=torch.float64)) ** 2 for each in counted
-            ),
+            squares=math.fsum(map(energy, counted)),
             count=sum(each.numel() for each in counted),
         )
         path = self._path(number)

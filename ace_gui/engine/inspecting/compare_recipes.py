@@ -259,10 +259,10 @@ def _squares(change: Tensor, delta: Tensor) -> tuple[float, float]:
     In pieces that a cache holds, whose sums are float64.
     """
     square = gap = 0.0
-    for piece, beside in zip(torch.split(change, BLOCK), torch.split(delta, BLOCK), strict=True):
+    for piece, other in zip(torch.split(change, BLOCK), torch.split(delta, BLOCK), strict=True):
         square += float(piece.dot(piece))
-        apart = piece - beside
-        gap += float(apart.dot(apart))
+        difference = piece - other
+        gap += float(difference.dot(difference))
     return square, gap
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,7 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.vocabulary import rows_digest
 from ace_gui.engine.streaming import ordered
 from ace_gui.errors import MethodError, NonFiniteError, lacks_room
+from ace_gui.linalg.passes import energy
 from ace_gui.methods import added_sources
 from ace_gui.methods.method import Merged
 from ace_gui.versions import COMPUTING, code_digest, library_versions
@@ -118,7 +120,7 @@ class InspectionContext:
 
     def report(self, merged: Merged) -> LayerReport:
         """The report of a merge of the tensor."""
-        norm = float(torch.linalg.vector_norm(merged.delta, dtype=torch.float64))
+        norm = math.sqrt(energy(merged.delta))
         return report_of(self.row, self.names, merged.diagnostics, norm)
 
     def surveyed(self) -> Iterator[None]:

@@ -18,7 +18,6 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 from torch import Tensor
 
 from ace_gui.engine.contract.events import PassProgress
@@ -34,6 +33,7 @@ from ace_gui.engine.merging.units import Scan, Workers
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import PASS_ELEMENTS, Part, ordered, single_threads
 from ace_gui.errors import CheckpointError, NonFiniteError
+from ace_gui.linalg.passes import energy
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.survey import Findings, Survey
 
@@ -186,7 +186,7 @@ def _norm(row: PlanRow, readers: Readers, _: ThreadPoolExecutor) -> float | None
 
     def norm(of: PlanRow) -> float:
         delta = merge_deltas(of, readers.prepared, TaskVectors(of, readers, CPU)).delta
-        return float(torch.linalg.vector_norm(delta, dtype=torch.float64))
+        return math.sqrt(energy(delta))
 
     with merging_of(row.name, readers.names_of(row)):
         return finding(norm, row, readers)

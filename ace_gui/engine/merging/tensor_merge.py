@@ -31,7 +31,7 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import FLOAT32, kept_bytes, whole_bytes
 from ace_gui.engine.streaming import Part, of_row, ordered, parts_of
 from ace_gui.errors import MethodError, NonFiniteError, OutputError
-from ace_gui.linalg.passes import is_finite
+from ace_gui.linalg.passes import is_finite, squared_norm
 from ace_gui.methods.calling import merged_by, merged_together
 from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.methods.method import SURPLUS, Context, Diagnostics, Kind, Merged, MethodInput, Vote
@@ -210,7 +210,7 @@ class TensorMerge:
 
     def _finished(self, deltas: TaskVectors, merged: Merged, start: int) -> OutputChunk:
         """The base with a merged change of it, complete and rounded, and its diagnostics."""
-        exact = torch.linalg.vector_norm(merged.delta, dtype=torch.float64)
+        exact = squared_norm(merged.delta).sqrt()
         weight, norm = deltas.restored(deltas.base.add_(merged.delta), exact)
         if not math.isfinite(norm) or (norm > HARMLESS_NORM and not is_finite(weight)):
             raise MethodError(
