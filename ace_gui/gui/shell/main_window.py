@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent
 from PySide6.QtWidgets import (
     QApplication,
+    QMainWindow,
     QMenuBar,
     QPushButton,
     QStackedWidget,
@@ -18,20 +19,28 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.engine_client import EngineThread
+from ace_gui.gui.control.conductor import Conductor
+from ace_gui.gui.control.engine_client import EngineClient, EngineThread
+from ace_gui.gui.control.layer_queries import LayerQueries
+from ace_gui.gui.control.merge_operation import MergeOperation, OutputOperations, RunOperations
 from ace_gui.gui.control.merge_stores import MergeStores
+from ace_gui.gui.control.operations import MethodComparison, ModelComparison
+from ace_gui.gui.control.persistence import Preferences, Sessions
+from ace_gui.gui.control.scoring import Scoring
+from ace_gui.gui.control.what_if import Forecasting, WhatIf
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.panels.welcome_page import Start, WelcomePanel
 from ace_gui.gui.saving import protect
 from ace_gui.gui.shell.actions import SAFETY, Actions, Menus
-from ace_gui.gui.shell.controlled_window import Dialogs
+from ace_gui.gui.shell.dialogs import Dialogs
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.messages import LongWork, MergeNews, Questions, Toast
 from ace_gui.gui.shell.projects import Opener, Project, local_paths
 from ace_gui.gui.shell.recent_projects import RecentProjects
-from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.shell.window_frame import Footer, Header, PrimaryArea
 from ace_gui.gui.state.activity import Level, State
+from ace_gui.gui.state.history import History
+from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import current_theme, icon, set_font_scale
 from ace_gui.gui.widgets.file_dialogs import offers
@@ -48,18 +57,19 @@ _BEGUN: Final = (State.MERGING, State.SCORING, State.TUNING, State.COMPARING, St
 """What a person begins."""
 
 
-class MainWindow(ShellWindow):
+class MainWindow(QMainWindow):
     """The main window. ``closed`` follows when it is really closed, after any confirmation."""
 
     closed = Signal()
 
     def __init__(self, worker: EngineThread, settings: Settings, stores: MergeStores) -> None:
-        super().__init__(worker, settings, stores)
+        super().__init__()
+        self.settings = settings
+        self._add_controllers(worker, stores)
         self.project = Project(self)
-        self.opener = Opener(self, self.project)
+        self.opener = Opener(self)
         self.long_work = LongWork(self)
-        compare = lambda names: self.workspace.compare_methods(names)  # noqa: E731
-        self.dialogs = Dialogs(self, self.opener.save_report, compare)
+        self.dialogs = Dialogs(self)
         self.actions_ = Actions(self, self.history.stack)
         self.header = Header(PrimaryArea(self.session, self.actions_))
         self.menus = Menus(self, self.header.menu_bar, self.actions_)
@@ -83,11 +93,28 @@ class MainWindow(ShellWindow):
         self._plan: Plan | None = None  # the latest outcome whose warnings were shown
         self._warnings: tuple[str, ...] = ()
         self._lay_out()
-        self.recent_projects = RecentProjects(self, self.help)
+        self.recent_projects = RecentProjects(self)
         self._connect_session()
         self._connect_actions()
         self._restore()
         protect(lambda: self.session.draft.inputs.models)
+
+    def _add_controllers(self, worker: EngineThread, stores: MergeStores) -> None:
+        self.session = session = Session(self)
+        self.engine = engine = EngineClient(session, worker)
+        self.runs = runs = RunOperations(engine, stores)
+        self.preferences = Preferences(self.settings, engine, runs)
+        self.merge = MergeOperation(engine, runs)
+        self.output = OutputOperations(engine, runs)
+        self.conductor = Conductor(engine, runs)
+        self.comparison = MethodComparison(engine, runs)
+        self.two_models = ModelComparison(engine)
+        self.history = History(session.draft, self)
+        self.sessions = Sessions(session)
+        self.queries = LayerQueries(engine)
+        self.what_if = WhatIf(engine)
+        self.scoring = Scoring(engine, runs)
+        self.forecasting = Forecasting(engine)
 
     @property
     def workspace(self) -> Workspace:
@@ -105,7 +132,7 @@ class MainWindow(ShellWindow):
     def _make_workspace(self) -> Generator[None, None, None]:
         from ace_gui.gui.shell.workspace import Workspace
 
-        made = Workspace(self, self.opener.change_base, self.actions_, self.dialogs)
+        made = Workspace(self)
         made.space_shown.connect(self.header.workspaces.choose)
         self.header.workspaces.chosen.connect(made.show_space)
         yield from made.build()

@@ -16,7 +16,7 @@ from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import printable
 from ace_gui.gui.control.persistence import project_name
 from ace_gui.gui.saving import save
-from ace_gui.gui.shell.controlled_window import ControlledWindow, question, show_once
+from ace_gui.gui.shell.dialogs import question, show_once
 from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import ENDING, short_name
 from ace_gui.gui.widgets.file_dialogs import MODELS, ask_files, ask_folders, ask_paths, ask_target
@@ -25,6 +25,7 @@ from ace_gui.recipe.model_paths import cache_folder
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.models_dialogs import ScanDialog
+    from ace_gui.gui.shell.main_window import MainWindow
 
 RECIPES: Final = (".yaml", ".yml")
 
@@ -36,7 +37,7 @@ class Project(QObject):
     changed = Signal()
     save_wanted = Signal()
 
-    def __init__(self, window: ControlledWindow) -> None:
+    def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
         session, history = window.session, window.history
         self._session, self._history, self._sessions = session, history, window.sessions
@@ -159,12 +160,12 @@ _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 class Opener:
     """Asks for paths and opens them. ``scanned`` is the dialog of the latest scan."""
 
-    def __init__(self, window: ControlledWindow, project: Project) -> None:
+    def __init__(self, window: MainWindow) -> None:
         self._session, self._conductor = window.session, window.conductor
-        self._window, self._project = window, project
+        self._window, self._project = window, window.project
         self._own: Path | None = None  # the recipe that this window wrote
         self.scanned: ScanDialog | None = None
-        project.save_wanted.connect(self.save_recipe)
+        window.project.save_wanted.connect(self.save_recipe)
 
     def open_paths(self, paths: Sequence[Path]) -> None:
         """Open a recipe, or models with the base model first, and replace what is loaded."""

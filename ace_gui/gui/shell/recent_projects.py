@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 
 from ace_gui.gui.panels.welcome_page import last_use
 from ace_gui.gui.shell.actions import set_allowed
-from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.projects import RECIPE, RECIPES_KIND
-from ace_gui.gui.shell.shell_window import ShellWindow
 from ace_gui.gui.state.activity import Level
 from ace_gui.gui.state.session import WAIT
 from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import plain, short_name
 from ace_gui.gui.widgets.file_dialogs import ask_files
 
+if TYPE_CHECKING:
+    from ace_gui.gui.shell.main_window import MainWindow
+
 
 class RecentProjects(QObject):
     """Shows recent projects in the menu and on the welcome page, and reopens them."""
 
-    def __init__(self, window: ShellWindow, desk: HelpDesk) -> None:
+    def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
         settings, opener = window.settings, window.opener
         self._window, self._settings = window, settings
-        self._opener, self._menus, self._help = opener, window.menus, desk
+        self._opener, self._menus, self._help = opener, window.menus, window.help
         self._shown: tuple[RecentProject, ...] | None = None
         self._is_known = False  # whether there is anything to reopen
         self._recovered = next(iter(window.sessions.recover()), None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QIcon, QResizeEvent
@@ -23,8 +24,6 @@ from ace_gui.gui.panels.models_and_runs import ExpertsPanel, RunsPanel
 from ace_gui.gui.panels.scores_page import ScoresPage
 from ace_gui.gui.panels.tasks_tab import TasksTab
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
-from ace_gui.gui.shell.actions import Actions
-from ace_gui.gui.shell.controlled_window import ControlledWindow, Dialogs
 from ace_gui.gui.shell.window_layout import INSPECTOR, VIEWS, WIDTH, Cards, LeftColumn, splitter
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
@@ -32,6 +31,9 @@ from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Tokens, icon
 from ace_gui.gui.widgets.layout import down, on_font_change, on_visibility_change, tab_through
 from ace_gui.gui.widgets.lazy import IdleQueue, LazyTabs
+
+if TYPE_CHECKING:
+    from ace_gui.gui.shell.main_window import MainWindow
 
 LAYERS, SCORES, COMPARE = range(3)
 
@@ -45,17 +47,12 @@ class Workspace(QWidget):
     """
 
     space_shown = Signal(int)
+    left: LeftColumn
+    _health: int  # the tab
 
-    def __init__(
-        self,
-        window: ControlledWindow,
-        change_base: Callable[[], object],
-        actions: Actions,
-        dialogs: Dialogs,
-    ) -> None:
+    def __init__(self, window: MainWindow) -> None:
         super().__init__()
-        self._window, self._change_base = window, change_base
-        self._actions, self._dialogs = actions, dialogs
+        self._window = window
         self._fitting = QTimer(self, singleShot=True, interval=1)
         self._fitting.timeout.connect(lambda: self.left.fit(self.width()))
         self._settling = IdleQueue(self)
@@ -63,8 +60,8 @@ class Workspace(QWidget):
     def build(self) -> Generator[None, None, None]:
         """Create the panels one by one, so that the window keeps responding."""
         window, session = self._window, self._window.session
-        actions = self._actions
-        self.experts = ExpertsPanel(session, self._change_base, actions.add_experts)
+        actions = window.actions_
+        self.experts = ExpertsPanel(session, window.opener.change_base, actions.add_experts)
         self.method = MethodPanel(session, actions.choose_method)
         self.runs = RunsPanel(session, window.runs, actions.clean_up)
         yield
@@ -81,7 +78,7 @@ class Workspace(QWidget):
 
     def _connect(self) -> None:
         window, method = self._window, self.method
-        actions, dialogs = self._actions, self._dialogs
+        actions, dialogs = window.actions_, window.dialogs
         self.experts.checks_wanted.connect(self.show_checks)
         on_visibility_change(method, window.forecasting.set_visible)
         window.forecasting.changed.connect(method.show_forecast)

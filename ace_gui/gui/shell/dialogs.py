@@ -1,56 +1,23 @@
-"""A window with its session and what controls it, and its dialogs, each created on first use."""
+"""The dialogs of the window, each created on first use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtWidgets import QDialog, QMainWindow, QMessageBox, QWidget
+from PySide6.QtWidgets import QDialog, QMessageBox, QWidget
 
 from ace_gui.formatting import counted, duration, human_bytes
-from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.engine_client import EngineClient, EngineThread, RunningJob
-from ace_gui.gui.control.layer_queries import LayerQueries
-from ace_gui.gui.control.merge_operation import MergeOperation, OutputOperations, RunOperations
-from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.control.operations import MethodComparison, ModelComparison
-from ace_gui.gui.control.persistence import Preferences, Sessions
-from ace_gui.gui.control.scoring import Scoring
-from ace_gui.gui.control.what_if import Forecasting, WhatIf
+from ace_gui.gui.control.engine_client import RunningJob
 from ace_gui.gui.state.activity import MergeRun, State
-from ace_gui.gui.state.history import History
-from ace_gui.gui.state.session import Session
-from ace_gui.gui.state.settings import Settings
 from ace_gui.recipe import Override, recommended
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.method_dialogs import ChooseMethodDialog
     from ace_gui.gui.dialogs.models_dialogs import CleanUpDialog
     from ace_gui.gui.dialogs.output_dialogs import ExportDialog
-
-
-class ControlledWindow(QMainWindow):
-    """A window without content."""
-
-    def __init__(self, worker: EngineThread, settings: Settings, stores: MergeStores) -> None:
-        super().__init__()
-        self.settings = settings
-        self.session = session = Session(self)
-        self.engine = engine = EngineClient(session, worker)
-        self.runs = runs = RunOperations(engine, stores)
-        self.preferences = Preferences(settings, engine, runs)
-        self.merge = MergeOperation(engine, runs)
-        self.output = OutputOperations(engine, runs)
-        self.conductor = Conductor(engine, runs)
-        self.comparison = MethodComparison(engine, runs)
-        self.two_models = ModelComparison(engine)
-        self.history = History(session.draft, self)
-        self.sessions = Sessions(session)
-        self.queries = LayerQueries(engine)
-        self.what_if = WhatIf(engine)
-        self.scoring = Scoring(engine, runs)
-        self.forecasting = Forecasting(engine)
+    from ace_gui.gui.shell.main_window import MainWindow
 
 
 def show_once(dialog: QDialog, *, modal: bool = True) -> None:
@@ -69,14 +36,8 @@ def question(parent: QWidget, text: str, details: str) -> QMessageBox:
 class Dialogs:
     """``export`` and ``clean_up`` are the open dialogs, or None."""
 
-    def __init__(
-        self,
-        window: ControlledWindow,
-        save_report: Callable[[], object],
-        compare: Callable[[Sequence[str]], object],
-    ) -> None:
+    def __init__(self, window: MainWindow) -> None:
         self._window, self._session = window, window.session
-        self._save_report, self._compare = save_report, compare
         self._to_export: tuple[MergeRun, bool] | None = None
         self.export: ExportDialog | None = None
         self.clean_up: CleanUpDialog | None = None
@@ -103,7 +64,7 @@ class Dialogs:
 
         methods, experts = (*draft.recommended, *draft.methods), len(inputs.experts)
         dialog = ChooseMethodDialog(methods, method, experts, window, costs, estimate)
-        dialog.compare_wanted.connect(self._compare)
+        dialog.compare_wanted.connect(lambda names: window.workspace.compare_methods(names))
         dialog.chosen.connect(lambda name: window.conductor.change(draft.inputs.with_method(name)))
         show_once(dialog)
         return dialog
@@ -136,7 +97,9 @@ class Dialogs:
 
         run = self._session.results.merge
         if run is not None and self._session.can_report:
-            show_once(ReportDialog(self._session, run, self._save_report, self._window))
+            show_once(
+                ReportDialog(self._session, run, self._window.opener.save_report, self._window)
+            )
 
     def export_run(self, run: MergeRun, adds: bool) -> None:
         """Restore a run and export it; ``adds``: and add it as an expert."""
