@@ -25,6 +25,7 @@ from ace_gui.gui.theme import (
     face,
     icon,
     palette_of,
+    repetition,
     set_scheme,
 )
 from ace_gui.gui.theme.tokens import MONO, SANS
@@ -134,9 +135,14 @@ def test_experts_are_told_apart(theme, deficiency):
     assert closest >= 0.09
 
 
-def test_expert_colours_repeat_beyond_the_palette():
-    count = len(LIGHT.expert_colours)
-    assert LIGHT.expert_colour(count + 2) == LIGHT.expert_colours[2]
+@both
+def test_colours_have_names(theme):
+    count = len(theme.expert_colours)
+    assert theme.colour("expert 2") == theme.colour(f"expert {count + 2}")
+    assert theme.colour("expert 2") == theme.expert_colours[2]
+    assert (repetition("expert 2"), repetition(f"expert {count + 2}")) == (0, 1)
+    assert theme.colour("accent 32") == theme.accent + "32"
+    assert theme.colour("#123456") == "#123456"
 
 
 def test_an_experts_colour_as_text_has_its_place():

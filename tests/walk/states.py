@@ -341,7 +341,6 @@ class States:
                 language = replace(known, kind=TaskKind.CAUSAL_LM)
                 page.editor.show_task(few[0], language, None, own.names)
                 yield f"{name}, a language model's"
-                page.recolour()
         self.change(own)
 
     # Menus, dialogs, messages

@@ -12,11 +12,10 @@ from PySide6.QtCore import (
     QModelIndex,
     QObject,
     QPersistentModelIndex,
-    QRectF,
     Qt,
     Signal,
 )
-from PySide6.QtGui import QPainter, QPixmap, QStandardItem, QStandardItemModel
+from PySide6.QtGui import QStandardItem, QStandardItemModel
 
 from ace_gui.engine.contract.plan import ExpertSummary
 from ace_gui.formatting import counted, duration, human_bytes
@@ -25,8 +24,7 @@ from ace_gui.gui.state.draft import Expert
 from ace_gui.gui.state.results import mean_score, run_titles, title_parts
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, short_score_text, tooltip, value_text
-from ace_gui.gui.theme import current_theme
-from ace_gui.gui.theme.painting import SWATCH, paint_swatch
+from ace_gui.gui.theme.painting import swatch
 
 VALUE: Final = Qt.ItemDataRole.UserRole
 """Role of what a row stands for."""
@@ -82,7 +80,7 @@ class ExpertsModel(QStandardItemModel):
         self.refresh()
 
     def refresh(self) -> None:
-        inputs, theme = self._session.draft.inputs, current_theme()
+        inputs = self._session.draft.inputs
         if self.rowCount() != len(inputs.experts):
             self.setRowCount(0)
             for _ in inputs.experts:
@@ -91,15 +89,13 @@ class ExpertsModel(QStandardItemModel):
                     cells[column].setEditable(True)
                 self.appendRow(cells)
         for row, (expert, name) in enumerate(zip(inputs.experts, inputs.names, strict=True)):
-            repeated = expert.colour >= len(theme.expert_colours)
-            mark = swatch(theme.expert_colour(expert.colour), hollow=repeated)
             summary = self._summary(expert)
             values = (plain(name), expert.weight, _status(summary))
             words = (plain(name), value_text(expert.weight), _status(summary))
             lines = [str(expert.path)]
             if summary is not None:
                 lines += [f"{summary.architecture}, {summary.dtype}", *summary.warnings]
-            self.item(row, NAME).setData(mark, Qt.ItemDataRole.DecorationRole)
+            self.item(row, NAME).setIcon(swatch(f"expert {expert.colour}"))
             for column, (value, word) in enumerate(zip(values, words, strict=True)):
                 item = self.item(row, column)
                 item.setData(value, Qt.ItemDataRole.EditRole)
@@ -137,30 +133,15 @@ def _status(summary: ExpertSummary | None) -> str:
     return f"{'⚠' if summary.warnings else '✓'} {human_bytes(summary.bytes)}"
 
 
-def swatch(colour: str, *, hollow: bool = False) -> QPixmap:
-    """A small rounded square in one colour."""
-    pixmap = QPixmap(2 * SWATCH, 2 * SWATCH)
-    pixmap.setDevicePixelRatio(2.0)
-    pixmap.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(pixmap)
-    paint_swatch(painter, QRectF(0, 0, SWATCH, SWATCH), colour, hollow=hollow)
-    painter.end()
-    return pixmap
-
-
-def expert_colour(session: Session, name: str | None) -> tuple[str, bool]:
-    """The colour of an expert ("" for none) in the current theme, and whether another expert has
-    it, too."""
-    inputs, theme = session.draft.inputs, current_theme()
-    if name is None or name not in inputs.names:
-        return "", False
-    index = inputs.experts[inputs.names.index(name)].colour
-    return theme.expert_colour(index), index >= len(theme.expert_colours)
+def expert_colour(session: Session, name: str | None) -> str:
+    """The name of an expert's colour, or "" for none."""
+    return expert_colours(session).get(name or "", "")
 
 
 def expert_colours(session: Session) -> dict[str, str]:
-    """Every expert's colour in the current theme, by name."""
-    return {name: expert_colour(session, name)[0] for name in session.draft.inputs.names}
+    """The name of every expert's colour."""
+    inputs = session.draft.inputs
+    return {n: f"expert {e.colour}" for n, e in zip(inputs.names, inputs.experts, strict=True)}
 
 
 LINES: Final = Qt.ItemDataRole.UserRole

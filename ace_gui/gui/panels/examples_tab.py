@@ -349,7 +349,7 @@ def listed_examples(
         [
             ListedExample(
                 task=each.task,
-                colour=expert_colour(session, owner(each.task))[0],
+                colour=expert_colour(session, owner(each.task)),
                 other_model=other or each.other,
                 found=example,
             )

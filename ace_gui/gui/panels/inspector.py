@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
 from functools import partial
 from typing import Final
 
@@ -35,7 +34,7 @@ from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.planned_layers import uses_measured, with_measured
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, sentence_case, shared_prefix, tooltip
-from ace_gui.gui.theme import Face, Tokens, current_theme, face, icon
+from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import write
 from ace_gui.gui.widgets.controls import push_button
 from ace_gui.gui.widgets.labels import (
@@ -88,11 +87,6 @@ class InspectorPanel(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         self.head.set_compact(event.size().height() < _LOW * self.fontMetrics().height())
         super().resizeEvent(event)
-
-    def restyle(self, theme: Tokens) -> Generator[None, None, None]:
-        for panel in self.tabs.contents():
-            if isinstance(panel, LayerPanel):
-                yield from panel.restyle(theme)
 
     def show_checks(self) -> None:
         self.tabs.setCurrentIndex(self.checks_tab)
@@ -287,7 +281,7 @@ class CovariancesPanel(LayerPanel):
             directed="estimate of {one}, inputs of {other}",
         )
         colours = expert_colours(self.session)
-        shown = [colours.get(name, "#808080") for name in found.experts]
+        shown = [colours.get(name, "control") for name in found.experts]
         self.sheet.show_figures(found.experts, covariance_rows(found), shown)
         self._show_foot()
 

@@ -68,10 +68,6 @@ class JobPage(Following):
         else:
             self.refresh()
 
-    def recolour(self) -> None:
-        """Update the experts' colours after a change of the scheme."""
-        self.plan_refresh()
-
     def wanted(self, paths: list[Path]) -> list[Path]:
         """Those of the dropped paths that this page takes."""
         return paths[:0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property, partial
 from typing import ClassVar, Final, TypeVar
@@ -15,7 +15,7 @@ from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.control.layer_queries import Kind
 from ace_gui.gui.models.list_models import expert_colours
-from ace_gui.gui.plots.frame.base_plot import Plot, PlotWithTable, restyle_plots
+from ace_gui.gui.plots.frame.base_plot import Plot, PlotWithTable
 from ace_gui.gui.plots.frame.export_image import ask_for_picture
 from ace_gui.gui.plots.frame.spec import Curve
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
@@ -32,7 +32,6 @@ from ace_gui.gui.plots.one_layer_plots import (
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
-from ace_gui.gui.theme import Tokens
 from ace_gui.gui.widgets.controls import Choice
 from ace_gui.gui.widgets.labels import explain, muted_label
 from ace_gui.gui.widgets.layout import across, down, fill_with_stack, on_visibility_change
@@ -59,13 +58,6 @@ class LayerPanel(Following):
         self.follow(session.selection_changed, session.draft.changed)
         for learnt in (session.layers.learnt, session.results.findings.changed):
             learnt.connect(self._learn)
-
-    def restyle(self, theme: Tokens) -> Generator[None, None, None]:
-        """Restyle what is visible, over several turns; the experts' colours belong to the theme."""
-        if self.isVisible():
-            yield from restyle_plots(self, theme)
-        self.plan_refresh()
-        yield
 
     def set_busy(self, busy: bool) -> None:
         for plot in self.findChildren(Plot):
@@ -227,7 +219,7 @@ class DistributionPanel(SheetPanel):
         found, colours = self.plot.distribution, expert_colours(self.session)
         if found is None:
             return [], [], []
-        shown = [colours.get(name, "#808080") for name in found.counts]
+        shown = [colours.get(name, "control") for name in found.counts]
         return list(found.counts), distribution_rows(found), shown
 
 

@@ -187,11 +187,11 @@ class FigureCell(Cell):
     def draw(self, cell: Drawn) -> None:
         row = self._model.rows[cell.index.row()]
         theme, column, rect = current_theme(), cell.index.column(), cell.rect
-        colour, hollow = expert_colour(self._session, row.owner)
+        colour = expert_colour(self._session, row.owner)
         if column == TASK:
             if colour:
                 square = QRectF(rect.left(), rect.top(), SWATCH, rect.height())
-                paint_swatch(cell.painter, square, colour, hollow=hollow)
+                paint_swatch(cell.painter, square, colour)
                 rect = rect.adjusted(SWATCH + 8, 0, 0, 0)
             font = face(Face.STRONG if row.is_mean else Face.BODY)
             write(cell.painter, rect, cell.option.text, font, theme.text)
@@ -330,7 +330,7 @@ class RoutesTable(QWidget):
         self.sentence.setText(plain(routing.error if known else "") or self._sentence(routes))
         self.cost.setText(_cost(routes))
         if routes:
-            colours = [expert_colour(self._session, name)[0] for name in routes[0].experts]
+            colours = [expert_colour(self._session, name) for name in routes[0].experts]
             self.shares.show_figures(routes[0].experts, self._rows(routes), colours)
 
     def _rows(self, routes: Sequence[TaskRoutes]) -> list[FigureRow]:

@@ -6,7 +6,6 @@ from functools import partial
 from math import isfinite
 from typing import Final, TypeVar
 
-from PySide6.QtCore import QEvent
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
@@ -156,7 +155,7 @@ class ScoresTab(JobPage):
         return ScoreGroup(
             title=row.title,
             bars=bars,
-            colour=expert_colour(self.session, row.owner)[0],
+            colour=expert_colour(self.session, row.owner),
             is_mean=row.is_mean,
         )
 
@@ -220,11 +219,3 @@ class ScoresPage(QWidget):
         found = self.tabs.current
         assert isinstance(found, kind)
         return found
-
-    def changeEvent(self, event: QEvent) -> None:
-        """The experts' colours are part of icons and bars."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange:
-            for content in self.tabs.contents():
-                assert isinstance(content, JobPage)
-                content.recolour()

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.scored import ShownExample, TaskDescribed
 from ace_gui.formatting import counted, path_text
 from ace_gui.gui.control.scoring import Scoring
-from ace_gui.gui.models.list_models import expert_colour, swatch
+from ace_gui.gui.models.list_models import expert_colour
 from ace_gui.gui.panels.job_page import (
     MARGINS,
     ExamplePicture,
@@ -36,7 +36,7 @@ from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index, line_height
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, quoted, sentence_case, tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
-from ace_gui.gui.theme.painting import write
+from ace_gui.gui.theme.painting import swatch, write
 from ace_gui.gui.widgets.controls import Choice, count_field, named, push_button, widget_action
 from ace_gui.gui.widgets.file_dialogs import DATA, ask_paths
 from ace_gui.gui.widgets.form import Form
@@ -93,10 +93,6 @@ class TasksTab(JobPage):
         tip, name = "Add a task: a file of data, or a folder", "Add data"
         return push_button(text, self.ask, kind=kind, tip=tip, name=name, role=Face.BUTTON)
 
-    def recolour(self) -> None:
-        self._rows = ()
-        self.refresh()
-
     def refresh(self) -> None:
         scores, tasks = self.session.results.scores, self.session.draft.inputs.tasks
         self.show_page(int(bool(tasks)))
@@ -125,8 +121,8 @@ class TasksTab(JobPage):
         item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{plain(task.title)}, {line}")
         wrong = found is not None and bool(found.fault)
         item.setData(BAD, wrong)
-        colour, hollow = expert_colour(self.session, self.session.results.scores.owner(task))
-        square = QIcon(swatch(colour, hollow=hollow)) if colour else QIcon()
+        colour = expert_colour(self.session, self.session.results.scores.owner(task))
+        square = swatch(colour) if colour else QIcon()
         item.setIcon(icon("error") if wrong else square)
 
     def _show_task(self) -> None:

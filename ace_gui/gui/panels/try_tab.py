@@ -27,7 +27,6 @@ from ace_gui.gui.panels.job_page import (
 )
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, sentence_case
-from ace_gui.gui.theme import current_theme
 from ace_gui.gui.widgets.controls import (
     Choice,
     amount_field,
@@ -233,14 +232,14 @@ class TryTab(JobPage):
         self.show_answers()
 
     def show_answers(self) -> None:
-        trying, theme = self._trying, current_theme()
+        trying = self._trying
         known, task = self.session.results.scores, self.chosen
         owner = known.owner(task) if task is not None else None
-        colour = expert_colour(self.session, owner)[0]
+        colour = expert_colour(self.session, owner)
         models = (
-            (BASE, "", theme.base),
+            (BASE, "", "base"),
             (owner or "", owner or "", colour),
-            (self.merge.current, self.merge.currentText(), theme.merged),
+            (self.merge.current, self.merge.currentText(), "merged"),
         )
         for each, (key, name, hue) in zip(self.cards, models, strict=True):
             answer: ModelAnswer | None = trying.by_model.get(key) if key else None

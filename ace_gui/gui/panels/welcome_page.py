@@ -311,8 +311,7 @@ class Swatches(QWidget):
         theme, painter = current_theme(), QPainter(self)
         for index, colour in enumerate(self._colours):
             square = QRectF(index * _STEP, 0, SWATCH, self.height())
-            again = colour >= len(theme.expert_colours)
-            paint_swatch(painter, square, theme.expert_colour(colour), hollow=again)
+            paint_swatch(painter, square, f"expert {colour}")
         rest = QRectF(self.rect()).adjusted(_STEP * len(self._colours), 0, 0, 0)
         write(painter, rest, self._text, face(Face.CAPTION), theme.text3)
 
@@ -414,7 +413,7 @@ class SamplePictures(QWidget):
             painter.drawImage(QRect(left, 0, side, side), self.strip, image)
             below = QRectF(left, side + 0.6 * self._line, step - _BETWEEN, self._line)
             square = QRectF(below.left(), below.top(), SWATCH, below.height())
-            paint_swatch(painter, square, theme.expert_colour(index))
+            paint_swatch(painter, square, f"expert {index}")
             name = below.adjusted(SWATCH + 5, 0, 0, 0)
             write(painter, name, task, face(Face.CAPTION), theme.text2)
 

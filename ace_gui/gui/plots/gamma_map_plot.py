@@ -19,7 +19,7 @@ from ace_gui.gui.plots.frame.bars_and_cells import CellsPlot
 from ace_gui.gui.plots.frame.spec import Axis, Cells, Curve, PlotSpec
 from ace_gui.gui.plots.gamma_plot import EMPTY, LOWEST_LOG, tau_text, treated_alike
 from ace_gui.gui.plots.layers_plot import LayersPlot, slot_of
-from ace_gui.gui.theme import Face, Tokens, face
+from ace_gui.gui.theme import Face, face
 
 NO_BLOCKS = "No layer here belongs to a numbered block."
 _MAP = "cividis"  # even steps of lightness, equal for every kind of colour vision
@@ -112,7 +112,7 @@ class RoleMapPlot(LayersPlot, CellsPlot):
 
     # Drawing
 
-    def _spec(self, theme: Tokens) -> PlotSpec:
+    def _spec(self) -> PlotSpec:
         low, high = self._levels()
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.clip((self._grid(np.log10(self._gamma)) - low) / (high - low), 0.0, 1.0)
@@ -125,7 +125,7 @@ class RoleMapPlot(LayersPlot, CellsPlot):
             label="heterogeneous: γ > τ",
             x=self._column[above].astype(np.float64),
             y=self._row[above].astype(np.float64),
-            colour=theme.text,
+            colour="text",
             width=0,
             symbol="o",
             size=6,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import floor, inf, isfinite, log10, nan
@@ -21,7 +20,7 @@ from ace_gui.gui.plots.frame.canvas import room_at_end
 from ace_gui.gui.plots.frame.items import ThresholdLine
 from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.plots.layers_plot import LayerCurvesPlot, columns_extent, symbol_size
-from ace_gui.gui.theme import Tokens, in_theme
+from ace_gui.gui.theme import repetition
 from ace_gui.gui.widgets.controls import Choice
 from ace_gui.linalg.heterogeneity import WHY_BY_SCALE, gamma_near_pole
 
@@ -172,13 +171,13 @@ class GammaPlot(LayerCurvesPlot):
 
     # Drawing
 
-    def _spec(self, theme: Tokens) -> PlotSpec:
+    def _spec(self) -> PlotSpec:
         known, above = ~np.isnan(self.layers.gamma_L), self.layers.gamma_L > self._tau
         crossed = self._near_pole()
         text = self._summary(int(known.sum()), int((known & above).sum()), int(crossed.sum()))
         return PlotSpec(
             title=text,
-            curves=[*self._symbols_by_family(theme, crossed), *self._chosen(theme)],
+            curves=[*self._symbols_by_family(crossed), *self._chosen()],
             x=self.across,
             y=Axis(title="γ", low=self._y_range[0], high=self._y_range[1], padding=0.08),
             columns=self._columns,
@@ -186,20 +185,20 @@ class GammaPlot(LayerCurvesPlot):
             description=f"{tau_text(self._tau)}: {text}. {self.caption.whole}",
         )
 
-    def _symbols_by_family(self, theme: Tokens, crossed: NDArray[np.bool_]) -> Iterator[Curve]:
+    def _symbols_by_family(self, crossed: NDArray[np.bool_]) -> Iterator[Curve]:
         """Crosses first, then the symbols of each family; filled ones share a legend entry."""
         gamma, tau, size = self.layers.gamma_L, self._tau, symbol_size(len(self._names))
-        look: dict[str, Any] = {"symbol": "x", "colour": theme.text, "size": size + 5}
+        look: dict[str, Any] = {"symbol": "x", "colour": "text", "size": size + 5}
         in_legend = bool(crossed.any())
         yield self._symbols_of("crossed", NEAR_POLE, crossed, in_legend=in_legend, **look)
         for family, name in enumerate(ROLE_FAMILIES):
             own = self._family == family
-            look = {"symbol": SYMBOLS[name], "size": size, "colour": theme.text2, "filled": False}
+            look = {"symbol": SYMBOLS[name], "size": size, "colour": "text2", "filled": False}
             rest, in_legend = own & (gamma <= tau), bool(own.any())
             yield self._symbols_of(name, name, rest, in_legend=in_legend, **look)
-            look |= {"colour": theme.accent, "filled": True, "in_legend": False}
+            look |= {"colour": "accent", "filled": True, "in_legend": False}
             yield self._symbols_of(f"{name}: γ > τ", name, own & (gamma > tau), **look)
-        look = {"symbol": "s", "colour": theme.accent, "in_legend": isfinite(tau)}
+        look = {"symbol": "s", "colour": "accent", "in_legend": isfinite(tau)}
         yield self._symbols_of("filled", "heterogeneous: γ > τ", np.zeros_like(crossed), **look)
 
     def _symbols_of(self, key: str, label: str, chosen: NDArray[np.bool_], **look: Any) -> Curve:
@@ -264,12 +263,12 @@ class GammaPlot(LayerCurvesPlot):
     def _draw_selection(self) -> None:
         self._show_caption()
 
-    def _chosen(self, theme: Tokens) -> Iterator[Curve]:
+    def _chosen(self) -> Iterator[Curve]:
         """A halo around the selected layer with its name and γ, and a line through its role."""
         index = self._selected
         if index is None or np.isnan(self.layers.gamma_L[index]):
             return
-        role, soft = self.layers.roles[index], theme.accent + "{:02x}"
+        role = self.layers.roles[index]
         here = np.arange(len(self._x)) == index
         yield self._symbols_of(
             "halo",
@@ -277,14 +276,14 @@ class GammaPlot(LayerCurvesPlot):
             here,
             symbol="o",
             size=_HALO,
-            colour=soft.format(50),
+            colour="accent 32",
             names=[f"{role} {number_text(self.layers.gamma_L[index], 3)}"],
             strong=True,
             in_legend=False,
         )
         alike = np.array([other == role for other in self.layers.roles])
         if alike.sum() <= _LINE:
-            look: dict[str, Any] = {"colour": soft.format(150), "in_legend": False}
+            look: dict[str, Any] = {"colour": "accent 96", "in_legend": False}
             x, y = self._x[alike], self._clipped()[alike]
             yield Curve(key="path", label="", x=x, y=y, width=1.4, **look)
 
@@ -398,13 +397,12 @@ class EnergiesAlongPlot(LayerCurvesPlot):
         else:
             self.clear()
 
-    def _spec(self, theme: Tokens) -> PlotSpec:
+    def _spec(self) -> PlotSpec:
         energies, one_role = self.layers.energies_LT[self._shown], self.role.current is not None
         size = max(symbol_size(self._shown.size) - 3, 3)
-        used: Counter[str] = Counter()
         curves = []
         for expert, y in zip(self._colours, energies.T, strict=True):
-            colour = in_theme(self._colours[expert], theme)
+            colour = self._colours[expert]
             curves.append(
                 Curve(
                     key=expert,
@@ -413,11 +411,10 @@ class EnergiesAlongPlot(LayerCurvesPlot):
                     y=y,
                     colour=colour,
                     width=1.0 if one_role else 0.0,
-                    symbol=_SYMBOLS[used[colour] % len(_SYMBOLS)],
+                    symbol=_SYMBOLS[repetition(colour) % len(_SYMBOLS)],
                     size=size,
                 )
             )
-            used[colour] += 1
         totals = zip(self._colours, np.nansum(energies, axis=0), strict=True)
         words = ", ".join(f"{e} {number_text(v, 3)}" for e, v in totals if v > 0)
         experts = counted(len(self._colours), "expert", "experts")

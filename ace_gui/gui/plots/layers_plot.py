@@ -26,7 +26,6 @@ from ace_gui.gui.plots.frame.export_image import ask_for_picture
 from ace_gui.gui.plots.frame.items import Bands
 from ace_gui.gui.plots.frame.spec import Axis, Curve, Mark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import BlockGrid, SpecPlot
-from ace_gui.gui.theme import Tokens
 
 _NEAR: Final = 12.0  # px from the middle of a column
 _ARRAYS: Final = ("gamma_L", "mean_log_L", "energies_LT")
@@ -176,10 +175,10 @@ class LayerCurvesPlot(LayersPlot):
         """The same plot as small multiples."""
         return BlockGrid(self, [partial(self._cut, span) for span in self._spans], self.columns)
 
-    def _cut(self, span: Span, theme: Tokens) -> PlotSpec:
+    def _cut(self, span: Span) -> PlotSpec:
         """The part of the declaration that belongs to one block."""
         assert self.make is not None
-        spec, ((low, high), number) = self.make(theme), span
+        spec, ((low, high), number) = self.make(), span
         down, up = self.canvas.getViewBox().viewRange()[1]
         curves = []
         for curve in filter(lambda curve: curve.label, spec.curves):
@@ -368,7 +367,7 @@ class DifferencePlot(LayerCurvesPlot):
         self._shown = _NONE
         super().clear(message)
 
-    def _spec(self, theme: Tokens) -> PlotSpec:
+    def _spec(self) -> PlotSpec:
         relative_L = self._shown.relative
         floor = float(np.nanmin(relative_L[relative_L > 0], initial=1.0))
         points = Curve(
@@ -376,7 +375,7 @@ class DifferencePlot(LayerCurvesPlot):
             label="difference",
             x=np.arange(len(self._names), dtype=np.float64),
             y=relative_L,
-            colour=theme.accent,
+            colour="accent",
             width=0,
             symbol="o",
             size=symbol_size(len(self._names)),

@@ -20,7 +20,6 @@ from ace_gui.gui.plots.frame.spec import Axis, Bar, Curve, Mark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
 from ace_gui.gui.state.known_scores import Figure
 from ace_gui.gui.text import sentence_case, value_text
-from ace_gui.gui.theme import Tokens, in_theme
 from ace_gui.gui.widgets.controls import Choice
 
 EMPTY: Final = "Merge with several methods to compare them."
@@ -50,14 +49,14 @@ class MergeBars(BarsPlot):
             return
         words = [f"{point.title} {point.x:.3g}" for point in points]
         self.present(
-            lambda theme: PlotSpec(
+            PlotSpec(
                 title=figure,
                 bars=[
                     Bar(
                         group=index,
                         value=point.x,
                         text=f"{point.x:.3g}",
-                        colour=theme.merged if point.current else theme.control,
+                        colour="merged" if point.current else "control",
                         strong=point.current,
                     )
                     for index, point in enumerate(points)
@@ -94,9 +93,9 @@ class MergeScatter(SpecPlot):
             padding=0.06,
         )
         self.present(
-            lambda theme: PlotSpec(
+            PlotSpec(
                 title=title,
-                curves=[*_points(points, theme, joined=bool(parameter))],
+                curves=[*_points(points, joined=bool(parameter))],
                 x=x,
                 y=Axis(title=figure, padding=0.12),
                 columns=lambda: _merge_columns(points, parameter or "norm", figure),
@@ -135,9 +134,9 @@ class TuneCurvePlot(SpecPlot):
         ]
         texts = [f"{p.title}, chosen" if p.current else p.title for p in shown]
         self.present(
-            lambda theme: PlotSpec(
+            PlotSpec(
                 title=f"Score by {label}",
-                curves=[*_points(shown, theme, texts, joined=len(known[0].parameters) == 1)],
+                curves=[*_points(shown, texts, joined=len(known[0].parameters) == 1)],
                 x=Axis(title=label, logarithmic=logarithmic, padding=0.06),
                 y=Axis(title="score on the half used for the search", padding=0.12),
                 columns=lambda: _tune_columns(known),
@@ -147,7 +146,7 @@ class TuneCurvePlot(SpecPlot):
 
 
 def _points(
-    points: Sequence[MergePoint], theme: Tokens, texts: Sequence[str] = (), *, joined: bool
+    points: Sequence[MergePoint], texts: Sequence[str] = (), *, joined: bool
 ) -> Iterator[Curve]:
     """The current merge, then the others; named, or ``joined`` along a parameter.
 
@@ -161,7 +160,7 @@ def _points(
             label="",
             x=np.array([point.x for _, point in own]),
             y=np.array([point.y for _, point in own]),
-            colour=theme.merged if current else theme.control,
+            colour="merged" if current else "control",
             width=0,
             symbol="o",
             size=12 if current else 9,
@@ -175,7 +174,7 @@ def _points(
     if joined:
         order = sorted(points, key=lambda point: point.x)
         x, y = np.array([p.x for p in order]), np.array([p.y for p in order])
-        look: dict[str, Any] = {"colour": theme.merged, "width": 1.8, "in_legend": False}
+        look: dict[str, Any] = {"colour": "merged", "width": 1.8, "in_legend": False}
         yield Curve(key="curve", label="", x=x, y=y, **look)
 
 
@@ -233,11 +232,11 @@ class ScoreBarsPlot(BarsPlot):
             return f"{group.title}: " + ", ".join(f"{n} {figure_words(bar)}" for n, bar in known)
 
         self.present(
-            lambda theme: PlotSpec(
+            PlotSpec(
                 title=sentence_case(f"{quantity} by task"),
-                curves=_legend(theme),
+                curves=_legend(),
                 bars=[
-                    _bar(n, series, group, theme)
+                    _bar(n, series, group)
                     for n, group in enumerate(groups)
                     for series, bar in enumerate(group.bars)
                     if _known(bar)
@@ -252,14 +251,13 @@ class ScoreBarsPlot(BarsPlot):
         )
 
 
-def _bar(index: int, series: int, group: ScoreGroup, theme: Tokens) -> Bar:
+def _bar(index: int, series: int, group: ScoreGroup) -> Bar:
     figure = group.bars[series]
-    expert = in_theme(group.colour, theme) or theme.axis
     return Bar(
         group=index,
         value=figure.value,
         text=score_text(figure.value).removeprefix("0"),
-        colour=(theme.base, theme.merged, expert)[series],
+        colour=("base", "merged", group.colour or "axis")[series],
         offset=(series - _MERGE) * _STEP,
         error=figure.error if math.isfinite(figure.error) else 0.0,
         strong=series == _MERGE,
@@ -267,11 +265,11 @@ def _bar(index: int, series: int, group: ScoreGroup, theme: Tokens) -> Bar:
     )
 
 
-def _legend(theme: Tokens) -> list[Curve]:
+def _legend() -> list[Curve]:
     entries = (
-        ("base", "base", theme.base),
-        ("merge", "merged", theme.merged),
-        ("expert", "its expert, in colour", theme.axis),
+        ("base", "base", "base"),
+        ("merge", "merged", "merged"),
+        ("expert", "its expert, in colour", "axis"),
     )
     return [
         Curve(key=k, label=label, y=np.zeros(0), colour=c, symbol="s", filled=k == "merge")
@@ -333,11 +331,10 @@ class LearningPlot(SpecPlot):
             }
         )
 
-        def spec(theme: Tokens) -> PlotSpec:
+        def spec() -> PlotSpec:
             by_task = self.shown.current == LOSSES
             drawn = {name: running_mean(y) for name, y in loss.items()} if by_task else figure
-            known = {name: colours.get(name, theme.merged) for name in drawn}
-            look = {name: in_theme(colour, theme) for name, colour in known.items()}
+            look = {name: colours.get(name, "merged") for name in drawn}
             curves = [
                 Curve(key=name, label=name, y=y, colour=look[name], width=1.8, end=name)
                 for name, y in drawn.items()
@@ -412,18 +409,18 @@ class KeptEnergyPlot(SpecPlot):
             mark = Mark(value=end, label=f"rank {rank}: {kept}", upright=True, share=0.08)
             chosen = f"rank {rank} keeps {kept}"
 
-        def spec(theme: Tokens) -> PlotSpec:
-            curve = Curve(
-                key="kept",
-                label="kept",
-                y=shares,
-                colour=theme.merged,
-                width=1.8,
-                symbol="o" if len(shares) == 1 else "",
-                words=lambda index: f"{shares[index]:.1%}",
-                in_legend=False,
-            )
-            return PlotSpec(
+        curve = Curve(
+            key="kept",
+            label="kept",
+            y=shares,
+            colour="merged",
+            width=1.8,
+            symbol="o" if len(shares) == 1 else "",
+            words=lambda index: f"{shares[index]:.1%}",
+            in_legend=False,
+        )
+        self.present(
+            PlotSpec(
                 title="Share of the change kept",
                 sentence=f"Mean of {matrices}: {chosen}.",
                 curves=[curve],
@@ -437,5 +434,4 @@ class KeptEnergyPlot(SpecPlot):
                 position=lambda x: f"rank {x:.0f}",
                 description=f"Mean of {matrices}: {chosen}.",
             )
-
-        self.present(spec)
+        )

@@ -21,7 +21,7 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.bars_and_cells import BarsPlot, CellsPlot
 from ace_gui.gui.plots.frame.spec import Axis, Bar, Cells, Curve, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import SpecPlot
-from ace_gui.gui.theme import Tokens, in_theme
+from ace_gui.gui.theme import Tokens
 
 _ENERGY_TIP = "Squared Frobenius norm of the expert's change: the sum of its squared entries"
 _NORM_TIP = "Frobenius norm of the expert's change"
@@ -37,13 +37,13 @@ class EnergiesPlot(BarsPlot):
     def show_energies(
         self, name: str, energies: Mapping[str, float], colours: Mapping[str, str]
     ) -> None:
-        """Draw ``energies`` of the layer ``name``; ``colours`` maps expert to "#rrggbb"."""
+        """Draw ``energies`` of the layer ``name``. ``colours``: their names, by expert."""
         if not energies:
             self.clear("The energies of this layer are not known.")
             return
         names, words = list(energies), [number_text(e, 3) for e in energies.values()]
 
-        def spec(theme: Tokens) -> PlotSpec:
+        def spec() -> PlotSpec:
             return PlotSpec(
                 title=name,
                 sentence=_spread(energies),
@@ -52,7 +52,7 @@ class EnergiesPlot(BarsPlot):
                         group=row,
                         value=energy,
                         text=words[row] if energy else "0, unchanged",
-                        colour=in_theme(colours.get(expert, theme.text2), theme),
+                        colour=colours.get(expert, "text2"),
                     )
                     for row, (expert, energy) in enumerate(energies.items())
                 ],
@@ -113,17 +113,16 @@ class HistogramPlot(SpecPlot):
     def show_distribution(
         self, found: LayerDistribution, expert_colours: Mapping[str, str]
     ) -> None:
-        """Draw ``found``; ``expert_colours`` maps each expert's name to "#rrggbb"."""
+        """Draw ``found``; ``expert_colours`` has the names of the experts' colours."""
         low, high = float(found.edges[0]), float(found.edges[-1])
 
-        def spec(theme: Tokens) -> PlotSpec:
-            known = {name: expert_colours.get(name, theme.text2) for name in found.counts}
-            colours = {name: in_theme(colour, theme) for name, colour in known.items()}
+        def spec() -> PlotSpec:
+            colours = {name: expert_colours.get(name, "text2") for name in found.counts}
             dashed = Curve(
                 key=GAUSSIAN,
                 label=GAUSSIAN,
                 y=np.zeros(0),
-                colour=theme.text2,
+                colour="text2",
                 style=Qt.PenStyle.DashLine,
                 width=1.2,
             )
@@ -259,7 +258,7 @@ class AlignmentPlot(SpecPlot):
             FigureColumn(f"|cos|, {_LABELS[side]}", own, _TIP) for side, own in values.items()
         ]
         self.present(
-            lambda theme: PlotSpec(
+            PlotSpec(
                 title=subspaces.name,
                 sentence=_kept_text(left),
                 curves=[
@@ -267,7 +266,7 @@ class AlignmentPlot(SpecPlot):
                         key=side,
                         label=_LABELS[side],
                         y=own,
-                        colour=theme.text if side == LEFT else theme.accent,
+                        colour="text" if side == LEFT else "accent",
                         style=styles[side],
                         width=2.0,
                     )
@@ -332,13 +331,13 @@ class ExpertMatrixPlot(CellsPlot):
         columns = [FigureColumn("expert", names)]
         columns += [FigureColumn(name, values, meaning) for name, values in pairs_of]
         self.present(
-            lambda theme: PlotSpec(
+            lambda: PlotSpec(
                 title=title,
                 sentence=sentence,
                 x=Axis(names=names),
                 y=Axis(names=names),
                 cells=Cells(
-                    colours=_colours(values_TT, theme, idle=not directed),
+                    colours=_colours(values_TT, self.theme, idle=not directed),
                     texts=[[pair_text(float(value)) for value in row] for row in values_TT],
                     words=words,
                 ),

@@ -6,8 +6,7 @@ R singular values, largest first.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -30,7 +29,7 @@ from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.spec import Axis, Curve, Mark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import BlockGrid, SpecPlot
 from ace_gui.gui.plots.layers_plot import block_of
-from ace_gui.gui.theme import Tokens, in_theme
+from ace_gui.gui.theme import repetition
 from ace_gui.gui.widgets.controls import Choice
 
 AFTER: Final = "merge: after"
@@ -49,7 +48,7 @@ _SHORT: Final = {"after refinement": "after", "before (W_pre)": "before", _ALONE
 
 @dataclass(frozen=True)
 class _Picture:
-    """The content of a plot: ``curves`` of σ_R in a theme's colours, with a title and a caption.
+    """The content of a plot: ``curves`` of σ_R with a title and a caption.
 
     ``awaited``: a merge's curve will follow; the legend already has its entry. ``refined``: number
     of leading values that refinement changed.
@@ -57,7 +56,7 @@ class _Picture:
 
     title: str
     caption: str
-    curves: Callable[[Tokens], tuple[Curve, ...]]
+    curves: tuple[Curve, ...]
     awaited: bool = False
     refined: int = 0
 
@@ -73,7 +72,7 @@ def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> 
     return _Picture(
         spectrum.name,
         ": ".join(filter(None, ("" if regime is None else regime.value, said))),
-        lambda theme: (*_merge_curves(spectrum, theme), *_expert_curves(spectrum, colours, theme)),
+        (*_merge_curves(spectrum), *_expert_curves(spectrum, colours)),
         refined=count,
     )
 
@@ -85,7 +84,7 @@ def _curve_of(key: str, label: str, values: NDArray[np.float64], **look: Any) ->
 
 
 def _merge_curves(
-    spectrum: LayerSpectrum, theme: Tokens, *, label: str = "", colour: str = "", width: float = 2.2
+    spectrum: LayerSpectrum, *, label: str = "", colour: str = "", width: float = 2.2
 ) -> list[Curve]:
     """The merged delta; W_pre dashed if refinement changed it; the method's result dotted if the
     recipe changed its singular values.
@@ -96,8 +95,8 @@ def _merge_curves(
     refined = _is_refined(spectrum)
     plain = "after refinement" if refined and unshaped is None else "merged"
     prefix, of_label = (f"{label} ", f"{label}, ") if label else ("", "")
-    bold: dict[str, Any] = {"colour": colour or theme.text, "width": width}
-    thin: dict[str, Any] = {"colour": colour or theme.base, "width": 0.75 * width}
+    bold: dict[str, Any] = {"colour": colour or "text", "width": width}
+    thin: dict[str, Any] = {"colour": colour or "base", "width": 0.75 * width}
     curves = [_curve_of(prefix + AFTER, label or plain, spectrum.merged, **bold)]
     if refined and before is not None:
         name, dashed = f"{of_label}before (W_pre)", Qt.PenStyle.DashLine
@@ -109,16 +108,14 @@ def _merge_curves(
 
 
 def _expert_curves(
-    found: ExpertSpectra | LayerSpectrum, colours: Mapping[str, str], theme: Tokens
+    found: ExpertSpectra | LayerSpectrum, colours: Mapping[str, str]
 ) -> tuple[Curve, ...]:
     """Those of the task vectors."""
     curves = []
-    used: Counter[str] = Counter()
     for name, values in found.experts.items():
-        colour = in_theme(colours.get(name, theme.text2), theme)
+        colour = colours.get(name, "text2")
         # Colours repeat beyond the palette; the line's style then distinguishes experts.
-        style = _EXPERT_STYLES[used[colour] % len(_EXPERT_STYLES)]
-        used[colour] += 1
+        style = _EXPERT_STYLES[repetition(colour) % len(_EXPERT_STYLES)]
         curves.append(_curve_of(f"expert {name}", name, values, colour=colour, style=style))
     return tuple(curves)
 
@@ -189,7 +186,7 @@ class SpectrumPlot(SpecPlot):
         self.add_choice(self.quantity)
 
     def show_spectrum(self, spectrum: LayerSpectrum, expert_colours: Mapping[str, str]) -> None:
-        """Draw ``spectrum``; ``expert_colours`` maps each expert's name to "#rrggbb"."""
+        """Draw ``spectrum``; ``expert_colours`` has the names of the experts' colours."""
         picture = picture_of_spectrum(spectrum, expert_colours)
         self._show(picture, spectrum, dict(expert_colours))
 
@@ -207,7 +204,7 @@ class SpectrumPlot(SpecPlot):
                 and (awaited or isinstance(known, ExpertSpectra))
             ):
                 return
-        curves = partial(_expert_curves, found, expert_colours)
+        curves = _expert_curves(found, expert_colours)
         picture = _Picture(found.name, "task vectors of the experts", curves, awaited=True)
         self._show(picture, found, dict(expert_colours), busy=True)
 
@@ -221,12 +218,10 @@ class SpectrumPlot(SpecPlot):
         caption = ", ".join(parts)
         caption = f"‖ΔW‖ over the experts' mean: {caption}" if caption else ""
 
-        def curves(theme: Tokens) -> tuple[Curve, ...]:
-            return (
-                *_merge_curves(new, theme, label=labels[1], colour=theme.accent),
-                *_merge_curves(old, theme, label=labels[0], colour=theme.text2, width=1.8),
-            )
-
+        curves = (
+            *_merge_curves(new, label=labels[1], colour="accent"),
+            *_merge_curves(old, label=labels[0], colour="text2", width=1.8),
+        )
         self._show(_Picture(new.name, caption, curves), *labels, old, new)
 
     def show_pair(
@@ -234,13 +229,11 @@ class SpectrumPlot(SpecPlot):
     ) -> None:
         """Draw two spectra by label in one plot; the first has a thinner line."""
 
-        def curves(theme: Tokens) -> tuple[Curve, ...]:
-            looks = ((theme.text2, 1.8), (theme.accent, 2.6))
-            return tuple(
-                _curve_of(label, label, values, colour=colour, width=width)
-                for (label, values), (colour, width) in zip(spectra.items(), looks, strict=True)
-            )
-
+        looks = (("text2", 1.8), ("accent", 2.6))
+        curves = tuple(
+            _curve_of(label, label, values, colour=colour, width=width)
+            for (label, values), (colour, width) in zip(spectra.items(), looks, strict=True)
+        )
         sources = title, caption, *spectra, *spectra.values()
         self._show(_Picture(title, caption, curves), *sources)
 
@@ -250,13 +243,13 @@ class SpectrumPlot(SpecPlot):
         """The same matrix of every block as small multiples."""
         pictures = [picture_of_spectrum(spectrum, expert_colours) for spectrum in spectra]
 
-        def one(picture: _Picture, theme: Tokens) -> PlotSpec:
+        def one(picture: _Picture) -> PlotSpec:
             number = block_of(picture.title)
             title = picture.title if number is None else f"Block {number}"
-            return replace(self._spec(picture, theme), title=title, sentence="", marks=())
+            return replace(self._spec(picture), title=title, sentence="", marks=())
 
         def columns() -> list[FigureColumn]:
-            every = [each.curves(self.theme) for each in pictures]
+            every = [each.curves for each in pictures]
             count = max(len(curve.y) for curves in every for curve in curves)
             found = [FigureColumn("i", np.arange(1, count + 1))]
             for picture, curves in zip(pictures, every, strict=True):
@@ -274,7 +267,7 @@ class SpectrumPlot(SpecPlot):
 
     def curves(self) -> tuple[Curve, ...]:
         """The drawn spectra, the merge first; empty for a message."""
-        return () if self._picture is None else self._picture.curves(self.theme)
+        return () if self._picture is None else self._picture.curves
 
     def _show(self, picture: _Picture, *sources: object, busy: bool = False) -> None:
         """The zoom is kept if the layer is the same. ``busy``: another picture is on its way."""
@@ -282,9 +275,9 @@ class SpectrumPlot(SpecPlot):
         self._picture = picture
         self.present(partial(self._spec, picture), *sources, zoomed=zoomed, busy=busy)
 
-    def _spec(self, picture: _Picture, theme: Tokens) -> PlotSpec:
+    def _spec(self, picture: _Picture) -> PlotSpec:
         quantity: Quantity = self.quantity.current
-        spectra, share = picture.curves(theme), quantity is Quantity.ENERGY
+        spectra, share = picture.curves, quantity is Quantity.ENERGY
         logarithmic = self.log_box.isChecked() and not share
         curves = [_in_quantity(spectrum, quantity) for spectrum in spectra]
         cut = sum(int((c.y < c.floor).sum()) for c in curves) if logarithmic else 0

@@ -42,7 +42,7 @@ from ace_gui.gui.state.activity import Level, State
 from ace_gui.gui.state.history import History
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import current_theme, icon, set_font_scale
+from ace_gui.gui.theme import icon, set_font_scale
 from ace_gui.gui.widgets.file_dialogs import offers
 from ace_gui.gui.widgets.layout import GAP, down, pane
 from ace_gui.gui.widgets.lazy import IdleQueue
@@ -137,8 +137,6 @@ class MainWindow(QMainWindow):
         self.header.workspaces.chosen.connect(made.show_space)
         yield from made.build()
         made.restore_layout(self.settings)
-        for _plot in made.restyle(current_theme()):
-            pass  # nothing is visible yet
         self._pages.addWidget(made)
         QWidget.setTabOrder(made.order_tabs(self.header.primary.main), self._footer.device)
         self._workspace = made
@@ -201,7 +199,7 @@ class MainWindow(QMainWindow):
                 yield from set_font_scale(app, percent)
             yield
             if self._workspace is not None:
-                yield from self._workspace.restyle(current_theme())
+                yield from self._workspace.restyle()
         finally:
             self._central.setUpdatesEnabled(True)
 

@@ -378,7 +378,7 @@ class _Experts(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
         painter, theme, step = QPainter(self), current_theme(), self._step()
-        count, centred = len(theme.expert_colours), Qt.AlignmentFlag.AlignCenter
+        centred = Qt.AlignmentFlag.AlignCenter
         room, shown = self.height() // step, self._names
         if len(shown) > room:
             shown = self._names[: max(room - 1, 0)]
@@ -388,7 +388,7 @@ class _Experts(QWidget):
         for index, name in enumerate(shown):
             top = float(index * step)
             mark = QRectF(0, top, self.width(), SWATCH)
-            paint_swatch(painter, mark, theme.expert_colour(index), hollow=index >= count)
+            paint_swatch(painter, mark, f"expert {index}")
             words = QRectF(2, top + SWATCH, self.width() - 4, step - SWATCH - 8)
             write(painter, words, name, face(Face.CAPTION), theme.text2, align=centred)
         painter.end()

@@ -28,7 +28,7 @@ from ace_gui.gui.shell.window_layout import INSPECTOR, VIEWS, WIDTH, Cards, Left
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import Tokens, icon
+from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.layout import down, on_font_change, on_visibility_change, tab_through
 from ace_gui.gui.widgets.lazy import IdleQueue, LazyTabs
 
@@ -220,13 +220,9 @@ class Workspace(QWidget):
         self.show_space(COMPARE)
         self.comparison.compare(first, second)
 
-    def restyle(self, theme: Tokens) -> Generator[None, None, None]:
-        """Restyle the plots and all widgets that show an expert's colour, over several turns."""
-        yield from self.inspector.restyle(theme)
-        yield from restyle_plots(self.heterogeneity, theme)
-        space = self._spaces.currentWidget()
-        if space is not None and space is not self.cards:
-            yield from restyle_plots(space, theme)
+    def restyle(self) -> Generator[None, None, None]:
+        """Restyle the visible plots, over several turns."""
+        return restyle_plots(self)
 
     def set_awaited(self, kind: Kind, awaited: bool) -> None:
         for panel in self.findChildren(LayerPanel):

@@ -17,8 +17,8 @@ from ace_gui.gui.theme.tokens import (
     body_font,
     current_theme,
     face,
-    in_theme,
     palette_of,
+    repetition,
     set_font_scale,
     set_scheme,
 )
@@ -36,8 +36,8 @@ __all__ = [
     "current_theme",
     "face",
     "icon",
-    "in_theme",
     "palette_of",
+    "repetition",
     "set_font_scale",
     "set_scheme",
 ]

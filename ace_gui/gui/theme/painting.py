@@ -9,7 +9,7 @@ from PySide6.QtCore import QByteArray, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QIcon, QIconEngine, QPainter, QPen, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 
-from ace_gui.gui.theme.tokens import current_theme
+from ace_gui.gui.theme.tokens import current_theme, repetition
 from ace_gui.paths import resource_path
 
 SWATCH: Final = 10  # px
@@ -27,20 +27,21 @@ def rounded(
     corner: float = RADIUS,
 ) -> None:
     """A rounded rectangle with its border inside; an empty colour is not painted."""
+    named = current_theme().colour
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(QColor(border), width) if border else Qt.PenStyle.NoPen)
-    painter.setBrush(QColor(ground) if ground else Qt.BrushStyle.NoBrush)
+    painter.setPen(QPen(QColor(named(border)), width) if border else Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(named(ground)) if ground else Qt.BrushStyle.NoBrush)
     inset = width / 2 if border else 0.0
     painter.drawRoundedRect(rect.adjusted(inset, inset, -inset, -inset), corner, corner)
     painter.restore()
 
 
-def paint_swatch(painter: QPainter, rect: QRectF, colour: str, *, hollow: bool = False) -> None:
-    """A small square of one colour; ``hollow`` for colours that repeat."""
+def paint_swatch(painter: QPainter, rect: QRectF, colour: str) -> None:
+    """A small square of the colour with this name; hollow for colours that repeat."""
     square = QRectF(0, 0, SWATCH, SWATCH)
     square.moveCenter(rect.center())
-    ground, border = ("", colour) if hollow else (colour, "")
+    ground, border = ("", colour) if repetition(colour) else (colour, "")
     rounded(painter, square, ground, border, width=2.0, corner=3.0)
 
 
@@ -67,7 +68,7 @@ def write(
     metrics = QFontMetricsF(font)
     shown = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, rect.width() + 0.5)
     painter.setFont(font)
-    painter.setPen(QColor(ink))
+    painter.setPen(QColor(current_theme().colour(ink)))
     painter.drawText(rect, align, shown)
     return metrics.horizontalAdvance(shown)
 
@@ -86,19 +87,29 @@ def icon(name: str, token: str = "") -> QIcon:
     return QIcon(_Engine(name, token or _OWN.get(name, "text2")))
 
 
-class _Engine(QIconEngine):
-    """Paints one drawing."""
+def swatch(colour: str) -> QIcon:
+    """A swatch of the colour with this name."""
+    return QIcon(_Engine("", colour))
 
-    def __init__(self, name: str, token: str) -> None:
+
+class _Engine(QIconEngine):
+    """Paints one drawing, or a swatch if it has no name, in the colours of the current theme."""
+
+    def __init__(self, name: str, colour: str) -> None:
         super().__init__()
-        self._name, self._token = name, token
+        self._name, self._colour = name, colour
 
     def clone(self) -> QIconEngine:
-        return _Engine(self._name, self._token)
+        return _Engine(self._name, self._colour)
+
+    def actualSize(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QSize:  # noqa: ARG002
+        return size if self._name else size.boundedTo(QSize(SWATCH, SWATCH))
 
     def paint(self, painter: QPainter, rect: QRect, mode: QIcon.Mode, state: QIcon.State) -> None:  # noqa: ARG002
-        theme = current_theme()
-        colour = theme.text3 if mode == QIcon.Mode.Disabled else getattr(theme, self._token)
+        if not self._name:
+            paint_swatch(painter, QRectF(rect), self._colour)
+            return
+        colour = current_theme().colour("text3" if mode == QIcon.Mode.Disabled else self._colour)
         side = min(rect.width(), rect.height())
         square = QRect(0, 0, side, side)
         square.moveCenter(rect.center())

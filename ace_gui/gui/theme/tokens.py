@@ -74,9 +74,15 @@ class Tokens:
     expert_colours: tuple[str, ...]
     expert_inks: tuple[str, ...]
 
-    def expert_colour(self, index: int) -> str:
-        """The colour of the expert at ``index``; colours repeat, dashed, beyond the palette."""
-        return self.expert_colours[index % len(self.expert_colours)]
+    def colour(self, name: str) -> str:
+        """The colour with this name: ``accent``, ``accent 32`` with its opacity, ``expert 7``.
+
+        Experts' colours repeat beyond the palette. A name that is a colour stays.
+        """
+        token, _, number = name.partition(" ")
+        if token == "expert":
+            return self.expert_colours[int(number) % len(self.expert_colours)]
+        return getattr(self, token, token) + number
 
     def ink_of(self, expert_colour: str) -> str:
         """The text variant of a model's colour; other colours are returned unchanged."""
@@ -131,12 +137,10 @@ LIGHT: Final = Tokens(dark=False, **{name: pair[0] for name, pair in _COLOURS.it
 DARK: Final = Tokens(dark=True, **{name: pair[1] for name, pair in _COLOURS.items()})
 
 
-def in_theme(expert_colour: str, theme: Tokens) -> str:
-    """An expert's colour of either theme, as the colour with the same index in ``theme``."""
-    for palette in (LIGHT.expert_colours, DARK.expert_colours):
-        if expert_colour in palette:
-            return theme.expert_colours[palette.index(expert_colour)]
-    return expert_colour
+def repetition(colour: str) -> int:
+    """How many experts before have the same colour, if this is an expert's."""
+    token, _, number = colour.partition(" ")
+    return int(number) // len(LIGHT.expert_colours) if token == "expert" else 0
 
 
 def current_theme() -> Tokens:

@@ -137,7 +137,7 @@ class Swatch(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._colour: str | None = None
+        self._colour = "base"
         self.setFixedSize(SWATCH, SWATCH)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
@@ -148,8 +148,7 @@ class Swatch(QWidget):
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
-        colour = current_theme().base if self._colour is None else self._colour
-        paint_swatch(QPainter(self), QRectF(self.rect()), colour)
+        paint_swatch(QPainter(self), QRectF(self.rect()), self._colour)
 
 
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
@@ -212,8 +211,8 @@ class NamedBars(QWidget):
             write(painter, name, bar.title, font, ink)
             track = QRectF(name.right() + 8, 0, row.right() - number - name.right() - 12, _BAR)
             track.moveTop(row.center().y() - _BAR / 2)
-            own = self._colour or (theme.merged if bar.strong else theme.base)
-            paint_share(painter, track, bar.share, own, theme.sunk)
+            own = self._colour or ("merged" if bar.strong else "base")
+            paint_share(painter, track, bar.share, own, "sunk")
             rest = QRectF(row.right() - number, row.top(), number, row.height())
             write(painter, rest, bar.text, font, ink, align=_RIGHT)
 

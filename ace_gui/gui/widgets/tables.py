@@ -17,7 +17,6 @@ from PySide6.QtGui import (
     QKeySequence,
     QPainter,
     QPalette,
-    QPixmap,
     QResizeEvent,
     QStandardItem,
     QStandardItemModel,
@@ -41,7 +40,7 @@ from ace_gui.gui.models.list_models import LINES, RunLines
 from ace_gui.gui.state.known_scores import sample_figures
 from ace_gui.gui.text import short_score_text, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
-from ace_gui.gui.theme.painting import paint_share, rounded, write
+from ace_gui.gui.theme.painting import paint_share, rounded, swatch, write
 from ace_gui.gui.widgets.controls import widget_action
 from ace_gui.gui.widgets.file_dialogs import TABLES, ask_target
 from ace_gui.gui.widgets.layout import on_font_change
@@ -148,7 +147,6 @@ def copy_table(columns: Sequence[FigureColumn]) -> None:
 
 
 _DIGITS = 3
-_SWATCH: Final = 9  # px
 _Align = Qt.AlignmentFlag
 _CELL: Final = _Align.AlignRight | _Align.AlignVCenter
 _OVER_COLUMN: Final = _Align.AlignRight | _Align.AlignBottom
@@ -233,9 +231,7 @@ class FigureSheet(QTableView):
         for thing, title in enumerate(titles):
             head = QStandardItem((GAP if turned else "") + title)
             if colours:
-                swatch = QPixmap(_SWATCH, _SWATCH)
-                swatch.fill(QColor(colours[thing]))
-                head.setIcon(swatch)
+                head.setIcon(swatch(colours[thing]))
             set_thing(thing, head)
         for position, figure in enumerate(rows):
             head = QStandardItem(_in_two_lines(figure.title) if turned else GAP + figure.title)

@@ -23,7 +23,7 @@ from ace_gui.gui.plots.gamma_map_plot import NO_BLOCKS, RoleMapPlot
 from ace_gui.gui.plots.gamma_plot import NEAR_POLE, POLE_TIP, EnergiesAlongPlot, GammaPlot
 from ace_gui.gui.plots.layers_plot import block_of
 from ace_gui.gui.state.draft import Inputs
-from ace_gui.gui.theme import DARK, LIGHT, set_scheme
+from ace_gui.gui.theme import DARK, set_scheme
 from ace_gui.linalg.heterogeneity import gamma_near_pole
 from tests.gui.fakes import (
     BASE,
@@ -45,7 +45,7 @@ NAMES = [f"layers.{block}.{role.replace(' ', '_')}.weight" for block in range(4)
 GAMMA = np.geomspace(0.01, 1.0, len(NAMES))
 ENERGIES = np.column_stack([GAMMA, 2 * GAMMA])
 LAYERS = layer_figures(NAMES, ROLES, BLOCKS, gamma=GAMMA, energies=ENERGIES)
-COLOURS = {"cola": LIGHT.expert_colours[0], "sst2": LIGHT.expert_colours[1]}
+COLOURS = {"cola": "expert 0", "sst2": "expert 1"}
 
 
 @pytest.fixture(autouse=True)
@@ -183,7 +183,7 @@ def test_a_long_legend_leaves_room_for_the_title(energies):
     names = [f"an expert of a long name {n}" for n in range(8)]
     values = np.column_stack([GAMMA] * len(names))
     layers = replace(LAYERS, energies_LT=values)
-    energies.show_layers(layers, dict.fromkeys(names, LIGHT.expert_colours[0]))
+    energies.show_layers(layers, dict.fromkeys(names, "expert 0"))
     energies.activate_layout()
     assert energies.title.text() == "8 experts in 12 matrices"
 

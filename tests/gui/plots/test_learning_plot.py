@@ -52,7 +52,7 @@ def test_the_plot_has_a_line_a_task_or_an_expert_and_the_table_every_step(qtbot,
     qtbot.addWidget(plot)
     assert plot.message() is not None
     plot.set_theme(theme)
-    colours = {"sst2": theme.expert_colours[0], "cola": theme.expert_colours[1]}
+    colours = {"sst2": "expert 0", "cola": "expert 1"}
     plot.show_steps(LOSSES, LAMBDAS, "mean coefficient λ", colours)
     assert plot.message() is None
     assert plot.title.whole == "Loss of every task"

@@ -64,7 +64,7 @@ ROLES = ["query", "MLP up"] * 3
 BLOCKS = [0, 0, 1, 1, 2, 2]
 GAMMAS = dict(zip(NAMES, [0.01, 0.2, 0.5, 0.04, 3.0, 0.31], strict=True))
 LAYERS = layer_figures(NAMES, ROLES, BLOCKS, gamma=list(GAMMAS.values()))
-COLOURS = dict(zip(("a", "b", "c"), LIGHT.expert_colours, strict=False))
+COLOURS = {name: f"expert {index}" for index, name in enumerate("abc")}
 
 
 @pytest.fixture(autouse=True)
@@ -523,10 +523,12 @@ def test_every_curve_is_drawn_in_its_style(spectra):
     assert pens[AFTER].style() == Qt.PenStyle.SolidLine
     assert pens[AFTER].widthF() > 1.3 * pens["expert a"].widthF()
     for name, colour in COLOURS.items():
-        assert pens[f"expert {name}"].color().name() == colour
-    spectra.show_spectrum(spectrum(), dict.fromkeys(COLOURS, "#3948da"))
-    styles = {spectra.items[f"expert {name}"].opts["pen"].style() for name in COLOURS}
-    assert len(styles) == len(COLOURS), "experts that share a colour differ in style"
+        assert pens[f"expert {name}"].color().name() == LIGHT.colour(colour)
+    again = {name: f"expert {5 * index}" for index, name in enumerate(COLOURS)}
+    spectra.show_spectrum(spectrum(), again)
+    pens = [spectra.items[f"expert {name}"].opts["pen"] for name in COLOURS]
+    assert len({pen.color().name() for pen in pens}) == 1
+    assert len({pen.style() for pen in pens}) == len(COLOURS), "they differ in style"
 
 
 def test_the_refined_values_are_marked_and_counted(spectra):
@@ -664,7 +666,9 @@ def test_a_bar_for_each_expert(energies):
     energies.show_energies("layer", {"a": 0.5, "b": 2.0, "c": 0.0}, COLOURS)
     (bars,) = items_of(energies, pg.BarGraphItem)
     assert list(bars.opts["width"]) == [0.5, 2.0, 0.0]
-    assert [brush.color().name() for brush in bars.opts["brushes"]] == list(COLOURS.values())
+    assert [brush.color().name() for brush in bars.opts["brushes"]] == list(
+        LIGHT.expert_colours[:3]
+    )
     assert energies.title.whole == "layer"
     assert energies.caption.whole == "the energy of b is 4.0 times that of a"
     assert "c 0" in energies.accessibleDescription()

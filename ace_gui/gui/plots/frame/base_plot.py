@@ -361,11 +361,11 @@ class Plot(ThemedWidget):
         self.picture_button.menu().popup(event.globalPos())
 
 
-def restyle_plots(parent: QWidget, theme: Tokens) -> Generator[None, None, None]:
-    """Restyle the visible plots in ``widget``, one per turn; the others update when shown."""
+def restyle_plots(parent: QWidget) -> Generator[None, None, None]:
+    """Restyle the visible plots in ``parent``, one per turn; the others update when shown."""
     for plot in parent.findChildren(Plot):
         if plot.isVisible():
-            plot.set_theme(theme)
+            plot.set_theme(current_theme())
             yield
 
 

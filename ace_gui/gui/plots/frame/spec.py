@@ -4,7 +4,7 @@ come from the same declaration."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 
 import numpy as np
@@ -13,11 +13,15 @@ from PySide6.QtCore import Qt
 
 from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
+from ace_gui.gui.theme import Tokens
 
 
 @dataclass(frozen=True, kw_only=True)
 class LegendEntry:
-    """An entry of a legend: a line, or a symbol if there is one (pyqtgraph's code)."""
+    """An entry of a legend: a line, or a symbol if there is one (pyqtgraph's code).
+
+    ``colour``: its name, see ``Tokens.colour``.
+    """
 
     key: str
     label: str
@@ -163,3 +167,9 @@ class PlotSpec:
     strong_groups: Sequence[int] = ()
     words: Callable[[int], str] = str
     bar_width: float = 1.0
+
+    def in_theme(self, theme: Tokens) -> PlotSpec:
+        """With the colours of a theme instead of their names."""
+        curves = [replace(each, colour=theme.colour(each.colour)) for each in self.curves]
+        bars = [replace(each, colour=theme.colour(each.colour)) for each in self.bars]
+        return replace(self, curves=curves, bars=bars)

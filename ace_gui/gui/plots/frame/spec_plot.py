@@ -47,8 +47,8 @@ class SpecPlot(Plot):
         bottom: QuantityAxis | NameAxis | None = None,
         left: QuantityAxis | NameAxis | None = None,
     ) -> None:
-        self.make: Callable[[Tokens], PlotSpec] | None = None
-        """Declares the plot for a theme."""
+        self.make: Callable[[], PlotSpec] | None = None
+        """Declares the plot, as the person's choices are now."""
         self.spec: PlotSpec | None = None
         self.sources: tuple[object, ...] = ()
         """What the drawn declaration was made of."""
@@ -94,13 +94,13 @@ class SpecPlot(Plot):
 
     def present(
         self,
-        make: Callable[[Tokens], PlotSpec],
+        declared: PlotSpec | Callable[[], PlotSpec],
         *sources: object,
         zoomed: bool = False,
         busy: bool = False,
     ) -> None:
-        """Draw what ``make`` declares for a theme, unless it is made of the ``sources`` that are
-        drawn already.
+        """Draw this, unless it is made of the ``sources`` that are drawn already. A declaration
+        that depends on the plot's own choices is called again after each.
 
         ``zoomed``: keep the horizontal range. ``busy``: another plot is on its way.
         """
@@ -112,7 +112,7 @@ class SpecPlot(Plot):
         same = len(known) == len(sources) > 0 and all(map(_same, known, sources))
         if same and self.message() is None:
             return
-        self.make = make
+        self.make = declared if callable(declared) else lambda: declared
         self.rescale()
         if zoomed:
             view.setXRange(*across, padding=0)
@@ -154,7 +154,7 @@ class SpecPlot(Plot):
     def _draw(self) -> None:
         if self.make is None:
             return
-        self.spec = spec = self.make(self.theme)
+        self.spec = spec = self.make().in_theme(self.theme)
         self._drawn = {curve.key: self._on_axes(curve) for curve in spec.curves}
         self.log_box.setEnabled(spec.logarithmic_choice)
         logs = self.logarithmic, spec.x.logarithmic
@@ -402,7 +402,7 @@ class BlockGrid(ThemedWidget):
     def __init__(
         self,
         plot: SpecPlot,
-        panels: Sequence[Callable[[Tokens], PlotSpec]],
+        panels: Sequence[Callable[[], PlotSpec]],
         columns: Callable[[], Sequence[FigureColumn]],
     ) -> None:
         super().__init__()
@@ -415,7 +415,7 @@ class BlockGrid(ThemedWidget):
         self.panels: list[SpecPlot] = []
         grid, across = QGridLayout(), ceil(sqrt(len(panels)))
         for index, make in enumerate(panels):
-            axis = NameAxis("bottom") if make(self.theme).x.names else None
+            axis = NameAxis("bottom") if make().x.names else None
             panel = SpecPlot(bottom=axis)
             panel.log_box.setChecked(plot.logarithmic)
             panel.present(partial(_bare, make))
@@ -436,7 +436,8 @@ class BlockGrid(ThemedWidget):
         self.setPalette(palette_of(theme))
         for panel in self.panels:
             panel.set_theme(theme)
-        self.legend.set_entries([each for each in self._first(theme).curves if each.in_legend])
+        curves = self._first().in_theme(theme).curves
+        self.legend.set_entries([each for each in curves if each.in_legend])
 
     def columns(self) -> Sequence[FigureColumn]:
         return self._columns()
@@ -454,7 +455,7 @@ class BlockGrid(ThemedWidget):
             panel.activate_layout()
 
 
-def _bare(make: Callable[[Tokens], PlotSpec], theme: Tokens) -> PlotSpec:
+def _bare(make: Callable[[], PlotSpec]) -> PlotSpec:
     """The declaration without a legend of its own."""
-    spec = make(theme)
+    spec = make()
     return replace(spec, curves=[replace(curve, in_legend=False) for curve in spec.curves])
