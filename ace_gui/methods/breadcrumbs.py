@@ -122,7 +122,7 @@ def ratios(
     each: Sequence[Ends], _weights: Weights, findings: Findings, _random_key: RandomKey | None
 ) -> SumSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
-    return norm_survey(each, lambda delta, t, _: crumbs(delta, t, findings))
+    return norm_survey(each, findings, lambda delta, t, _: crumbs(delta, t, findings))
 
 
 def breadcrumbs(

@@ -84,7 +84,7 @@ def masked(delta: Tensor, own: Dropping, random_key: RandomKey, t: int) -> Tenso
 
 
 def ratios(
-    each: Sequence[Dropping], _weights: Weights, _findings: Findings, random_key: RandomKey | None
+    each: Sequence[Dropping], _weights: Weights, findings: Findings, random_key: RandomKey | None
 ) -> SumSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
 
@@ -92,7 +92,7 @@ def ratios(
         here = replace(required(random_key, len(each)), start=start)
         return masked(delta, each[t], here, t)
 
-    return norm_survey(each, kept_of)
+    return norm_survey(each, findings, kept_of)
 
 
 def dare_linear(

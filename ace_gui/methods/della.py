@@ -112,7 +112,7 @@ def check_chances(density: float, epsilon: float) -> None:
 
 
 def ratios(
-    each: Sequence[Chances], _weights: Weights, _findings: Findings, random_key: RandomKey | None
+    each: Sequence[Chances], _weights: Weights, findings: Findings, random_key: RandomKey | None
 ) -> SumSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
 
@@ -120,7 +120,7 @@ def ratios(
         here = replace(required(random_key, len(each)), start=start)
         return dropped(delta, each[t], here, t)
 
-    return norm_survey(each, kept_of)
+    return norm_survey(each, findings, kept_of)
 
 
 def della(

@@ -80,7 +80,7 @@ def ratios(
     _random_key: RandomKey | None,
 ) -> SumSurvey | None:
     """By what the kept entries of each expert in a tensor are multiplied."""
-    return norm_survey(each, lambda delta, t, _: kept(delta, t, findings))
+    return norm_survey(each, findings, lambda delta, t, _: kept(delta, t, findings))
 
 
 def ties(

@@ -52,14 +52,14 @@ class Rescaling(Protocol):
 
 
 def norm_survey(
-    each: Sequence[Rescaling], kept: Callable[[Tensor, int, int], Tensor]
+    each: Sequence[Rescaling], findings: Findings, kept: Callable[[Tensor, int, int], Tensor]
 ) -> SumSurvey | None:
     """The survey of a tensor's ratios, where kept entries are rescaled by norm.
 
     ``kept``: from a part of a task vector, its expert and where the part begins, the kept entries.
     The ratio is 1 if there is next to nothing to rescale.
     """
-    if each[0].rescale != BY_NORM:
+    if each[0].rescale != BY_NORM or RATIO in findings:
         return None
 
     def figures(deltas: Deltas, start: int) -> Iterator[tuple[float, float]]:
