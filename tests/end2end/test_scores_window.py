@@ -9,7 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import ace_gui
-from ace_gui.engine.contract.scored import EXPERTS, Verdict
+from ace_gui.engine.contract.scored import EXPERTS, Tuned, TunePoint, Verdict
 from ace_gui.gui.app import Workbench
 from ace_gui.gui.panels.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores_page import ScoresPage, ScoresTab
@@ -107,11 +107,13 @@ def _tune_the_scaling(window: MainWindow, page: ScoresPage, out: Path, qtbot: Qt
     tune.button.click()
     qtbot.waitUntil(lambda: not window.scoring.tuning.is_running, timeout=PATIENCE)
     assert window.scoring.tuning.error == ""
-    assert len(window.scoring.tuning.points) == 2
+    assert len(window.scoring.tuning.all(TunePoint)) == 2
     tune.use.click()
     qtbot.waitUntil(lambda: not window.engine.is_busy, timeout=PATIENCE)
     window.opener.write_recipe(out)
     assert out.read_text(encoding="utf-8").startswith("# Tuned by ACE workbench: scaling ")
     tuned = load_recipe(out)
-    assert tuned.parameters["scaling"] == window.scoring.tuning.tuned.best.parameters["scaling"]
+    assert (
+        tuned.parameters["scaling"] == window.scoring.tuning.last(Tuned).best.parameters["scaling"]
+    )
     assert [task.title for task in tuned.tasks] == ["digits", "shapes"]

@@ -5,27 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from PySide6.QtCore import QObject, Signal
 
 from ace_gui.engine.contract.events import (
-    CompareProgress,
     CovariancesCompared,
     EvaluationProgress,
     Event,
     Job,
     JobFailed,
-    JobProgress,
     MergeFinished,
     MethodCompared,
     Variant,
 )
-from ace_gui.engine.contract.findings import ModelDiff
 from ace_gui.engine.contract.jobs import (
     CompareJob,
     CovariancesJob,
-    DiffJob,
     RoutesJob,
     TryJob,
     TuneJob,
@@ -33,12 +29,9 @@ from ace_gui.engine.contract.jobs import (
 from ace_gui.engine.contract.plan import MEMORY
 from ace_gui.engine.contract.scored import (
     ParameterRange,
-    RoutesFound,
-    TaskRoutes,
     Tried,
     TriedBegun,
     TriedText,
-    Tuned,
     TunePoint,
 )
 from ace_gui.gui.control.engine_client import End, EngineClient, RunningJob
@@ -47,56 +40,72 @@ from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
 from ace_gui.gui.state.session import NO_MODEL, WAIT
 from ace_gui.recipe import Recipe
 
+_E = TypeVar("_E")
 
-class OneOperation(QObject):
-    """Base class that starts one job and keeps its results.
 
-    ``error`` is the last failure. ``changed`` follows the start, each event and the end.
-    ``progress``: the latest that a subclass keeps while the job runs.
+class Operation(QObject):
+    """One job at a time, and what it has reported.
+
+    ``job`` is the last one, ``error`` its failure. ``changed`` follows the start, each event and
+    the end.
     """
 
     changed = Signal()
-    progress: object = None
 
     def __init__(self, engine: EngineClient) -> None:
         super().__init__(engine)
         self._session, self._engine = engine.session, engine
-        self._operation: RunningJob | None = None
+        self._running: RunningJob | None = None
+        self._events: list[Event] = []
+        self.job: Any = None
         self.error = ""
 
     @property
     def is_running(self) -> bool:
-        return self._operation is not None
+        return self._running is not None
+
+    def all(self, kind: type[_E]) -> tuple[_E, ...]:
+        """The job's events of this kind so far."""
+        return tuple(event for event in self._events if isinstance(event, kind))
+
+    def last(self, kind: type[_E]) -> _E | None:
+        """The latest event of this kind, if there is one."""
+        return next((e for e in reversed(self._events) if isinstance(e, kind)), None)
+
+    def progress(self, kind: type[_E]) -> _E | None:
+        """The latest event of this kind while the job runs."""
+        return self.last(kind) if self.is_running else None
 
     def stop(self) -> None:
         """Stop at the next step and keep the results so far."""
-        if self._operation is not None:
-            self._operation.cancel()
+        if self._running is not None:
+            self._running.cancel()
 
     def take(self, event: Event) -> None:
-        """Keep the content of an event."""
-        raise NotImplementedError
+        """An event has been kept."""
 
     def end(self) -> None:
         """The job has ended in any way."""
 
-    def _begin(self, job: Job, *, quiet: bool = False) -> None:
-        """Start the job. ``quiet``: the view that shows ``error`` reports a failure."""
-        if self._operation is not None:
-            self._operation.drop()
-        self.error = ""
+    def run(self, job: Job, *, quiet: bool = True) -> None:
+        """Run the job, and drop the results of an earlier one. ``quiet``: the view that shows
+        ``error`` reports a failure."""
+        if self._running is not None:
+            self._running.drop()
+        self.job, self.error, self._events = job, "", []
 
         def receive(event: Event) -> None:
+            self._events.append(event)
             self.take(event)
             self.changed.emit()
 
         def finish(end: End) -> None:
-            self._operation = self.progress = None
+            self._running = None
             self.error = end.error.sentence if isinstance(end, JobFailed) else ""
             self.end()
             self.changed.emit()
 
-        self._operation = self._engine.run(job, receive, finish, quiet=quiet)
+        self._running = self._engine.run(job, receive, finish, quiet=quiet)
         self.changed.emit()
 
 
@@ -115,7 +124,7 @@ class ModelAnswer:
     is_done: bool = False
 
 
-class TryOperation(OneOperation):
+class TryOperation(Operation):
     """``by_model`` maps each model to its answer, in the order of the run.
 
     If a model writes in its chat template, the next text continues the conversation. ``questions``:
@@ -127,7 +136,6 @@ class TryOperation(OneOperation):
         self.by_model: dict[str, ModelAnswer] = {}
         self.questions: tuple[str, ...] = ()
         self._answers: dict[str, tuple[str, ...]] = {}
-        self._job: TryJob | None = None
 
     @property
     def obstacle(self) -> str:
@@ -138,19 +146,18 @@ class TryOperation(OneOperation):
 
     def forget(self) -> None:
         """Begin a new conversation."""
-        self.by_model, self.questions, self._answers, self._job = {}, (), {}, None
+        self.by_model, self.questions, self._answers, self.job = {}, (), {}, None
         self.changed.emit()
 
     def start(self, job: TryJob) -> None:
         """Run base, the task's expert and the merges. Another task is another conversation."""
         if self.obstacle:
             return
-        now, before = (job.task, job.stores), self._job
+        now, before = (job.task, job.stores), self.job
         if job.row or job.picture or before is None or (before.task, before.stores) != now:
             self.questions, self._answers = (), {}
         self.by_model = {}
-        self._job = replace(job, questions=self.questions, answers=self._answers)
-        self._begin(self._job, quiet=True)
+        self.run(replace(job, questions=self.questions, answers=self._answers))
 
     def take(self, event: Event) -> None:
         match event:
@@ -174,7 +181,7 @@ class TryOperation(OneOperation):
 
     def end(self) -> None:
         """No more answers will follow; complete ones are part of the conversation."""
-        job, answers = self._job, self.by_model.values()
+        job, answers = self.job, self.by_model.values()
         whole = all(each.is_done for each in answers) and any(each.chat for each in answers)
         if job is not None and whole and not job.row:
             self.questions = (*self.questions, job.text)
@@ -191,7 +198,7 @@ REPORTED: Final = 2
 """Merges in addition to a search's trials: the best and the original recipe, on the other half."""
 
 
-class CovarianceOperation(OneOperation):
+class CovarianceOperation(Operation):
     """The results are kept with the session's findings.
 
     ``finished`` is the key of the models and inputs whose matrices are all compared.
@@ -206,13 +213,12 @@ class CovarianceOperation(OneOperation):
         if self.is_running or session.draft.plan is None:
             return
         self._key, self.finished = session.draft.measured_key(), None
-        self._begin(
+        self.run(
             CovariancesJob(
                 recipe=session.draft.inputs.recipe(),
                 first=session.selection or "",
                 device=session.device,
-            ),
-            quiet=True,
+            )
         )
 
     def take(self, event: Event) -> None:
@@ -222,11 +228,8 @@ class CovarianceOperation(OneOperation):
             self.finished = self._key if event.done == event.total else None
 
 
-class RoutingOperation(OneOperation):
-    """``routes`` belong to the store queried last; None before."""
-
-    store: Path | None = None
-    routes: tuple[TaskRoutes, ...] | None = None
+class RoutingOperation(Operation):
+    """Which experts a finished merge uses on the tasks."""
 
     @property
     def obstacle(self) -> str:
@@ -250,30 +253,21 @@ class RoutingOperation(OneOperation):
         """Run a finished merge on the tasks. Earlier routes are dropped."""
         if self.obstacle or self.is_running:
             return
-        self.store, self.routes = store, None
         job = RoutesJob(
             recipe=self._session.draft.inputs.recipe(),
             store=store,
             limit=limit,
             device=self._session.device,
         )
-        self._begin(job, quiet=True)
+        self.run(job)
 
     def take(self, event: Event) -> None:
-        match event:
-            case EvaluationProgress(task=task):
-                self._session.activity.complete(title=f"computing the routes of {task}")
-            case RoutesFound(routes=routes):
-                self.routes = routes
+        if isinstance(event, EvaluationProgress):
+            self._session.activity.complete(title=f"computing the routes of {event.task}")
 
 
-class TuneOperation(OneOperation):
-    """``points`` are the merges tried so far; ``tuned`` is the final result."""
-
-    recipe: Recipe | None = None
-    ranges: tuple[ParameterRange, ...] = ()
-    points: tuple[TunePoint, ...] = ()
-    tuned: Tuned | None = None
+class TuneOperation(Operation):
+    """A search: a TunePoint for every merge tried so far, and at its end a Tuned."""
 
     @property
     def obstacle(self) -> str:
@@ -289,38 +283,29 @@ class TuneOperation(OneOperation):
         """Try values of these parameters. Earlier trials are dropped."""
         if self.obstacle or self.is_running or not ranges:
             return
-        self.recipe = self._session.draft.inputs.recipe()
-        self.ranges, self.points, self.tuned = tuple(ranges), (), None
         job = TuneJob(
-            recipe=self.recipe,
-            ranges=self.ranges,
+            recipe=self._session.draft.inputs.recipe(),
+            ranges=tuple(ranges),
             merges=merges,
             limit=limit,
             device=self._session.device,
             cluster=self._session.cluster,
         )
-        self._begin(job, quiet=True)
+        self.run(job)
 
     def take(self, event: Event) -> None:
-        match event:
-            case TunePoint(index=index, of=of):
-                self.points = (*self.points, event)
-                progress = Progress(
-                    state=State.TUNING, done=index + 1, total=of + REPORTED, title="tuning"
-                )
-                self._session.activity.set_progress(progress)
-            case Tuned():
-                self.tuned = event
+        if isinstance(event, TunePoint):
+            counts = {"done": event.index + 1, "total": event.of + REPORTED}
+            progress = Progress(state=State.TUNING, title="tuning", **counts)
+            self._session.activity.set_progress(progress)
 
 
-class MethodComparison(OneOperation):
+class MethodComparison(Operation):
     """Runs a queue of recipes. ``rows`` are the results, oldest first.
 
     Finished merges join the session's runs; only a few that were made for a comparison are kept.
     ``use`` takes a row's recipe, and its merge if that is kept.
     """
-
-    progress: CompareProgress | None = None
 
     def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
         super().__init__(engine)
@@ -346,7 +331,7 @@ class MethodComparison(OneOperation):
             memory_bytes=self._session.memory_bytes,
             cluster=self._session.cluster,
         )
-        self._begin(job)
+        self.run(job, quiet=False)
 
     def _variant(self, recipe: Recipe) -> Variant:
         """The recipe, with its merge if that is kept and its models have not changed."""
@@ -367,11 +352,8 @@ class MethodComparison(OneOperation):
         self._runs.restore(run or MergeRun(recipe=row.variant.recipe, store=row.variant.store))
 
     def take(self, event: Event) -> None:
-        match event:
-            case CompareProgress():
-                self.progress = event
-            case MethodCompared():
-                self._add(event)
+        if isinstance(event, MethodCompared):
+            self._add(event)
 
     def _add(self, row: MethodCompared) -> None:
         same = row.variant.recipe
@@ -406,22 +388,3 @@ class MethodComparison(OneOperation):
         self._runs.add(run)
         if current is not None and current.key == run.key:
             self._session.results.start_merge(run)
-
-
-class ModelComparison(OneOperation):
-    """Compares two models on disk tensor by tensor. ``found``: the last result."""
-
-    found: ModelDiff | None = None
-    progress: JobProgress | None = None
-
-    def start(self, first: Path, second: Path) -> None:
-        """Compare these. An earlier result is dropped."""
-        self.found = None
-        self._begin(DiffJob(first=first, second=second), quiet=True)
-
-    def take(self, event: Event) -> None:
-        match event:
-            case JobProgress():
-                self.progress = event
-            case ModelDiff():
-                self.found = event

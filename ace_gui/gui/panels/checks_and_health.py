@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from PySide6.QtCore import QEvent, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -175,11 +175,6 @@ class HealthPanel(Following):
         self.setLayout(down(head, (self.worst, 1), margins=(8, 6, 8, 4)))
         self.follow(healths.changed)
         session.selection_changed.connect(self._mark)
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange:
-            self.plan_refresh()  # icons have the theme's colours
 
     def refresh(self) -> None:
         found = self._healths.summary()

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.events import MethodCompared, MethodInfo
+from ace_gui.engine.contract.events import CompareProgress, MethodCompared, MethodInfo
 from ace_gui.field_info import FieldInfo
 from ace_gui.gui.control.operations import MethodComparison
 from ace_gui.gui.models.scores_models import ComparedModel
@@ -100,7 +100,7 @@ class CompareMethodsPanel(QWidget):
             self._select(chosen)
         self._results.setCurrentIndex(int(bool(self._shown)))
         self._draw()
-        progress = self._comparison.progress
+        progress = self._comparison.progress(CompareProgress)
         if progress is not None:
             text = f"Merging {progress.index + 1} of {progress.of}: {progress.title}"
             text += f", {progress.done} of {progress.total} tensors …" if progress.total else " …"
@@ -200,7 +200,8 @@ class CompareMethodsPanel(QWidget):
         return [self._comparison.run_of(row) for row in self.selected()[:2]]
 
     def _allow(self) -> None:
-        comparison, progress = self._comparison, self._comparison.progress
+        comparison = self._comparison
+        progress = comparison.progress(CompareProgress)
         running, chosen = comparison.is_running, self.selected()
         count, share = self.choices.count, 0.0 if running else None
         if running and progress is not None:

@@ -10,9 +10,11 @@ from PySide6.QtCore import QSignalBlocker, QTimer
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
+from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.findings import LayerDifference, ModelDiff
+from ace_gui.engine.contract.jobs import DiffJob
 from ace_gui.formatting import counted, number_text
-from ace_gui.gui.control.operations import MethodComparison, ModelComparison
+from ace_gui.gui.control.operations import MethodComparison, Operation
 from ace_gui.gui.panels.compare_methods import CompareMethodsPanel
 from ace_gui.gui.panels.job_page import RunButton, merges_of, problem_label, show_problem
 from ace_gui.gui.panels.layer_panels import LayerPanel
@@ -47,7 +49,7 @@ class ComparePage(QWidget):
     """``methods`` merges with several methods."""
 
     def __init__(
-        self, session: Session, comparison: MethodComparison, two_models: ModelComparison
+        self, session: Session, comparison: MethodComparison, two_models: Operation
     ) -> None:
         super().__init__()
         self._session = session
@@ -241,7 +243,7 @@ _BY: Final = {
 class TwoModelsPanel(QWidget):
     """``paths``: the folders of the two models."""
 
-    def __init__(self, operation: ModelComparison) -> None:
+    def __init__(self, operation: Operation) -> None:
         super().__init__()
         self._operation = operation
         self._drawn: ModelDiff | None = None
@@ -272,12 +274,12 @@ class TwoModelsPanel(QWidget):
     def refresh(self) -> None:
         operation = self._operation
         obstacle = "" if all(self.paths) else "Choose two model folders first."
-        progress = operation.progress
+        progress, found = operation.progress(JobProgress), operation.last(ModelDiff)
         share = progress.done / progress.total if progress and progress.total else None
         self.run.show_job(operation.is_running, obstacle, share=share)
         show_problem(self.problem, operation.error)
-        if operation.found is None or operation.found is not self._drawn:
-            self._drawn = operation.found
+        if found is None or found is not self._drawn:
+            self._drawn = found
             self._draw()
 
     def _draw(self) -> None:
@@ -296,7 +298,7 @@ class TwoModelsPanel(QWidget):
     def _begin(self) -> None:
         first, second = self.paths
         if first is not None and second is not None:
-            self._operation.start(first, second)
+            self._operation.run(DiffJob(first=first, second=second))
 
 
 def _others(found: ModelDiff) -> str:

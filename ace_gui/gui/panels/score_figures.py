@@ -14,7 +14,7 @@ from PySide6.QtCore import QPointF, QRectF, QSignalBlocker, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QHeaderView, QSizePolicy, QStyleOptionViewItem, QTableView, QWidget
 
-from ace_gui.engine.contract.scored import BASE, EXPERTS, TaskRoutes
+from ace_gui.engine.contract.scored import BASE, EXPERTS, RoutesFound, TaskRoutes
 from ace_gui.engine.contract.verdicts import in_words, paired
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.control.operations import RoutingOperation
@@ -321,13 +321,14 @@ class RoutesTable(QWidget):
     def refresh(self) -> None:
         routing = self._routing
         self.button.show_job(routing.is_running, routing.obstacle)
-        known = routing.store == self._store
-        routes = (routing.routes or ()) if known else ()
+        known = routing.job is not None and routing.job.store == self._store
+        found = routing.last(RoutesFound) if known else None
+        routes = () if found is None else found.routes
         tasks = {each.task: (plain(each.task), "") for each in routes}
         self.task.offer({_ALL: ("All tasks", "")} | tasks)
         for widget in (self.task, self.shares, self.cost):
             widget.setVisible(bool(routes))
-        self.sentence.setText(plain(routing.error if known else "") or self._sentence(routes))
+        self.sentence.setText(plain(routing.error if known else "") or _sentence(found))
         self.cost.setText(_cost(routes))
         if routes:
             colours = [expert_colour(self._session, name) for name in routes[0].experts]
@@ -344,14 +345,15 @@ class RoutesTable(QWidget):
         if self._store is not None:
             self._routing.start(self._store, LIMIT)
 
-    def _sentence(self, routes: Sequence[TaskRoutes]) -> str:
-        if routes:
-            own = [each for each in routes if each.owner in each.experts]
-            most = [e for e in own if max(zip(e.mean_T, e.experts, strict=True))[1] == e.owner]
-            return f"{len(most)} of {len(own)} tasks mainly use their own expert."
-        if self._routing.store == self._store and self._routing.routes is not None:
-            return "This merge has no router."
+
+def _sentence(found: RoutesFound | None) -> str:
+    if found is None:
         return "This merge sends each example to experts. Compute which ones it uses for each task."
+    if not found.routes:
+        return "This merge has no router."
+    own = [each for each in found.routes if each.owner in each.experts]
+    most = [e for e in own if max(zip(e.mean_T, e.experts, strict=True))[1] == e.owner]
+    return f"{len(most)} of {len(own)} tasks mainly use their own expert."
 
 
 def _cost(routes: Sequence[TaskRoutes]) -> str:

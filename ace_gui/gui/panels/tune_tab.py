@@ -11,10 +11,12 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QCheckBox, QGridLayout, QSizePolicy, QWidget
 
+from ace_gui.engine.contract.jobs import TuneJob
 from ace_gui.engine.contract.scored import (
     MeanScore,
     ParameterRange,
     TaskScore,
+    Tuned,
     TunePoint,
     how_chosen,
     means,
@@ -116,7 +118,7 @@ class TuneTab(JobPage):
         self._tuning.start(self.ranges.ranges, merges, limit)
 
     def _use(self) -> None:
-        tuned = self._tuning.tuned
+        tuned = self._tuning.last(Tuned)
         if tuned is None:
             return
         for name, value in tuned.best.parameters.items():
@@ -143,32 +145,33 @@ class TuneTab(JobPage):
         cost = f"{count} merges for the search, and {REPORTED} for the other half."
         if not tuning.is_running:
             cost = tuning.obstacle or cost
-        elif tuning.points:
-            cost = _time_left(tuning.points)
+        elif points := tuning.all(TunePoint):
+            cost = _time_left(points)
         self.cost.setText(cost)
         show_problem(self.problem, tuning.error)
 
     def _show_curve(self) -> None:
-        tuning = self._tuning
-        if not tuning.ranges:
+        job: TuneJob | None = self._tuning.job
+        points, tuned = self._tuning.all(TunePoint), self._tuning.last(Tuned)
+        if job is None:
             self.curve.clear(NOT_TUNED)
             return
         fields = {field.name: field for field in self.session.draft.fields}
-        names = [each.name for each in tuning.ranges]
+        names = [each.name for each in job.ranges]
         labels = {name: fields[name].label if name in fields else name for name in names}
         self.axis.offer({name: (label, "") for name, label in labels.items()})
         chosen = str(self.axis.current)
-        field, each = fields.get(chosen), next(r for r in tuning.ranges if r.name == chosen)
+        field, each = fields.get(chosen), next(r for r in job.ranges if r.name == chosen)
         wide = each.low > 0 and each.high >= 100 * each.low
         log = each.low > 0 and (wide or (field is not None and field.logarithmic))
-        best = None if tuning.tuned is None else tuning.tuned.best
-        known = next((p for p in tuning.points if p == best), None)
+        best = None if tuned is None else tuned.best
+        known = next((p for p in points if p == best), None)
         label = labels[chosen]
-        self.curve.show_points(tuning.points, chosen, label, logarithmic=log, best=known)
+        self.curve.show_points(points, chosen, label, logarithmic=log, best=known)
         self.axis.setVisible(len(labels) > 1 and self.curve.message() is None)
 
     def _show_result(self) -> None:
-        tuned = self._tuning.tuned
+        tuned = self._tuning.last(Tuned)
         self._result.setVisible(tuned is not None)
         if tuned is None:
             return
@@ -184,8 +187,7 @@ class TuneTab(JobPage):
         )
         now = self.session.draft.parameter
         used = all(now(name) == value for name, value in tuned.best.parameters.items())
-        recipe = self._tuning.recipe
-        same = recipe is not None and recipe.merge_method == self.session.draft.inputs.method
+        same = self._tuning.job.recipe.merge_method == self.session.draft.inputs.method
         self.use.setEnabled(same and not used)
         self.use.setText("These values are in the recipe" if used else "Use these values")
 

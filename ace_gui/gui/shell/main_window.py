@@ -24,7 +24,7 @@ from ace_gui.gui.control.engine_client import EngineClient, EngineThread
 from ace_gui.gui.control.layer_queries import LayerQueries
 from ace_gui.gui.control.merge_operation import MergeOperation, OutputOperations, RunOperations
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.control.operations import MethodComparison, ModelComparison
+from ace_gui.gui.control.operations import MethodComparison, Operation
 from ace_gui.gui.control.persistence import Preferences, Sessions
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.control.what_if import Forecasting, WhatIf
@@ -108,7 +108,7 @@ class MainWindow(QMainWindow):
         self.output = OutputOperations(engine, runs)
         self.conductor = Conductor(engine, runs)
         self.comparison = MethodComparison(engine, runs)
-        self.two_models = ModelComparison(engine)
+        self.two_models = Operation(engine)
         self.history = History(session.draft, self)
         self.sessions = Sessions(session)
         self.queries = LayerQueries(engine)
