@@ -1,25 +1,33 @@
 """``adapter_config.json`` of a PEFT adapter, read as plain JSON; nothing in it is executed.
 
-Its regular expressions are matched in bounded time. Python's own matcher tries alternatives one
-after the other, so a hostile expression can run for ever. Here all positions in the text that a
-part of the expression can reach are followed at once.
+Its regular expressions are matched by pydantic, in linear time: Python's own matcher tries
+alternatives one after the other, so a hostile expression can run for ever.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache, reduce
-from operator import or_
+import warnings
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import SchemaError
 
 from ace_gui.checkpoints.input_files import read_json, refusal
-from ace_gui.errors import CheckpointError
 from ace_gui.formatting import plain
 
 Value = TypeVar("Value", int, float)
@@ -65,9 +73,27 @@ _PLAIN_STARTS: Final = (True, False, None, "gaussian", "eva", "orthogonal")
 _REMOTE: Final = re.compile(r"\s*(?:[\\/]{2}|[A-Za-z][A-Za-z0-9+.-]+:)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdapterSettings:
-    """The settings that determine the scale of B·A.
+_Rank = Annotated[int, Field(gt=0, lt=2**31)]
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+_Filled = BeforeValidator(lambda value: value or {})
+_Switch = Annotated[bool, BeforeValidator(lambda value: value is True)]
+
+
+def _without_repetition(rows: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(rows)) < len(rows):
+        raise ValueError("a row is trained twice")
+    return rows
+
+
+_Rows = Annotated[
+    tuple[Annotated[int, Field(ge=0)], ...],
+    Field(strict=False),
+    AfterValidator(_without_repetition),
+]
+
+
+class AdapterSettings(BaseModel):
+    """The settings that determine the scale of B·A, under PEFT's names as aliases.
 
     ``alpha_pattern`` and ``rank_pattern``: module name or its end, or an expression for these → the
     value that replaces ``alpha`` or ``rank``. ``fan_in_fan_out``: its matrices are stored inputs ×
@@ -77,17 +103,21 @@ class AdapterSettings:
     trained rows, by the end of the embedding's name, or by "" of any.
     """
 
-    rank: int
-    alpha: float
-    rank_pattern: Mapping[str, int] = field(default_factory=dict)
-    alpha_pattern: Mapping[str, float] = field(default_factory=dict)
-    use_rslora: bool = False
-    fan_in_fan_out: bool = False
+    model_config = ConfigDict(strict=True, frozen=True, validate_by_name=True)
+
+    rank: Annotated[_Rank, Field(alias="r")] = 8
+    alpha: _Number = 8
+    rank_pattern: Annotated[dict[str, _Rank], _Filled] = {}
+    alpha_pattern: Annotated[dict[str, _Number], _Filled] = {}
+    use_rslora: _Switch = False
+    fan_in_fan_out: _Switch = False
     named_base: str = ""
-    keeps_ties: bool = False
+    keeps_ties: Annotated[_Switch, Field(alias="ensure_weight_tying")] = False
     warnings: tuple[str, ...] = ()
-    parameters: tuple[str, ...] = ()
-    tokens: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    parameters: Annotated[
+        list[str], Field(alias="target_parameters"), BeforeValidator(lambda names: names or [])
+    ] = []
+    tokens: dict[str, _Rows] = {}
 
     def rank_of(self, module: str) -> int:
         """Rank of the factors of ``module``."""
@@ -114,26 +144,31 @@ def adapter_settings(path: Path, config: Mapping[str, object]) -> AdapterSetting
     """The settings in a config of PEFT's; ``path`` is named in errors. Raises CheckpointError."""
     _refuse_other_kinds(path, config)
     alpha = "lora_alpha" if str(config.get("peft_type")).upper() == "LORA" else "alpha"
-    named_base = config.get("base_model_name_or_path") or ""
-    warnings: tuple[str, ...] = ()
-    if is_remote(str(named_base)):
-        named_base = ""
-        warnings = (
-            "Names a network location as its base. Not contacted; choose the base yourself.",
-        )
-    return AdapterSettings(
-        rank=_rank(path, "r", config.get("r", 8)),
-        alpha=_number(path, alpha, config.get(alpha, 8)),
-        rank_pattern=_pattern(path, "rank_pattern", config, _rank),
-        alpha_pattern=_pattern(path, "alpha_pattern", config, _number),
-        use_rslora=config.get("use_rslora") is True,
-        fan_in_fan_out=config.get("fan_in_fan_out") is True,
-        named_base=plain(str(named_base)),
-        keeps_ties=config.get("ensure_weight_tying") is True,
-        warnings=warnings,
-        parameters=_names(path, "target_parameters", config),
-        tokens=_tokens(path, config),
-    )
+    tokens = "trainable_token_indices" if config.get("trainable_token_indices") else "token_indices"
+    rows, named_base = config.get(tokens) or {}, str(config.get("base_model_name_or_path") or "")
+    made: dict[str, Any] = {
+        "alpha": config.get(alpha, 8),
+        "tokens": rows if isinstance(rows, dict) else {"": rows},
+        "named_base": plain(named_base),
+        "warnings": (),
+    }
+    if is_remote(named_base):
+        sentence = "Names a network location as its base. Not contacted; choose the base yourself."
+        made |= {"named_base": "", "warnings": (sentence,)}
+    try:
+        found = AdapterSettings.model_validate({**config, **made}, by_alias=True, by_name=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = {"alpha": alpha, "tokens": tokens}.get(str(first["loc"][0]), first["loc"][0])
+        value = plain(json.dumps(first["input"]))
+        sentence = f"`{key}` is {value}, which is not a valid value."
+        raise refusal(path, sentence) from None
+    for key in ("rank_pattern", "alpha_pattern"):
+        unusable = [module for module in getattr(found, key) if matcher(module) is None]
+        if unusable:
+            what = f"`{key}` has `{plain(unusable[0])}`, which cannot be matched"
+            raise refusal(path, f"{what}. {MERGE_FIRST}")
+    return found
 
 
 def is_remote(name: str) -> bool:
@@ -167,199 +202,44 @@ def _refuse_other_kinds(path: Path, config: Mapping[str, object]) -> None:
         )
 
 
-def _number(path: Path, key: str, value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
-    raise _impossible(path, key, value)
-
-
-def _rank(path: Path, key: str, value: object) -> int:
-    if type(value) is int and 0 < value < 2**31:
-        return value
-    raise _impossible(path, key, value)
-
-
-def _impossible(path: Path, key: str, value: object) -> CheckpointError:
-    return refusal(path, f"`{key}` is {plain(json.dumps(value))}, which is not a valid value.")
-
-
-def _pattern(
-    path: Path,
-    key: str,
-    config: Mapping[str, object],
-    checked: Callable[[Path, str, object], Value],
-) -> dict[str, Value]:
-    """Module name, its end, or a regular expression for them → value."""
-    pattern = config.get(key) or {}
-    if not isinstance(pattern, dict):
-        raise refusal(path, f"`{key}` is not a table of modules. Download it again.")
-    for module in pattern:
-        try:
-            matches(module, "module")
-        except UnusableError:
-            sentence = f"`{key}` has `{plain(module)}`, which cannot be matched. {MERGE_FIRST}"
-            raise refusal(path, sentence) from None
-    return {module: checked(path, key, value) for module, value in pattern.items()}
-
-
-def _names(path: Path, key: str, config: Mapping[str, object]) -> tuple[str, ...]:
-    found = config.get(key) or []
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise refusal(path, f"`{key}` is not a list of names. Download it again.")
-    return tuple(found)
-
-
-def _tokens(path: Path, config: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
-    """The rows of embeddings that are trained; PEFT has a key of its own for each kind."""
-    key = "trainable_token_indices" if config.get("trainable_token_indices") else "token_indices"
-    given = config.get(key) or {}
-    tables: dict[str, Any] = given if isinstance(given, dict) else {"": given}
-    for indices in tables.values():
-        whole = isinstance(indices, list) and all(type(i) is int and i >= 0 for i in indices)
-        if not whole or len(set(indices)) < len(indices):
-            raise _impossible(path, key, given)
-    return {name: tuple(indices) for name, indices in tables.items()}
-
-
 def _patterned(pattern: Mapping[str, Value], module: str, default: Value) -> Value:
-    """The value of the table's first key that is ``module`` or its end after a dot, as PEFT has it.
-
-    Raises UnusableError.
-    """
+    """The value of the table's first key that is ``module`` or its end after a dot, as in PEFT."""
     found = (value for key, value in pattern.items() if matches(key, module))
     return next(found, default)
 
 
 _LONGEST: Final = 250
 """Of an expression, and of a module's name; nothing matches a longer name."""
-_DEEPEST: Final = 12
-_MOST: Final = 200
-"""Most repetitions that an expression may count."""
 
-_parser: Final = importlib.import_module("re._parser")
-
-_CATEGORIES: Final[dict[str, Callable[[str], bool]]] = {
-    "CATEGORY_DIGIT": str.isdecimal,
-    "CATEGORY_SPACE": str.isspace,
-    "CATEGORY_WORD": lambda c: c.isalnum() or c == "_",
-}
-_REPEATS: Final = frozenset({"MAX_REPEAT", "MIN_REPEAT"})
-_STARTS: Final = frozenset({"AT_BEGINNING", "AT_BEGINNING_STRING"})
-_ENDS: Final = frozenset({"AT_END", "AT_END_STRING"})
-_KNOWN: Final = _REPEATS.union(
-    ("SUBPATTERN", "BRANCH", "AT", "IN", "RANGE", "CATEGORY", "ANY", "LITERAL", "NOT_LITERAL")
-)
-
-
-class UnusableError(Exception):
-    """The text is no expression, or one with more than names of modules need."""
+_OTHERWISE: Final = re.compile(r"\\[<>]|\\[bB]\{|[*+?}]\+")
+"""What pydantic's matcher understands in another way than Python's."""
 
 
 def matches(pattern: str, module: str) -> bool:
-    """Whether ``pattern`` is ``module`` or its end after a dot, as PEFT has it.
+    """Whether ``pattern`` is ``module`` or its end after a dot, as in PEFT.
 
-    Raises UnusableError.
+    Nothing matches an expression that cannot be used.
     """
-    parts = _parsed(pattern)
-    if len(module) > _LONGEST:
+    found = matcher(pattern)
+    if found is None or len(module) > _LONGEST:
         return False
-    starts = 1 | sum(1 << i + 1 for i, character in enumerate(module) if character == ".")
-    return bool(_Text(module).reached(parts, starts) >> len(module) & 1)
+    try:
+        found.validate_python(module)
+    except ValidationError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=256)
-def _parsed(pattern: str) -> Any:
-    if len(pattern) > _LONGEST:
-        raise UnusableError
+def matcher(pattern: str) -> TypeAdapter[str] | None:
+    """What accepts the names that PEFT's expression matches; None if there is no such thing."""
+    if len(pattern) > _LONGEST or _OTHERWISE.search(pattern):
+        return None
+    expression = rf"(.*\.)?({pattern})$"
     try:
-        parts = _parser.parse(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise UnusableError from error
-    if parts.state.flags & ~re.UNICODE:
-        raise UnusableError
-    _check(parts, 0)
-    return parts
-
-
-def _check(parts: Sequence[Any], depth: int) -> None:
-    if depth > _DEEPEST:
-        raise UnusableError
-    for kind, value in parts:
-        name = str(kind)
-        inner: Sequence[Any] = ()
-        if name in _REPEATS:
-            inner = [value[2]]
-        elif name == "SUBPATTERN":
-            inner = [value[3]]
-        elif name == "BRANCH":
-            inner = value[1]
-        unusable = (
-            (name in _REPEATS and value[0] > _MOST)
-            or (name == "SUBPATTERN" and (value[1] or value[2]))
-            or (name == "AT" and str(value) not in _STARTS | _ENDS)
-            or (name == "CATEGORY" and str(value).replace("_NOT_", "_") not in _CATEGORIES)
-            or name not in _KNOWN
-        )
-        if unusable:
-            raise UnusableError
-        for way in inner:
-            _check(way, depth + 1)
-        if name == "IN":
-            _check([part for part in value if str(part[0]) != "NEGATE"], depth + 1)
-
-
-class _Text:
-    """A text to match expressions in. A set of positions in it is the bits of a number."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._fitting: dict[tuple[str, str], int] = {}
-
-    def reached(self, parts: Sequence[Any], indices: int) -> int:
-        """The positions in the text that ``parts`` can reach from any of ``indices``."""
-        for kind, value in parts:
-            indices = self._after(str(kind), value, indices)
-        return indices
-
-    def _after(self, kind: str, value: Any, indices: int) -> int:
-        if kind in _REPEATS:
-            return self._repeated(value, indices)
-        if kind == "SUBPATTERN":
-            return self.reached(value[3], indices)
-        if kind == "BRANCH":
-            return reduce(or_, (self.reached(way, indices) for way in value[1]))
-        if kind == "AT":
-            return indices & (1 if str(value) in _STARTS else 1 << len(self._text))
-        key = kind, str(value)
-        if key not in self._fitting:
-            fitting = (1 << i for i, c in enumerate(self._text) if _fits(kind, value, c))
-            self._fitting[key] = sum(fitting)
-        return (indices & self._fitting[key]) << 1
-
-    def _repeated(self, value: Any, indices: int) -> int:
-        least, most, parts = value
-        for _ in range(least):
-            indices = self.reached(parts, indices)
-        found = fresh = indices
-        for _ in range(min(int(most) - least, len(self._text) + 1)):
-            fresh = self.reached(parts, fresh) & ~found
-            if not fresh:
-                break
-            found |= fresh
-        return found
-
-
-def _fits(kind: str, value: Any, character: str) -> bool:
-    if kind == "LITERAL":
-        return ord(character) == int(value)
-    if kind == "NOT_LITERAL":
-        return ord(character) != int(value)
-    if kind == "ANY":
-        return character != "\n"
-    if kind == "RANGE":
-        return int(value[0]) <= ord(character) <= int(value[1])
-    if kind == "CATEGORY":
-        name = str(value)
-        return _CATEGORIES[name.replace("_NOT_", "_")](character) != ("_NOT_" in name)
-    negated = str(value[0][0]) == "NEGATE"
-    return any(_fits(str(k), v, character) for k, v in value[int(negated) :]) != negated
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # about sets that both understand otherwise
+            re.compile(expression)
+        return TypeAdapter(Annotated[str, StringConstraints(pattern=f"^(?:{expression})")])
+    except (re.error, SchemaError, Warning, OverflowError, RecursionError):
+        return None

@@ -188,19 +188,13 @@ def _settings(
     if (config := _config(path, header, part)) is not None:
         settings = adapter_settings(path, {"peft_type": "LORA", **config})
         inner = rest if part in _STARTS else module
-        return replace(
-            settings,
-            rank=settings.rank_of(inner),
-            alpha=settings.scale_of(inner) * settings.rank_of(inner),
-            rank_pattern={},
-            alpha_pattern={},
-            use_rslora=False,
-        )
+        rank = settings.rank_of(inner)
+        own = {"rank": rank, "alpha": settings.scale_of(inner) * rank, "use_rslora": False}
+        return settings.model_copy(update={**own, "rank_pattern": {}, "alpha_pattern": {}})
     ranked = ("lora_A", "hada_w1_b", "lokr_w1_b", "lokr_w2_b")
-    rank = next((pieces[name].shape[0] for name in ranked if pieces.get(name)), 0)
+    rank = next((size for name in ranked if name in pieces for size in pieces[name].shape[:1]), 0)
     alpha = _alpha(path, pieces.get("alpha"), reader)
-    own = float(rank or 1) if alpha is None or not rank else alpha
-    return AdapterSettings(rank=rank or 1, alpha=own)
+    return AdapterSettings(rank=rank or 1, alpha=alpha if alpha is not None and rank else rank or 1)
 
 
 def _alpha(path: Path, info: TensorInfo | None, reader: TensorReader) -> float | None:

@@ -335,7 +335,7 @@ def test_copies_of_a_trained_table_are_one(
         ({"layer_replication": [[0, 2]]}, "repeats layers of its base"),
         ({"trainable_token_indices": [1, 1]}, "is not a valid value"),
         ({"trainable_token_indices": {"q": [-1]}}, "is not a valid value"),
-        ({"target_parameters": "experts.w1"}, "is not a list of names"),
+        ({"target_parameters": "experts.w1"}, '`target_parameters` is "experts.w1", which'),
         ({"target_parameters": ["q.x", "q.y"]}, "which is whose is not known"),
         ({"init_lora_weights": "pissa"}, "This adapter began from a changed base"),
         ({"init_lora_weights": "pissa_niter_4"}, "began from a changed base"),
@@ -347,7 +347,8 @@ def test_copies_of_a_trained_table_are_one(
         ({"alpha_pattern": {"q": "8"}}, '`alpha_pattern` is "8", which is not a valid value.'),
         ({"alpha_pattern": {"(?=a)q": 8}}, "`alpha_pattern` has `(?=a)q`, which cannot be matched"),
         ({"rank_pattern": {"(": 8}}, "`rank_pattern` has `(`, which cannot be matched"),
-        ({"rank_pattern": [8]}, "`rank_pattern` is not a table of modules."),
+        ({"rank_pattern": [8]}, "`rank_pattern` is [8], which is not a valid value."),
+        ({"lora_alpha": 10**400}, "`lora_alpha` is 1000"),
         ({"r": 4}, "A is 2×7, B is 5×2; the config gives rank 4."),
     ],
 )

@@ -255,6 +255,7 @@ def test_the_settings_in_the_metadata_give_the_scale(
         ({"lora_unet_q.alpha": torch.tensor(torch.nan)}, "alpha"),
         ({"lora_unet_p.alpha": torch.tensor(1.0)}, "lora_unet_p"),
         ({"lora_unet_p.lora_down.weight": A}, "A but no B"),
+        ({"lora_unet_q.lora_down.weight": torch.tensor(1.0)}, "A is a scalar"),
         ({"lora_unet_p.hada_w1_a": W1A}, "do not fit"),
         ({"lora_unet_p.lokr_w1": K1, "lora_unet_p.lokr_w2_a": K2A}, "do not fit"),
     ],
