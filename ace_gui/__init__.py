@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from ace_gui.engine.contract.events import PlanReady as PlanReady
     from ace_gui.engine.contract.events import TensorFinished as TensorFinished
     from ace_gui.engine.contract.findings import ModelDiff as ModelDiff
-    from ace_gui.library import Comparison as Comparison
-    from ace_gui.library import Evaluation as Evaluation
-    from ace_gui.library import Inspection as Inspection
-    from ace_gui.library import MergeResult as MergeResult
-    from ace_gui.library import Tuning as Tuning
     from ace_gui.library import compare as compare
     from ace_gui.library import devices as devices
     from ace_gui.library import diff as diff
@@ -49,6 +44,11 @@ if TYPE_CHECKING:
     from ace_gui.recipe import Override as Override
     from ace_gui.recipe import Recipe as Recipe
     from ace_gui.recipe.values import Task as Task
+    from ace_gui.results import Comparison as Comparison
+    from ace_gui.results import Evaluation as Evaluation
+    from ace_gui.results import Inspection as Inspection
+    from ace_gui.results import MergeResult as MergeResult
+    from ace_gui.results import Tuning as Tuning
 
 __version__ = "0.1.0"
 APPLICATION_ID: Final = "io.github.ace_workbench"
@@ -60,14 +60,15 @@ _NAMES: Final = {
     ),
     "ace_gui.engine.contract.findings": "ModelDiff",
     "ace_gui.library": (
-        "Comparison Evaluation Inspection MergeResult Tuning compare devices diff evaluate "
-        "extract inspect load_model merge merge_state_dicts plan report routes task tune"
+        "compare devices diff evaluate extract inspect load_model merge merge_state_dicts plan "
+        "report routes task tune"
     ),
     "ace_gui.methods.method": "Kind Merged",
     "ace_gui.methods.registry": "register_method",
     "ace_gui.methods.shared.kit": "parameter",
     "ace_gui.recipe": "ModelEntry Override Recipe",
     "ace_gui.recipe.values": "Task",
+    "ace_gui.results": "Comparison Evaluation Inspection MergeResult Tuning",
 }
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(["__version__", "errors", "methods", *_MODULES])

@@ -107,7 +107,7 @@ def value_text(value: float | bool | str) -> str:
 
 
 def counted(count: int, one: str, many: str, /, **values: object) -> str:
-    """``1 matrix``, ``6 matrices``; or whole sentences, with the count in the place of ``%n``."""
+    """``1 matrix``, ``6 matrices``; or whole sentences, with the count instead of ``%n``."""
     text = one if count == 1 else many
     text = text.replace("%n", str(count)) if "%n" in many else f"{count} {text}"
     return text.format(**values) if values else text

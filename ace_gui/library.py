@@ -7,10 +7,9 @@ Every function takes a recipe as the path of a recipe file, as a mapping with th
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,20 +29,16 @@ from ace_gui.engine.contract.events import (
     Reported,
 )
 from ace_gui.engine.contract.findings import CovarianceMatch, ModelDiff
-from ace_gui.engine.contract.plan import Check, Plan
+from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scored import (
-    MeanScore,
     ParameterRange,
     RoutesFound,
     TaskRoutes,
-    TaskScore,
     Tuned,
-    means,
 )
 from ace_gui.engine.evaluating.loaded_models import loaded_model
 from ace_gui.engine.inspecting import compare_recipes, tune_parameters
 from ace_gui.engine.inspecting.model_diff import diff_models
-from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.engine.output.exporting import write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import StateDict, merged_state_dicts
@@ -53,155 +48,13 @@ from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
 from ace_gui.recipe.values import ParameterValue, Task, limited
+from ace_gui.results import Comparison, Evaluation, Inspection, MergeResult, Tuning
 
 GivenRecipe = Path | str | Mapping[str, object] | Recipe
 GivenTasks = Path | str | Sequence[Mapping[str, object] | Task]
 GivenModels = Path | str | Mapping[str, Any] | Sequence[Any] | Any
 Progress = Callable[[Event], object]
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Inspection:
-    """``layers``: one per tensor, in the plan's order. ``checks``: worst first. ``covariances``:
-    one per matrix and expert, if requested.
-    """
-
-    layers: tuple[Layer, ...]
-    checks: tuple[Check, ...]
-    plan: Plan
-    covariances: tuple[CovarianceMatch, ...] = ()
-
-    def __repr__(self) -> str:
-        worries = sum(check.is_worry for check in self.checks)
-        return f"<Inspection: {len(self.layers)} tensors, {worries} warnings>"
-
-    def to_frame(self) -> Any:
-        """The layers as a pandas DataFrame; ImportError where pandas is not installed."""
-        import pandas as pd
-
-        return pd.DataFrame([dataclasses.asdict(layer) for layer in self.layers])
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergeResult:
-    """``folder``: the output. ``seconds``: of merging. ``warnings``: about the merge as a whole;
-    ``notes``: about the workers of a cluster."""
-
-    folder: Path
-    seconds: float
-    warnings: tuple[str, ...]
-    files: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Evaluation:
-    """``scores``: one a model and task, base first, then experts, then the folders."""
-
-    scores: tuple[TaskScore, ...]
-
-    def __repr__(self) -> str:
-        models = dict.fromkeys(each.model for each in self.scores)
-        tasks = dict.fromkeys(each.task for each in self.scores)
-        return f"<Evaluation: {len(models)} models on {len(tasks)} tasks>"
-
-    @property
-    def means(self) -> tuple[MeanScore, ...]:
-        """The mean score and the mean share of the experts' of every model."""
-        return means(self.scores)
-
-    def to_frame(self) -> Any:
-        """One row per model and task, as a pandas DataFrame: the fields of ``evaluate --json``."""
-        import pandas as pd
-
-        return pd.DataFrame([score.record() for score in self.scores])
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Tuning:
-    """``recipe``: with the chosen values, and with those that followed from the base model.
-
-    ``result``: every merge that was tried, and the scores of the chosen one and of the recipe as
-    it was on data that were not searched with.
-    """
-
-    recipe: Recipe
-    result: Tuned
-
-    def __repr__(self) -> str:
-        return f"<Tuning: {dict(self.result.best.parameters)} of {len(self.result.points)} merges>"
-
-    @property
-    def evaluation(self) -> Evaluation:
-        """The recipe as it was and as chosen, on the half of the data that was not searched."""
-        return Evaluation(scores=self.result.compared)
-
-    def to_frame(self) -> Any:
-        """One row per merge that was tried, as a pandas DataFrame.
-
-        The columns are the parameters (one each), score, seconds, error, chosen.
-
-        >>> found = ace_gui.tune(sample, {"scaling": (0.5, 1.0)}, merges=2, limit=8)
-        >>> found.to_frame()["scaling"].tolist()
-        [0.5, 1.0]
-        """
-        import pandas as pd
-
-        best = self.result.best
-        return pd.DataFrame(
-            [
-                {**each.parameters, "score": each.score, "seconds": each.seconds}
-                | {"error": each.error, "chosen": each is best}
-                for each in self.result.points
-            ]
-        )
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Comparison:
-    """``rows``: one per merge, in the requested order. A failed merge has its reason in
-    ``error``.
-    """
-
-    rows: tuple[MethodCompared, ...]
-
-    def __repr__(self) -> str:
-        failed = sum(bool(row.error) for row in self.rows)
-        return f"<Comparison: {len(self.rows)} merges, {failed} failed>"
-
-    def to_frame(self) -> Any:
-        """One line per merge and task, as a pandas DataFrame. Raises ImportError without pandas.
-
-        The columns are title, method, the parameters of the method (one each), norm, distance,
-        cosine, warned, seconds, peak_bytes and error; and with tasks: task, metric, score, n,
-        standard_error, normalised.
-
-        >>> ace_gui.compare(recipe, methods=["linear", "ties"]).to_frame()["method"].tolist()
-        ['linear', 'ties']
-        """
-        import pandas as pd
-
-        return pd.DataFrame([record for row in self.rows for record in _tidy(row)])
-
-
-def _tidy(row: MethodCompared) -> list[dict[str, Any]]:
-    cosines = list(row.cosines.values())
-    figures: dict[str, Any] = {
-        "title": row.title,
-        "method": row.variant.recipe.merge_method,
-        **row.parameters,
-        "relative_norm": row.relative_norm,
-        "distance": row.mean_distance,
-        "cosine": sum(cosines) / len(cosines) if cosines else None,
-        "warned": row.warned,
-        "seconds": row.seconds,
-        "peak_bytes": row.peak_bytes,
-        "error": row.error,
-    }
-    names = ("task", "metric", "score", "n", "standard_error", "normalised")
-    scores = [each.record() for each in row.scores]
-    return [figures | {name: each[name] for name in names} for each in scores] or [figures]
 
 
 def plan(recipe: GivenRecipe) -> Plan:

@@ -84,7 +84,7 @@ def write_file(
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new file to write, which takes the place of ``path`` in one step when the block ends.
+    """A new file to write, which replaces ``path`` in one step when the block ends.
 
     Where the block or that step fails, ``path`` stays as it was. Raises OSError.
     """

@@ -1,6 +1,6 @@
 """How processes of this program start: offline, importing torch fast, and from a bundle.
 
-Elsewhere ``sys.executable`` is a Python that can run any module. In a bundle, one executable that
+``sys.executable`` is usually a Python that can run any module. In a bundle, one executable that
 needs no Python, it is the application itself, so an argument selects which part runs instead of the
 command line. The engine process is not among these parts: ``multiprocessing`` starts it everywhere.
 """

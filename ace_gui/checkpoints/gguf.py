@@ -31,7 +31,7 @@ HEADER_LIMIT: Final = 64_000_000
 
 NO_CONFIG: Final = (
     "A GGUF file has no config.json and no tokenizer for transformers. Put those of the original "
-    "model beside it if it is the base, so that the merged model loads."
+    "model into its folder if it is the base, so that the merged model loads."
 )
 
 _MALFORMED: Final = "The header of this GGUF file is malformed. Download it again."

@@ -147,7 +147,7 @@ def open_checkpoint(
 
 
 def _open_gguf(path: Path) -> Checkpoint:
-    """A GGUF file, with the config and the tokenizer that may lie beside it."""
+    """A GGUF file, with the config and the tokenizer that may be in its folder."""
     headers = [read_gguf(path)]
     file = path.parent / "config.json"
     if not os.path.lexists(file):

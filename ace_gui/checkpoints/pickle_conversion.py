@@ -6,13 +6,13 @@ import hashlib
 import json
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from stat import S_ISDIR
-from typing import Final
+from typing import Final, TypeVar
 from zipfile import BadZipFile, ZipFile
 
 from ace_gui.checkpoints.folder import (
@@ -36,7 +36,7 @@ from ace_gui.checkpoints.pickled_weights import PickledFile, open_pickle, unique
 from ace_gui.checkpoints.side_files import copy_side_files, find_side_files
 from ace_gui.checkpoints.staging import Claim, discard, promote, staged
 from ace_gui.checkpoints.writer import OutputTensor, ShardedWriter, plan_shards
-from ace_gui.errors import CheckpointError
+from ace_gui.errors import CheckpointError, PickleConsentError
 from ace_gui.output_files import MARK
 
 _BLOCK: Final = 1 << 26
@@ -47,6 +47,8 @@ _ONE_FILE: Final = 2**63
 _RECORD: Final = ".conversion.json"
 """Digests of the sources and of the files made of them."""
 _RECORD_LIMIT: Final = 10_000_000
+
+Opened = TypeVar("Opened")
 
 _PAUSE: Final = 0.1
 """Seconds between two checks of a conversion in another process."""
@@ -108,6 +110,22 @@ def _converting(source: _Source, target: Path) -> Iterator[tuple[int, int]]:
         copy_side_files(source.side, stage)
         _write_record(stage, before)
         promote(stage, target, keep_mark=True)
+
+
+def with_consent(opened: Callable[[], Opened], cache_folder: Path, *, convert: bool) -> Opened:
+    """What ``opened`` returns. Pickles that it meets are converted only if that was requested.
+
+    Raises its errors, including PickleConsentError, and those of ``convert_pickle``.
+    """
+    refused = set[Path]()
+    while True:
+        try:
+            return opened()
+        except PickleConsentError as error:
+            if error.path is None or error.path in refused or not convert:
+                raise
+            refused.add(error.path)
+            convert_pickle(error.path, cache_folder)
 
 
 def find_converted(path: Path, cache_folder: Path) -> Path | None:

@@ -49,7 +49,7 @@ from ace_gui.methods import every_variant
 from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe, load_tasks
 from ace_gui.recipe.recommended import SHELF_NAMES
-from ace_gui.recipe.values import ParameterValue, limited
+from ace_gui.recipe.values import ParameterValue, Task, limited
 
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Compare, Evaluate, Tune
@@ -62,20 +62,9 @@ _RECIPES: Final = frozenset((".yaml", ".yml"))
 
 def evaluate_models(given: Evaluate) -> None:
     """Score a recipe's base and experts, and folders, on its tasks or a file's."""
-    paths, terminal = given.models, Terminal.of(given)
-    recipes = [path for path in paths if path.suffix in _RECIPES]
-    folders = list(dict.fromkeys(path for path in paths if path not in recipes))
-    if len(recipes) > 1 or not (recipes or given.tasks or given.harness):
-        raise RecipeError("Give one recipe, or folders with --tasks FILE.", key="tasks")
-    if given.harness and not folders:
-        raise RecipeError("--harness runs on folders; give the merged one.", key="harness")
-    recipe = load_recipe(recipes[0]) if recipes else None
-    tasks = () if recipe is None else recipe.tasks
-    tasks = limited(tasks if given.tasks is None else load_tasks(given.tasks), given.limit)
-    data = [path for task in tasks for path in (task.data, task.calibration) if path is not None]
-    files = [*recipes, *([] if given.tasks is None else [given.tasks])]
-    models = [] if recipe is None else [*recipe.paths]
-    outputs = Outputs.of(given, (*files, *folders, *models, *data), "scores")
+    terminal = Terminal.of(given)
+    recipe, folders, tasks, inputs = _asked(given)
+    outputs = Outputs.of(given, inputs, "scores")
     run = Harness(given.harness.split(","), given.harness_tasks) if given.harness else None
     how: dict[str, Any] = {name: getattr(given, name) for name in ("device", "threads", "convert")}
     how["names"] = [str(folder) for folder in folders]
@@ -106,6 +95,24 @@ def evaluate_models(given: Evaluate) -> None:
         content["harness"] = [each.record() for each in by_harness]
     outputs.write_json(given.json, content)
     _print(found, taken, by_harness, terminal.results)
+
+
+def _asked(
+    given: Evaluate,
+) -> tuple[Recipe | None, list[Path], tuple[Task, ...], tuple[Path, ...]]:
+    """The recipe, the folders, the tasks, and all that they read. Raises RecipeError."""
+    recipes = [path for path in given.models if path.suffix in _RECIPES]
+    folders = list(dict.fromkeys(path for path in given.models if path not in recipes))
+    if len(recipes) > 1 or not (recipes or given.tasks or given.harness):
+        raise RecipeError("Give one recipe, or folders with --tasks FILE.", key="tasks")
+    if given.harness and not folders:
+        raise RecipeError("--harness runs on folders; give the merged one.", key="harness")
+    recipe = load_recipe(recipes[0]) if recipes else None
+    tasks, models = ((), ()) if recipe is None else (recipe.tasks, recipe.paths)
+    tasks = limited(tasks if given.tasks is None else load_tasks(given.tasks), given.limit)
+    data = (path for task in tasks for path in (task.data, task.calibration))
+    read = (*recipes, given.tasks, *folders, *models, *data)
+    return recipe, folders, tasks, tuple(path for path in read if path is not None)
 
 
 def _print(

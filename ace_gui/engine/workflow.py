@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from ace_gui.checkpoints.pickle_conversion import convert_pickle
+from ace_gui.checkpoints.pickle_conversion import with_consent
 from ace_gui.checkpoints.staging import claimed_output
 from ace_gui.engine.capabilities import memory_of, resolve_device, use_threads
 from ace_gui.engine.cluster.ray_cluster import Address
@@ -39,7 +39,7 @@ from ace_gui.engine.planning.prepare import prepare, require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import output_checks, refuse_errors, store_checks
 from ace_gui.engine.report.page import MARK, report
-from ace_gui.errors import CheckpointError, PickleConsentError, RecipeError, TaskError
+from ace_gui.errors import CheckpointError, RecipeError, TaskError
 from ace_gui.formatting import plain
 from ace_gui.output_files import check_file, check_output_folder, staging_folder
 from ace_gui.paths import conversions_folder, inspections_folder
@@ -77,13 +77,7 @@ def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:
 
     Raises the errors of ``prepare``, including PickleConsentError.
     """
-    while True:
-        try:
-            return prepare(recipe)
-        except PickleConsentError as error:
-            if error.path is None or not convert:
-                raise
-            convert_pickle(error.path, conversions_folder())
+    return with_consent(lambda: prepare(recipe), conversions_folder(), convert=convert)
 
 
 def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Event]:

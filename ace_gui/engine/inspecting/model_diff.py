@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from ace_gui.architecture.names import match_names
 from ace_gui.architecture.sandbox import Describer
 from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
-from ace_gui.checkpoints.pickle_conversion import convert_pickle
+from ace_gui.checkpoints.pickle_conversion import with_consent
 from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.findings import LayerDifference, ModelDiff, TensorChange
@@ -25,14 +25,11 @@ from ace_gui.engine.merging.merge_manifest import InputFile, Manifest
 from ace_gui.engine.merging.store import MODEL, read_finished
 from ace_gui.engine.planning.models import OpenedModel, open_whole
 from ace_gui.engine.streaming import Part, parts_of, read_row
-from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
+from ace_gui.errors import MismatchError, RecipeError
 from ace_gui.linalg.singular import singular_values
 from ace_gui.paths import conversions_folder
 from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.steps import result_of
-
-TRIES: Final = 100
-"""Pickles of one model that are converted."""
 
 
 def diff_models(
@@ -85,15 +82,10 @@ def _opened(written: str, convert: bool) -> OpenedModel:
     if not path.exists():
         sentence = paths.unfound.get(path, f"{path} does not exist; name a model.")
         raise RecipeError(sentence, path=path, key="model")
-    for _ in range(TRIES):
-        try:
-            with Describer() as describer:
-                return result_of(open_whole(path, describer))
-        except PickleConsentError as error:
-            if error.path is None or not convert:
-                raise
-            convert_pickle(error.path, conversions_folder())
-    raise RecipeError(f"{path} has too many pickles to convert.", path=path, key="model")
+    with Describer() as describer:
+        return with_consent(
+            lambda: result_of(open_whole(path, describer)), conversions_folder(), convert=convert
+        )
 
 
 def _pairs(

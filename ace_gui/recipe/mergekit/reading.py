@@ -329,10 +329,7 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: _Models) -> Reci
         )
     chosen = document.tokenizer
     recipe = replace(recipe, chat_template=document.chat_template or "")
-    names: dict[Pair, str] = {}
-    for entry, name in zip(recipe.models, recipe.expert_names, strict=True):
-        names[(entry.on, entry.model) if entry.on else (entry.model, None)] = name
-    names[recipe.base_model, recipe.adapter] = _BASE
+    names = _names(recipe)
 
     def named(reference: Reference) -> str:
         pair = models.pair(reference)
@@ -367,6 +364,14 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: _Models) -> Reci
         choice = Vocabulary.UNION if name == "union" else Vocabulary.BASE_TOKENS
         return replace(recipe, vocabulary=choice)
     return replace(recipe, tokenizer=name)
+
+
+def _names(recipe: Recipe) -> dict[Pair, str]:
+    """What a recipe calls its models."""
+    names: dict[Pair, str] = {}
+    for entry, name in zip(recipe.models, recipe.expert_names, strict=True):
+        names[(entry.on, entry.model) if entry.on else (entry.model, None)] = name
+    return names | {(recipe.base_model, recipe.adapter): _BASE}
 
 
 def _defaults_note(settings: Settings) -> str:
@@ -433,7 +438,7 @@ def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:
 
 
 def _refuse_mixture(content: Mapping[str, Any], ours: str, theirs: str) -> None:
-    """Raise RecipeError for ``theirs``, a key of mergekit's beside ``ours``.
+    """Raise RecipeError for ``theirs``, a key of mergekit's in a file with ``ours``.
 
     A file whose only key of ours is ``vocabulary`` may be mergekit's, with a key added to it; then
     a method whose defaults differ is such a key, too, unless a parameter decides which is meant.
@@ -491,14 +496,14 @@ def _has_method(content: Mapping[str, Any], methods: Container[str] = METHODS) -
 
 
 def _entries(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The entries of the models, by their place in the file."""
+    """The entries of the models, by their path in the file."""
     models = content.get("models")
     listed = enumerate(models if isinstance(models, list) else [])
     return {f"models[{n}]": entry for n, entry in listed if isinstance(entry, dict)}
 
 
 def _parameters(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The parameters of the merge and of the models, by their place in the file."""
+    """The parameters of the merge and of the models, by their path in the file."""
     found = {"parameters": content.get("parameters")}
     found |= {f"{at}.parameters": own.get("parameters") for at, own in _entries(content).items()}
     return {at: parameters for at, parameters in found.items() if isinstance(parameters, dict)}
