@@ -76,6 +76,7 @@ def test_adamerging_of_eight_experts_takes_little_more_than_of_two(own_cache):
 
 
 METHODS: dict[str, dict[str, float]] = {
+    "regmean": {"alpha": 0.9},
     "concrete": {"steps": 3, "batch": 4},
     "localize_stitch_few_shot": {"steps": 3, "batch": 4},
 }
@@ -85,7 +86,7 @@ FACTOR = 1.5
 
 @pytest.mark.long
 @pytest.mark.parametrize("method", list(METHODS))
-def test_what_learning_takes_is_what_the_plan_says(method: str, own_cache):
+def test_what_running_models_takes_is_what_the_plan_says(method: str, own_cache):
     family(own_cache, 2)
     file = recipe(own_cache, 2, method, **METHODS[method])
     command = [sys.executable, "-c", PEAK, file, own_cache / "merged"]

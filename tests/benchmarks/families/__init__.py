@@ -1,1 +1,0 @@
-"""A study of merge methods on small model families that are made here, from seeds alone."""
