@@ -89,8 +89,8 @@ def _limited_by_thread() -> Iterator[None]:
         raise_in(ctypes.c_ulong(thread), ctypes.py_object(_StopError))
 
     timer = threading.Timer(PATIENCE, stop)
-    timer.start()
     try:
+        timer.start()
         yield
     except _StopError:
         raise _too_slow() from None

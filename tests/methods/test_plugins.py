@@ -26,7 +26,7 @@ from ace_gui.methods import METHODS, Diagnostics, Merged, families, plugins
 from ace_gui.methods.method import Kind
 from ace_gui.methods.registry import register_method
 from ace_gui.recipe.recipe_file import load_recipe
-from tests.helpers.command import ace_gui_process
+from tests.helpers.command import ace_gui, ace_gui_process
 from tests.helpers.registry import own_registry
 
 EXAMPLE = Path(__file__).parents[1] / "helpers" / "own_method.py"
@@ -81,13 +81,15 @@ def models(folder: Path) -> Path:
     return file
 
 
-def test_it_merges_is_listed_compared_and_reported_by_the_command_line(tmp_path: Path) -> None:
+def test_it_merges_is_listed_compared_and_reported_by_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = tmp_path / "config" / "ace-workbench" / "methods"
     own.mkdir(parents=True)
     shutil.copy(EXAMPLE, own / "median.py")
-    recipe, random_key = models(tmp_path), {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    recipe, home = models(tmp_path), {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     out = tmp_path / "out"
-    found = ace_gui_process("merge", recipe, "--out", out, **random_key)
+    found = ace_gui_process("merge", recipe, "--out", out, **home)
     assert found.returncode == 0, found.stderr
     read = {
         name: load_file(tmp_path / name / "model.safetensors")["layer.weight"]
@@ -97,17 +99,20 @@ def test_it_merges_is_listed_compared_and_reported_by_the_command_line(tmp_path:
     expected = read["base"] + 0.5 * deltas.median(dim=0).values
     merged = load_file(out / "model.safetensors")["layer.weight"]
     torch.testing.assert_close(merged, expected)
-    assert "median" in ace_gui_process("methods", "--all", **random_key).stdout
-    assert "Factor on the median" in ace_gui_process("methods", "median", **random_key).stdout
-    table = tmp_path / "table.json"
-    found = ace_gui_process(
-        "compare", recipe, "--methods", "median,linear", "--json", table, **random_key
-    )
-    assert found.returncode == 0, found.stderr
+    assert "median" in ace_gui_process("methods", "--all", **home).stdout
+    monkeypatch.setenv("XDG_CONFIG_HOME", home["XDG_CONFIG_HOME"])
+    with own_registry():
+        assert plugins.load_plugins() == ()
+        assert "Factor on the median" in ace_gui("methods", "median").stdout
+        table, page = tmp_path / "table.json", tmp_path / "report.html"
+        for words in (
+            ("compare", recipe, "--methods", "median,linear", "--json", table),
+            ("report", recipe, "--out", page),
+        ):
+            found = ace_gui(*words)
+            assert found.returncode == 0, found.stderr
     assert "median" in json.dumps(json.loads(table.read_text()))
-    found = ace_gui_process("report", recipe, "--out", tmp_path / "report.html", **random_key)
-    assert found.returncode == 0, found.stderr
-    assert "Median" in (tmp_path / "report.html").read_text()
+    assert "Median" in page.read_text()
 
 
 def test_what_was_made_by_another_source_of_a_method_is_not_used_again(

@@ -1,6 +1,7 @@
 """Overrides in the window: the layers' menu, the list, the dialog."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from PySide6.QtCore import QItemSelectionModel
@@ -212,19 +213,17 @@ def test_the_regime_follows_a_threshold_of_the_layers_own(loaded):
     assert taus == [0.3, 0.3, 0.9, 0.3]
 
 
-@pytest.mark.parametrize("text", ["", "layer.0", "nothing"])
-@pytest.mark.parametrize("role", ["", "key"])
-@pytest.mark.parametrize("shown", [MERGED, ALL])
-def test_what_the_filters_hide_is_counted_and_shown_on_demand(opened, text, role, shown):
+def test_what_the_filters_hide_is_counted_and_shown_on_demand(opened):
     layers = opened.workspace.layers
-    layers.text.setText(text)
-    layers.role.choose(role)
-    layers.show_only(shown)
-    hidden = layers.model.total - len(layers.model.shown)
-    assert layers.left_out.isVisible() is (hidden > 0)
-    assert layers.show_all.isVisible() is (hidden > 0)
-    if hidden:
-        assert layers.left_out.text().split()[0] == str(hidden)
-        layers.show_all.click()
-    assert len(layers.model.shown) == layers.model.total
-    assert not layers.left_out.isVisible()
+    for text, role, shown in product(("", "layer.0", "nothing"), ("", "key"), (MERGED, ALL)):
+        layers.text.setText(text)
+        layers.role.choose(role)
+        layers.show_only(shown)
+        hidden = layers.model.total - len(layers.model.shown)
+        assert layers.left_out.isVisible() is (hidden > 0)
+        assert layers.show_all.isVisible() is (hidden > 0)
+        if hidden:
+            assert layers.left_out.text().split()[0] == str(hidden)
+            layers.show_all.click()
+        assert len(layers.model.shown) == layers.model.total
+        assert not layers.left_out.isVisible()

@@ -19,7 +19,7 @@ from ace_gui.gui.shell.actions import Actions
 from ace_gui.gui.shell.help_desk import diagnostics, problem_text, without_names
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import KEPT, Level, Log, Source
-from tests.gui.fakes import BASE, COLA, ENGINE, started
+from tests.gui.fakes import BASE, COLA, ENGINE, adopt_two, started
 
 
 def command(title: str, where: str = "", **more: str) -> Command:
@@ -219,13 +219,14 @@ def test_a_report_has_the_log_without_names(loaded):
         ("18:20:05 “/a/b” is empty", "18:20:05 “<path>” is empty"),
     ],
 )
-def test_names_and_paths_are_replaced(loaded, said, left):
-    assert without_names(said, loaded.session) == left
+def test_names_and_paths_are_replaced(session, said, left):
+    adopt_two(session)
+    assert without_names(said, session) == left
 
 
-def test_no_model_is_no_name_to_replace(window, worker):
-    worker.say(ENGINE, job=0)
-    assert without_names(f"{BASE} {COLA.name}", window.session) == "<path> cola"
+def test_no_model_is_no_name_to_replace(session):
+    session.set_engine(ENGINE)
+    assert without_names(f"{BASE} {COLA.name}", session) == "<path> cola"
 
 
 def test_a_report_can_be_completed_and_copied(loaded):
