@@ -164,7 +164,6 @@ class MainWindow(QMainWindow):
         if not self.settings.geometry.isEmpty():
             self.restoreGeometry(self.settings.geometry)
         self.menus.devices.offer((), self.session.chosen_device)
-        self.menus.memory.offer(0, self.session.memory_bytes)
         self.set_theme()
         self._refresh()
 
@@ -227,7 +226,6 @@ class MainWindow(QMainWindow):
             lambda kept: self.welcome.recent.show_kept(sum(run.bytes for run in kept))
         )
         self.menus.devices.chosen.connect(self._choose_device)
-        self.menus.memory.limited.connect(self.preferences.limit_memory)
 
     def _connect_actions(self) -> None:
         a, opener = self.actions_, self.opener
@@ -255,6 +253,7 @@ class MainWindow(QMainWindow):
             a.top_layer: lambda: self.session.select(self.session.layers.most_heterogeneous),
             a.reset_layout: self._reset_layout,
             a.preferences: self.dialogs.show_preferences,
+            a.memory: self.dialogs.show_preferences,
         }
         for action, slot in slots.items():
             a.connect(action, slot)
@@ -314,7 +313,6 @@ class MainWindow(QMainWindow):
         if engine is not None:
             not_used, threads = engine.devices_not_used, engine.threads
             self.menus.devices.offer(engine.devices, session.chosen_device, not_used, threads)
-            self.menus.memory.offer(engine.memory_bytes, session.memory_bytes)
 
     def _show_plan(self) -> None:
         plan = self.session.draft.plan

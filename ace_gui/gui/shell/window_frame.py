@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import counted, duration, human_bytes
-from ace_gui.gui.shell.actions import Actions, ChoiceMenu
+from ace_gui.gui.shell.actions import Actions, DeviceMenu
 from ace_gui.gui.state.activity import Progress, State, start_once
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
@@ -281,7 +281,7 @@ class Footer(QStatusBar):
     Merging and exporting show their progress in the header; all other work shows it here.
     """
 
-    def __init__(self, session: Session, devices: ChoiceMenu, actions: Actions) -> None:
+    def __init__(self, session: Session, devices: DeviceMenu, actions: Actions) -> None:
         super().__init__()
         self._session, self._devices = session, devices
         self.setAccessibleName("Status")

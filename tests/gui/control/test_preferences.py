@@ -105,17 +105,20 @@ def test_runs_older_than_wanted_are_removed_and_others_stay(tmp_path, qapp):
     assert sorted(tmp_path.iterdir()) == [new, record_of(new)]
 
 
-def test_colours_and_memory_are_those_of_the_menus(dialog, window, worker):
+def test_colours_are_those_of_the_menu_and_memory_is_of_the_machine(dialog, window, worker):
     dialog.scheme.choose("dark")
     assert current_theme().dark
     chosen = [each.data() for each in window.actions_.schemes.actions() if each.isChecked()]
     assert chosen == ["dark"]
     window.preferences.choose_scheme("system")
     worker.say(EngineReady(**{**vars(ENGINE), "memory_bytes": 8_000_000_000}), job=0)
-    window.preferences.limit_memory(2_000_000_000)
+    window.actions_.memory.trigger()
+    field = window.findChildren(PreferencesDialog)[-1].memory
+    assert field.maximum() == 8.0
+    field.setValue(2.0)
     assert Settings().memory_bytes == window.session.memory_bytes == 2_000_000_000
-    texts = [each.text() for each in window.menus.memory.actions() if each.isChecked()]
-    assert texts == ["2.0 GB"]
+    field.setValue(0.0)
+    assert window.session.memory_bytes is Settings().memory_bytes is None
 
 
 def enlarge(window: MainWindow, percent: int, qtbot: QtBot) -> None:

@@ -1,6 +1,5 @@
-"""The menus of devices and of memory: what they offer, ask for and remember; dropped paths."""
+"""The menu of devices: what it offers, asks for and remembers; dropped paths."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +9,9 @@ from PySide6.QtWidgets import QInputDialog, QMainWindow
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import DeviceInfo
-from ace_gui.gui.shell.actions import GIGABYTE, Actions, DeviceMenu, Menus
-from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.actions import Actions, DeviceMenu, Menus
 from ace_gui.gui.shell.projects import is_collection, local_paths
 from ace_gui.gui.state.session import Session
-from ace_gui.gui.state.settings import Settings
-from tests.gui.fakes import ENGINE
 
 CPU = DeviceInfo(name="cpu", title="Processor (CPU)")
 GPU = DeviceInfo(name="cuda:0", title="GPU 0")
@@ -88,39 +84,6 @@ def test_workers_of_a_cluster(empty, devices):
     devices.actions()[1].trigger()
     assert (session.cluster, session.device) == ("", "cpu")
     assert session.chosen_device == "cpu"
-
-
-MACHINE = replace(ENGINE, memory_bytes=20 * GIGABYTE)
-
-
-def checked(window: MainWindow) -> str:
-    (text,) = [action.text() for action in window.menus.memory.actions() if action.isChecked()]
-    return text.replace("&", "")
-
-
-def choose(window: MainWindow, text: str) -> None:
-    actions = window.menus.memory.actions()
-    next(action for action in actions if action.text().replace("&", "") == text).trigger()
-
-
-def test_memory_is_limited_by_an_offered_or_any_other_size(window, worker):
-    assert not window.menus.memory.isEnabled()  # the engine knows the machine
-    worker.say(MACHINE, job=0)
-    assert checked(window) == "All free memory"
-    texts = [action.text().replace("&", "") for action in window.menus.memory.actions()]
-    assert texts[1:-1] == ["1.0 GB", "2.0 GB", "4.0 GB", "8.0 GB", "16 GB"]
-    choose(window, "4.0 GB")
-    assert window.session.memory_bytes == Settings().memory_bytes == 4 * GIGABYTE
-    assert checked(window) == "4.0 GB"
-    choose(window, "All free memory")
-    assert window.session.memory_bytes is Settings().memory_bytes is None
-    choose(window, "Other…")
-    assert checked(window) == "All free memory"  # nothing is chosen yet
-    dialog = window.findChild(QInputDialog)
-    dialog.setDoubleValue(2.5)
-    dialog.accept()
-    assert window.session.memory_bytes == 2_500_000_000
-    assert checked(window) == "2.5 GB"
 
 
 def model(folder: Path) -> Path:
