@@ -5,7 +5,7 @@ L layers, T experts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -26,8 +26,6 @@ from ace_gui.gui.state.activity import start_once
 from ace_gui.gui.state.session import Session
 from ace_gui.recipe.values import ParameterValue
 
-_REFRESH: Final = 60  # ms between signals while statistics arrive
-
 
 @dataclass(frozen=True, kw_only=True)
 class LayerFigures:
@@ -47,42 +45,37 @@ class LayerFigures:
 
 
 class MergedLayers(QObject):
-    """The session's merged layers.
-
-    ``replaced`` follows when the layers change, ``figures_changed`` when their statistics do, at
-    most once every ``_REFRESH`` ms while statistics arrive.
-    """
-
-    replaced = Signal()
-    figures_changed = Signal()
+    """The figures of the session's merged layers; only those of new statistics are read again."""
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._session = session
         self._index: dict[str, int] = {}
-        self._dirty: set[str] = set()
-        self._timer = QTimer(self, singleShot=True, interval=_REFRESH)
-        self._timer.timeout.connect(self._flush)
-        self.figures = LayerFigures()
-        self._seen: tuple[object, object] = (None, None)
-        session.draft.changed.connect(self.take_plan)
+        self._new: set[str] = set()
+        self._of: tuple[object, object] = (None, None)
+        self._figures = LayerFigures()
         session.layers.learnt.connect(self._learn)
-        self.take_plan()
 
-    def take_plan(self) -> None:
-        """Update from the session's plan and experts, if they have changed."""
-        session, (rows, statistics) = self._session, self._seen
-        same = rows is session.layers.rows and statistics is session.layers.statistics
-        if not same or self.figures.experts != session.draft.inputs.names:
-            self._seen = (session.layers.rows, session.layers.statistics)
-            self._rebuild()
-            self.replaced.emit()
+    @property
+    def figures(self) -> LayerFigures:
+        """All that is known now."""
+        layers, experts = self._session.layers, self._session.draft.inputs.names
+        same = self._of[0] is layers.rows and self._of[1] is layers.statistics
+        if not same or self._figures.experts != experts:
+            self._of = layers.rows, layers.statistics
+            self._begin(layers.merged, experts)
+        for name in self._new & layers.statistics.keys():
+            self._read(self._index[name], layers.statistics[name])
+        self._new.clear()
+        return self._figures
 
-    def _rebuild(self) -> None:
-        self._timer.stop()
-        rows, experts = self._session.layers.merged, self._session.draft.inputs.names
+    def _learn(self, name: str) -> None:
+        self._new |= {name} & self._index.keys() if name else self._index.keys()
+
+    def _begin(self, rows: Sequence[PlanRow], experts: tuple[str, ...]) -> None:
         self._index = {row.name: index for index, row in enumerate(rows)}
-        self.figures = LayerFigures(
+        self._new = set(self._index)
+        self._figures = LayerFigures(
             names=tuple(self._index),
             roles=tuple(row.role for row in rows),
             blocks=tuple(row.block for row in rows),
@@ -91,31 +84,12 @@ class MergedLayers(QObject):
             mean_log_L=np.full(len(rows), np.nan),
             energies_LT=np.full((len(rows), len(experts)), np.nan),
         )
-        self._dirty = set(self._index)
-        self._fill()
 
-    def _learn(self, name: str) -> None:
-        if not name:
-            self._dirty = set(self._index)
-            self._flush()
-        elif name in self._index:
-            self._dirty.add(name)
-            start_once(self._timer)
-
-    def _flush(self) -> None:
-        self._timer.stop()
-        self._fill()
-        self.figures_changed.emit()
-
-    def _fill(self) -> None:
-        known, figures = self._session.layers.statistics, self.figures
-        for name in self._dirty & known.keys():
-            index, found = self._index[name], known[name]
-            gamma, mean_log = found.gamma, found.mean_log_energy
-            figures.gamma_L[index] = np.nan if gamma is None else gamma
-            figures.mean_log_L[index] = np.nan if mean_log is None else mean_log
-            figures.energies_LT[index] = [found.energies.get(e, 0.0) for e in figures.experts]
-        self._dirty.clear()
+    def _read(self, index: int, found: LayerStatistics) -> None:
+        figures, gamma, mean_log = self._figures, found.gamma, found.mean_log_energy
+        figures.gamma_L[index] = np.nan if gamma is None else gamma
+        figures.mean_log_L[index] = np.nan if mean_log is None else mean_log
+        figures.energies_LT[index] = [found.energies.get(e, 0.0) for e in figures.experts]
 
 
 _HEALTH_REFRESH: Final = 200  # ms between signals while statistics arrive

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QTreeWidgetItem, QWidget
 
@@ -17,6 +17,7 @@ from ace_gui.formatting import number_text
 from ace_gui.gui.control.what_if import WhatIf
 from ace_gui.gui.models.figures_model import NONE
 from ace_gui.gui.models.layer_figures import MergedLayers
+from ace_gui.gui.models.layers_model import REFRESH
 from ace_gui.gui.models.list_models import expert_colours
 from ace_gui.gui.panels.method_panel import scope_option
 from ace_gui.gui.plots.frame.base_plot import PlotWithTable
@@ -24,6 +25,7 @@ from ace_gui.gui.plots.gamma_map_plot import RoleMapPlot
 from ace_gui.gui.plots.gamma_plot import EnergiesAlongPlot, GammaPlot
 from ace_gui.gui.plots.merge_plots import LearningPlot
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
+from ace_gui.gui.state.activity import start_once
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
@@ -58,8 +60,10 @@ class LayersView(Following):
         self.setFocusProxy(self.view)
         plot.layer_selected.connect(session.select)
         self.view.row_chosen.connect(self._select_row)
-        self.follow(layers.replaced, layers.figures_changed, session.draft.changed)
-        self.follow(session.draft.tau_changed, session.selection_changed)
+        self.follow(session.draft.changed, session.draft.tau_changed, session.selection_changed)
+        self._learning = QTimer(self, singleShot=True, interval=REFRESH)
+        self._learning.timeout.connect(self.plan_refresh)
+        session.layers.learnt.connect(self._learn)
 
     def refresh(self) -> None:
         """Show the layers with all that is known of them."""
@@ -73,6 +77,13 @@ class LayersView(Following):
         self.plot.show_layers(figures, expert_colours(session))
         self.plot.select(name)
         self.view.select(self.plot.row_of(name))
+
+    def _learn(self, name: str) -> None:
+        """Show single figures together, and at once when all are known."""
+        if name:
+            start_once(self._learning)
+        else:
+            self.plan_refresh()
 
     def _select_row(self, row: int) -> None:
         if not isinstance(self.plot, RoleMapPlot):  # there, a row is a block

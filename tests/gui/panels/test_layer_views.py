@@ -15,7 +15,7 @@ from PySide6.QtGui import QPainter, QPixmap
 
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.health import near_pole as near_pole_of_one
-from ace_gui.gui.models.layer_figures import MergedLayers
+from ace_gui.gui.models.layer_figures import LayerFigures
 from ace_gui.gui.panels.all_layers import HeterogeneityPanel, LayersView
 from ace_gui.gui.plots.frame.canvas import block_spans
 from ace_gui.gui.plots.frame.export_image import PictureFormat, grab_plot
@@ -240,18 +240,15 @@ def test_blocks_start_where_the_number_changes():
     assert block_of("wte.weight") is None
 
 
-def test_many_figures_are_announced_once(session, qtbot):
-    layers = MergedLayers(session)
-    adopt_two(session)
-    reported: list[int] = []
-    layers.figures_changed.connect(lambda: reported.append(1))
-    with qtbot.waitSignal(layers.figures_changed):
-        record_gammas(session, GAMMAS)
-    assert reported == [1]
-    figures = layers.figures
+def test_many_figures_are_shown_at_once(panel, session, qtbot, monkeypatch):
+    shown: list[LayerFigures] = []
+    monkeypatch.setattr(panel.plot, "show_layers", lambda figures, _: shown.append(figures))
+    record_gammas(session, GAMMAS)
+    assert not shown
+    qtbot.waitUntil(lambda: len(shown) == 1)
+    (figures,) = shown
     assert dict(zip(figures.names, figures.gamma_L, strict=True)) == GAMMAS
     np.testing.assert_array_equal(figures.energies_LT, [[1.0, 2.0]] * 3)
-    layers.deleteLater()
 
 
 @pytest.fixture
