@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QSizePolicy, QSplitter, QToolButton,
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import plain, tooltip
-from ace_gui.gui.theme import Face, current_theme, face, icon
+from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
 from ace_gui.gui.widgets.controls import Segments, named, tool_button
 from ace_gui.gui.widgets.layout import GAP, across, card, down, on_font_change, pane, scroll_area
@@ -377,18 +377,18 @@ class _Experts(QWidget):
         return SWATCH + QFontMetrics(face(Face.CAPTION)).height() + 14
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
-        painter, theme, step = QPainter(self), current_theme(), self._step()
+        painter, step = QPainter(self), self._step()
         centred = Qt.AlignmentFlag.AlignCenter
         room, shown = self.height() // step, self._names
         if len(shown) > room:
             shown = self._names[: max(room - 1, 0)]
             rest = QRectF(0, len(shown) * step, self.width(), step)
             more = f"+{len(self._names) - len(shown)}"
-            write(painter, rest, more, face(Face.CAPTION), theme.text2, align=centred)
+            write(painter, rest, more, face(Face.CAPTION), "text2", align=centred)
         for index, name in enumerate(shown):
             top = float(index * step)
             mark = QRectF(0, top, self.width(), SWATCH)
             paint_swatch(painter, mark, f"expert {index}")
             words = QRectF(2, top + SWATCH, self.width() - 4, step - SWATCH - 8)
-            write(painter, words, name, face(Face.CAPTION), theme.text2, align=centred)
+            write(painter, words, name, face(Face.CAPTION), "text2", align=centred)
         painter.end()

@@ -83,13 +83,13 @@ def change_kind(widget: QWidget, kind: str) -> None:
 
 def paint_ground(painter: QPainter, rect: QRectF, kind: str) -> None:
     """Paint the background of a widget of this kind."""
-    look, theme = _KINDS.get(kind, _Kind()), current_theme()
+    look = _KINDS.get(kind, _Kind())
     if not look.ground:
         return
     corner = rect.height() / 2 if look.corner is None else look.corner
-    rounded(painter, rect, getattr(theme, look.ground), corner=corner)
+    rounded(painter, rect, look.ground, corner=corner)
     if kind == "foot":
-        painter.fillRect(QRectF(rect.left(), rect.top(), rect.width(), 1), QColor(theme.line))
+        rounded(painter, QRectF(rect.left(), rect.top(), rect.width(), 1), "line", corner=0.0)
 
 
 def apply_style(widget: QWidget) -> None:
@@ -204,25 +204,19 @@ def chevron(
     size: float = 1.0,
 ) -> None:
     """An arrow of two strokes in the middle of ``rect``."""
-    theme = current_theme()
     size *= scale()
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    _round_pen(painter, theme.text2 if enabled else theme.text3, 1.4 * size)
-    middle = rect.center()
-    painter.drawPolyline([middle + QPointF(x, y) * size for x, y in CHEVRONS[element]])
-    painter.restore()
+    points = [rect.center() + QPointF(x, y) * size for x, y in CHEVRONS[element]]
+    _stroke(painter, points, "text2" if enabled else "text3", 1.4 * size)
 
 
 def focus_ring(painter: QPainter, rect: QRectF, widget: QWidget | None) -> None:
     """Two pixels wide, inside the control; on a filled button in its text colour."""
-    theme = current_theme()
     filled = isinstance(widget, QPushButton) and (
         kind_of(widget) in ("primary", "again") or widget.isDefault()
     )
-    colour = theme.on_accent if filled and kind_of(widget) != "again" else theme.accent
+    colour = "on_accent" if filled and kind_of(widget) != "again" else "accent"
     if kind_of(widget.parentWidget() if widget is not None else None) == "toast":
-        colour = theme.toast_action
+        colour = "toast_action"
     inset = 2.0 if filled else 0.0
     if isinstance(widget, QPushButton):  # its padding would move it inwards
         rect = QRectF(widget.rect())
@@ -233,44 +227,30 @@ def focus_ring(painter: QPainter, rect: QRectF, widget: QWidget | None) -> None:
 
 def field(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
     """The background and the border of an input field."""
-    theme = current_theme()
     enabled, focused = state_is(option, "Enabled"), state_is(option, "HasFocus")
     wrong = widget is not None and bool(widget.property("invalid"))
     width = 2.0 if enabled and (focused or wrong) else 1.0
-    rest = theme.control if enabled and state_is(option, "MouseOver") else theme.edge
-    border = theme.bad if wrong else theme.accent if enabled and focused else rest
-    rounded(painter, QRectF(option.rect), theme.field if enabled else "", border, width=width)
+    rest = "control" if enabled and state_is(option, "MouseOver") else "edge"
+    border = "bad" if wrong else "accent" if enabled and focused else rest
+    rounded(painter, QRectF(option.rect), "field" if enabled else "", border, width=width)
 
 
 def check_box(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
     """A tick if checked, a dash if partially checked."""
-    theme = current_theme()
     side = min(option.rect.width(), option.rect.height())
     square = QRect(0, 0, side, side)
     square.moveCenter(option.rect.center())
-    box = QRectF(square).adjusted(0.5, 0.5, -0.5, -0.5)
+    box = QRectF(square)
     on = state_is(option, "On") or state_is(option, "NoChange")
     enabled, focused = state_is(option, "Enabled"), state_is(option, "HasFocus")
     filled = on and enabled
-    frame = theme.text if focused else theme.accent if filled else theme.control
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(QColor(frame if enabled else theme.edge), 2.0 if focused else 1.0))
-    painter.setBrush(QColor(theme.accent if filled else theme.field))
-    painter.drawRoundedRect(box, 3.0, 3.0)
+    frame = "text" if focused else "accent" if filled else "control"
+    ground, width = "accent" if filled else "field", 2.0 if focused else 1.0
+    rounded(painter, box, ground, frame if enabled else "edge", width=width, corner=3.0)
     if on:
         shape = ((0.25, 0.5), (0.75, 0.5)) if state_is(option, "NoChange") else _CHECK
-        tick(painter, box, theme.on_accent if enabled else theme.text3, shape)
-    painter.restore()
-
-
-def tick(
-    painter: QPainter, box: QRectF, colour: str, shape: tuple[tuple[float, float], ...] = _CHECK
-) -> None:
-    """A tick in a box; the painter keeps its pen."""
-    _round_pen(painter, colour, 1.8)
-    x, y, side = box.left(), box.top(), box.width()
-    painter.drawPolyline([QPointF(x + a * side, y + b * side) for a, b in shape])
+        points = [box.topLeft() + QPointF(x, y) * side for x, y in shape]
+        _stroke(painter, points, "on_accent" if enabled else "text3", 1.8)
 
 
 def branch(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
@@ -285,11 +265,16 @@ def scale() -> float:
     return max(QFontMetrics(face(Face.BODY)).height() / 16.0, 1.0)
 
 
-def _round_pen(painter: QPainter, colour: str, width: float) -> None:
-    pen = QPen(QColor(colour), width)
+def _stroke(painter: QPainter, points: list[QPointF], colour: str, width: float) -> None:
+    """A line through these points, with round ends."""
+    pen = QPen(QColor(current_theme().colour(colour)), width)
     pen.setCapStyle(Qt.PenCapStyle.RoundCap)
     pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(pen)
+    painter.drawPolyline(points)
+    painter.restore()
 
 
 class _Look(NamedTuple):
@@ -341,16 +326,16 @@ def paint_button(painter: QPainter, option: QStyleOption, widget: QWidget | None
 
     def colour(names: str) -> str:
         states = names.split("/")
-        name = states[min(2 if down else int(over), len(states) - 1)]
-        return getattr(current_theme(), name) if name else ""
+        return states[min(2 if down else int(over), len(states) - 1)]
 
     corner = 4.0 if kind == "segment" else 0.0 if kind in _SQUARE else RADIUS
     rounded(painter, QRectF(option.rect), colour(look.ground), colour(look.border), corner=corner)
     if kind == "next-row":
-        painter.setPen(QPen(QColor(current_theme().line), 1.0))
-        painter.drawLine(option.rect.topLeft(), option.rect.topRight())
+        rect = QRectF(option.rect)
+        rounded(painter, QRectF(rect.left(), rect.top(), rect.width(), 1), "line", corner=0.0)
     palette = option.palette
-    palette.setColor(QPalette.ColorRole.ButtonText, QColor(colour(look.ink)))
+    ink = current_theme().colour(colour(look.ink))
+    palette.setColor(QPalette.ColorRole.ButtonText, QColor(ink))
     option.palette = palette
 
 

@@ -69,7 +69,7 @@ def _tab_shape(painter: QPainter, option: QStyleOption, widget: QWidget | None) 
     rect = QRectF(option.rect).adjusted(0, 0, -_tab_gap(widget), 0)
     if state_is(option, "Selected"):
         line = QRectF(rect.left(), rect.bottom() - _LINE, rect.width(), _LINE)
-        painter.fillRect(line, QColor(current_theme().accent))
+        rounded(painter, line, "accent", corner=0.0)
         if state_is(option, "HasFocus"):
             focus_ring(painter, rect.adjusted(-2, 2, 2, -2), widget)
 
@@ -90,10 +90,7 @@ def _tab_label(painter: QPainter, option: QStyleOptionTab, widget: QWidget | Non
 
 
 def _menu_panel(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
-    theme = current_theme()
-    painter.fillRect(option.rect, QColor(theme.raised))
-    painter.setPen(QColor(theme.edge))
-    painter.drawRect(option.rect.adjusted(0, 0, -1, -1))
+    rounded(painter, QRectF(option.rect), "raised", "edge", corner=0.0)
 
 
 def _menu_bar_item(
@@ -102,7 +99,7 @@ def _menu_bar_item(
     """An item of the menu bar, without Fusion's line below it."""
     theme, active = current_theme(), state_is(option, "Selected") or state_is(option, "Sunken")
     if active and state_is(option, "Enabled"):
-        rounded(painter, QRectF(option.rect), theme.hover)
+        rounded(painter, QRectF(option.rect), "hover")
     painter.setPen(QColor(theme.text if active else theme.text2))
     middle = int(Qt.AlignmentFlag.AlignCenter) | int(Qt.TextFlag.TextShowMnemonic)
     painter.drawText(option.rect, middle, option.text)
@@ -152,14 +149,13 @@ def _scroll_bar_part(option: QStyleOptionSlider, part: QStyle.SubControl) -> QRe
 def _scroll_bar(painter: QPainter, option: QStyleOptionSlider) -> None:
     """A rounded handle on the background of the scrolled content."""
     if option.maximum > option.minimum:
-        theme = current_theme()
         active = state_is(option, "MouseOver") or state_is(option, "Sunken")
         handle = QRectF(_scroll_bar_part(option, _SC.SC_ScrollBarSlider)).adjusted(2, 2, -2, -2)
-        rounded(painter, handle, theme.control if active else theme.edge, corner=3.0)
+        rounded(painter, handle, "control" if active else "edge", corner=3.0)
 
 
 def _progress_groove(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
-    rounded(painter, QRectF(option.rect), current_theme().hover, corner=3.0)
+    rounded(painter, QRectF(option.rect), "hover", corner=3.0)
 
 
 def _progress_contents(
@@ -171,16 +167,15 @@ def _progress_contents(
         rect.adjust(rect.width() / 3, 0, -rect.width() / 3, 0)
     else:
         rect.setWidth(rect.width() * (option.progress - option.minimum) / span)
-    rounded(painter, rect, current_theme().accent, corner=3.0)
+    rounded(painter, rect, "accent", corner=3.0)
 
 
 def _text_frame(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
     """The border around a text box; other frames are not drawn."""
     if getattr(option.frameShape, "name", "") == "StyledPanel":  # type: ignore[attr-defined]
-        theme = current_theme()
         focused = state_is(option, "HasFocus") or (widget is not None and widget.hasFocus())
-        border, width = (theme.accent, 2.0) if focused else (theme.edge, 1.0)
-        rounded(painter, QRectF(option.rect), theme.field, border, width=width)
+        border, width = ("accent", 2.0) if focused else ("edge", 1.0)
+        rounded(painter, QRectF(option.rect), "field", border, width=width)
 
 
 _FIELD_PADDING: Final = 12  # px above and below a field's text together
