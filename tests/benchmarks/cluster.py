@@ -2,8 +2,7 @@
 
 On a GPT-2 set that it makes itself: one process of two threads against two workers of one thread,
 and what a unit costs beside its reading, computing and writing. ``--predict``: the predicted time
-against the measured one, by method (all that need no data). ``--large``: the plan of models that no
-machine here could hold, from headers alone.
+against the measured one, by method (all that need no data).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.recipe import Recipe
 from tests.benchmarks.checkpoints import gpt2_set
-from tests.benchmarks.measuring import run, say
+from tests.benchmarks.measuring import say
 from tests.helpers.recipes import recipe_over
 
 TIMED = """
@@ -87,14 +86,11 @@ the workers are ready; before that, how long starting the cluster and them took.
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--experts", type=int, default=7)
-    parser.add_argument("--large", action="store_true")
     parser.add_argument("--predict", action="store_true")
     parser.add_argument("--methods", nargs="*", default=(), help="of --predict")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        if options.large:
-            large(Path(folder))
-        elif options.predict:
+        if options.predict:
             predictions(Path(folder), options.experts, options.methods)
         else:
             compared(Path(folder), options.experts)
@@ -179,45 +175,6 @@ def merged(recipe: Recipe, store: Path, workers: RayWorkers) -> None:
     """Merge to the end."""
     for _ in merge(prepare(recipe), store, device="cpu", workers=workers):
         pass
-
-
-def large(folder: Path) -> None:
-    """Llama-70B × 4 and a 400 B mixture of experts × 2, on 1, 8 and 64 GPUs."""
-    from transformers import LlamaConfig, Qwen3MoeConfig
-
-    from tests.helpers.sparse_models import sparse_model
-
-    llama = LlamaConfig(
-        hidden_size=8192,
-        intermediate_size=28672,
-        num_hidden_layers=80,
-        num_attention_heads=64,
-        num_key_value_heads=8,
-        vocab_size=128256,
-    )
-    mixture = Qwen3MoeConfig(
-        hidden_size=6144,
-        intermediate_size=16384,
-        moe_intermediate_size=2560,
-        num_hidden_layers=62,
-        num_attention_heads=64,
-        num_key_value_heads=8,
-        num_experts=132,
-        vocab_size=151936,
-    )
-    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
-    for title, config, experts in (("llama", llama, 4), ("mixture", mixture, 2)):
-        models = [sparse_model(config, folder / title / f"m{t}") for t in range(experts + 1)]
-        recipe = folder / f"{title}.yaml"
-        entries = [{"model": str(path)} for path in models[1:]]
-        document = {"merge_method": "ace", "base_model": str(models[0]), "models": entries}
-        recipe.write_text(yaml.safe_dump(document))
-        command = [sys.executable, "-m", "ace_gui", "estimate", str(recipe), "--workers", "1,8,64"]
-        planned = run([*command, "--speed", "30000", "--disk", "3000"])
-        say(
-            f"{title}: planned in {planned.seconds:.1f} s, {planned.processor_seconds:.1f} s of "
-            f"processor time, peak {planned.peak_bytes / 1e6:.0f} MB"
-        )
 
 
 if __name__ == "__main__":

