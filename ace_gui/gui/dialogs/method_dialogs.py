@@ -22,7 +22,6 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QLineEdit,
     QTreeView,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -53,7 +52,6 @@ from ace_gui.gui.widgets.layout import (
     Folding,
     Part,
     across,
-    clear_layout,
     down,
     pane,
     scroll_area,
@@ -368,10 +366,17 @@ class OverrideDialog(Dialog):
             if value in choice.options:
                 choice.choose(value)
         self.verdict = muted_label()
-        self._parameters = QVBoxLayout()
+        self.form, self.after = Form(), AfterForm(inherits=True)
+        self.form.edited.connect(self._set)
+        self.after.changed.connect(self._set_after)
+        folding = Folding("After the method", self.after)
+        self.form.add_row("", folding)
+        if self._after != After():
+            folding.unfold()
+        self._area = scroll_area("Values of the override", self.form)
         self.ok = self.add_button("OK", self.accept)
         self._lay_out()
-        self._show_parameters()
+        self._show_values()
         for changed in (self.role.chosen, self.blocks.textChanged, self.pattern.textChanged):
             changed.connect(self._judge)
         self.outcome.chosen.connect(self._change_outcome)
@@ -424,7 +429,7 @@ class OverrideDialog(Dialog):
             among.setToolTip(tooltip("\n".join(self._rule.tensors)))
             selector.add_row("Among", among)
         which = heading("Tensors"), selector, self.verdict
-        self.fill(*which, heading("Treatment"), self.outcome, self._parameters, None)
+        self.fill(*which, heading("Treatment"), self.outcome, (self._area, 1), None)
 
     def _method(self) -> MethodInfo | None:
         name = self.outcome.current or self._session.draft.inputs.method
@@ -432,26 +437,8 @@ class OverrideDialog(Dialog):
 
     def _change_outcome(self) -> None:
         self._values = {}
-        self._show_parameters()
-        self._judge()
-
-    def _show_parameters(self) -> None:
-        """A field for every parameter of the chosen method, and for the steps after merging."""
-        clear_layout(self._parameters)
-        method = self._method()
-        if method is None:
-            return
-        area = scroll_area("Values of the override")
-        self.form, self.after = Form(method.fields), AfterForm(inherits=True)
-        self.form.edited.connect(self._set)
-        self.after.changed.connect(self._set_after)
-        folding = Folding("After the method", self.after)
-        self.form.add_row("", folding)
-        if self._after != After():
-            folding.unfold()
-        area.setWidget(self.form)
-        self._parameters.addWidget(area)
         self._show_values()
+        self._judge()
 
     def _set(self, name: str, value: ParameterValue | None) -> None:
         self._values.pop(name, None)
@@ -467,7 +454,9 @@ class OverrideDialog(Dialog):
 
     def _show_values(self) -> None:
         """Those of the rule; else the recipe's if the rule keeps its method; else the defaults."""
-        draft = self._session.draft
+        draft, method = self._session.draft, self._method()
+        self._area.setVisible(method is not None)
+        self.form.declare(() if method is None else method.fields)
         keeps = self.outcome.current in (_RECIPE, draft.inputs.method)
         values: dict[str, ParameterValue] = {}
         for name, each in self.form.fields.items():

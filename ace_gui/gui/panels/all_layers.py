@@ -11,7 +11,6 @@ from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QTreeWidgetItem, QWidget
 
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS
-from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
 from ace_gui.formatting import number_text
 from ace_gui.gui.control.what_if import WhatIf
@@ -161,15 +160,14 @@ class WhatIfPanel(QWidget):
         super().__init__()
         explain(self, "What if")
         self._session, self._what_if = session, what_if
-        self._shown: MethodInfo | None = None
-        self._scopes: tuple[tuple[str, str], ...] = ()
-        self.form = Form()
+        self.form = Form(spoken="{} to try")
+        self.form.edited.connect(self._try)
         wanted = session.inputs_wanted
         self.apply = push_button("Apply", lambda: wanted.emit(what_if.inputs()))
         tip = "Return to the values of the recipe"
         self.back = push_button("Discard", what_if.back, tip=tip)
         self.own = muted_label()
-        self._scroll = scroll_area("Values to try")
+        self._scroll = scroll_area("Values to try", self.form)
         name = "Figures of the layer with the recipe's and the trial values"
         self.table = row_tree(name, ["", *what_if.labels])
         self.rows = [QTreeWidgetItem(self.table, [title]) for title, _tip, _figure in FIGURES]
@@ -187,10 +185,9 @@ class WhatIfPanel(QWidget):
 
     def refresh(self) -> None:
         what_if, engine = self._what_if, self._session.engine
-        scopes = engine.scopes if engine is not None else ()
-        if (what_if.method, scopes) != (self._shown, self._scopes):
-            self._shown, self._scopes = what_if.method, scopes
-            self._rebuild()
+        fields = (*what_if.method.fields, *AFTER_FIELDS) if what_if.method is not None else ()
+        scope = scope_option(dict(engine.scopes) if engine is not None else {})
+        self.form.declare((*fields, scope))
         self._show_override()
         values = {name: what_if.parameter(name) for name in self.form.fields}
         values["scope"] = what_if.scope
@@ -213,13 +210,6 @@ class WhatIfPanel(QWidget):
         self.own.setText(f"This layer has its own parameters (override: {rule}).")
         whole = f", for all {len(ruled)} tensors" if len(ruled) > 1 else ""
         self.apply.setToolTip(tooltip(f"Apply the trial values to the override of {rule}{whole}"))
-
-    def _rebuild(self) -> None:
-        fields = (*self._shown.fields, *AFTER_FIELDS) if self._shown is not None else ()
-        scope = scope_option(dict(self._scopes)).info
-        self.form = Form((*fields, scope), spoken="{} to try")
-        self.form.edited.connect(self._try)
-        self._scroll.setWidget(self.form)
 
     def _try(self, name: str, value: ParameterValue | None) -> None:
         if name == "scope":

@@ -3,79 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from PySide6.QtCore import QRegularExpression, Qt, Signal
-from PySide6.QtGui import QAction, QFontMetrics, QKeySequence, QRegularExpressionValidator
-from PySide6.QtWidgets import QLineEdit, QListWidget, QListWidgetItem, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QAction, QFontMetrics, QKeySequence
+from PySide6.QtWidgets import QListWidget, QListWidgetItem, QWidget
 
-from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.model_figures import Forecast
 from ace_gui.engine.contract.plan import AUTOMATIC
-from ace_gui.field_info import FieldInfo
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face
 from ace_gui.gui.widgets.controls import action_button, named, tool_button, widget_action
-from ace_gui.gui.widgets.form import AfterForm, Form, ParameterField
+from ace_gui.gui.widgets.form import AfterForm, Form, Option, OptionForm, ParameterField
 from ace_gui.gui.widgets.labels import ElidedLabel, explain, heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout import (
     Folding,
     across,
-    clear_layout,
     down,
     on_font_change,
     pane,
-    tab_through,
 )
 from ace_gui.recipe.overrides import describe, describe_change
-from ace_gui.recipe.values import Heads, NonFinite, ParameterValue, Poolers, Vocabulary
+from ace_gui.recipe.values import Heads, NonFinite, Poolers, Vocabulary
 
 
-@dataclass(frozen=True, kw_only=True)
-class Option:
-    """``name``: the field of ``Inputs``. ``values``: by their names in the form; none: a number."""
-
-    name: str
-    label: str
-    help: str
-    values: Mapping[str, object] = field(default_factory=dict)
-
-    @property
-    def info(self) -> FieldInfo:
-        return FieldInfo(
-            name=self.name,
-            kind="str",
-            default=self.shown(Inputs()),
-            label=self.label,
-            help=self.help,
-            choices=tuple(self.values),
-        )
-
-    def shown(self, inputs: Inputs) -> str:
-        """What the row shows for these inputs."""
-        value = getattr(inputs, self.name)
-        return next((text for text, each in self.values.items() if each == value), str(value))
-
-    def edited(self, inputs: Inputs, text: str | None) -> Inputs:
-        """The inputs with what the row says; None: the usual. Nonsense changes nothing."""
-        usual = getattr(inputs.usual, self.name)
-        value: Any = usual if text is None else self.values.get(text, text)
-        if text is not None and not self.values:
-            value = int(text) if text.isdecimal() and int(text) < 2**63 else inputs.seed
-        return replace(inputs, **{self.name: value})
+def _seed(text: str) -> int:
+    """ValueError if it is none."""
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise ValueError(text)
+    return int(text)
 
 
-SEED: Final = "seed"
 OPTIONS: Final = (
-    Option(
-        name=SEED,
+    Option(  # the first one; for methods that draw random numbers
+        name="seed",
         label="Seed",
         help="This method uses random numbers. The same seed gives the same ones for any order and "
         "device; another seed shows how much the result varies.",
+        kind="digits",
+        default=str(Inputs().seed),
+        read=_seed,
     ),
     Option(
         name="split_fused",
@@ -156,7 +127,6 @@ def scope_option(scopes: Mapping[str, str]) -> Option:
     )
 
 
-_DIGITS = QRegularExpression(r"\d{1,18}")
 _FORECAST_TIP = (
     "Norm of the merged change of all matrices, relative to the experts' mean. Before a "
     "merge it is estimated from a few matrices; afterwards it is exact. A change far above "
@@ -174,8 +144,6 @@ class MethodPanel(QWidget):
     def __init__(self, session: Session, choose: QAction) -> None:
         super().__init__()
         self._session = session
-        self._shown: MethodInfo | None = None
-        self._scopes: tuple[tuple[str, str], ...] | None = None
         self._unusual: frozenset[str] = frozenset()
         self._overridden = False
         self._title = plain_label(wrap=False, role=Face.STRONG)
@@ -183,19 +151,22 @@ class MethodPanel(QWidget):
         self._change = action_button(choose, "Change…", self, kind="link")
         self._change.setAccessibleName("Change the method")
         self._waiting = muted_label("Starting the engine …")
+        self.parameters, self.options, self.after = Form(), OptionForm(), AfterForm()
         self.forecast = ElidedLabel(self, sentence=True, caption=True)
         self.forecast.hide()
-        self._forms, self._more = down(), down(gap=6)
-        self.more = Folding("More options", pane(self._more))
+        self.more = Folding("More options", pane(down(self.options, self.after, gap=6)))
         self.overrides = OverridesPanel(session)
         self.overrides.setToolTip(tooltip(_OVERRIDES_TIP))
         self.exceptions = Folding("Overrides", self.overrides)
         head = across((heading("Method"), 1), self._change)
-        parts = (self._title, self._waiting, self._forms, self.forecast, self.more, self.exceptions)
-        self.setLayout(down(head, *parts, None, margins=(8, 4, 8, 0), gap=4))
-        self._rebuild()
-        session.draft.changed.connect(self.refresh)
-        session.draft.tau_changed.connect(self._show_tau)
+        parts = (self._title, self._waiting, self.parameters, self.forecast, self.more)
+        self.setLayout(down(head, *parts, self.exceptions, None, margins=(8, 4, 8, 0), gap=4))
+        draft, wanted = session.draft, session.inputs_wanted
+        self.parameters.edited.connect(session.parameter_wanted)
+        self.options.changed.connect(wanted)
+        self.after.changed.connect(lambda after: wanted.emit(replace(draft.inputs, after=after)))
+        draft.changed.connect(self.refresh)
+        draft.tau_changed.connect(self._show_tau)
         self.refresh()
 
     @property
@@ -210,10 +181,6 @@ class MethodPanel(QWidget):
 
     def refresh(self) -> None:
         draft, engine = self._session.draft, self._session.engine
-        scopes = engine.scopes if engine is not None else None
-        if draft.method != self._shown or scopes != self._scopes:
-            self._shown, self._scopes = draft.method, scopes
-            self._rebuild()
         self._waiting.setVisible(engine is None)
         for part in (self.parameters, self.more, self.exceptions):
             part.setVisible(engine is not None)
@@ -224,65 +191,36 @@ class MethodPanel(QWidget):
         plan, inputs = draft.plan, draft.inputs
         notes = plan.parameter_notes if plan is not None else {}
         changed = dict(inputs.touched.items() - inputs.usual.touched.items())
+        self.parameters.declare(draft.fields)
         self.parameters.show_values(draft.parameter, changed, notes)
         self._show_options(inputs)
         self._open_for_unusual(inputs)
 
     def _show_options(self, inputs: Inputs) -> None:
-        shown, usual = {o.name: o.shown(inputs) for o in self._all_options}, inputs.usual
-        set_ones = {o.name for o in self._all_options if shown[o.name] != o.shown(usual)}
-        self.options.show_values(shown.get, set_ones)
-        self.after.show_after(inputs.after, usual=usual.after)
+        self.options.show_record(self._options, inputs, inputs.usual)
+        self.after.show_after(inputs.after, usual=inputs.usual.after)
         # The automatic variant has its own cap, shown above.
         own = self._session.draft.parameter("variant") == AUTOMATIC
-        self.after.show_row(self.after.cap, bool(inputs.after.cap) or not own)
-        seeded = self._shown is not None and self._shown.seeded
-        self.options.show_row(self.options.fields[SEED], seeded)
+        self.after.show_row(self.after.fields["cap"], bool(inputs.after.cap) or not own)
 
     @property
-    def _all_options(self) -> tuple[Option, ...]:
-        return (scope_option(dict(self._scopes or ())), *OPTIONS)
+    def _options(self) -> tuple[Option, ...]:
+        """Those that have an effect with the method."""
+        session = self._session
+        scopes = dict(session.engine.scopes) if session.engine is not None else {}
+        seeded = session.draft.method is not None and session.draft.method.seeded
+        return (scope_option(scopes), *OPTIONS[not seeded :])
 
     def _open_for_unusual(self, inputs: Inputs) -> None:
         """Expand the further options if one of them differs from its usual value."""
-        usual, shown = inputs.usual, self._shown
-        names = {"after", *(option.name for option in self._all_options)}
-        if shown is None or not shown.seeded:
-            names.remove(SEED)
-        unusual = frozenset(n for n in names if getattr(inputs, n) != getattr(usual, n))
+        names = ("after", *(option.name for option in self._options))
+        unusual = frozenset(n for n in names if getattr(inputs, n) != getattr(inputs.usual, n))
         if unusual - self._unusual:
             self.more.unfold()
         self._unusual = unusual
         if bool(inputs.overrides) != self._overridden:
             (self.exceptions.unfold if inputs.overrides else self.exceptions.fold)()
         self._overridden = bool(inputs.overrides)
-
-    def _rebuild(self) -> None:
-        """Replace the forms by those of another method."""
-        clear_layout(self._forms)
-        clear_layout(self._more)
-        self.parameters = Form(self._session.draft.fields)
-        self.parameters.edited.connect(self._session.parameter_wanted)
-        self.options, self.after = Form(o.info for o in self._all_options), AfterForm()
-        seed = self.options.fields[SEED].control
-        assert isinstance(seed, QLineEdit)
-        seed.setValidator(QRegularExpressionValidator(_DIGITS, seed))
-        self.options.edited.connect(self._choose)
-        draft, wanted = self._session.draft, self._session.inputs_wanted
-        self.after.changed.connect(lambda after: wanted.emit(replace(draft.inputs, after=after)))
-        self._forms.addWidget(self.parameters)
-        for form in (self.options, self.after):
-            self._more.addWidget(form)
-        tab_through(self._change, self)
-
-    def _choose(self, name: str, value: ParameterValue | None) -> None:
-        option = next(each for each in self._all_options if each.name == name)
-        inputs = self._session.draft.inputs
-        edited = option.edited(inputs, None if value is None else str(value))
-        if edited != inputs:
-            self._session.inputs_wanted.emit(edited)
-        else:
-            self.refresh()
 
     def _show_tau(self, tau: float) -> None:
         field = self.fields.get("tau")

@@ -1,22 +1,28 @@
-"""A form with a field for each of a list of declared parameters, and the field of a cap."""
+"""Forms with a field for each of a list of declared parameters, or attributes of a dataclass."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import floor, inf, isfinite, log10, nextafter
-from typing import Final, Literal
+from typing import Any, Final
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QKeySequence, QValidator
+from PySide6.QtCore import QEvent, QObject, QRegularExpression, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QFocusEvent,
+    QKeyEvent,
+    QKeySequence,
+    QRegularExpressionValidator,
+    QValidator,
+)
 from PySide6.QtWidgets import (
     QCheckBox,
-    QComboBox,
     QDoubleSpinBox,
     QFormLayout,
     QLineEdit,
     QMenu,
+    QPlainTextEdit,
     QSpinBox,
     QToolButton,
     QWidget,
@@ -26,8 +32,9 @@ from ace_gui.engine.contract.after_fields import AFTER_FIELDS, CAP_FIELD, value_
 from ace_gui.field_info import FieldInfo
 from ace_gui.gui.text import quoted, tooltip, value_text
 from ace_gui.gui.theme import icon
+from ace_gui.gui.widgets.controls import Choice
 from ace_gui.gui.widgets.labels import OF_PARAMETERS, explain, plain_label
-from ace_gui.gui.widgets.layout import Column, across, down, on_font_change
+from ace_gui.gui.widgets.layout import Column, across, on_font_change, tab_through
 from ace_gui.recipe.values import After, Cap, ParameterValue
 
 _SHORT: Final = "0.000"  # a value that is completely visible
@@ -113,7 +120,56 @@ def _next_step(value: float, *, up: bool) -> float:
 _DECIMALS: Final = 3
 _GAP = 2  # px between a field's button and its control
 _DOT = QSize(14, 22)
-_INSET = _DOT.width() + _GAP
+_DIGITS = QRegularExpression(r"\d{1,18}")
+_TITLE = 10  # characters of a choice that are always in view
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option(FieldInfo):
+    """An attribute of a frozen dataclass, as a field of a form.
+
+    ``values``: what it can be, by the texts to choose from; none: a number, or a line, which its
+    kind ``digits`` limits to these, or several lines, of the kind ``text``. ``empty``: what an
+    empty text, or 0, stands for. ``read`` makes a value of what was typed, or raises ValueError;
+    ``write`` is its reverse.
+    """
+
+    kind: str = "str"
+    default: ParameterValue = ""
+    help: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    empty: str = ""
+    read: Callable[[Any], Any] = lambda typed: typed or None
+    write: Callable[[Any], ParameterValue] = str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "choices", tuple(self.values))
+        if self.values and not self.default:
+            object.__setattr__(self, "default", self.choices[0])
+
+    def get(self, record: Any) -> Any:
+        """The attribute of ``record``."""
+        return getattr(record, self.name)
+
+    def put(self, record: Any, value: Any) -> Any:
+        """A copy of ``record`` with this value."""
+        return replace(record, **{self.name: value})
+
+    def shown(self, record: Any) -> ParameterValue:
+        """What the field shows."""
+        value = self.get(record)
+        if self.values:
+            return next((text for text, each in self.values.items() if each == value), str(value))
+        return self.default if value is None else self.write(value)
+
+    def edited(self, record: Any, shown: ParameterValue | None, usual: Any) -> Any:
+        """The copy with what the field says; None: as in ``usual``. Nonsense changes nothing."""
+        if shown is None:
+            return self.put(record, self.get(usual))
+        try:
+            return self.put(record, self.values[str(shown)] if self.values else self.read(shown))
+        except ValueError:
+            return record
 
 
 class ParameterField(QWidget):
@@ -189,6 +245,8 @@ class ParameterField(QWidget):
 
 def _help(field: FieldInfo) -> str:
     """What it is, its range and default, and where the glossary explains it."""
+    if isinstance(field, Option) and field.empty:
+        return f"{quoted(field.help)}\nDefault: {field.empty}.".lstrip()
     low, high = ("" if end is None else value_text(end) for end in (field.low, field.high))
     bounds = f"At most {high}. " if high else ""
     if low:
@@ -203,25 +261,34 @@ def _control(
     field: FieldInfo, edited: Callable[[ParameterValue], None], parent: QWidget
 ) -> tuple[QWidget, Callable[[ParameterValue], object]]:
     """The control of a field, and what shows a value in it."""
+    empty = field.empty if isinstance(field, Option) else ""
     if field.choices:
-        choice = QComboBox(parent)
-        for each in field.choices:
-            choice.addItem(each, each)
-        choice.currentIndexChanged.connect(lambda _: edited(choice.currentData()))
-        return choice, lambda value: choice.setCurrentIndex(choice.findData(value))
+        choice = Choice(field.label, {each: each for each in field.choices})
+        policy = Choice.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        choice.setSizeAdjustPolicy(policy)
+        choice.setMinimumContentsLength(_TITLE)
+        choice.chosen.connect(lambda: edited(choice.current))
+        return choice, lambda value: choice.setCurrentIndex(choice.findText(str(value)))
     if field.kind == "bool":
         tick = QCheckBox(parent)
         tick.toggled.connect(edited)
         return tick, lambda value: tick.setChecked(bool(value))
-    if field.kind == "str":
-        line = QLineEdit(parent)
+    if field.kind == "text":
+        lines = _Lines(empty)
+        lines.edited.connect(edited)
+        return lines, lambda value: lines.show_text(str(value))
+    if field.kind in ("str", "digits"):
+        line = _Line(parent, placeholderText=empty)
+        if field.kind == "digits":
+            line.setValidator(QRegularExpressionValidator(_DIGITS, line))
         line.editingFinished.connect(lambda: edited(line.text()))
-        return line, lambda value: line.setText(str(value))
+        return line, lambda value: line.show_text(str(value))
     if field.kind == "int":
         count = QSpinBox(parent)
         count.setKeyboardTracking(False)
         count.setMinimum(-(2**31) if field.low is None else int(field.low) + int(field.low_open))
         count.setMaximum(2**31 - 1 if field.high is None else int(field.high))
+        count.setSpecialValueText(empty)
         count.valueChanged.connect(edited)
         return count, lambda value: count.setValue(int(value))
     if field.logarithmic:
@@ -238,6 +305,39 @@ def _control(
     return box, lambda value: box.setValue(float(value))
 
 
+class _Line(QLineEdit):
+    """A line of text. While the user is typing it does not change."""
+
+    def __init__(self, parent: QWidget | None, *, placeholderText: str) -> None:
+        super().__init__(parent, placeholderText=placeholderText)
+        self.editingFinished.connect(lambda: self.setModified(False))
+
+    def show_text(self, text: str) -> None:
+        if not (self.hasFocus() and self.isModified()) and text != self.text():
+            self.setText(text)
+
+
+class _Lines(QPlainTextEdit):
+    """A few lines of text. ``edited`` carries them when the user leaves the field."""
+
+    edited = Signal(str)
+
+    def __init__(self, hint: str) -> None:
+        super().__init__(placeholderText=hint, tabChangesFocus=True)
+        on_font_change(self, lambda metrics: self.setFixedHeight(3 * metrics.lineSpacing() + 12))
+
+    def show_text(self, text: str) -> None:
+        """Show another text, unless the user is typing."""
+        if not (self.hasFocus() and self.document().isModified()) and text != self.toPlainText():
+            self.setPlainText(text)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        if self.document().isModified():
+            self.document().setModified(False)
+            self.edited.emit(self.toPlainText().strip())
+
+
 _WIDEST = "Refined fraction"  # labels are at least as wide, so that forms below each other agree
 
 
@@ -251,6 +351,7 @@ class Form(Column):
 
     def __init__(self, fields: Iterable[FieldInfo] = (), *, spoken: str = "{}") -> None:
         super().__init__()
+        self._spoken = spoken
         self._form = form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(6)
@@ -258,22 +359,43 @@ class Form(Column):
         form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)  # for large font sizes
         form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
         self.fields: dict[str, ParameterField] = {}
-        for info in fields:
-            field = self.fields[info.name] = ParameterField(info, self)
-            field.control.setAccessibleName(spoken.format(info.label))
-            field.edited.connect(lambda value, name=info.name: self.edited.emit(name, value))
-            self.add_row(info.label, field, field.control.toolTip())
+        self.declare(fields)
+
+    def declare(self, fields: Iterable[FieldInfo]) -> None:
+        """Begin with these fields instead of those before; the field of a name keeps its focus."""
+        infos, old = tuple(fields), self.fields
+        if infos == tuple(each.field for each in old.values()):
+            return
+        focused = next((name for name, each in old.items() if each.control.hasFocus()), None)
+        for each in old.values():  # deleted later: one of them may be what was edited
+            row = self._form.takeRow(each)
+            for widget in (row.labelItem.widget(), each):
+                assert widget is not None
+                widget.hide()
+                widget.deleteLater()
+        self.fields = {}
+        for index, info in enumerate(infos):
+            made = self.fields[info.name] = ParameterField(info, self)
+            made.control.setAccessibleName(self._spoken.format(info.label))
+            made.edited.connect(lambda value, name=info.name: self.edited.emit(name, value))
+            self._form.insertRow(index, self._title(info.label, made), made)
+        tab_through(self, self)
+        if focused in self.fields:
+            self.fields[focused].control.setFocus()
 
     def add_row(self, label: str, widget: QWidget, tip: str = "") -> None:
         """Append a row that is not a parameter; without a label it takes the whole width."""
-        if not label:
+        if label:
+            self._form.addRow(self._title(label, widget, tip), widget)
+        else:
             self._form.addRow(widget)
-            return
+
+    def _title(self, label: str, widget: QWidget, tip: str = "") -> QWidget:
         title = plain_label(label, wrap=False, kind="secondary")
-        title.setToolTip(tip)
+        title.setToolTip(widget.control.toolTip() if isinstance(widget, ParameterField) else tip)
         title.setBuddy(widget)
         on_font_change(title, lambda m: title.setMinimumWidth(m.horizontalAdvance(_WIDEST)))
-        self._form.addRow(title, widget)
+        return title
 
     def show_row(self, widget: QWidget, shown: bool) -> None:
         self._form.setRowVisible(widget, shown)
@@ -288,11 +410,49 @@ class Form(Column):
 
         ``touched``: the parameters without their usual values. ``notes``: where others come from.
         """
-        for name, field in self.fields.items():
+        for name, each in self.fields.items():
             value = value_of(name)
             if value is not None:
-                field.show_value(value, (notes or {}).get(name, ""), touched=name in touched)
-            self.show_row(field, field.field.applies(value_of))
+                each.show_value(value, (notes or {}).get(name, ""), touched=name in touched)
+            self.show_row(each, each.field.applies(value_of))
+
+
+class OptionForm(Form):
+    """Shows a frozen dataclass. ``changed`` carries the copy with an edit."""
+
+    changed = Signal(object)
+
+    def __init__(self, *, spoken: str = "{}") -> None:
+        super().__init__(spoken=spoken)
+        self._record: Any = None
+        self._usual: Any = None
+        self._shown: dict[str, ParameterValue] = {}
+        self._touched: set[str] = set()
+        self.edited.connect(self._edit)
+
+    def show_record(
+        self, options: Iterable[Option], record: Any, usual: Any, effective: Any = None
+    ) -> None:
+        """Show these options of ``record``. What is ``usual`` has no mark, and is what a field goes
+        back to. ``effective``: with what is guessed where ``record`` says nothing."""
+        options = tuple(options)
+        self._record, self._usual = record, usual
+        shown = record if effective is None else effective
+        self._shown = {each.name: each.shown(shown) for each in options}
+        self.declare(options)
+        self._touched = {each.name for each in options if each.get(record) != each.get(usual)}
+        self.show_values(self._shown.get, self._touched)
+
+    def _edit(self, name: str, value: ParameterValue | None) -> None:
+        option = self.fields[name].field
+        assert isinstance(option, Option)
+        if value == self._shown[name]:  # the field was only left
+            return
+        edited = option.edited(self._record, value, self._usual)
+        if edited != self._record:
+            self.changed.emit(edited)
+        else:
+            self.show_values(self._shown.get, self._touched)
 
 
 _CAP_TIP: Final = (
@@ -300,45 +460,7 @@ _CAP_TIP: Final = (
     "as long as one expert's on average, and with T experts up to √T times that within δ "
     "of the base's norm. A longer change is scaled down, with a note on the layer."
 )
-_OFF: Final[Literal[False]] = False
-
-
-class CapField(QWidget):
-    """Off or on, with δ if on. An override may leave it to the recipe (``inherits``).
-
-    ``edited`` carries a Cap; None to leave it unset; False for an override that removes the
-    recipe's cap.
-    """
-
-    edited = Signal(object)
-
-    def __init__(self, *, inherits: bool = False) -> None:
-        super().__init__()
-        explain(self, "Cap δ")
-        self.choice = QComboBox(self)
-        self.choice.setAccessibleName("Cap on the change")
-        self.choice.setToolTip(tooltip(_CAP_TIP))
-        choices = (("as in the recipe", None), ("none", _OFF)) if inherits else (("none", None),)
-        for text, value in choices:
-            self.choice.addItem(text, value)
-        self.choice.addItem("at δ", Cap())
-        self.delta = ParameterField(CAP_FIELD, self)
-        self.choice.activated.connect(lambda _: self.edited.emit(self.choice.currentData()))
-        self.delta.edited.connect(self._change_delta)
-        in_line = across(self.choice, margins=(_INSET, 0, 0, 0))  # with fields that have a dot
-        self.setLayout(down(in_line, self.delta, gap=4))
-
-    def show_cap(self, cap: Cap | Literal[False] | None) -> None:
-        """Show the effective value without a signal."""
-        last = self.choice.count() - 1
-        known = (index for index in range(last) if self.choice.itemData(index) is cap)
-        self.choice.setCurrentIndex(next(known, last))
-        self.delta.setVisible(isinstance(cap, Cap))
-        if isinstance(cap, Cap):
-            self.delta.show_value(cap.delta, "", touched=cap != Cap())
-
-    def _change_delta(self, delta: ParameterValue | None) -> None:
-        self.edited.emit(Cap() if delta is None else Cap(delta=float(delta)))
+_AT_DELTA: Final = "at δ"
 
 
 class AfterForm(Form):
@@ -350,12 +472,15 @@ class AfterForm(Form):
     changed = Signal(object)
 
     def __init__(self, *, inherits: bool = False) -> None:
-        super().__init__(AFTER_FIELDS)
+        # an override with False removes the recipe's cap
+        self._caps: dict[str, Any] = {"none": None, _AT_DELTA: Cap()}
+        if inherits:
+            self._caps = {"as in the recipe": None, "none": False, _AT_DELTA: Cap()}
+        cap = Option(name="cap", label="Cap", help=_CAP_TIP, values=self._caps)
+        delta = replace(CAP_FIELD, applies_when=(cap.name, _AT_DELTA))
+        super().__init__((*AFTER_FIELDS, cap, delta))
         self._after = self._usual = After()
-        self.cap = CapField(inherits=inherits)
-        self.add_row("Cap", self.cap, tooltip(_CAP_TIP))
         self.edited.connect(lambda name, value: self.changed.emit(self._with(name, value)))
-        self.cap.edited.connect(lambda cap: self.changed.emit(replace(self._after, cap=cap)))
 
     def show_after(
         self, after: After, recipe: After | None = None, usual: After | None = None
@@ -370,10 +495,17 @@ class AfterForm(Form):
                 shown[info.name] = shown[info.name] if value is None else value
             if value_of(after, info.name) != value_of(self._usual, info.name):
                 touched.append(info.name)
-        self.show_values(shown.get, touched)
-        self.cap.show_cap(after.cap)
+        set_ = after.cap if isinstance(after.cap, Cap) else Cap()
+        same = (text for text, cap in self._caps.items() if cap is after.cap)
+        shown |= {"cap": next(same, _AT_DELTA), CAP_FIELD.name: set_.delta}
+        touched += ["cap"] * (after.cap != self._usual.cap)
+        self.show_values(shown.get, touched + [CAP_FIELD.name] * (set_ != Cap()))
 
     def _with(self, name: str, value: ParameterValue | None) -> After:
-        return with_value(
-            self._after, name, value_of(self._usual, name) if value is None else float(value)
-        )
+        if name == "cap":
+            cap = self._usual.cap if value is None else self._caps[str(value)]
+            return replace(self._after, cap=cap)
+        if name == CAP_FIELD.name:
+            return replace(self._after, cap=Cap() if value is None else Cap(delta=float(value)))
+        usual = value_of(self._usual, name)
+        return with_value(self._after, name, usual if value is None else float(value))

@@ -314,6 +314,8 @@ OF_PARAMETERS: Final = {
     "k_frac": "Refinement",
     "refine": "Refinement",
     "delta": "Cap δ",
+    "cap": "Cap δ",
+    "after.cap": "Cap δ",
     "variant": "Automatic variant",
     "scaling": "Task vector",
     "density": "Density",

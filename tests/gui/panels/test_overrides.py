@@ -156,14 +156,13 @@ def test_the_dialog_makes_a_rule_by_role_and_blocks(loaded, qtbot):
 
 
 @pytest.mark.parametrize(
-    ("text", "cap"), [("as in the recipe", None), ("none", False), ("at δ", Cap())]
+    ("text", "cap"), [("as in the recipe", None), ("none", False), ("at δ", Cap(delta=0.5))]
 )
 def test_a_rule_has_a_cap_of_its_own_or_takes_the_recipes_away(loaded, qtbot, text, cap):
     rule = Override(role="key", merge_method="linear", after=After(cap=Cap(delta=0.5)))
     dialog = dialog_of(loaded, qtbot, rule)
-    assert dialog.after.cap.delta.control.value() == 0.5
-    dialog.after.cap.choice.setCurrentText(text)
-    dialog.after.cap.choice.activated.emit(dialog.after.cap.choice.currentIndex())
+    assert dialog.after.fields["after.cap"].control.value() == 0.5
+    dialog.after.fields["cap"].control.setCurrentText(text)
     assert dialog.rule() == Override(
         role="key", merge_method="linear", disposition="merge", after=After(cap=cap)
     )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QFileDialog, QPushButton
+from PySide6.QtWidgets import QFileDialog, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from ace_gui.engine.contract.events import (
@@ -164,27 +164,30 @@ def test_models_and_recipes_are_no_data(page, tmp_path):
 def test_what_is_guessed_of_a_task_can_be_said_otherwise(page, loaded, worker, qtbot):
     editor, draft = page.show_tab(TasksTab).editor, loaded.session.draft
     add_described(loaded, worker, qtbot)
-    assert editor.kind.currentText() == "text-classification"
-    assert {role: box.currentText() for role, box in editor.columns.items()} == {
-        "text": "sentence",
-        "label": "label",
-        "pair": "none",
-    }
+
+    def control(name: str) -> QWidget:
+        return editor.form.fields[name].control
+
+    assert control("kind").currentText() == "text-classification"
+    roles = {"text": "sentence", "label": "label", "pair": "none"}
+    assert {role: control(f"column of {role}").currentText() for role in roles} == roles
     shown = [label.text() for label in editor.findChildren(type(editor.fault))]
     assert "a good film" in shown
     assert "yes" in shown
 
-    def choose(box: object, text: str) -> Task:
-        box.setCurrentText(text)
+    def choose(name: str, text: str) -> Task:
+        control(name).setCurrentText(text)
         return draft.inputs.tasks[0]
 
-    assert choose(editor.measure, "f1").metric is Metric.F1
-    assert choose(editor.columns["pair"], "source").columns == {"pair": "source"}
-    assert choose(editor.columns["pair"], "none").columns == {"text": "sentence", "label": "label"}
-    assert choose(editor.expert, "sst2").expert == "sst2"
-    editor.limit.setValue(20)
-    editor.name.setText("mood")
-    editor.name.editingFinished.emit()
+    assert choose("metric", "f1").metric is Metric.F1
+    assert choose("column of pair", "source").columns == {"pair": "source"}
+    assert choose("column of pair", "none").columns == {"text": "sentence", "label": "label"}
+    assert choose("expert", "sst2").expert == "sst2"
+    control("limit").setValue(20)
+    control("name").editingFinished.emit()
+    assert draft.inputs.tasks[0].name is None, "the field was only left"
+    control("name").setText("mood")
+    control("name").editingFinished.emit()
     assert (draft.inputs.tasks[0].name, draft.inputs.tasks[0].limit) == ("mood", 20)
     editor.remove.click()
     assert draft.inputs.tasks == ()
@@ -193,16 +196,18 @@ def test_what_is_guessed_of_a_task_can_be_said_otherwise(page, loaded, worker, q
 def test_how_a_language_model_is_asked_can_be_chosen(page, loaded, worker, qtbot):
     editor, draft = page.show_tab(TasksTab).editor, loaded.session.draft
     found = add_described(loaded, worker, qtbot)
-    fields = (editor.prompt, editor.system, editor.chat)
-    assert not any(field.isVisible() for field in fields), "a class is not asked"
-    for field, text in ((editor.prompt, "Q: {text}"), (editor.system, "Be brief.")):
+    fields = editor.form.fields
+    assert not {"prompt", "system", "chat"} & set(fields), "a class is not asked"
+    for name, text in (("prompt", "Q: {text}"), ("system", "Be brief.")):
         kind = TaskKind.CAUSAL_LM
         editor.show_task(draft.inputs.tasks[0], replace(found, kind=kind), None, ())
+        field = editor.form.fields[name].control
         field.setFocus()
         qtbot.keyClicks(field, text)
         assert draft.inputs.tasks[0].prompt != text, "only once it is written"
         field.clearFocus()
-    editor.chat.choose(Chat.OFF)
+    editor.show_task(draft.inputs.tasks[0], replace(found, kind=kind), None, ())
+    editor.form.fields["chat"].control.setCurrentText("never")
     task = draft.inputs.tasks[0]
     assert (task.prompt, task.system, task.chat) == ("Q: {text}", "Be brief.", Chat.OFF)
 

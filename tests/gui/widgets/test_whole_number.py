@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.panels.try_tab import TryTab
 from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.widgets.form import ParameterField, ScientificSpinBox
+from ace_gui.gui.widgets.form import Option, ParameterField, ScientificSpinBox
 from ace_gui.gui.widgets.lazy import LazyTabs
 from ace_gui.recipe.values import Task
 from tests.gui.fakes import BASE, FakeWorker, field
@@ -51,6 +51,8 @@ def in_the_window(window: MainWindow) -> Iterator[QWidget]:
             made = ParameterField(field("x", kind=kind, logarithmic=logarithmic, default=1), window)
             made.show_value(1, "", touched=True)
             yield from numeric_fields(made)
+    digits = ParameterField(Option(name="x", label="x", kind="digits"), window)
+    yield from numeric_fields(digits)
     for name, open_it in openers(window).items():
         if name not in _WITHOUT_NUMBERS:
             open_it()
@@ -115,7 +117,7 @@ def test_a_double_click_selects_the_number_and_typing_replaces_it(
             show_digits(box)
             box.blockSignals(False)
         seen.append(type(box).__name__)
-    assert {"QSpinBox", "QDoubleSpinBox", "ScientificSpinBox", "QLineEdit"} <= set(seen)
+    assert {"QSpinBox", "QDoubleSpinBox", "ScientificSpinBox", "_Line"} <= set(seen)
     assert len(seen) >= 12
     qtbot.waitUntil(lambda: timers_rest(loaded.engine))
 
