@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import Any, Final
@@ -46,22 +46,7 @@ _SHORT: Final = {"after refinement": "after", "before (W_pre)": "before", _ALONE
 """Names at the curves' ends, where the colour says of which merge they are."""
 
 
-@dataclass(frozen=True)
-class _Picture:
-    """The content of a plot: ``curves`` of σ_R with a title and a caption.
-
-    ``awaited``: a merge's curve will follow; the legend already has its entry. ``refined``: number
-    of leading values that refinement changed.
-    """
-
-    title: str
-    caption: str
-    curves: tuple[Curve, ...]
-    awaited: bool = False
-    refined: int = 0
-
-
-def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> _Picture:
+def spec_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> PlotSpec:
     """The merge before and after refinement, then the experts with their ``colours``."""
     count, regime = _refined_count(spectrum), spectrum.report.regime
     said = ""
@@ -69,11 +54,12 @@ def picture_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> 
         said = f"refinement changed the first {count} of {len(spectrum.merged)} values"
     elif _is_refined(spectrum) is False:
         said = "no refinement" + ", before = after" * (spectrum.unshaped is None)
-    return _Picture(
-        spectrum.name,
-        ": ".join(filter(None, ("" if regime is None else regime.value, said))),
-        (*_merge_curves(spectrum), *_expert_curves(spectrum, colours)),
-        refined=count,
+    first = Mark(value=count + 0.5, label=f"refined: first {count}", upright=True, share=0.93)
+    return PlotSpec(
+        title=spectrum.name,
+        sentence=": ".join(filter(None, ("" if regime is None else regime.value, said))),
+        curves=(*_merge_curves(spectrum), *_expert_curves(spectrum, colours)),
+        marks=[first] * bool(count),
     )
 
 
@@ -179,7 +165,8 @@ class SpectrumPlot(SpecPlot):
     axis_named_outside = True  # by the choice of the quantity
 
     def __init__(self) -> None:
-        self._picture: _Picture | None = None
+        self._spectra: PlotSpec | None = None
+        """The singular values themselves, whatever quantity is shown."""
         super().__init__()
         self.quantity = Choice("Quantity", {each: each.value[:2] for each in Quantity})
         self.quantity.chosen.connect(self.rescale)
@@ -187,8 +174,8 @@ class SpectrumPlot(SpecPlot):
 
     def show_spectrum(self, spectrum: LayerSpectrum, expert_colours: Mapping[str, str]) -> None:
         """Draw ``spectrum``; ``expert_colours`` has the names of the experts' colours."""
-        picture = picture_of_spectrum(spectrum, expert_colours)
-        self._show(picture, spectrum, dict(expert_colours))
+        spec = spec_of_spectrum(spectrum, expert_colours)
+        self._show(spec, spectrum, dict(expert_colours))
 
     def show_experts(
         self, found: ExpertSpectra, expert_colours: Mapping[str, str], *, awaited: bool = True
@@ -204,9 +191,9 @@ class SpectrumPlot(SpecPlot):
                 and (awaited or isinstance(known, ExpertSpectra))
             ):
                 return
-        curves = _expert_curves(found, expert_colours)
-        picture = _Picture(found.name, "task vectors of the experts", curves, awaited=True)
-        self._show(picture, found, dict(expert_colours), busy=True)
+        curves, sentence = _expert_curves(found, expert_colours), "task vectors of the experts"
+        spec = PlotSpec(title=found.name, sentence=sentence, curves=curves, awaited=True)
+        self._show(spec, found, dict(expert_colours), busy=True)
 
     def show_comparison(
         self, old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str] = ("old", "new")
@@ -222,7 +209,7 @@ class SpectrumPlot(SpecPlot):
             *_merge_curves(new, label=labels[1], colour="accent"),
             *_merge_curves(old, label=labels[0], colour="text2", width=1.8),
         )
-        self._show(_Picture(new.name, caption, curves), *labels, old, new)
+        self._show(PlotSpec(title=new.name, sentence=caption, curves=curves), *labels, old, new)
 
     def show_pair(
         self, title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
@@ -235,51 +222,51 @@ class SpectrumPlot(SpecPlot):
             for (label, values), (colour, width) in zip(spectra.items(), looks, strict=True)
         )
         sources = title, caption, *spectra, *spectra.values()
-        self._show(_Picture(title, caption, curves), *sources)
+        self._show(PlotSpec(title=title, sentence=caption, curves=curves), *sources)
 
     def by_block(
         self, spectra: Sequence[LayerSpectrum], expert_colours: Mapping[str, str]
     ) -> BlockGrid:
         """The same matrix of every block as small multiples."""
-        pictures = [picture_of_spectrum(spectrum, expert_colours) for spectrum in spectra]
+        specs = [spec_of_spectrum(spectrum, expert_colours) for spectrum in spectra]
 
-        def one(picture: _Picture) -> PlotSpec:
-            number = block_of(picture.title)
-            title = picture.title if number is None else f"Block {number}"
-            return replace(self._spec(picture), title=title, sentence="", marks=())
+        def one(spec: PlotSpec) -> PlotSpec:
+            number = block_of(spec.title)
+            title = spec.title if number is None else f"Block {number}"
+            return replace(self._in_quantity(spec), title=title, sentence="", marks=())
 
         def columns() -> list[FigureColumn]:
-            every = [each.curves for each in pictures]
+            every = [each.curves for each in specs]
             count = max(len(curve.y) for curves in every for curve in curves)
             found = [FigureColumn("i", np.arange(1, count + 1))]
-            for picture, curves in zip(pictures, every, strict=True):
+            for spec, curves in zip(specs, every, strict=True):
                 found += [
-                    replace(column, title=f"{column.title}, {picture.title}")
+                    replace(column, title=f"{column.title}, {spec.title}")
                     for column in _columns(curves, count)[1:]
                 ]
             return found
 
-        return BlockGrid(self, [partial(one, picture) for picture in pictures], columns)
+        return BlockGrid(self, [partial(one, spec) for spec in specs], columns)
 
     def clear(self, message: str = "") -> None:
-        self._picture = None
+        self._spectra = None
         super().clear(message)
 
-    def curves(self) -> tuple[Curve, ...]:
+    def curves(self) -> Sequence[Curve]:
         """The drawn spectra, the merge first; empty for a message."""
-        return () if self._picture is None else self._picture.curves
+        return () if self._spectra is None else self._spectra.curves
 
-    def _show(self, picture: _Picture, *sources: object, busy: bool = False) -> None:
-        """The zoom is kept if the layer is the same. ``busy``: another picture is on its way."""
-        zoomed = self._picture is not None and self._picture.title == picture.title
-        self._picture = picture
-        self.present(partial(self._spec, picture), *sources, zoomed=zoomed, busy=busy)
+    def _show(self, spectra: PlotSpec, *sources: object, busy: bool = False) -> None:
+        """The zoom is kept if the layer is the same. ``busy``: another plot is on its way."""
+        zoomed = self._spectra is not None and self._spectra.title == spectra.title
+        self._spectra = spectra
+        self.present(partial(self._in_quantity, spectra), *sources, zoomed=zoomed, busy=busy)
 
-    def _spec(self, picture: _Picture) -> PlotSpec:
+    def _in_quantity(self, spectra: PlotSpec) -> PlotSpec:
         quantity: Quantity = self.quantity.current
-        spectra, share = picture.curves, quantity is Quantity.ENERGY
+        share = quantity is Quantity.ENERGY
         logarithmic = self.log_box.isChecked() and not share
-        curves = [_in_quantity(spectrum, quantity) for spectrum in spectra]
+        curves = [_curve_in(spectrum, quantity) for spectrum in spectra.curves]
         cut = sum(int((c.y < c.floor).sum()) for c in curves) if logarithmic else 0
         remark = counted(
             cut,
@@ -291,16 +278,10 @@ class SpectrumPlot(SpecPlot):
             Mark(value=each, label=f"{100 * each:.0f} %", share=0.55 + 0.17 * index)
             for index, each in enumerate(MARKS)
         ]
-        first = Mark(
-            value=picture.refined + 0.5,
-            label=f"refined: first {picture.refined}",
-            upright=True,
-            share=0.93,
-        )
-        return PlotSpec(
-            title=picture.title,
-            sentence=" · ".join(filter(None, (picture.caption, remark if cut else ""))),
-            curves=[*_reached(spectra, curves), *curves] if share else curves,
+        return replace(
+            spectra,
+            sentence=" · ".join(filter(None, (spectra.sentence, remark if cut else ""))),
+            curves=[*_reached(spectra.curves, curves), *curves] if share else curves,
             x=Axis(title="index i", low=1.0),
             y=Axis(
                 title=quantity.value[2],
@@ -308,15 +289,14 @@ class SpectrumPlot(SpecPlot):
                 padding=0.04,
                 scale=100.0 if share else 1.0,
             ),
-            marks=marks if share else [first] * bool(picture.refined),
-            columns=lambda: _columns(spectra),
+            marks=marks if share else spectra.marks,
+            columns=lambda: _columns(spectra.curves),
             logarithmic_choice=not share,
             position=lambda x: f"i = {x:.0f}",
-            awaited=picture.awaited,
         )
 
 
-def _in_quantity(spectrum: Curve, quantity: Quantity) -> Curve:
+def _curve_in(spectrum: Curve, quantity: Quantity) -> Curve:
     """The curve of R values of ``quantity``; zeros stay zero, or NaN as a share."""
     values = spectrum.y
     if quantity is Quantity.ENERGY:
@@ -333,7 +313,7 @@ def _in_quantity(spectrum: Curve, quantity: Quantity) -> Curve:
     return replace(spectrum, y=values, floor=floor, words=words)
 
 
-def _reached(spectra: tuple[Curve, ...], curves: list[Curve]) -> list[Curve]:
+def _reached(spectra: Sequence[Curve], curves: list[Curve]) -> list[Curve]:
     """A dot where each merge reaches each of the shares."""
     dots = []
     for spectrum, curve in zip(spectra, curves, strict=True):
@@ -357,7 +337,7 @@ def _reached(spectra: tuple[Curve, ...], curves: list[Curve]) -> list[Curve]:
     return dots
 
 
-def _columns(spectra: tuple[Curve, ...], least: int = 0) -> tuple[FigureColumn, ...]:
+def _columns(spectra: Sequence[Curve], least: int = 0) -> tuple[FigureColumn, ...]:
     """One row per index, at least so many; NaN beyond the end of a spectrum."""
     count = max((len(spectrum.y) for spectrum in spectra), default=0)
     count = max(count, least)

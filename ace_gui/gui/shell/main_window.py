@@ -35,8 +35,7 @@ from ace_gui.gui.shell.actions import SAFETY, Actions, Menus
 from ace_gui.gui.shell.dialogs import Dialogs
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.messages import LongWork, MergeNews, Questions, Toast
-from ace_gui.gui.shell.projects import Opener, Project, local_paths
-from ace_gui.gui.shell.recent_projects import RecentProjects
+from ace_gui.gui.shell.projects import Opener, Project, RecentProjects, local_paths
 from ace_gui.gui.shell.window_frame import Footer, Header, PrimaryArea
 from ace_gui.gui.state.activity import Level, State
 from ace_gui.gui.state.history import History

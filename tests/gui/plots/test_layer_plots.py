@@ -46,7 +46,7 @@ from ace_gui.gui.plots.spectrum_plot import (
     BEFORE,
     Quantity,
     SpectrumPlot,
-    picture_of_spectrum,
+    spec_of_spectrum,
 )
 from ace_gui.gui.state.known_scores import Figure
 from ace_gui.gui.state.settings import Settings
@@ -381,11 +381,11 @@ def test_pictures_of_a_dark_window_can_be_on_white(qtbot, tmp_path):
 def test_the_spectrum_before_and_after_other_singular_values_are_drawn():
     known = spectrum()
     found = replace(known, unshaped=known.merged**2)
-    drawn = picture_of_spectrum(found, COLOURS).curves
+    drawn = spec_of_spectrum(found, COLOURS).curves
     curves = {curve.label: curve for curve in drawn}
     assert np.array_equal(curves["merged"].y, found.merged)
     assert np.array_equal(curves["method alone"].y, found.merged**2)
     assert curves["method alone"].style != curves["merged"].style
     unrefined = replace(found, preliminary=found.unshaped)
-    labels = [curve.label for curve in picture_of_spectrum(unrefined, COLOURS).curves]
+    labels = [curve.label for curve in spec_of_spectrum(unrefined, COLOURS).curves]
     assert labels == ["merged", "method alone", *EXPERTS]

@@ -179,14 +179,9 @@ class Plot(ThemedWidget):
     # Parts
 
     def name_outside(self) -> None:
-        """Show the title only in exported pictures, because the window has it above. Its row
-        goes to the choices."""
+        """Show the title only in exported pictures, because the window has it above."""
         self.named_outside = True
         self.title.hide()
-        column = self.layout()
-        assert column is not None
-        column.removeItem(self._choices)
-        self._head.insertLayout(0, self._choices)
 
     def keep_title(self) -> None:
         """Wrap the legend beside the title rather than cut a short title."""
@@ -199,9 +194,9 @@ class Plot(ThemedWidget):
         control.setVisible(self.message() is None)
 
     def add_choice(self, control: QWidget) -> None:
-        """Add a control in its own row below the title, visible together with the plot."""
+        """Add a control before the title, visible together with the plot."""
         self._controls.append(control)
-        self._choices.insertWidget(self._choices.count() - 1, control)
+        self._head.insertWidget(0, control)
         control.setVisible(self.message() is None)
 
     def add_curve_menu(self) -> None:
@@ -235,10 +230,9 @@ class Plot(ThemedWidget):
         self._head.addStretch()  # if nothing else needs the room
         for widget in (self.busy, self.picture_button):
             self._head.addWidget(widget)
-        self._choices = across(None)
         self._quantity.setAlignment(Qt.AlignmentFlag.AlignBottom)
         named = across(self._quantity, None, *[self.legend] * wraps)
-        rows: list[Part] = [self._head, self._choices, *[self.caption] * wraps, named]
+        rows: list[Part] = [self._head, *[self.caption] * wraps, named]
         self.setLayout(down(*rows, (self._stack, 1), margins=(4, 4, 4, 2), gap=4))
 
     def _add_actions(self) -> None:
