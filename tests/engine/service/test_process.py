@@ -24,6 +24,7 @@ from ace_gui.engine.contract.events import (
 from ace_gui.engine.contract.findings import LayerSpectrum
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
+    ConfigureJob,
     LoadRecipeJob,
     MergeJob,
     PlanJob,
@@ -104,6 +105,21 @@ def test_it_stands_back_for_its_owner(engine: EngineProcess, recipe: Recipe):
     assert engine.pid is not None
     here, there = (os.getpriority(os.PRIO_PROCESS, pid) for pid in (0, engine.pid))
     assert there == min(here + NICENESS, 19)
+
+
+def test_it_uses_the_threads_and_the_disk_that_are_preferred(engine: EngineProcess, tmp_path):
+    def configured(threads: int | None, scratch: Path | None) -> EngineReady:
+        job = ConfigureJob(threads=threads, scratch=scratch)
+        events = [event for _, event in until(engine, ask(engine, job))]
+        return next(event for event in events if isinstance(event, EngineReady))
+
+    usual = configured(None, None)
+    assert usual.scratch is None
+    for threads in (1, None):
+        answer = configured(threads, tmp_path)
+        assert answer.threads == (threads or usual.threads)
+        assert answer.scratch == tmp_path
+    assert configured(None, None) == usual
 
 
 def test_a_look_goes_before_the_rest_of_a_merge(engine: EngineProcess, recipe: Recipe, tmp_path):

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from ace_gui.engine.contract.engine_process import EngineProcess
 from ace_gui.engine.contract.events import EngineReady, JobDone
 from ace_gui.engine.contract.jobs import ConfigureJob
 from ace_gui.engine.planning.requirements import free_disk_bytes
@@ -189,23 +188,6 @@ def test_exports_are_proposed_in_the_folder_that_is_preferred(loaded, tmp_path, 
     dialog = ExportDialog(loaded.session, loaded.output, loaded)
     assert Path(dialog.folder.text()).parent == tmp_path
     dialog.deleteLater()
-
-
-def test_a_real_engine_uses_the_threads_and_the_disk(tmp_path):
-    engine = EngineProcess()
-    try:
-        first = engine.receive(120)
-        assert first is not None
-        usual = first[1].threads
-        for number, threads in enumerate((1, None), start=1):
-            engine.submit(number, ConfigureJob(threads=threads, scratch=tmp_path))
-            answer, done = engine.receive(60), engine.receive(60)
-            assert answer is not None
-            assert done == (number, JobDone())
-            assert answer[1].threads == (threads or usual)
-            assert answer[1].scratch == tmp_path
-    finally:
-        engine.close()
 
 
 def test_the_disk_that_counts_is_that_of_the_scratch_folder(tmp_path, monkeypatch):
