@@ -332,12 +332,13 @@ def _routes(folder: Path) -> Iterator[str]:
 def _plain(path: Path, name: str) -> str:
     """``name`` as the list at ``path`` has it, if it can only mean a folder inside the model's."""
     parts = name.split("/")
-    plain = all(
+    plain = name.isprintable() and all(  # which also excludes lone surrogates
         part and not part.startswith((".", "~")) and not set(part) & set('\\:*?"<>|')
         for part in parts
     )
-    inside = (path.parent / name).resolve() == path.parent.resolve() / name
-    if not plain or not name.isprintable() or len(parts) > _DEEPEST or not inside:
+    home = path.parent
+    inside = plain and (home / name).resolve() == home.resolve() / name
+    if not inside or len(parts) > _DEEPEST:
         raise refusal(
             path, "Names a folder outside the model's. Refused: the model may be malicious."
         )

@@ -214,7 +214,7 @@ def test_other_sub_folders_come_only_where_they_belong_to_the_model(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["../other", "/etc", "a/../..", ".hidden", "a/b/c/d", "a\\b", "li"]
+    "name", ["../other", "/etc", "a/../..", ".hidden", "a/b/c/d", "a\\b", "li", "\udcff", "a\0b"]
 )
 def test_lists_that_name_folders_outside_are_refused(name: str, tmp_path):
     _file(tmp_path / "other/tokenizer.json")
