@@ -29,6 +29,7 @@ from ace_gui.engine.contract.events import (
     Reported,
 )
 from ace_gui.engine.contract.findings import CovarianceMatch, ModelDiff
+from ace_gui.engine.contract.jobs import CovariancesJob, EvaluateJob, RoutesJob, TuneJob
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scored import (
     ParameterRange,
@@ -37,10 +38,11 @@ from ace_gui.engine.contract.scored import (
     Tuned,
 )
 from ace_gui.engine.evaluating.loaded_models import loaded_model
-from ace_gui.engine.inspecting import compare_recipes, tune_parameters
+from ace_gui.engine.inspecting import compare_recipes
 from ace_gui.engine.inspecting.model_diff import diff_models
 from ace_gui.engine.output.exporting import write_task_model
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.service import run
 from ace_gui.engine.workflow import StateDict, merged_state_dicts
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS
@@ -87,7 +89,8 @@ def inspect(
     found = workflow.inspect(given, convert=convert)
     matches: tuple[CovarianceMatch, ...] = ()
     if covariances:
-        for event in _watched(workflow.covariances(given, device), progress):
+        job = CovariancesJob(recipe=given, device=device)
+        for event in _watched(run(job), progress):
             if isinstance(event, CovariancesCompared) and event.layer is not None:
                 matches += event.layer.matches
     return Inspection(
@@ -248,18 +251,19 @@ def evaluate(
     <Evaluation: 6 models on 5 tasks>
     """
     found, given = _models(models), None if recipe is None else recipe_from(recipe)
+    use_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
-        events = workflow.score(
-            given,
-            list(found.values()),
-            limited(_tasks(given, tasks, Path(folder)), limit),
-            names=list(found),
+        job = EvaluateJob(
+            recipe=given,
+            folders=tuple(found.values()),
+            names=tuple(found),
+            tasks=_tasks(given, tasks, Path(folder)),
+            limit=limit,
             device=device,
-            threads=threads,
-            convert=convert,
             cluster=cluster,
+            threads=threads,
         )
-        return Evaluation(scores=_last(events, Evaluated, progress).scores)
+        return Evaluation(scores=_last(run(job, convert=convert), Evaluated, progress).scores)
 
 
 def tune(
@@ -284,13 +288,16 @@ def tune(
     ['scaling']
     """
     use_threads(threads)
-    ranges = [
-        ParameterRange(name=name, low=low, high=high) for name, (low, high) in parameters.items()
-    ]
-    how: dict[str, Any] = {"merges": merges, "limit": limit, "device": device}
-    with workers_at(cluster, device, threads) as workers:
-        events = tune_parameters.tune(recipe_from(recipe), ranges, workers=workers, **how)
-        result = _last(events, Tuned, progress)
+    job = TuneJob(
+        recipe=recipe_from(recipe),
+        ranges=tuple(ParameterRange(name=n, low=a, high=b) for n, (a, b) in parameters.items()),
+        merges=merges,
+        limit=limit,
+        device=device,
+        cluster=cluster,
+        threads=threads,
+    )
+    result = _last(run(job), Tuned, progress)
     return Tuning(recipe=result.recipe, result=result)
 
 
@@ -312,15 +319,15 @@ def routes(
     ()
     """
     given, folders = None if recipe is None else recipe_from(recipe), _several(models)
-    events = workflow.routes(
-        given,
-        [Path(folder) for folder in folders],
-        limited(_tasks(given, tasks), limit),
-        names=[str(folder) for folder in folders],
+    job = RoutesJob(
+        recipe=given,
+        folders=tuple(map(Path, folders)),
+        names=tuple(map(str, folders)),
+        tasks=_tasks(given, tasks),
+        limit=limit,
         device=device,
-        convert=convert,
     )
-    return _last(events, RoutesFound, progress).routes
+    return _last(run(job, convert=convert), RoutesFound, progress).routes
 
 
 def diff(

@@ -15,9 +15,11 @@ from ace_gui.cli.console import Terminal, print_checks, print_warnings, shown
 from ace_gui.cli.evaluating import merged_and_measured, score_table
 from ace_gui.cli.inspecting import print_layers
 from ace_gui.engine.contract.events import Evaluated, Exported
+from ace_gui.engine.contract.jobs import EvaluateJob
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.inspecting.compare_recipes import by_method
-from ace_gui.engine.workflow import Options, inspect, merge_to_folder, score
+from ace_gui.engine.service import run
+from ace_gui.engine.workflow import Options, inspect, merge_to_folder
 from ace_gui.output_files import check_output_folder
 from ace_gui.processes import is_bundled, part_command
 from ace_gui.recipe import Recipe, recommended
@@ -50,7 +52,7 @@ def run_headless(recipe_file: Path, out: Path | None) -> None:
 
 def _scores(recipe: Recipe) -> tuple[TaskScore, ...]:
     """Scores of the base, of each expert on its own task, and of the merges."""
-    *_, last = score(recipe, (), recipe.tasks, device="cpu")
+    *_, last = run(EvaluateJob(recipe=recipe, device="cpu"))
     assert isinstance(last, Evaluated)
     rows = merged_and_measured(by_method(recipe, COMPARED), "cpu")
     merged = (replace(each, model=row.title) for row in rows for each in row.scores)

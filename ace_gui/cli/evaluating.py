@@ -18,6 +18,7 @@ from ace_gui.cli.console import USUAL, Outputs, Terminal, print_warnings, shown,
 from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.contract.events import Evaluated, Event, JobProgress, MethodCompared
+from ace_gui.engine.contract.jobs import EvaluateJob, RoutesJob, TuneJob
 from ace_gui.engine.contract.scored import (
     MeanScore,
     ParameterRange,
@@ -40,9 +41,9 @@ from ace_gui.engine.inspecting.compare_recipes import (
     compare_all,
     compared_record,
 )
-from ace_gui.engine.inspecting.tune_parameters import tune
+from ace_gui.engine.service import run
 from ace_gui.engine.streaming import Executor
-from ace_gui.engine.workflow import prepared_with_consent, routes, score
+from ace_gui.engine.workflow import prepared_with_consent
 from ace_gui.errors import MethodError, RecipeError, WorkbenchError
 from ace_gui.formatting import human_bytes, printable, value_text
 from ace_gui.methods import every_variant
@@ -65,19 +66,20 @@ def evaluate_models(given: Evaluate) -> None:
     terminal = Terminal.of(given)
     recipe, folders, tasks, inputs = _asked(given)
     outputs = Outputs.of(given, inputs, "scores")
-    run = Harness(given.harness.split(","), given.harness_tasks) if given.harness else None
-    how: dict[str, Any] = {name: getattr(given, name) for name in ("device", "threads", "convert")}
-    how["names"] = [str(folder) for folder in folders]
+    harness = Harness(given.harness.split(","), given.harness_tasks) if given.harness else None
+    on: dict[str, Any] = {"recipe": recipe, "folders": tuple(folders), "tasks": tasks}
+    on["device"] = given.device
     found: tuple[TaskScore, ...] = ()
     taken: tuple[TaskRoutes, ...] = ()
     if given.routing:
-        taken = terminal.result(routes(recipe, folders, tasks, **how), RoutesFound).routes
+        events = run(RoutesJob(**on), convert=given.convert)
+        taken = terminal.result(events, RoutesFound).routes
         if not taken:
             sentence = "None of these models has a router; give a merge by smile, …"
             raise RecipeError(sentence, key="routing")
-    if tasks or run is None:
-        events = score(recipe, folders, tasks, cluster=given.cluster, **how)
-        found = terminal.result(events, Evaluated).scores
+    if tasks or harness is None:
+        job = EvaluateJob(**on, cluster=given.cluster, threads=given.threads)
+        found = terminal.result(run(job, convert=given.convert), Evaluated).scores
     by_harness: tuple[TaskScore, ...] = ()
     content: dict[str, Any] = {
         "scores": [each.record() for each in found],
@@ -85,10 +87,10 @@ def evaluate_models(given: Evaluate) -> None:
     }
     if given.routing:
         content["routes"] = [each.record() for each in taken]
-    if run is not None:
+    if harness is not None:
         where = str(resolve_device(given.device))
         scored = (
-            run.scores(folder, limit=given.limit, device=where, quiet=given.quiet)
+            harness.scores(folder, limit=given.limit, device=where, quiet=given.quiet)
             for folder in folders
         )
         by_harness = tuple(chain.from_iterable(scored))
@@ -292,17 +294,14 @@ RECIPE_MARK: Final = b"# Tuned by ACE workbench"
 
 def tune_recipe(given: Tune) -> None:
     """Try values, and print and write what was chosen. Raises RecipeError for a wrong range."""
-    if not given.cluster:
-        resolve_device(given.device)
     recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
-    ranges = [parameter_range(text) for text in given.parameter]
+    ranges = tuple(map(parameter_range, given.parameter))
     data = [task.data for task in recipe.tasks]
     inputs = (given.recipe, *recipe.paths, *data)
     outputs = Outputs.of(given, inputs, "points", out=RECIPE_MARK)
-    prepared_with_consent(recipe, convert=given.convert)
-    how: dict[str, Any] = {name: getattr(given, name) for name in ("merges", "limit", "device")}
-    with workers_at(given.cluster, given.device, given.threads) as workers:
-        found = terminal.result(_steps(tune(recipe, ranges, workers=workers, **how)), Tuned)
+    names = ("merges", "limit", "device", "cluster", "threads")
+    job = TuneJob(recipe=recipe, ranges=ranges, **{name: getattr(given, name) for name in names})
+    found = terminal.result(_steps(run(job, convert=given.convert)), Tuned)
     outputs.write_json(given.json, _record(found))
     if given.out is not None:
         outputs.write(given.out, _tuned_recipe(found, given.out))
@@ -324,7 +323,7 @@ def parameter_range(text: str) -> ParameterRange:
     return found
 
 
-def _steps(events: Iterable[TunePoint | Tuned | None]) -> Iterator[Event | None]:
+def _steps(events: Iterable[Event]) -> Iterator[Event]:
     """The events, and the progress after each merge."""
     for event in events:
         yield event

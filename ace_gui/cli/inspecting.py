@@ -33,13 +33,15 @@ from ace_gui.engine.contract.findings import (
     mean_match,
 )
 from ace_gui.engine.contract.health import BY_SCALE, UNRELIABLE
+from ace_gui.engine.contract.jobs import CovariancesJob
 from ace_gui.engine.contract.plan import WORST_FIRST, Plan
 from ace_gui.engine.inspecting.model_diff import diff_models as differences
 from ace_gui.engine.inspecting.statistics import Layer
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.report.page import picture
 from ace_gui.engine.report.report_plots import change_plot
-from ace_gui.engine.workflow import covariances, expected_of, inspect
+from ace_gui.engine.service import run
+from ace_gui.engine.workflow import expected_of, inspect
 from ace_gui.formatting import counted, csv_text, printable, shape_text
 from ace_gui.linalg.heterogeneity import WHY_BY_SCALE
 from ace_gui.recipe.overrides import describe
@@ -63,7 +65,8 @@ def inspect_recipe(given: Inspect) -> None:
     outputs = replace(outputs, inputs=(given.recipe, *input_paths(found.prepared)))
     matches: list[CovarianceMatch] = []
     if given.covariances:
-        for event in terminal.progressed(covariances(recipe, given.device)):
+        job = CovariancesJob(recipe=recipe, device=given.device)
+        for event in terminal.progressed(run(job)):
             if isinstance(event, CovariancesCompared) and event.layer is not None:
                 matches += event.layer.matches
     records = [asdict(layer) for layer in found.layers]

@@ -7,21 +7,25 @@ import traceback
 from collections.abc import Collection, Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 
 from ace_gui.engine.capabilities import engine_ready, resolve_device, use_threads
 from ace_gui.engine.contract.events import Event, Job, JobCancelled, JobDone, JobFailed
+from ace_gui.engine.contract.jobs import ScoringJob
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.evaluating.evaluate import known_tasks
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.prepare import preparing
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.errors import EngineError, WorkbenchError, is_out_of_memory
+from ace_gui.engine.workflow import prepared_with_consent
+from ace_gui.errors import EngineError, TaskError, WorkbenchError, is_out_of_memory
 from ace_gui.paths import inspections_folder
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import Task, limited
 from ace_gui.steps import Steps
 
 PLANS_KEPT: Final = 2
@@ -54,9 +58,13 @@ class Runner:
     def prepare(self, recipe: Recipe) -> Steps[Prepared]:
         """A new plan of a recipe."""
         prepared = yield from preparing(recipe)
-        others = [known for known in self._recent if known.plan.recipe != recipe]
-        self._recent = [prepared, *others][:PLANS_KEPT]
+        self.keep(prepared)
         return prepared
+
+    def keep(self, prepared: Prepared) -> None:
+        """Keep a plan, instead of others of its recipe."""
+        others = [known for known in self._recent if known.plan.recipe != prepared.recipe]
+        self._recent = [prepared, *others][:PLANS_KEPT]
 
     def matrix(
         self, recipe: Recipe, row: PlanRow, device: str
@@ -74,12 +82,39 @@ class Runner:
         raise EngineError(sentence, tensor=row.name)
 
     def models(
-        self, recipe: Recipe, stores: Sequence[Path], folders: Sequence[Path] = ()
-    ) -> Steps[tuple[Prepared, Models]]:
-        """A recipe's models, with folders of models and stores of merges, named by their paths."""
-        prepared = yield from self.prepared(recipe)
+        self,
+        recipe: Recipe | None,
+        stores: Sequence[Path] = (),
+        folders: Sequence[Any] = (),
+        names: Sequence[str] = (),
+    ) -> Steps[Models]:
+        """A recipe's models, folders of models or models in memory, and finished merges.
+
+        ``names``: of the folders; none: their paths, as for merges.
+        """
+        prepared = None if recipe is None else (yield from self.prepared(recipe))
         paths = (*folders, *(store / MODEL for store in stores))
-        return prepared, Models(prepared, paths, tuple(map(str, (*folders, *stores))))
+        return Models(prepared, paths, (*(names or map(str, folders)), *map(str, stores)))
+
+    def asked(self, job: ScoringJob) -> Steps[tuple[Models, tuple[Task, ...]]]:
+        """The models and tasks of a job. Raises TaskError if it was given no tasks."""
+        if job.tasks == ():
+            sentence = "There are no tasks; add some to the recipe, or name a file with --tasks."
+            raise TaskError(sentence)
+        models = yield from self.models(job.recipe, job.stores, job.folders, job.names)
+        tasks = known_tasks(models.prepared) if job.tasks is None else job.tasks
+        return models, limited(tasks, job.limit)
+
+
+def run(job: Job, *, convert: bool = False) -> Iterator[Event]:
+    """The events of a job in this process. ``convert``: PyTorch pickles of its recipe, before it.
+
+    Raises the job's errors.
+    """
+    runner, recipe = Runner(), getattr(job, "recipe", None)
+    if convert and recipe is not None:
+        runner.keep(prepared_with_consent(recipe, convert=True))
+    yield from (event for event in job.steps(runner) if event is not None)
 
 
 def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:

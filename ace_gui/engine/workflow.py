@@ -23,10 +23,7 @@ from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.model_figures import Forecast, fit_checks, forecast, plan_changes
 from ace_gui.engine.contract.plan import Check, worst_first
 from ace_gui.engine.contract.scored import TaskScore
-from ace_gui.engine.evaluating.evaluate import check_tasks, evaluate, merged_scores, require_tasks
-from ace_gui.engine.evaluating.shown_answers import routed
-from ace_gui.engine.evaluating.subjects import Models
-from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
+from ace_gui.engine.evaluating.evaluate import check_tasks, merged_scores, require_tasks
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.statistics import Layer, analyse, layers_of, sampled
 from ace_gui.engine.merging.merge import input_paths, merge
@@ -39,7 +36,7 @@ from ace_gui.engine.planning.prepare import prepare, require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import output_checks, refuse_errors, store_checks
 from ace_gui.engine.report.page import MARK, report
-from ace_gui.errors import CheckpointError, RecipeError, TaskError
+from ace_gui.errors import CheckpointError, RecipeError
 from ace_gui.formatting import plain
 from ace_gui.output_files import check_file, check_output_folder, staging_folder
 from ace_gui.paths import conversions_folder, inspections_folder
@@ -47,7 +44,7 @@ from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_keys
 from ace_gui.recipe.recipe_file import recipe_from
 from ace_gui.recipe.recommended import NAME
-from ace_gui.recipe.values import Output, ParameterValue, Task
+from ace_gui.recipe.values import Output, ParameterValue
 from ace_gui.steps import result_of
 
 
@@ -243,61 +240,6 @@ def report_to_file(
         yield from (event for event in events if event is not None)
 
 
-def score(
-    recipe: Recipe | None,
-    folders: Sequence[Any],
-    tasks: Sequence[Task],
-    *,
-    names: Sequence[str] = (),
-    device: str = "auto",
-    threads: int | None = None,
-    convert: bool = False,
-    cluster: str = "",
-) -> Iterator[Event]:
-    """Score the recipe's base and experts, and the folders or models in memory, on tasks.
-
-    ``names``: of the folders or models. ``cluster``: whose workers run the models; empty: this
-    process does. Yields the events of ``evaluate``; raises its errors and those of ``prepare``.
-    """
-    if not cluster:
-        resolve_device(device)
-    models = _models(recipe, folders, tasks, names, threads, convert=convert)
-    with workers_at(cluster, device, threads) as workers:
-        events = evaluate(models, tasks, device=device, workers=workers)
-        yield from (event for event in events if event is not None)
-
-
-def _models(
-    recipe: Recipe | None,
-    folders: Sequence[Any],
-    tasks: Sequence[Task],
-    names: Sequence[str],
-    threads: int | None,
-    *,
-    convert: bool,
-) -> Models:
-    if not tasks:
-        raise TaskError("There are no tasks; add some to the recipe, or name a file with --tasks.")
-    use_threads(threads)
-    prepared = None if recipe is None else prepared_with_consent(recipe, convert=convert)
-    return Models(prepared, tuple(folders), tuple(names))
-
-
-def routes(
-    recipe: Recipe | None,
-    folders: Sequence[Path],
-    tasks: Sequence[Task],
-    *,
-    names: Sequence[str] = (),
-    device: str = "auto",
-    threads: int | None = None,
-    convert: bool = False,
-) -> Iterator[Event]:
-    """Which experts the folders with routers take for examples of the tasks; as ``score``."""
-    models = _models(recipe, folders, tasks, names, threads, convert=convert)
-    yield from (event for event in routed(models, tasks, device) if event is not None)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Inspected:
     """The result of an inspection: every tensor, and every check, worst first."""
@@ -332,15 +274,6 @@ def expected_of(found: Inspected) -> Forecast | None:
     events = sampled(found.prepared, resolve_device("cpu"), cache)
     reports = {event.name: event for event in events if isinstance(event, LayerReport)}
     return forecast(found.prepared.plan, found.statistics, reports)
-
-
-def covariances(recipe: Recipe, device: str) -> Iterator[Event | None]:
-    """Compare ACE's covariances with those of the experts' inputs, matrix by matrix.
-
-    Yields the events of ``compare_covariances``; raises its errors and those of ``prepare``.
-    """
-    prepared, cache = prepare(as_ace_merges(recipe)), InspectionCache(inspections_folder())
-    return compare_covariances(prepared, resolve_device(device), cache)
 
 
 StateDict = Mapping[str, Tensor]

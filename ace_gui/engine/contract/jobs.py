@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ace_gui.engine.contract.events import Job, JobProgress, PlanReady, StoreRead, Variant
 from ace_gui.engine.contract.plan import PlanRow
@@ -19,7 +19,7 @@ from ace_gui.engine.contract.scored import ParameterRange, TryInput
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recommended import with_recommended
-from ace_gui.recipe.values import Task, limited
+from ace_gui.recipe.values import Task
 
 if TYPE_CHECKING:
     from ace_gui.engine.service import Runner
@@ -373,46 +373,61 @@ class CompareJob(Job, state="merging"):
             yield from compare(self.variants, self.device, self.memory_bytes, workers)
 
 
-class EvaluateJob(Job, state="scoring"):
-    """Score the recipe's base and experts, finished merges, and folders on the recipe's tasks.
+class ScoringJob(Job):
+    """Runs models on tasks: the recipe's base and experts, finished merges, and folders.
 
-    Yields EvaluationProgress, a TaskScore for each result, then Evaluated. ``folders``: of models,
-    and ``stores``: of finished merges; their scores are named by these paths. ``limit``: most
-    examples of each task. ``cluster``: as in a MergeJob.
+    ``recipe`` None: the folders alone. ``folders``: of models, or transformers models in memory;
+    ``names``: of these, none: their paths. ``stores``: of finished merges, named by their paths.
+    ``tasks`` None: the recipe's. ``limit``: most examples of each task.
     """
 
-    recipe: Recipe
-    folders: tuple[Path, ...] = ()
+    recipe: Recipe | None
+    folders: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
     stores: tuple[Path, ...] = ()
+    tasks: tuple[Task, ...] | None = None
     limit: int | None = None
     device: str = "auto"
+
+
+class EvaluateJob(ScoringJob, state="scoring"):
+    """Score the models on the tasks.
+
+    Yields EvaluationProgress, a TaskScore for each result, then Evaluated. ``cluster``: as in a
+    MergeJob; ``threads``: of each of its workers.
+    """
+
     cluster: str = ""
+    threads: int | None = None
 
     def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.cluster.ray_workers import workers_at
-        from ace_gui.engine.evaluating.evaluate import evaluate, known_tasks
+        from ace_gui.engine.evaluating.evaluate import evaluate
 
-        prepared, models = yield from engine.models(self.recipe, self.stores, self.folders)
-        tasks = limited(known_tasks(prepared), self.limit)
-        with workers_at(self.cluster, self.device) as workers:
+        models, tasks = yield from engine.asked(self)
+        with workers_at(self.cluster, self.device, self.threads) as workers:
             yield from evaluate(models, tasks, device=self.device, workers=workers)
 
 
-class KnownScoresJob(Job):
-    """Look up what earlier evaluations found. Yields a TaskScore each; no model is loaded.
-
-    ``stores``, ``device``: as of an EvaluateJob.
-    """
-
-    recipe: Recipe
-    stores: tuple[Path, ...] = ()
-    device: str = "auto"
+class KnownScoresJob(ScoringJob):
+    """Look up what earlier evaluations found. Yields a TaskScore each; no model is loaded."""
 
     def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.evaluating.evaluate import known_scores, known_tasks
+        from ace_gui.engine.evaluating.evaluate import known_scores
 
-        prepared, models = yield from engine.models(self.recipe, self.stores)
-        yield from known_scores(models, known_tasks(prepared), device=self.device)
+        yield from known_scores(*(yield from engine.asked(self)), device=self.device)
+
+
+class RoutesJob(ScoringJob, state="scoring"):
+    """Find which expert the models with a router choose for examples of the tasks.
+
+    Yields EvaluationProgress, then RoutesFound.
+    """
+
+    def steps(self, engine: Runner) -> Events:
+        from ace_gui.engine.evaluating.shown_answers import routed
+
+        yield from routed(*(yield from engine.asked(self)), device=self.device)
 
 
 class DescribeTasksJob(Job):
@@ -452,26 +467,6 @@ class CompareExamplesJob(Job, state="scoring"):
         )
 
 
-class RoutesJob(Job, state="scoring"):
-    """Find which expert a merge with a router chooses for examples of the recipe's tasks.
-
-    Yields EvaluationProgress, then RoutesFound.
-    """
-
-    recipe: Recipe
-    store: Path
-    limit: int | None = None
-    device: str = "auto"
-
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.evaluating.evaluate import known_tasks
-        from ace_gui.engine.evaluating.shown_answers import routed
-
-        prepared, models = yield from engine.models(self.recipe, (self.store,))
-        tasks = limited(known_tasks(prepared), self.limit)
-        yield from routed(models, tasks, device=self.device)
-
-
 class TryJob(TryInput, Job):
     """Let base, the task's expert and merges answer for one text or picture.
 
@@ -486,14 +481,14 @@ class TryJob(TryInput, Job):
         from ace_gui.engine.capabilities import resolve_device
         from ace_gui.engine.evaluating.shown_answers import tried
 
-        _, models = yield from engine.models(self.recipe, self.stores)
+        models = yield from engine.models(self.recipe, self.stores)
         yield from tried(models, self, resolve_device(self.device))
 
 
 class TuneJob(Job, state="tuning"):
     """Search values of parameters of the recipe's method by scores on its tasks. See ``tune``.
 
-    Yields a TunePoint for each merge, then Tuned. ``cluster``: as in a MergeJob.
+    Yields a TunePoint for each merge, then Tuned. ``cluster``, ``threads``: as in an EvaluateJob.
     """
 
     recipe: Recipe
@@ -502,12 +497,13 @@ class TuneJob(Job, state="tuning"):
     limit: int | None = None
     device: str = "auto"
     cluster: str = ""
+    threads: int | None = None
 
     def steps(self, _: Runner) -> Events:
         from ace_gui.engine.cluster.ray_workers import workers_at
         from ace_gui.engine.inspecting.tune_parameters import tune
 
-        with workers_at(self.cluster, self.device) as workers:
+        with workers_at(self.cluster, self.device, self.threads) as workers:
             yield from tune(
                 self.recipe,
                 self.ranges,

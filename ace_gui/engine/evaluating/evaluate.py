@@ -225,8 +225,10 @@ def merged_scores(
     return tuple(each for each in scores if each.model == MERGED) if alone else scores
 
 
-def known_tasks(prepared: Prepared) -> tuple[Task, ...]:
-    """The recipe's tasks, except those of experts that were removed."""
+def known_tasks(prepared: Prepared | None) -> tuple[Task, ...]:
+    """The recipe's tasks, except those of experts that were removed; none without a recipe."""
+    if prepared is None:
+        return ()
     recipe = prepared.recipe
     return tuple(each for each in recipe.tasks if each.expert in (None, *recipe.expert_names))
 

@@ -255,7 +255,7 @@ class RoutingOperation(Operation):
             return
         job = RoutesJob(
             recipe=self._session.draft.inputs.recipe(),
-            store=store,
+            stores=(store,),
             limit=limit,
             device=self._session.device,
         )

@@ -321,7 +321,7 @@ class RoutesTable(QWidget):
     def refresh(self) -> None:
         routing = self._routing
         self.button.show_job(routing.is_running, routing.obstacle)
-        known = routing.job is not None and routing.job.store == self._store
+        known = routing.job is not None and routing.job.stores == (self._store,)
         found = routing.last(RoutesFound) if known else None
         routes = () if found is None else found.routes
         tasks = {each.task: (plain(each.task), "") for each in routes}

@@ -70,7 +70,7 @@ def test_shares_by_task_and_by_layer(page, loaded, worker):
     table.button.click()
     number = worker.newest(RoutesJob)
     job = worker.jobs[number]
-    assert (job.store, job.limit) == (store, LIMIT)
+    assert (job.stores, job.limit) == ((store,), LIMIT)
     worker.say(EvaluationProgress(model="m", task="cola", done=3, total=20), job=number)
     assert table.button.text() == "Stop"
     found = RoutesFound(routes=(routes("cola", 0.75, 0.25), routes("sst2", 0.625, 0.375)))
