@@ -17,12 +17,8 @@ from ace_gui.cli.interrupts import ignore
 from ace_gui.cli.options import (
     WRONG_USAGE,
     Computing,
-    MethodId,
-    NewFolder,
     Options,
     Reading,
-    RecipeFile,
-    Settings,
     WithCluster,
     WithJson,
     WithLimit,
@@ -32,12 +28,16 @@ from ace_gui.cli.options import (
     command,
     counts_given,
     flag,
+    method_option,
     model_given,
+    new_folder,
     option,
     path_given,
     path_option,
+    recipe_file,
     recipe_given,
     run,
+    settings_option,
 )
 from ace_gui.cli.streams import finished, prepare_streams, reported, say
 from ace_gui.paths import Sample
@@ -69,17 +69,16 @@ def _default(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        run(Open(paths=[]), "window:open_window")
+        run(Open(paths=[], quiet=False, verbose=False), "window:open_window")
 
 
 @command(app, "open", "window:open_window", hidden=True)
 class Open(Options):
     """Open the window with a recipe or model folders loaded."""
 
-    paths: Annotated[
-        list[Path],
-        typer.Argument(parser=path_given, help="A recipe, or model folders with the base first."),
-    ]
+    paths: list[Path] = argument(
+        None, "A recipe, or model folders with the base first.", parser=path_given
+    )
 
     def check(self) -> None:
         """Raise BadParameter for a path that does not exist."""
@@ -92,36 +91,25 @@ class Open(Options):
 class Demo(Options):
     """Merge a sample project and show the results."""
 
-    sample: Annotated[
-        Sample, typer.Option(metavar="|".join(Sample), help="The sample project to merge.")
-    ] = Sample.IMAGES
-    headless: Annotated[
-        bool, flag("--headless", "Print the results instead of opening a window.")
-    ] = False
-    out: Annotated[
-        Path | None,
-        path_option(
-            "DIR",
-            "Write the merged model and a screenshot of the window to this folder; implies "
-            "--headless.",
-        ),
-    ] = None
+    sample: Sample = option("|".join(Sample), "The sample project to merge.", default=Sample.IMAGES)
+    headless: bool = flag("--headless", "Print the results instead of opening a window.")
+    out: Path | None = path_option(
+        "DIR",
+        "Write the merged model and a screenshot of the window to this folder; implies --headless.",
+    )
 
 
 @command(app, "init", "recipes:init")
 class Init(Options):
     """Print a commented recipe; merge nothing."""
 
-    models: Annotated[
-        list[str],
-        argument(
-            "BASE EXPERT…",
-            "Model folders, files, or names in the local Hugging Face cache.",
-            parser=model_given,
-        ),
-    ]
-    method: MethodId = None
-    settings: Settings = None
+    models: list[str] = argument(
+        "BASE EXPERT…",
+        "Model folders, files, or names in the local Hugging Face cache.",
+        parser=model_given,
+    )
+    method: str | None = method_option()
+    settings: list[str] | None = settings_option()
 
     def check(self) -> None:
         """Raise BadParameter without an expert."""
@@ -136,38 +124,26 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
     Without a recipe and without --method, this is the recommended merge, as printed by init.
     """
 
-    models: Annotated[
-        list[str],
-        argument(
-            "RECIPE.yaml|BASE EXPERT…",
-            "A recipe (or: sample, text-sample), or a base model and its experts.",
-            parser=model_given,
-        ),
-    ]
-    out: Annotated[
-        Path | None, path_option("DIR", "The output folder; it must be new or empty.")
-    ] = None
-    method: MethodId = None
-    settings: Settings = None
-    dry_run: Annotated[
-        bool, flag("--dry-run", "Print the plan, memory, disk space and time; write nothing.")
-    ] = False
-    memory: Annotated[
-        float | None, option("GB", "Memory limit (default: the free memory).", min=0.001, max=1e6)
-    ] = None
-    resume: Annotated[bool, flag("--resume", "Continue an interrupted merge.")] = False
-    complete_heads: Annotated[
-        bool,
-        flag(
-            "--complete-heads", "Also write one whole model per expert, with the expert's own head."
-        ),
-    ] = False
-    evaluate: Annotated[
-        bool, flag("--evaluate", "Score the result on the recipe's tasks, for the model card.")
-    ] = False
-    kind: Annotated[
-        str | None, option("model|adapter", "What to write (default: a model).", "--as")
-    ] = None
+    models: list[str] = argument(
+        "RECIPE.yaml|BASE EXPERT…",
+        "A recipe (or: sample, text-sample), or a base model and its experts.",
+        parser=model_given,
+    )
+    out: Path | None = path_option("DIR", "The output folder; it must be new or empty.")
+    method: str | None = method_option()
+    settings: list[str] | None = settings_option()
+    dry_run: bool = flag("--dry-run", "Print the plan, memory, disk space and time; write nothing.")
+    memory: float | None = option(
+        "GB", "Memory limit (default: the free memory).", min=0.001, max=1e6
+    )
+    resume: bool = flag("--resume", "Continue an interrupted merge.")
+    complete_heads: bool = flag(
+        "--complete-heads", "Also write one whole model per expert, with the expert's own head."
+    )
+    evaluate: bool = flag(
+        "--evaluate", "Score the result on the recipe's tasks, for the model card."
+    )
+    kind: str | None = option("model|adapter", "What to write (default: a model).", "--as")
 
     def check(self) -> None:
         """Raise BadParameter for options that do not go together."""
@@ -187,48 +163,37 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
 class Extract(Computing, WithRank, WithJson):
     """Write the change from a base to a model as an adapter in PEFT's format."""
 
-    base: Annotated[str, argument("BASE", parser=model_given)]
-    model: Annotated[str, argument("MODEL", parser=model_given)]
-    out: NewFolder
-    include: Annotated[
-        list[str] | None,
-        option("PATTERN", "Only tensors with names like this (* is any text); repeatable."),
-    ] = None
-    exclude: Annotated[
-        list[str] | None, option("PATTERN", "No tensors with names like this; repeatable.")
-    ] = None
-    resume: Annotated[bool, flag("--resume", "Continue an interrupted extraction.")] = False
+    base: str = argument("BASE", parser=model_given)
+    model: str = argument("MODEL", parser=model_given)
+    out: Path = new_folder()
+    include: list[str] | None = option(
+        "PATTERN", "Only tensors with names like this (* is any text); repeatable."
+    )
+    exclude: list[str] | None = option("PATTERN", "No tensors with names like this; repeatable.")
+    resume: bool = flag("--resume", "Continue an interrupted extraction.")
 
 
 @command(app, "task", "merging:task")
 class RebuildTask(Options):
     """Rebuild one expert's model from a merged model with modules for each task."""
 
-    model: Annotated[Path, argument("MODEL", "A folder written by merge.", parser=path_given)]
-    expert: Annotated[str, argument("EXPERT", "The expert's name.")]
-    out: NewFolder
-    base: Annotated[Path | None, path_option("DIR", "The base model (default: the recipe's).")] = (
-        None
-    )
+    model: Path = argument("MODEL", "A folder written by merge.", parser=path_given)
+    expert: str = argument("EXPERT", "The expert's name.")
+    out: Path = new_folder()
+    base: Path | None = path_option("DIR", "The base model (default: the recipe's).")
 
 
 @command(app, "inspect", "inspecting:inspect_recipe")
 class Inspect(Computing, WithJson):
     """Show the plan, γ, energies and regime of every tensor; merge nothing."""
 
-    recipe: RecipeFile
-    csv: Annotated[
-        Path | None,
-        path_option(
-            "FILE|-", "Also write the figures as CSV; - is the standard output, instead of tables."
-        ),
-    ] = None
-    covariances: Annotated[
-        bool,
-        flag(
-            "--covariances", "Also compare ACE's covariances with those of the experts' own inputs."
-        ),
-    ] = False
+    recipe: Path = recipe_file()
+    csv: Path | None = path_option(
+        "FILE|-", "Also write the figures as CSV; - is the standard output, instead of tables."
+    )
+    covariances: bool = flag(
+        "--covariances", "Also compare ACE's covariances with those of the experts' own inputs."
+    )
 
     def check(self) -> None:
         """Raise BadParameter if both texts would go to one file."""
@@ -240,13 +205,11 @@ class Inspect(Computing, WithJson):
 class Diff(Reading, WithJson):
     """Show how far one model is from another, by tensor, block and role."""
 
-    first: Annotated[
-        str, argument("A", "A model folder, a file, or a name in the cache.", parser=model_given)
-    ]
-    second: Annotated[str, argument("B", "The model to compare with it.", parser=model_given)]
-    picture: Annotated[
-        Path | None, path_option("FILE.svg|-", "Also draw the change of every tensor.")
-    ] = None
+    first: str = argument(
+        "A", "A model folder, a file, or a name in the cache.", parser=model_given
+    )
+    second: str = argument("B", "The model to compare with it.", parser=model_given)
+    picture: Path | None = path_option("FILE.svg|-", "Also draw the change of every tensor.")
 
     def check(self) -> None:
         """Raise BadParameter if both would go to one file."""
@@ -259,21 +222,17 @@ class Diff(Reading, WithJson):
 class Estimate(Computing, WithCluster, WithJson):
     """Estimate the work, memory, disk space and time of a merge; merge nothing."""
 
-    recipe: RecipeFile
-    workers: Annotated[str, option("N,M,…", "Numbers of workers to estimate the time for.")] = ""
-    speed: Annotated[
-        float | None,
-        option("GFLOPS", "Speed of one worker (default: measured here).", min=0.01, max=1e9),
-    ] = None
-    disk: Annotated[
-        float | None,
-        option(
-            "MB/S",
-            "Disk speed for reading and writing (default: measured here).",
-            min=0.01,
-            max=1e9,
-        ),
-    ] = None
+    recipe: Path = recipe_file()
+    workers: str = option("N,M,…", "Numbers of workers to estimate the time for.", default="")
+    speed: float | None = option(
+        "GFLOPS", "Speed of one worker (default: measured here).", min=0.01, max=1e9
+    )
+    disk: float | None = option(
+        "MB/S",
+        "Disk speed for reading and writing (default: measured here).",
+        min=0.01,
+        max=1e9,
+    )
 
     def check(self) -> None:
         """Raise BadParameter for impossible numbers of workers."""
@@ -284,25 +243,24 @@ class Estimate(Computing, WithCluster, WithJson):
 class Report(Computing, WithLimit, WithJson):
     """Write one HTML report about a recipe's merge; write no model."""
 
-    recipe: RecipeFile
-    out: Annotated[Path, path_option("FILE.html", "The HTML file to write.")]
+    recipe: Path = recipe_file()
+    out: Path = path_option("FILE.html", "The HTML file to write.", default=...)
 
 
 @command(app, "compare", "evaluating:compare_methods")
 class Compare(Computing, WithLimit, WithCluster, WithJson):
     """Merge with several methods or parameter values, print one table, and keep no model."""
 
-    recipe: RecipeFile
-    methods: Annotated[
-        str,
-        option("a,b,c|all", "The methods to compare, each with its defaults; also: recommended."),
-    ] = ""
-    shelf: Annotated[
-        bool, flag("--shelf", "Compare the methods that ace-gui methods lists first.")
-    ] = False
-    parameter: Annotated[
-        str, option("NAME=v1,v2", "Values to compare for one parameter of a method.")
-    ] = ""
+    recipe: Path = recipe_file()
+    methods: str = option(
+        "a,b,c|all",
+        "The methods to compare, each with its defaults; also: recommended.",
+        default="",
+    )
+    shelf: bool = flag("--shelf", "Compare the methods that ace-gui methods lists first.")
+    parameter: str = option(
+        "NAME=v1,v2", "Values to compare for one parameter of a method.", default=""
+    )
 
     def check(self) -> None:
         """Raise BadParameter if nothing, or the shelf and other methods, is to be compared."""
@@ -316,60 +274,50 @@ class Compare(Computing, WithLimit, WithCluster, WithJson):
 class Evaluate(Computing, WithLimit, WithCluster, WithJson):
     """Score base, experts and other models on your own data; see the help page on tasks."""
 
-    models: Annotated[
-        list[Path],
-        argument(
-            "RECIPE_OR_FOLDER…",
-            "A recipe, to score its base and experts, and folders with models.",
-            parser=recipe_given,
-        ),
-    ]
-    tasks: Annotated[
-        Path | None, path_option("FILE", "A YAML file with tasks (default: the recipe's tasks).")
-    ] = None
-    harness: Annotated[str, option("a,b,c", "Also run these lm-eval tasks on the folders.")] = ""
-    harness_tasks: Annotated[
-        Path | None, path_option("DIR", "A folder with your own lm-eval tasks.")
-    ] = None
-    routing: Annotated[
-        bool, flag("--routing", "Also show which experts the routers of merged models choose.")
-    ] = False
+    models: list[Path] = argument(
+        "RECIPE_OR_FOLDER…",
+        "A recipe, to score its base and experts, and folders with models.",
+        parser=recipe_given,
+    )
+    tasks: Path | None = path_option(
+        "FILE", "A YAML file with tasks (default: the recipe's tasks)."
+    )
+    harness: str = option("a,b,c", "Also run these lm-eval tasks on the folders.", default="")
+    harness_tasks: Path | None = path_option("DIR", "A folder with your own lm-eval tasks.")
+    routing: bool = flag(
+        "--routing", "Also show which experts the routers of merged models choose."
+    )
 
 
 @command(app, "tune", "evaluating:tune_recipe")
 class Tune(Computing, WithLimit, WithCluster, WithJson):
     """Choose parameter values on one half of the tasks' data, and score on the other half."""
 
-    recipe: RecipeFile
-    parameter: Annotated[
-        list[str], option("NAME=a..b", "A parameter of the method and its range; repeatable.")
-    ]
-    merges: Annotated[
-        int | None,
-        option("N", "Number of merges to try (default: 9, or 25 for several parameters).", min=2),
-    ] = None
-    out: Annotated[Path | None, path_option("FILE", "Write the recipe with the chosen values.")] = (
-        None
+    recipe: Path = recipe_file()
+    parameter: list[str] = option(
+        "NAME=a..b", "A parameter of the method and its range; repeatable.", default=...
     )
+    merges: int | None = option(
+        "N", "Number of merges to try (default: 9, or 25 for several parameters).", min=2
+    )
+    out: Path | None = path_option("FILE", "Write the recipe with the chosen values.")
 
 
 @command(app, "mergekit", "recipes:write_mergekit")
 class Mergekit(WithOverwrite):
     """Write a recipe as a mergekit YAML file. Merge and the window also read mergekit files."""
 
-    recipe: RecipeFile
-    out: Annotated[Path, path_option("FILE", "The YAML file to write.")]
+    recipe: Path = recipe_file()
+    out: Path = path_option("FILE", "The YAML file to write.", default=...)
 
 
 @command(app, "methods", "listing:methods")
 class Methods(WithJson):
     """List the merge methods to try first, or show one with its parameters and citation."""
 
-    name: Annotated[str | None, typer.Argument(help="Show this method in detail.")] = None
-    all: Annotated[bool, flag("--all", "List every method, by family.")] = False
-    folder: Annotated[
-        bool, flag("--folder", "Print the folder for files with your own methods.")
-    ] = False
+    name: str | None = argument(None, "Show this method in detail.", default=None)
+    all: bool = flag("--all", "List every method, by family.")
+    folder: bool = flag("--folder", "Print the folder for files with your own methods.")
 
 
 @command(app, "devices", "merging:devices")

@@ -11,10 +11,10 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar, dataclass_transform, get_type_hints
+from typing import Any, Final, TypeVar, dataclass_transform, get_type_hints
 
 import typer
 
@@ -23,6 +23,8 @@ from ace_gui.cli.streams import reported
 from ace_gui.errors import PickleConsentError
 from ace_gui.paths import Sample
 from ace_gui.processes import heavy_imports
+
+_TYPER: Final = "typer"
 
 MOST_WORKERS: Final = 65_536
 
@@ -76,58 +78,74 @@ def counts_given(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def argument(metavar: str, about: str | None = None, parser: Any = None) -> Any:
-    """An argument of a command."""
-    return typer.Argument(metavar=metavar, help=about, parser=parser)
+def argument(
+    metavar: str | None, about: str | None = None, *, parser: Any = None, default: Any = ...
+) -> Any:
+    """An argument of a command, which must be given unless it has a default."""
+    return _declared(typer.Argument(default, metavar=metavar, help=about, parser=parser))
 
 
 def flag(name: str, about: str) -> Any:
     """An option without a value."""
-    return typer.Option(name, help=about)
+    return _declared(typer.Option(False, name, help=about))
 
 
-def option(metavar: str, about: str, *names: str, **limits: Any) -> Any:
-    """An option with a value. ``limits``: ``min``, ``max``, or a ``parser``."""
-    return typer.Option(*names, metavar=metavar, help=about, **limits)
+def option(metavar: str, about: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """An option with a value. ``names``: if not the field's. ``default``: ``...`` if it is needed.
+
+    ``more``: ``min``, ``max``, or a ``parser``.
+    """
+    return _declared(typer.Option(default, *names, metavar=metavar, help=about, **more))
 
 
-def path_option(metavar: str, about: str) -> Any:
+def _declared(made: Any) -> Any:
+    """A field of a command."""
+    default = MISSING if made.default is ... else made.default
+    return field(default=default, metadata={_TYPER: made})
+
+
+def path_option(metavar: str, about: str, *, default: Any = None) -> Any:
     """An option with a path."""
-    return option(metavar, about, parser=path_given)
+    return option(metavar, about, default=default, parser=path_given)
 
 
-RecipeFile = Annotated[
-    Path, argument("RECIPE.yaml", "A recipe file, or: sample, text-sample.", parser=recipe_given)
-]
-MethodId = Annotated[
-    str | None,
-    option(
-        "ID|ID:VARIANT",
-        "The method to use, with its defaults (default: the recommended merge).",
-        "--method",
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    option(
-        "KEY=VALUE",
+def recipe_file() -> Any:
+    """The recipe of a command."""
+    about = "A recipe file, or: sample, text-sample."
+    return argument("RECIPE.yaml", about, parser=recipe_given)
+
+
+def method_option() -> Any:
+    """The method of a merge without a recipe."""
+    about = "The method to use, with its defaults (default: the recommended merge)."
+    return option("ID|ID:VARIANT", about, "--method")
+
+
+def settings_option() -> Any:
+    """Settings of a merge without a recipe."""
+    about = (
         "A parameter of the method, or a key of the recipe (heads, out_dtype, after.scale); "
-        "repeatable.",
-        "--set",
-    ),
-]
-NewFolder = Annotated[Path, path_option("DIR", "The output folder; it must be new or empty.")]
+        "repeatable."
+    )
+    return option("KEY=VALUE", about, "--set")
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True)
+def new_folder() -> Any:
+    """The folder that a command writes."""
+    return path_option("DIR", "The output folder; it must be new or empty.", default=...)
+
+
+@dataclass_transform(
+    kw_only_default=True,
+    frozen_default=True,
+    field_specifiers=(argument, flag, option, path_option),
+)
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """The options of every command. Subclasses are dataclasses like this one."""
 
-    quiet: Annotated[
-        bool, flag("--quiet", "Print only results and errors: no progress, notes or warnings.")
-    ] = False
-    verbose: Annotated[bool, flag("--verbose", "Show the traceback of an error.")] = False
+    quiet: bool = flag("--quiet", "Print only results and errors: no progress, notes or warnings.")
+    verbose: bool = flag("--verbose", "Show the traceback of an error.")
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
@@ -139,77 +157,63 @@ class Options:
 class Reading(Options):
     """Commands that read models."""
 
-    threads: Annotated[
-        int | None,
-        option("N", "Number of compute threads (default: one per processor).", min=1, max=1024),
-    ] = None
-    convert: Annotated[
-        bool,
-        flag(
-            "--convert",
-            "Convert PyTorch pickles to safetensors first, without running code in them.",
-        ),
-    ] = False
+    threads: int | None = option(
+        "N", "Number of compute threads (default: one per processor).", min=1, max=1024
+    )
+    convert: bool = flag(
+        "--convert",
+        "Convert PyTorch pickles to safetensors first, without running code in them.",
+    )
 
 
 class Computing(Reading):
     """Commands that compute on a device."""
 
-    device: Annotated[str, option("auto|cpu|cuda:N", "The device to compute on.")] = "auto"
+    device: str = option("auto|cpu|cuda:N", "The device to compute on.", default="auto")
 
 
 class WithCluster(Options):
     """Commands whose work several processes can share."""
 
-    cluster: Annotated[
-        str,
-        option(
-            "local:N|auto|ray://HOST:PORT",
-            "Distribute the work: N local processes, or the workers of a Ray cluster.",
-        ),
-    ] = ""
+    cluster: str = option(
+        "local:N|auto|ray://HOST:PORT",
+        "Distribute the work: N local processes, or the workers of a Ray cluster.",
+        default="",
+    )
 
 
 class WithLimit(Options):
     """Commands that score models on tasks."""
 
-    limit: Annotated[
-        int | None, option("N", "Maximum number of examples per task, drawn at random.", min=1)
-    ] = None
+    limit: int | None = option("N", "Maximum number of examples per task, drawn at random.", min=1)
 
 
 class WithOverwrite(Options):
     """Commands that write single files."""
 
-    overwrite: Annotated[
-        bool, flag("--overwrite", "Replace existing files even if this program did not write them.")
-    ] = False
+    overwrite: bool = flag(
+        "--overwrite", "Replace existing files even if this program did not write them."
+    )
 
 
 class WithJson(WithOverwrite):
     """Commands whose figures can be written as JSON."""
 
-    json: Annotated[
-        Path | None,
-        path_option(
-            "FILE|-", "Also write the figures as JSON; - is the standard output, instead of tables."
-        ),
-    ] = None
+    json: Path | None = path_option(
+        "FILE|-", "Also write the figures as JSON; - is the standard output, instead of tables."
+    )
 
 
 class WithRank(Options):
     """Commands that write an adapter."""
 
-    rank: Annotated[int | None, option("N", "The adapter's rank.", min=1)] = None
-    energy: Annotated[
-        float | None,
-        option(
-            "SHARE",
-            "Instead of --rank: the share of each change's squared norm to keep.",
-            min=1e-6,
-            max=1.0,
-        ),
-    ] = None
+    rank: int | None = option("N", "The adapter's rank.", min=1)
+    energy: float | None = option(
+        "SHARE",
+        "Instead of --rank: the share of each change's squared norm to keep.",
+        min=1e-6,
+        max=1.0,
+    )
 
 
 Command = TypeVar("Command", bound=Options)
@@ -230,11 +234,11 @@ def command(
             given.check()
             run(given, work)
 
-        hints, parameters = get_type_hints(options, include_extras=True), []
-        for field in sorted(fields(options), key=lambda f: f.name not in options.__annotations__):
-            default = inspect.Parameter.empty if field.default is MISSING else field.default
-            kind, hint = inspect.Parameter.KEYWORD_ONLY, hints[field.name]
-            parameters.append(inspect.Parameter(field.name, kind, default=default, annotation=hint))
+        hints, parameters = get_type_hints(options), []
+        for each in sorted(fields(options), key=lambda f: f.name not in options.__annotations__):
+            kind, made = inspect.Parameter.KEYWORD_ONLY, each.metadata[_TYPER]
+            hint = hints[each.name]
+            parameters.append(inspect.Parameter(each.name, kind, default=made, annotation=hint))
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__, call.__doc__ = {}, options.__doc__
         app.command(name, hidden=hidden)(call)
