@@ -149,6 +149,7 @@ class Forecasting(QObject):
         self._show()
 
 
+SCOPE: Final = "scope"
 _AFTER: Final = {field.name: field for field in AFTER_FIELDS}
 
 
@@ -156,10 +157,10 @@ class WhatIf(QObject):
     """The merge of the selected layer with other parameters or another scope.
 
     The parameters are those of the override that governs the layer, or else the recipe's; trial
-    values of the two are kept separately. If nothing is being tried and the panel is visible, the
-    method's other variant is computed, if it has one. ``changed``: the trial values changed, or
-    they cannot be computed. Answers are among the session's findings. ``awaited`` carries whether
-    one is pending.
+    values of the two are kept separately. ``SCOPE`` is one of them. If nothing is being tried and
+    the panel is visible, the method's other variant is computed, if it has one. ``changed``: the
+    trial values changed, or they cannot be computed. Answers are among the session's findings.
+    ``awaited`` carries whether one is pending.
     """
 
     changed = Signal()
@@ -170,7 +171,6 @@ class WhatIf(QObject):
         self._session = session = engine.session
         self._tried: dict[int | None, dict[str, ParameterValue]] = {}
         self._rules: tuple[Override, ...] = session.draft.inputs.overrides
-        self._scope: str | None = None
         self._is_visible = False
         self.error: WorkbenchError | None = None
         self._latest = LatestQuestion(engine, self._find, self._fail)
@@ -183,11 +183,7 @@ class WhatIf(QObject):
     @property
     def is_on(self) -> bool:
         """Whether any trial value differs from the recipe."""
-        return bool(self._parameters) or self._scope is not None
-
-    @property
-    def scope(self) -> str:
-        return self._session.draft.inputs.scope if self._scope is None else self._scope
+        return bool(self._parameters)
 
     @property
     def override(self) -> int | None:
@@ -222,13 +218,8 @@ class WhatIf(QObject):
             self._parameters[name] = value
         self._ask_again()
 
-    def try_scope(self, scope: str) -> None:
-        self._scope = None if scope == self._session.draft.inputs.scope else scope
-        self._ask_again()
-
     def back(self) -> None:
         self._parameters.clear()
-        self._scope = None
         self._ask_again()
 
     def inputs(self) -> Inputs:
@@ -256,10 +247,12 @@ class WhatIf(QObject):
         return str(self._own("variant")), other
 
     def _inputs_with(self, parameters: Mapping[str, ParameterValue]) -> Inputs:
-        inputs, index = replace(self._session.draft.inputs, scope=self.scope), self.override
+        inputs, index = self._session.draft.inputs, self.override
         rules = list(inputs.overrides)
         for name, value in parameters.items():
-            if index is None and name in _AFTER:
+            if name == SCOPE:
+                inputs = replace(inputs, scope=str(value))
+            elif index is None and name in _AFTER:
                 inputs = replace(inputs, after=with_value(inputs.after, name, value))
             elif index is None:
                 inputs = inputs.with_parameter(name, value)
@@ -283,6 +276,8 @@ class WhatIf(QObject):
     def _own(self, name: str) -> ParameterValue | None:
         """The selected layer's value of a parameter without trial values."""
         index, row = self.override, self._row
+        if name == SCOPE:
+            return self._session.draft.inputs.scope
         if name in _AFTER:
             return self._own_after(name, index)
         if index is None or row is None or row.override is None:
@@ -329,7 +324,7 @@ class WhatIf(QObject):
 
     def _key(self) -> RecipeKey:
         tried = tuple(sorted(self._compared.items()))
-        return (*self._session.draft.recipe_key(), tried, self.scope)
+        return (*self._session.draft.recipe_key(), tried)
 
     def _find(self) -> Question | None:
         session, row = self._session, self._compared_row
@@ -345,22 +340,20 @@ class WhatIf(QObject):
 
     def _keep_what_differs(self) -> None:
         """After a change of the recipe, drop trial values that it now contains."""
-        session, known = self._session, self._tried.get(None, {})
-        if session.draft.inputs.overrides != self._rules:
-            self._rules = session.draft.inputs.overrides
+        draft = self._session.draft
+        if draft.inputs.overrides != self._rules:
+            self._rules = draft.inputs.overrides
+            self._tried = {None: self._tried.get(None, {})}
+        if draft.method is None or not draft.inputs.experts:
             self._tried.clear()
-        if session.draft.method is None or not session.draft.inputs.experts:
-            self._tried.clear()
-            known, self._scope = {}, None
-        fields = {field.name for field in session.draft.fields}
-        self._tried[None] = {
-            name: value
-            for name, value in known.items()
-            if (name in fields and value != session.draft.parameter(name))
-            or (name in _AFTER and value != self._own_after(name, None))
-        }
-        if self._scope == session.draft.inputs.scope:
-            self._scope = None
+        own: dict[str, ParameterValue | None] = {}
+        own |= {name: self._own_after(name, None) for name in _AFTER}
+        own |= {field.name: draft.parameter(field.name) for field in draft.fields}
+        for index, tried in self._tried.items():
+            for name, value in tuple(tried.items()):
+                known = own.get(name, value) if index is None else None
+                if value == (draft.inputs.scope if name == SCOPE else known):
+                    del tried[name]
         self._ask_again()
 
     def _ask_again(self) -> None:

@@ -25,7 +25,6 @@ from ace_gui.gui.plots.gamma_plot import EnergiesAlongPlot, GammaPlot
 from ace_gui.gui.plots.merge_plots import LearningPlot
 from ace_gui.gui.plots.spectrum_plot import SpectrumPlot
 from ace_gui.gui.state.activity import start_once
-from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.widgets.controls import push_button
@@ -41,7 +40,6 @@ from ace_gui.gui.widgets.layout import (
 from ace_gui.gui.widgets.lazy import Following, LazyTabs
 from ace_gui.gui.widgets.tables import row_tree
 from ace_gui.recipe.overrides import describe
-from ace_gui.recipe.values import ParameterValue
 
 _PlotOfLayers = GammaPlot | RoleMapPlot | EnergiesAlongPlot
 NO_EXPERTS: Final = "Add experts to see where they disagree."
@@ -161,7 +159,7 @@ class WhatIfPanel(QWidget):
         explain(self, "What if")
         self._session, self._what_if = session, what_if
         self.form = Form(spoken="{} to try")
-        self.form.edited.connect(self._try)
+        self.form.edited.connect(what_if.try_parameter)
         wanted = session.inputs_wanted
         self.apply = push_button("Apply", lambda: wanted.emit(what_if.inputs()))
         tip = "Return to the values of the recipe"
@@ -190,7 +188,6 @@ class WhatIfPanel(QWidget):
         self.form.declare((*fields, scope))
         self._show_override()
         values = {name: what_if.parameter(name) for name in self.form.fields}
-        values["scope"] = what_if.scope
         tried = [name for name in self.form.fields if what_if.is_tried(name)]
         self.form.show_values(values.get, tried)
         for button in (self.apply, self.back):
@@ -210,12 +207,6 @@ class WhatIfPanel(QWidget):
         self.own.setText(f"This layer has its own parameters (override: {rule}).")
         whole = f", for all {len(ruled)} tensors" if len(ruled) > 1 else ""
         self.apply.setToolTip(tooltip(f"Apply the trial values to the override of {rule}{whole}"))
-
-    def _try(self, name: str, value: ParameterValue | None) -> None:
-        if name == "scope":
-            self._what_if.try_scope(Inputs().scope if value is None else str(value))
-        else:
-            self._what_if.try_parameter(name, value)
 
     def _show_answer(self) -> None:
         session, what_if = self._session, self._what_if

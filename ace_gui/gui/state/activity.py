@@ -108,12 +108,9 @@ class Activity(QObject):
 
     changed = Signal()
     progressed = Signal()
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self.plan_is_due = False
-        self.progress: Progress | None = None
-        self._running: set[State] = set()
+    plan_is_due = False
+    progress: Progress | None = None
+    _running: frozenset[State] = frozenset()
 
     @property
     def foremost(self) -> State | None:
@@ -135,12 +132,12 @@ class Activity(QObject):
         return self.is_running(State.MERGING, State.EXPORTING)
 
     def begin(self, state: State) -> None:
-        self._running.add(state)
+        self._running |= {state}
         self.changed.emit()
 
     def end(self, state: State) -> None:
         """The job of this kind has ended, successfully or not."""
-        self._running.discard(state)
+        self._running -= {state}
         if self.progress is not None and self.progress.state is state:
             self.set_progress(None)
         self.changed.emit()

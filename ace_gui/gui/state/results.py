@@ -40,10 +40,7 @@ class Runs(QObject):
     """``all`` is oldest first. ``changed`` follows any change of the list or its content."""
 
     changed = Signal()
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self.all: tuple[MergeRun, ...] = ()
+    all: tuple[MergeRun, ...] = ()
 
     def find(self, key: RecipeKey) -> MergeRun | None:
         """The latest merge with this key whose models have not changed."""

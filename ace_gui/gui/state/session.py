@@ -35,11 +35,8 @@ class Checks(QObject):
     first."""
 
     changed = Signal()
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self.all: tuple[Check, ...] = ()
-        self._accepted: frozenset[object] = frozenset()
+    all: tuple[Check, ...] = ()
+    _accepted: frozenset[object] = frozenset()
 
     @property
     def worries(self) -> tuple[Check, ...]:

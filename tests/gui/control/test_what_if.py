@@ -108,7 +108,7 @@ def test_what_is_done_after_the_method_can_be_tried(
 def test_a_newer_question_takes_the_place_of_the_one_before(what_if, worker, qtbot):
     what_if.try_parameter("epsilon", 1e-3)
     asked(worker, qtbot, 1)
-    what_if.try_scope("authors-vit")
+    what_if.try_parameter("scope", "authors-vit")
     second = asked(worker, qtbot, 2)[-1]
     assert worker.withdrawn == [1]
     assert (second.recipe.scope, second.recipe.parameters) == ("authors-vit", {"epsilon": 1e-3})
@@ -174,10 +174,10 @@ def test_the_other_variant_of_a_layer_of_the_automatic_one_is_the_published(
 
 def test_the_recipes_own_value_is_no_trial(what_if, session):
     what_if.try_parameter("tau", 0.7)
-    what_if.try_scope("authors-vit")
+    what_if.try_parameter("scope", "authors-vit")
     session.draft.set_parameter("tau", 0.7)  # set in the form, or applied
     assert not what_if.is_tried("tau")
-    what_if.try_scope("default")
+    what_if.try_parameter("scope", "default")
     assert not what_if.is_on
 
 
@@ -224,7 +224,7 @@ def test_methods_without_a_figure_show_a_dash():
 
 def test_applying_makes_it_the_recipe(loaded, worker):
     loaded.what_if.try_parameter("k_frac", 0.9)
-    loaded.what_if.try_scope("authors-vit")
+    loaded.what_if.try_parameter("scope", "authors-vit")
     loaded.session.inputs_wanted.emit(loaded.what_if.inputs())
     planned = worker.jobs[worker.newest(PlanJob)].recipe
     assert (planned.scope, planned.parameters) == ("authors-vit", {"k_frac": 0.9})

@@ -271,7 +271,7 @@ def test_the_spectra_of_every_block_are_computed_and_saved_as_one_picture(
     assert [each.title.whole for each in grid.panels] == ["Block 0", "Block 10"]
     assert len({tuple(each.canvas.getViewBox().viewRange()[1]) for each in grid.panels}) == 1
     assert grid.legend.entries()
-    grab_plot(grid, tmp_path / "blocks.svg", form=PictureFormat(width=170, height=120))
+    grab_plot(grid, tmp_path / "blocks.svg", PictureFormat(width=170, height=120))
     assert "Block 10" in (tmp_path / "blocks.svg").read_text(encoding="utf-8")
     titles = (tmp_path / "blocks.csv").read_text(encoding="utf-8").splitlines()[0]
     assert titles.startswith("i,")

@@ -224,7 +224,7 @@ def test_every_block_is_drawn_in_one_range_in_one_picture(qtbot, energies, tmp_p
         assert [panel.title.whole for panel in grid.panels] == [f"Block {b}" for b in range(4)]
         for panel in grid.panels:
             assert panel.canvas.getViewBox().viewRange()[1] == pytest.approx(up)
-        grab_plot(grid, tmp_path / "blocks.svg", form=PictureFormat(width=170, height=120))
+        grab_plot(grid, tmp_path / "blocks.svg", PictureFormat(width=170, height=120))
         drawing = (tmp_path / "blocks.svg").read_text(encoding="utf-8")
         assert all(text in drawing for text in ("Block 3", "query", "MLP up"))
         titles = (tmp_path / "blocks.csv").read_text(encoding="utf-8").splitlines()[0]

@@ -24,7 +24,7 @@ from ace_gui.engine.contract.findings import (
 from ace_gui.gui.panels.layer_panels import figure_rows
 from ace_gui.gui.plots.frame.bars_and_cells import ink_on
 from ace_gui.gui.plots.frame.base_plot import Plot
-from ace_gui.gui.plots.frame.export_image import grab_plot
+from ace_gui.gui.plots.frame.export_image import PictureFormat, grab_plot
 from ace_gui.gui.plots.gamma_plot import GammaPlot
 from ace_gui.gui.plots.merge_plots import ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.plots.one_layer_plots import (
@@ -345,7 +345,7 @@ def plots(qtbot: QtBot) -> list[Plot]:
 def test_every_kind_of_picture_is_well_formed(qtbot, tmp_path):
     for index, plot in enumerate(plots(qtbot)):
         for ending in ("png", "svg", "pdf"):
-            grab_plot(plot, tmp_path / f"{index}.{ending}")
+            grab_plot(plot, tmp_path / f"{index}.{ending}", PictureFormat())
         assert not QImage(str(tmp_path / f"{index}.png")).isNull()
         drawing = ElementTree.parse(tmp_path / f"{index}.svg").getroot()
         assert drawing.tag.endswith("svg")
@@ -367,10 +367,10 @@ def test_pictures_of_a_dark_window_can_be_on_white(qtbot, tmp_path):
         plot.grab()
         QApplication.processEvents()  # the axis is as wide as its numbers now
         before, seen = plot.grab().toImage(), plot.canvas.getViewBox().viewRange()
-        grab_plot(plot, tmp_path / "dark.png")
+        grab_plot(plot, tmp_path / "dark.png", PictureFormat())
         assert QImage(str(tmp_path / "dark.png")).pixelColor(2, 2).name() == DARK.card
         Settings().pictures_on_white = True
-        grab_plot(plot, tmp_path / "white.png")
+        grab_plot(plot, tmp_path / "white.png", PictureFormat())
         assert QImage(str(tmp_path / "white.png")).pixelColor(2, 2).name() == LIGHT.card
         Settings().pictures_on_white = False
         assert plot.theme is DARK

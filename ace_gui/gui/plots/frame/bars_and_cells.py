@@ -9,7 +9,7 @@ import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, QSizeF
-from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from ace_gui.gui.plots.frame.canvas import NameAxis, QuantityAxis, room_at_end
@@ -192,13 +192,11 @@ def _pen_and_brush(bar: Bar) -> tuple[object, object]:
 
 _NUMBER_SIZE: Final = 0.9  # of the window's font
 _CELL_GAP: Final = 0.02
-_MOST: Final = 2_000  # rectangles
 _MIDDLE: Final = 0.05 * (21**0.5 - 1)  # the luminance on which black and white are equally clear
 
 
 class _Rectangles(pg.GraphicsObject):
-    """Filled rectangles, since an image would be a bitmap in an exported drawing; an image of very
-    many, which is drawn faster."""
+    """Filled rectangles, since an image would be a bitmap in an exported drawing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -207,7 +205,7 @@ class _Rectangles(pg.GraphicsObject):
     def show_colours(self, colours: NDArray[np.uint8]) -> None:
         """Set the colours: uint8, rows × columns × 4."""
         self.prepareGeometryChange()
-        self._colours = np.ascontiguousarray(colours)
+        self._colours = colours
         self.update()
 
     def boundingRect(self) -> QRectF:
@@ -220,12 +218,6 @@ class _Rectangles(pg.GraphicsObject):
         option: QStyleOptionGraphicsItem,  # noqa: ARG002  (Qt's signature)
         widget: QWidget | None = None,  # noqa: ARG002
     ) -> None:
-        down, across, _ = self._colours.shape
-        if down * across > _MOST:
-            data, kind = self._colours.data, QImage.Format.Format_RGBA8888
-            image = QImage(data, across, down, 4 * across, kind)
-            painter.drawImage(self.boundingRect(), image)
-            return
         side = 1 - 2 * _CELL_GAP
         for row, colours in enumerate(self._colours):
             for column, colour in enumerate(colours):

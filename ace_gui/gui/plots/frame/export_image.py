@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +41,7 @@ from ace_gui.gui.widgets.file_dialogs import PICTURES, ask_target
 from ace_gui.gui.widgets.labels import muted_label
 
 PIXELS_A_POINT = 2.0
-"""Pictures have twice the screen's resolution, so that they stay sharp in a document."""
+"""Copied pictures have twice the screen's resolution, so that they stay sharp in a document."""
 
 _POINTS_AN_INCH = 72.0
 
@@ -159,27 +158,20 @@ def ask_for_picture(shown: ThemedWidget, parent: QWidget) -> None:
     def ask(form: PictureFormat) -> None:
         def write(chosen: list[Path]) -> None:
             ending = dialog.selectedNameFilter().rpartition("*")[2].rstrip(")")
-            grab_plot(shown, chosen[0], suffix=ending, form=form)
+            grab_plot(shown, chosen[0], form, ending)
 
         dialog = ask_target(parent, "Save picture", suggested, _FILTERS, PICTURES, write)
 
     PictureDialog(ask, parent).open()
 
 
-def grab_plot(
-    plot_widget: ThemedWidget, path: Path, suffix: str = "", form: PictureFormat | None = None
-) -> None:
+def grab_plot(plot_widget: ThemedWidget, path: Path, form: PictureFormat, suffix: str = "") -> None:
     """Write the picture of ``plot_widget`` to ``path``, by its extension: .png, .svg or .pdf.
 
-    ``suffix``: the default extension. ``form``: its size and font; None: as on the screen. Raises
-    ``OutputError`` for another extension or a write failure.
+    ``suffix``: the default extension. Raises ``OutputError`` for another extension or a write
+    failure.
     """
-    dots = None if form is None else _PNG_DOTS
-    kinds: dict[str, Callable[[ThemedWidget], bytes]] = {
-        ".png": partial(_png, dots=dots),
-        ".svg": _svg_of,
-        ".pdf": _pdf,
-    }
+    kinds = {".png": _png, ".svg": _svg_of, ".pdf": _pdf}
     chosen, path = path, path if path.suffix else path.with_suffix(suffix)
     draw = kinds.get(path.suffix.lower())
     if draw is None:
@@ -188,18 +180,14 @@ def grab_plot(
         )
     with _in_format(plot_widget, form):
         save(path, draw(plot_widget), chosen)
-    if form is not None and form.with_data:
-        columns = plot_widget.columns()
-        if columns:
-            write_csv(columns, path.with_suffix(".csv"))
+    columns = plot_widget.columns() if form.with_data else ()
+    if columns:
+        write_csv(columns, path.with_suffix(".csv"))
 
 
 @contextmanager
-def _in_format(plot_widget: ThemedWidget, form: PictureFormat | None) -> Iterator[None]:
+def _in_format(plot_widget: ThemedWidget, form: PictureFormat) -> Iterator[None]:
     """Meanwhile the plot has the size and the font of a picture. Nothing is painted in between."""
-    if form is None:
-        yield
-        return
     before = plot_widget.size()
     with _same_axes(plot_widget):
         try:
@@ -219,12 +207,11 @@ def _lay_out(plot_widget: ThemedWidget, size: QSize) -> None:
 
 def copy_plot(plot_widget: ThemedWidget) -> None:
     """Copy the picture of ``plot_widget`` to the clipboard."""
-    QGuiApplication.clipboard().setPixmap(picture_of(plot_widget))
+    QGuiApplication.clipboard().setPixmap(_pixmap(plot_widget, PIXELS_A_POINT))
 
 
-def picture_of(plot_widget: ThemedWidget, dots: int | None = None) -> QPixmap:
-    """The picture of ``plot_widget`` with so many dots an inch, or at ``PIXELS_A_POINT``."""
-    ratio = PIXELS_A_POINT if dots is None else dots / plot_widget.logicalDpiX()
+def _pixmap(plot_widget: ThemedWidget, ratio: float) -> QPixmap:
+    """The picture of ``plot_widget`` with so many pixels for each of the screen."""
     pixmap = QPixmap(plot_widget.size() * ratio)
     pixmap.setDevicePixelRatio(ratio)
     with _as_picture(plot_widget):
@@ -298,11 +285,11 @@ def _same_axes(plot_widget: ThemedWidget) -> Iterator[None]:
         plot_widget.activate_layout()
 
 
-def _png(plot_widget: ThemedWidget, dots: int | None) -> bytes:
-    buffer, image = QBuffer(), picture_of(plot_widget, dots).toImage()
-    if dots is not None:
-        image.setDotsPerMeterX(round(1000 * dots / _MM_AN_INCH))
-        image.setDotsPerMeterY(round(1000 * dots / _MM_AN_INCH))
+def _png(plot_widget: ThemedWidget) -> bytes:
+    ratio = _PNG_DOTS / plot_widget.logicalDpiX()
+    buffer, image = QBuffer(), _pixmap(plot_widget, ratio).toImage()
+    image.setDotsPerMeterX(round(1000 * _PNG_DOTS / _MM_AN_INCH))
+    image.setDotsPerMeterY(round(1000 * _PNG_DOTS / _MM_AN_INCH))
     image.save(buffer, "PNG")  # type: ignore[call-overload]
     return bytes(buffer.data().data())
 
