@@ -24,7 +24,7 @@ _HUB_NAME: Final = re.compile(
 )
 """``org/name`` or ``name``, optionally at a branch, tag or commit."""
 
-CONFIG_BYTES: Final = 1_000_000
+CONFIG_BYTES: Final = 10_000_000
 """A larger file is no config."""
 
 _MOST_BLOCKS: Final = 10_000
@@ -147,14 +147,18 @@ def _not_cached(written: str, name: str, revision: str | None) -> str:
 
 def base_config(folder: Path) -> dict[str, Any]:
     """What a model's config.json holds; empty where there is none, or none that can be read."""
-    file = folder / "config.json"
+    return json_object(folder / "config.json") or {}
+
+
+def json_object(file: Path) -> dict[str, Any] | None:
+    """What a small JSON file holds; None if it holds no object, or cannot be read."""
     try:
         if not file.is_file() or file.stat().st_size > CONFIG_BYTES:
-            return {}  # a pipe or a device would not end
+            return None  # a pipe or a device would not end
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
+        return None
+    return content if isinstance(content, dict) else None
 
 
 def block_count(folder: Path) -> int | None:

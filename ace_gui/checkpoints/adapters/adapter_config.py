@@ -27,13 +27,10 @@ from pydantic import (
 )
 from pydantic_core import SchemaError
 
-from ace_gui.checkpoints.input_files import read_json, refusal
+from ace_gui.checkpoints.input_files import CONFIG_LIMIT, read_json, refusal
 from ace_gui.formatting import plain
 
 Value = TypeVar("Value", int, float)
-
-CONFIG_LIMIT: Final = 10_000_000
-"""Largest adapter_config.json in bytes."""
 
 MERGE_FIRST: Final = (
     "Merge it into its base with PEFT's `merge_and_unload`, and open the model you get."

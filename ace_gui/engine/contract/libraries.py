@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_LIMIT: Final = 10_000_000
+from ace_gui.recipe.model_paths import json_object
 
 # Tasks of transformers, by the ending of the class name; other classes have no single task.
 _TASKS: Final = {
@@ -89,13 +88,13 @@ def library_of(folder: Path) -> Library:
     names = ("adapter_config", "modules", "open_clip_config")
     files = (*(f"{name}.json" for name in names), "modules.safetensors", "model.safetensors")
     here = {name for name in files if (folder / name).is_file()}
-    config = _json(folder / "config.json")
+    config = json_object(folder / "config.json")
     if "adapter_config.json" in here:
         return PEFT
-    if _json(folder / "model_index.json") is not None:
+    if json_object(folder / "model_index.json") is not None:
         return _pretrained("diffusers", "DiffusionPipeline", variable="pipeline")
     if "modules.json" in here and "modules.safetensors" not in here:
-        own = (_json(folder / "config_sentence_transformers.json") or {}).get("model_type")
+        own = (json_object(folder / "config_sentence_transformers.json") or {}).get("model_type")
         name = own if isinstance(own, str) and own in _SENTENCES else "SentenceTransformer"
         return Library(
             name="sentence-transformers",
@@ -154,14 +153,3 @@ def _pretrained(library: str, name: str, task: str = "", *, variable: str = "mod
 def _identifier(name: object) -> str:
     """The value if it is a Python name, else empty."""
     return name if isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else ""
-
-
-def _json(path: Path) -> dict[str, object] | None:
-    """The object in a JSON file of the output, None if there is none."""
-    try:
-        if path.stat().st_size > _LIMIT:
-            return None
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return content if isinstance(content, dict) else None

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ace_gui.architecture.names import match_names
 from ace_gui.checkpoints.adapters import is_adapter
 from ace_gui.checkpoints.folder import holds_model
-from ace_gui.checkpoints.input_files import read_json
+from ace_gui.checkpoints.input_files import CONFIG_LIMIT, read_json
 from ace_gui.engine.contract.events import FoundModel, ModelsFound
 from ace_gui.engine.planning.models import open_files
 from ace_gui.errors import CheckpointError, WorkbenchError
@@ -26,7 +26,6 @@ MOST: Final = 200
 ALIKE: Final = 0.5
 """Share of the smaller model's tensors that the other must have in the same shape."""
 
-_CONFIG_BYTES: Final = 10_000_000
 _LISTS_OF_PARTS: Final = ("model_index.json", "modules.json")
 _ENDINGS: Final = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 
@@ -140,6 +139,6 @@ def _config(path: Path, file: str) -> Mapping[str, Any]:
     """A model's config; empty if there is none that can be read."""
     folder = path if path.is_dir() else path.parent
     try:
-        return read_json(folder / file, limit=_CONFIG_BYTES)
+        return read_json(folder / file, limit=CONFIG_LIMIT)
     except CheckpointError:
         return {}
