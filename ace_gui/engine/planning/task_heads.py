@@ -90,7 +90,11 @@ def with_heads(
     extras = {n for n in shared if n not in heads and _goes_along(shared[n], base, experts, recipe)}
     added = merged | (extras if merged or not any(map(_heads_of, experts)) else set())
     changes = _config_changes(base, experts) if added else {}
-    new = [shared[n] for n in added if not base.has(n) or shared[n].info.shape != base.shape(n)]
+    new = [  # in the order of the files, on which the order in the output depends
+        each
+        for name, each in shared.items()
+        if name in added and (not base.has(name) or each.info.shape != base.shape(name))
+    ]
     if recipe.heads is not Heads.AUTO:
         why = f"as the recipe says (heads: {recipe.heads.value})"
     elif not wanted and recipe.scope != DEFAULT:

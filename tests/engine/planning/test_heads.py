@@ -240,6 +240,16 @@ def test_elementwise_methods_treat_heads_of_the_base_as_anything_else(tmp_path):
     torch.testing.assert_close(found, base + 0.5 * 3 * (mean(recipe, name) - base))
 
 
+def test_heads_come_in_the_order_of_the_files(tmp_path):
+    """In another order in every process, a merge would not be the same bytes, nor be resumed."""
+    recipe = soup(tmp_path)
+    expected = [
+        name for name in load_file(recipe.models[0].model / "model.safetensors") if "cl" in name
+    ]
+    assert len(expected) == 4
+    assert list(heads_of(recipe)) == sorted(expected)
+
+
 def test_what_stands_between_body_and_head_comes_along(tmp_path):
     """BERT classifiers have a pooler, which a masked language model lacks."""
     for index, kind in enumerate(("MaskedLM", "SequenceClassification", "SequenceClassification")):
