@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from ace_gui.library import task as task
     from ace_gui.library import tune as tune
     from ace_gui.methods.method import Kind as Kind
-    from ace_gui.methods.method import Merged as Merged
     from ace_gui.methods.registry import register_method as register_method
+    from ace_gui.methods.shared.experts import Merged as Merged
     from ace_gui.methods.shared.kit import parameter as parameter
     from ace_gui.recipe import ModelEntry as ModelEntry
     from ace_gui.recipe import Override as Override
@@ -63,8 +63,9 @@ _NAMES: Final = {
         "compare devices diff evaluate extract inspect load_model merge merge_state_dicts plan "
         "report routes task tune"
     ),
-    "ace_gui.methods.method": "Kind Merged",
+    "ace_gui.methods.method": "Kind",
     "ace_gui.methods.registry": "register_method",
+    "ace_gui.methods.shared.experts": "Merged",
     "ace_gui.methods.shared.kit": "parameter",
     "ace_gui.recipe": "ModelEntry Override Recipe",
     "ace_gui.recipe.values": "Task",

@@ -5,8 +5,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from ace_gui.methods.method import Diagnostics as Diagnostics
-from ace_gui.methods.method import Merged as Merged
 from ace_gui.methods.method import MergeMethod as MergeMethod
 from ace_gui.methods.plugins import load_plugins
 from ace_gui.methods.registry import METHODS as METHODS
@@ -18,6 +16,8 @@ from ace_gui.methods.registry import get_method as get_method
 from ace_gui.methods.registry import method_variant as method_variant
 from ace_gui.methods.registry import parameter_fields as parameter_fields
 from ace_gui.methods.registry import register_method as register_method
+from ace_gui.methods.shared.experts import Diagnostics as Diagnostics
+from ace_gui.methods.shared.experts import Merged as Merged
 
 PROBLEMS = load_plugins()
 """What is wrong with methods from outside, a sentence each."""

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Unpack
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from ace_gui.linalg.selection import smallest
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import (
+    Context,
+    Experts,
+    Merged,
+    finished,
+    on_experts,
+    require_base,
+    require_one,
+)
 from ace_gui.methods.shared.kit import parameter, per_entry
-from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base, require_one
 
 TINY: Final = 1e-8
 """Added to every probability, as in mergekit."""
@@ -37,18 +44,16 @@ class ArceeFusionParameters:
     )
 
 
-def arcee_fusion(
-    deltas: Deltas, weights: Weights, parameters: ArceeFusionParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def arcee_fusion(experts: Experts, parameters: ArceeFusionParameters, context: Context) -> Merged:
     """τ = w ΔW where |τ| · KL(softmax(W₀ + τ) ‖ softmax(W₀)) of its row is large; float32.
 
     Any shape; rows are along the last dimension. Quantiles are those of all entries. Raises
     MethodError for other than one expert, without a base, and where the expert is not finite.
     """
-    experts = WeightedExperts(deltas, weights)
     require_one(experts)
-    base = require_base(context.get("base"))
-    value = task_vector(experts, 0).to(torch.float64, copy=True).mul_(weights[0])
+    base = require_base(context.base)
+    value = experts.weighted(0)
     if not value.numel():
         return finished(value)
     importance = value.abs().contiguous()

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Unpack
+from typing import Final
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
-from ace_gui.methods.shared.census import task_vector
+from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import per_entry, scaling_parameter, share_parameter
-from ace_gui.methods.shared.rescaling import norm_survey, rescale_parameter, rescaled
-from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
-from ace_gui.methods.shared.survey import (
-    Findings,
-    RandomKey,
-    Ranks,
-    RankSurvey,
-    Stage,
-    SumSurvey,
-    magnitudes,
-)
+from ace_gui.methods.shared.sparse import Sparse, SumParameters, merged_by_sum, rescale_parameter
+from ace_gui.methods.shared.survey import Ranks, RankSurvey, Stage, SurveyContext, magnitudes
 from ace_gui.methods.shared.trimming import kept_count
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = (
     "M. Davari, E. Belilovsky, Model Breadcrumbs: Scaling Multi-Task Model Merging with Sparse "
@@ -83,18 +73,16 @@ class BreadcrumbsTiesParameters(ElectionParameters, Ends):
     """Parameters of Model Breadcrumbs with TIES."""
 
 
-def bounds(
-    each: Sequence[Ends], _weights: Weights, findings: Findings, _random_key: RandomKey | None
-) -> RankSurvey | None:
+def bounds(known: SurveyContext) -> RankSurvey | None:
     """The smallest and the largest magnitude kept of each expert in a tensor."""
-    if LOW in findings:
+    if LOW in known.findings:
         return None
 
     def ranks(own: Ends) -> Ranks:
         return lambda entries: kept_ranks(own, entries)
 
-    stage = Stage(names=(LOW, HIGH), values=magnitudes, ranks=tuple(map(ranks, each)))
-    return RankSurvey(len(each), stage)
+    stage = Stage(names=(LOW, HIGH), values=magnitudes, ranks=tuple(map(ranks, known.each)))
+    return RankSurvey(len(known.each), stage)
 
 
 def kept_ranks(own: Ends, entries: int) -> tuple[int, int]:
@@ -108,46 +96,40 @@ def kept_ranks(own: Ends, entries: int) -> tuple[int, int]:
     return max(0, entries - kept - largest) + 1, entries - largest
 
 
-def crumbs(delta: Tensor, t: int, findings: Findings) -> Tensor:
+def crumbs(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
     """The task vector with its entries of middling magnitude; the others are zero.
 
     Magnitudes are compared in float32; those as large as the last one kept on either side stay.
     """
     magnitudes = delta.abs().to(torch.float32)
-    inside = (magnitudes >= findings[LOW][t]) & (magnitudes <= findings[HIGH][t])
+    inside = (magnitudes >= known.findings[LOW][t]) & (magnitudes <= known.findings[HIGH][t])
     return torch.where(inside, delta, 0)
 
 
-def ratios(
-    each: Sequence[Ends], _weights: Weights, findings: Findings, _random_key: RandomKey | None
-) -> SumSurvey | None:
-    """By what the kept entries of each expert in a tensor are multiplied."""
-    return norm_survey(each, findings, lambda delta, t, _: crumbs(delta, t, findings))
+MIDDLING = Sparse(kept=crumbs, surveys=(bounds,))
 
 
-def breadcrumbs(
-    deltas: Deltas, weights: Weights, parameters: BreadcrumbsParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def breadcrumbs(experts: Experts, parameters: BreadcrumbsParameters, context: Context) -> Merged:
     """λ Σ_t w_t (mask_t ⊙ ΔW_t), any shape, float32. Reads every expert once.
 
     Raises MethodError if a task vector is not finite.
     """
-    sparse, _, each = _sparse(deltas, weights, parameters, context)
-    return _noted(merged_by_sum(sparse, weights, parameters), each)
+    sparse, known = MIDDLING.vectors(experts, parameters, context)
+    return _noted(merged_by_sum(sparse, experts.weights, parameters), known.each)
 
 
+@on_experts
 def breadcrumbs_ties(
-    deltas: Deltas,
-    weights: Weights,
-    parameters: BreadcrumbsTiesParameters,
-    **context: Unpack[Context],
+    experts: Experts, parameters: BreadcrumbsTiesParameters, context: Context
 ) -> Merged:
     """TIES on mask_t ⊙ ΔW_t, any shape, float32. Reads every expert once.
 
     Raises MethodError if a task vector is not finite.
     """
-    sparse, findings, each = _sparse(deltas, weights, parameters, context)
-    return _noted(merged_by_election(sparse, weights, parameters, findings), each)
+    sparse, known = MIDDLING.vectors(experts, parameters, context)
+    merged = merged_by_election(sparse, experts.weights, parameters, known.findings)
+    return _noted(merged, known.each)
 
 
 def _noted(merged: Merged, each: Sequence[Ends]) -> Merged:
@@ -159,18 +141,6 @@ def _noted(merged: Merged, each: Sequence[Ends]) -> Merged:
     note = "The tensor is so small that mergekit would keep no entry of it."
     diagnostics = replace(merged.diagnostics, notes=(*merged.diagnostics.notes, note))
     return replace(merged, diagnostics=diagnostics)
-
-
-def _sparse(
-    deltas: Deltas, weights: Weights, parameters: Ends, context: Context
-) -> tuple[Callable[[int], Tensor], Findings, Sequence[Ends]]:
-    experts = WeightedExperts(deltas, weights)
-    each, findings = completed((bounds, ratios), deltas, weights, parameters, context)
-
-    def sparse(t: int) -> Tensor:
-        return rescaled(crumbs(task_vector(experts, t), t, findings), t, findings)
-
-    return sparse, findings, each
 
 
 BREADCRUMBS = MergeMethod(
@@ -190,7 +160,7 @@ BREADCRUMBS = MergeMethod(
     merge=breadcrumbs,
     kind=Kind.ENTRY,
     for_one_expert=("density", "gamma"),
-    tensor_surveys=(bounds, ratios),
+    tensor_surveys=MIDDLING.all_surveys,
     working_memory=per_entry(4),
 )
 
@@ -213,6 +183,6 @@ BREADCRUMBS_TIES = MergeMethod(
     kind=Kind.ENTRY,
     working_memory=per_entry(8),
     for_one_expert=("density", "gamma"),
-    tensor_surveys=(bounds, ratios),
+    tensor_surveys=MIDDLING.all_surveys,
     votes=True,
 )

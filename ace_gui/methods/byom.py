@@ -8,12 +8,11 @@ from typing import Final
 
 from torch import Tensor
 
-from ace_gui.methods.method import Deltas, Kind, MergeMethod, Weights
-from ace_gui.methods.shared.census import combination, task_vector
+from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.expert_modules import Cut, Differences
+from ace_gui.methods.shared.experts import Experts
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, share_parameter
-from ace_gui.methods.shared.sums import scaled_sum
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
+from ace_gui.methods.shared.sparse import scaled_sum
 
 ENTRIES: Final = "entries"
 LOW_RANK: Final = "low rank"
@@ -54,12 +53,11 @@ class ByomParameters:
     )
 
 
-def differences(deltas: Deltas, weights: Weights, parameters: ByomParameters) -> Iterator[Tensor]:
+def differences(experts: Experts, parameters: ByomParameters) -> Iterator[Tensor]:
     """θ_t − θ* = ΔW_t − α Σ w_j ΔW_j, expert by expert. Reads every expert twice."""
-    experts = WeightedExperts(deltas, weights)
-    shared = combination(experts, weights, range(len(experts))).mul_(parameters.scaling)
+    shared = experts.sum().mul_(parameters.scaling)
     for t in range(len(experts)):
-        own = task_vector(experts, t)
+        own = experts.delta(t)
         yield own.to(shared.dtype, copy=True).sub_(shared).to(own.dtype)
 
 

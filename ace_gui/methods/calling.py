@@ -12,7 +12,7 @@ import math
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,16 +20,8 @@ import torch
 from torch import Tensor
 
 from ace_gui.errors import Cancelled, MethodError, WorkbenchError, is_out_of_memory, lacks_room
-from ace_gui.methods.method import (
-    Context,
-    Deltas,
-    Diagnostics,
-    Merged,
-    MergeMethod,
-    MethodInput,
-    Vote,
-    Weights,
-)
+from ace_gui.methods.method import MergeMethod, MethodInput
+from ace_gui.methods.shared.experts import Context, Deltas, Diagnostics, Merged, Vote, Weights
 
 _FORMATS: Final = (torch.float32, torch.float64)
 _PER_EXPERT: Final = ("energies", "traces")
@@ -68,7 +60,7 @@ def _plain(function: Callable[..., object]) -> Callable[..., object]:
 def require_signature(name: str, function: Callable[..., object]) -> None:
     """Raise MethodError for a function that cannot be called as methods are."""
     try:
-        context = dict.fromkeys(Context.__optional_keys__)
+        context = {field.name: None for field in fields(Context)}
         inspect.signature(function).bind((), (), None, **context)
     except (TypeError, ValueError) as error:
         raise MethodError(
@@ -91,7 +83,7 @@ def merged_by(
     whatever a method from outside this package raises but a lack of memory.
     """
     with _calling(method, method.merge):
-        merged: Merged = method.merge(deltas, weights, parameters, **context)
+        merged: Merged = method.merge(deltas, weights, parameters, **vars(context))
         return _checked(merged, base, len(deltas))
 
 

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Unpack
 
 from ace_gui.linalg.singular import leading_triplets
-from ace_gui.methods.method import Context, Deltas, Diagnostics, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import combination, finished, require_mean
+from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.experts import (
+    Context,
+    Diagnostics,
+    Experts,
+    Merged,
+    finished,
+    on_experts,
+)
 from ace_gui.methods.shared.kit import (
     per_decomposition,
     per_matrix,
@@ -19,7 +25,6 @@ from ace_gui.methods.shared.kit import (
     share_parameter,
 )
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +49,8 @@ class CartParameters:
     )
 
 
-def cart(
-    deltas: Deltas, weights: Weights, parameters: CartParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def cart(experts: Experts, parameters: CartParameters, _: Context) -> Merged:
     """M + λ Σ w_t SVD_k(ΔW_t − M), M the weighted mean, k = max(1, floor(ρ R)); float32.
 
     With ρ = 0 the mean. The base cancels. (The authors of ACE truncate the mean of the
@@ -54,14 +58,12 @@ def cart(
     expert twice. Raises MethodError for tensors that are no matrices or not finite, and for weights
     that sum to zero.
     """
-    WeightedExperts(deltas, weights)  # refuses what does not fit together
-    total = require_mean(weights)
-    plain = WeightedExperts(deltas, [1.0] * len(weights))
+    shares, plain = experts.mean_of_weights(), experts.unweighted()
     plain.matrix(0)
-    mean_OI = combination(plain, [weight / total for weight in weights], range(len(weights)))
+    mean_OI = plain.combination(shares, range(len(shares)))
     merged_OI, norm = mean_OI.clone(), float(mean_OI.norm())
     rank = _rank(parameters.rank_share, min(mean_OI.shape))
-    for t, weight in enumerate(weights):
+    for t, weight in enumerate(experts.weights):
         centred_OI = plain.matrix(t).sub_(mean_OI)
         kept = leading_triplets(centred_OI, rank, scale=norm)
         merged_OI.add_(kept.product, alpha=parameters.scaling * weight)

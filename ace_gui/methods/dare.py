@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Unpack, cast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
-from ace_gui.methods.shared.census import task_vector
+from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.draws import required, uniform
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
+from ace_gui.methods.shared.experts import Context, Deltas, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import per_entry, share_parameter
-from ace_gui.methods.shared.rescaling import BY_CHANCE, norm_survey, rescale_parameter, rescaled
-from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
-from ace_gui.methods.shared.survey import Findings, RandomKey, RankSurvey, SumSurvey
+from ace_gui.methods.shared.sparse import (
+    BY_CHANCE,
+    Sparse,
+    SumParameters,
+    merged_by_sum,
+    rescale_parameter,
+)
+from ace_gui.methods.shared.survey import Findings, RandomKey, RankSurvey, SurveyContext
 from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_survey
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION = (
     "L. Yu, B. Yu, H. Yu, F. Huang, Y. Li, Language Models are Super Mario: Absorbing Abilities "
@@ -76,78 +80,51 @@ def dropped(delta: Tensor, density: float, random_key: RandomKey, t: int) -> Ten
     return torch.where(uniform(random_key, t, delta) < density, delta / density, 0)
 
 
-def masked(delta: Tensor, own: Dropping, random_key: RandomKey, t: int) -> Tensor:
+def masked(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
     """The kept entries of ΔW_t, rescaled by chance or not yet."""
+    own, here = known.each[t], required(known.random_key, len(known.each))
     if own.rescale == BY_CHANCE:
-        return dropped(delta, own.density, random_key, t)
-    return torch.where(uniform(random_key, t, delta) < own.density, delta, 0)
+        return dropped(delta, own.density, here, t)
+    return torch.where(uniform(here, t, delta) < own.density, delta, 0)
 
 
-def ratios(
-    each: Sequence[Dropping], _weights: Weights, findings: Findings, random_key: RandomKey | None
-) -> SumSurvey | None:
-    """By what the kept entries of each expert in a tensor are multiplied."""
-
-    def kept_of(delta: Tensor, t: int, start: int) -> Tensor:
-        here = replace(required(random_key, len(each)), start=start)
-        return masked(delta, each[t], here, t)
-
-    return norm_survey(each, findings, kept_of)
+DROPPED = Sparse(kept=masked)
 
 
-def dare_linear(
-    deltas: Deltas, weights: Weights, parameters: DareLinearParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def dare_linear(experts: Experts, parameters: DareLinearParameters, context: Context) -> Merged:
     """λ Σ_t w_t mask_t ⊙ ΔW_t / (1 − p), any shape, float32. Reads every expert once.
 
     Raises MethodError without a random key, and if a task vector is not finite.
     """
-    return merged_by_sum(_sparse(deltas, weights, parameters, context)[0], weights, parameters)
+    sparse, _ = DROPPED.vectors(experts, parameters, context)
+    return merged_by_sum(sparse, experts.weights, parameters)
 
 
-def thresholds(
-    each: Sequence[DareTiesParameters],
-    _weights: Weights,
-    findings: Findings,
-    random_key: RandomKey | None,
-) -> RankSurvey | None:
+def thresholds(known: SurveyContext) -> RankSurvey | None:
     """The smallest magnitude that TIES keeps of what DARE left of each expert in a tensor."""
-    if THRESHOLD in findings or each[0].trim_density == 1:
+    if THRESHOLD in known.findings or known.each[0].trim_density == 1:
         return None
-    here = required(random_key, len(each))
 
     def values(deltas: Deltas, _: Findings, start: int) -> Iterator[Tensor]:
-        for t, own in enumerate(each):
-            vector = masked(deltas[t], own, replace(here, start=start), t)
-            yield rescaled(vector, t, findings).abs()
+        here = known.at(start)
+        return (DROPPED.vector(deltas[t], t, here).abs() for t in range(len(known.each)))
 
-    return trim_survey([own.trim_density for own in each], values)
+    return trim_survey([own.trim_density for own in known.each], values)
 
 
-def dare_ties(
-    deltas: Deltas, weights: Weights, parameters: DareTiesParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def dare_ties(experts: Experts, parameters: DareTiesParameters, context: Context) -> Merged:
     """TIES on mask_t ⊙ ΔW_t / (1 − p), any shape, float32. Reads every expert once.
 
     Raises MethodError without a random key, and if a task vector is not finite.
     """
-    sparse, findings = _sparse(deltas, weights, parameters, context)
-    known = cast(Context, {**context, "findings": findings})
-    _, findings = completed((thresholds,), deltas, weights, parameters, known)
-    return merged_by_election(lambda t: kept(sparse(t), t, findings), weights, parameters, findings)
-
-
-def _sparse(
-    deltas: Deltas, weights: Weights, parameters: Dropping, context: Context
-) -> tuple[Callable[[int], Tensor], Findings]:
-    experts = WeightedExperts(deltas, weights)
-    here = required(context.get("random_key"), len(experts))
-    each, findings = completed((ratios,), deltas, weights, parameters, context)
+    known = experts.surveyed((*DROPPED.all_surveys, thresholds), parameters, context)
 
     def sparse(t: int) -> Tensor:
-        return rescaled(masked(task_vector(experts, t), each[t], here, t), t, findings)
+        return kept(DROPPED.vector(experts.delta(t), t, known), t, known.findings)
 
-    return sparse, findings
+    return merged_by_election(sparse, experts.weights, parameters, known.findings)
 
 
 DARE_LINEAR = MergeMethod(
@@ -165,7 +142,7 @@ DARE_LINEAR = MergeMethod(
     working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density",),
-    tensor_surveys=(ratios,),
+    tensor_surveys=DROPPED.all_surveys,
 )
 
 DARE_TIES = MergeMethod(
@@ -187,6 +164,6 @@ DARE_TIES = MergeMethod(
     working_memory=per_entry(8),
     seeded=True,
     for_one_expert=("density",),
-    tensor_surveys=(ratios, thresholds),
+    tensor_surveys=(*DROPPED.all_surveys, thresholds),
     votes=True,
 )

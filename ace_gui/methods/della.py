@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Unpack
+from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.linalg.selection import order_in_rows
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
-from ace_gui.methods.shared.census import task_vector
+from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.draws import required, uniform
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
-from ace_gui.methods.shared.rescaling import BY_CHANCE, norm_survey, rescale_parameter, rescaled
-from ace_gui.methods.shared.sums import SumParameters, merged_by_sum
-from ace_gui.methods.shared.survey import Findings, RandomKey, SumSurvey
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
+from ace_gui.methods.shared.sparse import (
+    BY_CHANCE,
+    Sparse,
+    SumParameters,
+    merged_by_sum,
+    rescale_parameter,
+)
+from ace_gui.methods.shared.survey import RandomKey, SurveyContext
 
 CITATION: Final = (
     "P. T. Deep, R. Bhardwaj, S. Poria, DELLA-Merging: Reducing Interference in Model Merging "
@@ -111,50 +114,32 @@ def check_chances(density: float, epsilon: float) -> None:
         )
 
 
-def ratios(
-    each: Sequence[Chances], _weights: Weights, findings: Findings, random_key: RandomKey | None
-) -> SumSurvey | None:
-    """By what the kept entries of each expert in a tensor are multiplied."""
-
-    def kept_of(delta: Tensor, t: int, start: int) -> Tensor:
-        here = replace(required(random_key, len(each)), start=start)
-        return dropped(delta, each[t], here, t)
-
-    return norm_survey(each, findings, kept_of)
+def sampled(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
+    """``dropped`` for expert t. Raises MethodError for chances that are none."""
+    own = known.each[t]
+    check_chances(own.density, own.epsilon)
+    return dropped(delta, own, required(known.random_key, len(known.each)), t)
 
 
-def della(
-    deltas: Deltas, weights: Weights, parameters: DellaParameters, **context: Unpack[Context]
-) -> Merged:
+SAMPLED = Sparse(kept=sampled)
+
+
+@on_experts
+def della(experts: Experts, parameters: DellaParameters, context: Context) -> Merged:
     """λ times the mean of the dropped task vectors that agree in sign, any shape, float32.
 
     Reads every expert once. Raises MethodError without a random key, if a probability would leave
     (0, 1], and if a task vector is not finite.
     """
-    sparse = _sparse(deltas, weights, parameters, context)
-    return merged_by_election(sparse, weights, parameters, context.get("findings"))
+    sparse, known = SAMPLED.vectors(experts, parameters, context)
+    return merged_by_election(sparse, experts.weights, parameters, known.findings)
 
 
-def della_linear(
-    deltas: Deltas, weights: Weights, parameters: DellaLinearParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def della_linear(experts: Experts, parameters: DellaLinearParameters, context: Context) -> Merged:
     """λ Σ_t w_t τ̂_t, τ̂_t the kept entries of ΔW_t by their chances; otherwise as ``della``."""
-    return merged_by_sum(_sparse(deltas, weights, parameters, context), weights, parameters)
-
-
-def _sparse(
-    deltas: Deltas, weights: Weights, parameters: Chances, context: Context
-) -> Callable[[int], Tensor]:
-    experts = WeightedExperts(deltas, weights)
-    for own in context.get("own") or [parameters]:
-        check_chances(own.density, own.epsilon)
-    here = required(context.get("random_key"), len(experts))
-    each, findings = completed((ratios,), deltas, weights, parameters, context)
-
-    def sparse(t: int) -> Tensor:
-        return rescaled(dropped(task_vector(experts, t), each[t], here, t), t, findings)
-
-    return sparse
+    sparse, _ = SAMPLED.vectors(experts, parameters, context)
+    return merged_by_sum(sparse, experts.weights, parameters)
 
 
 DELLA = MergeMethod(
@@ -178,7 +163,7 @@ DELLA = MergeMethod(
     working_memory=per_entry(8),
     seeded=True,
     for_one_expert=("density", "epsilon"),
-    tensor_surveys=(ratios,),
+    tensor_surveys=SAMPLED.all_surveys,
     votes=True,
 )
 
@@ -201,5 +186,5 @@ DELLA_LINEAR = MergeMethod(
     working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density", "epsilon"),
-    tensor_surveys=(ratios,),
+    tensor_surveys=SAMPLED.all_surveys,
 )

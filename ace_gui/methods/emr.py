@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import combination, finished, task_vector
+from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.expert_modules import Mask, Masks
+from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,43 +32,36 @@ class EmrParameters:
     )
 
 
-def emr(
-    deltas: Deltas,
-    weights: Weights,
-    parameters: EmrParameters,  # noqa: ARG001 — one signature for every method
-    **_: Unpack[Context],
-) -> Merged:
+@on_experts
+def emr(experts: Experts, _: EmrParameters, __: Context) -> Merged:
     """The unified task vector: the elected sign, the largest agreeing magnitude; float32.
 
     Entry by entry, any shape. Where Σ w_t ΔW_t is 0 the sign is negative. Reads every expert twice.
     Raises MethodError if a task vector is not finite.
     """
-    return finished(unified(WeightedExperts(deltas, weights), weights))
+    return finished(unified(experts))
 
 
-def unified(experts: WeightedExperts, weights: Weights) -> Tensor:
+def unified(experts: Experts) -> Tensor:
     """γ ⊙ max_t |w_t ΔW_t| over the experts with the sign γ of Σ w_t ΔW_t; float64."""
-    sign = combination(experts, weights, range(len(experts))).gt_(0).mul_(2).sub_(1)
+    sign = experts.sum().gt_(0).mul_(2).sub_(1)
     largest = torch.zeros_like(sign)
-    for t, weight in enumerate(weights):
-        own = experts.delta(t).to(torch.float64, copy=True).mul_(weight).mul_(sign)
+    for t in range(len(experts)):
+        own = experts.weighted(t).mul_(sign)
         torch.maximum(largest, own, out=largest)
         del own
     return largest.mul_(sign)
 
 
-def masks(
-    deltas: Deltas, weights: Weights, parameters: EmrParameters, entries: int
-) -> Iterator[Mask]:
+def masks(experts: Experts, parameters: EmrParameters, entries: int) -> Iterator[Mask]:
     """M_t = 1 where w_t ΔW_t has the sign of the unified task vector.
 
     Reads every expert three times. Raises MethodError if a task vector is not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    vector = unified(experts, weights)
+    vector = unified(experts)
     count = max(1, entries) if parameters.rescaling == "tensors" else 1
-    for t, weight in enumerate(weights):
-        own = task_vector(experts, t).to(torch.float64, copy=True).mul_(weight)
+    for t in range(len(experts)):
+        own = experts.weighted(t)
         chosen = own * vector > 0
         shared = torch.where(chosen, vector, 0)
         if parameters.rescaling == "least squares":

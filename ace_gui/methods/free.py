@@ -8,18 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
+from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
 from ace_gui.methods.shared.kit import parameter, per_matrix, scaling_parameter, share_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.trimming import kept_count
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +56,14 @@ class FrParameters:
     )
 
 
-def fr_merging(
-    deltas: Deltas, weights: Weights, parameters: FrParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def fr_merging(experts: Experts, parameters: FrParameters, _: Context) -> Merged:
     """Scaling · Σ λ_t G_t, G_t the high frequencies of w_t ΔW_t; float32.
 
     Without the experts that FREE-Merging adds. Reads every expert twice. Raises MethodError for
     tensors that are no matrices or not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    found = census(experts, weights)
+    found = experts.census()
     total_OI = torch.zeros_like(experts.matrix(0))
     magnitudes = 0.0
     for t in found.kept:
@@ -136,11 +132,8 @@ class FreeParameters(FrParameters):
     )
 
 
-def sparse_experts(
-    deltas: Deltas, weights: Weights, parameters: FreeParameters
-) -> Iterator[Tensor]:
+def sparse_experts(experts: Experts, parameters: FreeParameters) -> Iterator[Tensor]:
     """μ_t w_t ΔW_t, of which the share d of each row is kept; float64, reads each expert once."""
-    experts = WeightedExperts(deltas, weights)
     for t in range(len(experts)):
         own_OI = experts.matrix(t)
         yield own_OI.mul_(rescaling(own_OI, parameters))

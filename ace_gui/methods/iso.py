@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,8 +15,16 @@ from torch import Tensor
 from ace_gui.linalg.polar import side_by_side
 from ace_gui.linalg.products import gram, times
 from ace_gui.linalg.singular import Triplets, leading_triplets, orthogonalised, right_singular
-from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import Census, finished, summed
+from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.experts import (
+    Census,
+    Context,
+    Experts,
+    Merged,
+    finished,
+    on_experts,
+    require_matrix,
+)
 from ace_gui.methods.shared.kit import (
     per_decomposition,
     per_matrix,
@@ -24,7 +32,6 @@ from ace_gui.methods.shared.kit import (
     share_parameter,
 )
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
-from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_matrix
 
 CITATION = (
     "D. Marczak, S. Magistri, S. Cygert, B. Twardowski, A. D. Bagdanov, J. van de Weijer, No Task "
@@ -65,31 +72,27 @@ class IsoCtsParameters:
     scaling: float = _scaling()
 
 
-def iso_c(
-    deltas: Deltas, weights: Weights, parameters: IsoCParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def iso_c(experts: Experts, parameters: IsoCParameters, _: Context) -> Merged:
     """α · mean(S) · U Vᵀ of Σ w_t ΔW_t = U S Vᵀ; float32.
 
     Directions with numerically no singular value are left out, also of the mean: there U Vᵀ is
     arbitrary. Reads every expert once. Raises MethodError for tensors that are no matrices or not
     finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    found, sum_OI = _sum(experts, weights)
+    found, sum_OI = _sum(experts)
     return finished(isotropic(sum_OI), parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
 
 
-def iso_cts(
-    deltas: Deltas, weights: Weights, parameters: IsoCtsParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def iso_cts(experts: Experts, parameters: IsoCtsParameters, _: Context) -> Merged:
     """α · mean(S) · polar(U) polar(V)ᵀ of common and specific directions side by side; float32.
 
     Common: the leading ones of the sum. Specific: the leading ones of what each w_t ΔW_t leaves
     outside of the common outputs. Directions with numerically no singular value are left out. Reads
     every expert twice. Raises MethodError for tensors that are no matrices or not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    found, sum_OI = _sum(experts, weights)
+    found, sum_OI = _sum(experts)
     report = found.diagnostics(precision=IN_FLOAT64)
     specific = specific_size(min(sum_OI.shape), len(found.kept), parameters.common)
     if not specific:
@@ -122,8 +125,8 @@ def specific_size(rank: int, experts: int, common: float) -> int:
     return min(round(left / experts), rank // experts)
 
 
-def _sum(experts: WeightedExperts, weights: Weights) -> tuple[Census, Tensor]:
-    found, sum_OI = summed(experts, weights)
+def _sum(experts: Experts) -> tuple[Census, Tensor]:
+    found, sum_OI = experts.sum_of_kept()
     require_matrix(sum_OI.shape)
     return found, sum_OI
 

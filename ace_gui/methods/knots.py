@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -16,10 +16,10 @@ from torch import Tensor
 from ace_gui.linalg.products import add_gram_, mirror_, times
 from ace_gui.linalg.singular import NOTHING
 from ace_gui.methods.dare import density_parameter, dropped
-from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.draws import required
 from ace_gui.methods.shared.election import SIGNED, Election, combine_parameter
+from ace_gui.methods.shared.experts import Context, Deltas, Experts, Merged, finished, on_experts
 from ace_gui.methods.shared.kit import (
     per_decomposition,
     per_matrix,
@@ -29,7 +29,6 @@ from ace_gui.methods.shared.kit import (
 from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, required_findings
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.trimming import THRESHOLD, above, least_rank, trim_parameter, trimmed
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = (
     "G. Stoica, P. Ramesh, B. Ecsedi, L. Choshen, J. Hoffman, Model merging with SVD to tie the "
@@ -110,8 +109,8 @@ def survey(parameters: KnotsTiesParameters, experts: int) -> RankSurvey | None:
 
 def _coordinates(deltas: Deltas, _found: Findings, _start: int) -> Iterator[Tensor]:
     """|C_t|, expert by expert; the signs depend on those of the singular vectors."""
-    experts = WeightedExperts(deltas, [1.0] * len(deltas))
-    kept = census(experts, [1.0] * len(deltas)).kept
+    experts = Experts(deltas, [1.0] * len(deltas))
+    kept = experts.census().kept
     basis_OK = common_basis(experts.matrix, kept) if kept else None
     for t in range(len(deltas)):
         if basis_OK is None:
@@ -120,66 +119,57 @@ def _coordinates(deltas: Deltas, _found: Findings, _start: int) -> Iterator[Tens
             yield times(basis_OK.T, experts.matrix(t)).abs_()
 
 
-def knots_ties(
-    deltas: Deltas, weights: Weights, parameters: KnotsTiesParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def knots_ties(experts: Experts, parameters: KnotsTiesParameters, context: Context) -> Merged:
     """λ U · TIES(C_1 … C_T) of task vectors O × I, float32; weights count as in TIES.
 
     Experts without a change are left out. Reads every expert three times. Raises MethodError for
     tensors that are no matrices or not finite, and without findings where it needs them.
     """
-    WeightedExperts(deltas, weights)  # refuses what does not fit together
     thresholds = None
-    if survey(parameters, len(deltas)) is not None:
-        thresholds = required_findings(context.get("findings"), len(deltas))[THRESHOLD]
+    if survey(parameters, len(experts)) is not None:
+        thresholds = required_findings(context.findings, len(experts))[THRESHOLD]
 
     def sparse(coordinates_KI: Tensor, t: int) -> Tensor:
         if thresholds is None:
             return trimmed(coordinates_KI, parameters.density)
         return above(coordinates_KI, thresholds[t])
 
-    return _elected(deltas, weights, sparse, parameters.combine, parameters.scaling)
+    return _elected(experts, sparse, parameters)
 
 
+@on_experts
 def knots_dare_ties(
-    deltas: Deltas,
-    weights: Weights,
-    parameters: KnotsDareTiesParameters,
-    **context: Unpack[Context],
+    experts: Experts, parameters: KnotsDareTiesParameters, context: Context
 ) -> Merged:
     """λ U · TIES of the coordinates after DARE, without trimming; float32.
 
     Otherwise as ``knots_ties``. Also raises MethodError without a random key.
     """
-    WeightedExperts(deltas, weights)  # refuses what does not fit together
-    here = required(context.get("random_key"), len(deltas))
+    here = required(context.random_key, len(experts))
 
     def sparse(coordinates_KI: Tensor, t: int) -> Tensor:
         return dropped(coordinates_KI, parameters.density, here, t)
 
-    return _elected(deltas, weights, sparse, parameters.combine, parameters.scaling)
+    return _elected(experts, sparse, parameters)
 
 
 def _elected(
-    deltas: Deltas,
-    weights: Weights,
+    experts: Experts,
     sparse: Callable[[Tensor, int], Tensor],
-    combine: str,
-    scaling: float,
+    parameters: KnotsTiesParameters | KnotsDareTiesParameters,
 ) -> Merged:
-    experts = WeightedExperts(deltas, weights)
-    plain = WeightedExperts(deltas, [1.0] * len(weights))
-    plain.matrix(0)  # refuses what is no matrix
-    found = census(plain, [1.0] * len(weights))
-    merged_OI = torch.zeros_like(experts.matrix(0))
+    plain, combine = experts.unweighted(), parameters.combine
+    merged_OI = torch.zeros_like(plain.matrix(0))  # refuses what is no matrix
+    found = plain.census()
     if found.kept and merged_OI.numel():
         basis_OK = common_basis(plain.matrix, found.kept)
         election = Election(merged_OI[: basis_OK.shape[1]], signed_weights=combine == SIGNED)
         for t in found.kept:
-            election.add([sparse(times(basis_OK.T, plain.matrix(t)), t)], [weights[t]])
+            election.add([sparse(times(basis_OK.T, plain.matrix(t)), t)], [experts.weights[t]])
         positive_wins = election.vote().surplus >= 0
         merged_OI = times(basis_OK, election.result(combine, positive_wins=positive_wins))
-    return finished(merged_OI, scaling, found.diagnostics(precision=IN_FLOAT64))
+    return finished(merged_OI, parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
 
 
 KNOTS_TIES = MergeMethod(

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any
 
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import require_mean
+from torch import Tensor
+
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import (
+    Deltas,
+    Experts,
+    Merged,
+    Weights,
+    require_base,
+    require_mean,
+)
 from ace_gui.methods.shared.kit import parameter, per_entry
-from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +41,12 @@ class LinearParameters:
 
 
 def linear(
-    deltas: Deltas, weights: Weights, parameters: LinearParameters, **context: Unpack[Context]
+    deltas: Deltas,
+    weights: Weights,
+    parameters: LinearParameters,
+    *,
+    base: Tensor | None = None,
+    **_: Any,
 ) -> Merged:
     """Σ_t w_t ΔW_t / (w_0 + Σ_t w_t), elementwise, float32, for tensors of any shape.
 
@@ -42,15 +55,14 @@ def linear(
     is w_0 W₀.
     """
     if not len(deltas) and not parameters.normalize:
-        return Merged(delta=require_base(context.get("base")) * (parameters.base_weight - 1))
-    experts = WeightedExperts(deltas, weights)
-    every = [parameters.base_weight, *weights]
+        return Merged(delta=require_base(base) * (parameters.base_weight - 1))
+    experts, every = Experts(deltas, weights), [parameters.base_weight, *weights]
     if parameters.normalize:
-        return Merged(delta=experts.weighted_sum().div_(require_mean(every)))
+        return Merged(delta=experts.sum_in_float32().div_(require_mean(every)))
     surplus = sum(every) - 1
-    merged = experts.weighted_sum()
+    merged = experts.sum_in_float32()
     if abs(surplus) > 1e-12:
-        merged.add_(require_base(context.get("base")), alpha=surplus)
+        merged.add_(require_base(base), alpha=surplus)
     return Merged(delta=merged)
 
 

@@ -7,16 +7,14 @@ itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from math import prod
-from typing import Final, Unpack
+from typing import Final
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import Context, Deltas, Experts, Merged, finished, on_experts
 from ace_gui.methods.shared.kit import (
     learning_rate_parameter,
     parameter,
@@ -24,11 +22,11 @@ from ace_gui.methods.shared.kit import (
     share_parameter,
     steps_parameter,
 )
+from ace_gui.methods.shared.learned import LearningParameters, as_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
 from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_survey
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = (
     "Y. He, Y. Hu, Y. Lin, T. Zhang, H. Zhao, Localize-and-Stitch: Efficient Model Merging via "
@@ -56,23 +54,18 @@ def survey(parameters: LocalizeStitchParameters | FewShotParameters, experts: in
     return trim_survey([parameters.density] * experts)
 
 
-def localize_stitch(
-    deltas: Deltas,
-    weights: Weights,
-    parameters: LocalizeStitchParameters,  # noqa: ARG001 — the survey has used them
-    **context: Unpack[Context],
-) -> Merged:
+@on_experts
+def localize_stitch(experts: Experts, _: LocalizeStitchParameters, context: Context) -> Merged:
     """Σ γ_t w_t ΔW_t / Σ γ_t, entry by entry, 0 where no γ_t is 1; any shape, float32.
 
     γ_t = 1 for entries at least as large as the survey's threshold, and not 0. Reads every expert
     once. Raises MethodError without findings, and where a task vector is not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    found = required_findings(context.get("findings"), len(experts))
-    total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
+    found = required_findings(context.findings, len(experts))
+    total = experts.zeros()
     counts = torch.zeros_like(total, dtype=torch.int16)
-    for t, weight in enumerate(weights):
-        kept = above(task_vector(experts, t), found[THRESHOLD][t])
+    for t, weight in enumerate(experts.weights):
+        kept = above(experts.delta(t), found[THRESHOLD][t])
         total.add_(kept, alpha=weight)
         counts += kept != 0
     return finished(total.div_(counts.clamp_(min=1)))
@@ -220,7 +213,7 @@ LOCALIZE_STITCH_FEW_SHOT = MergeMethod(
     ),
     citation=CITATION,
     parameters=FewShotParameters,
-    merge=partial(merged_as_learned, learning=LEARNING),
+    merge=as_learned(LEARNING),
     kind=Kind.TENSOR,
     least=2,
     survey=survey,

@@ -8,107 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
 
 from ace_gui.field_info import ParameterValue
 from ace_gui.methods.shared.expert_modules import Modules
+from ace_gui.methods.shared.experts import Deltas, Merged, MergeFunction, Weights
 from ace_gui.methods.shared.kit import Flops, WorkingMemory, products_with_itself
 from ace_gui.methods.shared.learning import Learning
 from ace_gui.methods.shared.measured import Measured, Need
-from ace_gui.methods.shared.survey import (
-    Findings,
-    RandomKey,
-    Survey,
-    TensorSurvey,
-    found_at_once,
-    found_by,
-)
+from ace_gui.methods.shared.survey import Survey, TensorSurvey
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
-
-Deltas = Sequence[Tensor]
-"""One task vector an expert, all of one shape and dtype.
-
-Any sequence will do, also one that reads an expert's tensor from disk each time it is indexed; a
-method therefore never keeps more of them than it needs.
-"""
-
-Weights = Sequence[float]
-"""One weight an expert."""
-
 
 Parameters = TypeVar("Parameters")
 ParametersIn = TypeVar("ParametersIn", contravariant=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Diagnostics:
-    """Figures of a method on one tensor; None where it has no such figure.
-
-    ``energies``: ‖ΔW_t‖²_F, one an expert. ``traces``: the same centred over outputs, of matrices.
-    ``left_out``: indices of experts with numerically no change, which took no part. ``gamma``:
-    heterogeneity (ACE, Eq. 7); ``log_variance``: Var ln E in it. ``heterogeneous``: the regime.
-    ``ridge_mass``: Σ_t ε_t. ``condition``: upper bound on the condition number of the
-    solved system. ``refinement_cosine``: of the refinement with the summed task vectors;
-    ``refinement_ratio``: its norm by that of the solution before it. ``cap_factor``: by how much a
-    cap scaled the change, 1 where it was short enough. ``precision``: in which numbers it was
-    computed, and why they are exact enough. ``reshaped``: the singular values of the change before
-    and after it was given others, the largest first. ``notes``: departures from the published
-    procedure that were taken here; ``warnings``: what may be wrong with the result, and what one
-    can do. A sentence each.
-    """
-
-    energies: tuple[float, ...] = ()
-    traces: tuple[float, ...] = ()
-    left_out: tuple[int, ...] = ()
-    gamma: float | None = None
-    log_variance: float | None = None
-    heterogeneous: bool | None = None
-    ridge_mass: float | None = None
-    condition: float | None = None
-    refinement_cosine: float | None = None
-    refinement_ratio: float | None = None
-    cap_factor: float | None = None
-    precision: str = ""
-    reshaped: tuple[Sequence[float], Sequence[float]] | None = None
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-SURPLUS: Final = "surplus"
-"""Finding: the sum of the votes of a tensor's parts, the same for every expert."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Vote:
-    """A part's contribution to a decision of the whole tensor, by the sign of a sum.
-
-    ``surplus``: the part's share of the sum. ``matters``: whether the part's result depends on the
-    decision.
-    """
-
-    surplus: float = 0.0
-    matters: bool = False
-
-    def __add__(self, other: Vote) -> Vote:
-        return Vote(surplus=self.surplus + other.surplus, matters=self.matters or other.matters)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Merged:
-    """A merged task vector, with further findings of the method.
-
-    ``delta``: to add to the base, same shape as the task vectors, float32 or float64.
-    ``preliminary``: the solution before refinement, if the method has one and it was requested.
-    ``vote``: for methods whose parts vote, if their parameters need it.
-    """
-
-    delta: Tensor
-    diagnostics: Diagnostics = Diagnostics()
-    preliminary: Tensor | None = None
-    vote: Vote = Vote()
 
 
 class Kind(StrEnum):
@@ -125,48 +39,6 @@ class Kind(StrEnum):
     ROW = "row"
     TENSOR = "tensor"
     MATRIX = "matrix"
-
-
-class Context(TypedDict, total=False):
-    """Further arguments for methods; most methods ignore them.
-
-    ``keep_preliminary``: also return the solution before refinement, if there is one.
-    ``random_key``: for methods that draw random numbers. ``findings``: of the method's survey of
-    the whole model, for the experts that have the tensor; for methods that requested one. ``own``:
-    parameters for each expert, if the method supports them. ``base``: W₀, shaped and oriented as
-    the task vectors; for methods that work on whole weights. ``tolerance``: required accuracy of
-    the result, for methods that can save time by it. ``measured``: the statistics of the experts'
-    data that the method ``needs``.
-    """
-
-    keep_preliminary: bool
-    random_key: RandomKey | None
-    findings: Findings | None
-    own: Sequence[Any] | None
-    base: Tensor | None
-    tolerance: Tolerance
-    measured: Measured | None
-
-
-class MergeFunction(Protocol[ParametersIn]):
-    """The mathematics of a method: task vectors in, merged task vector out."""
-
-    def __call__(
-        self,
-        deltas: Deltas,
-        weights: Weights,
-        parameters: ParametersIn,
-        *,
-        keep_preliminary: bool = False,
-        random_key: RandomKey | None = None,
-        findings: Findings | None = None,
-        own: Sequence[Any] | None = None,
-        base: Tensor | None = None,
-        tolerance: Tolerance = STRICT,
-        measured: Measured | None = None,
-    ) -> Merged:
-        """Merge. Raises MethodError if the method cannot be applied."""
-        ...
 
 
 class MethodInput(NamedTuple):
@@ -189,23 +61,6 @@ class BatchFunction(Protocol[ParametersIn]):
     def __call__(self, layers: Sequence[MethodInput], parameters: ParametersIn) -> list[Merged]:
         """Merge each. Raises MethodError if the method cannot be applied to one of them."""
         ...
-
-
-def completed(
-    surveys: Sequence[TensorSurvey],
-    deltas: Deltas,
-    weights: Weights,
-    parameters: Any,
-    context: Context,
-) -> tuple[Sequence[Any], Findings]:
-    """The parameters for each expert, its own or the same for all, and a method's findings.
-
-    These are completed where the method was given a whole tensor without them.
-    """
-    own, found = context.get("own"), context.get("findings") or {}
-    each = [parameters] * len(deltas) if own is None else own
-    carry_out = partial(found_at_once, deltas=deltas)
-    return each, found_by(surveys, each, weights, found, context.get("random_key"), carry_out)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Unpack
 
 import torch
 
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import Census, census, combination, finished, require_mean
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import (
+    Census,
+    Context,
+    Experts,
+    Merged,
+    finished,
+    on_experts,
+    require_mean,
+)
 from ace_gui.methods.shared.kit import parameter, per_entry
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +34,8 @@ class ModelStockParameters:
     )
 
 
-def model_stock(
-    deltas: Deltas, weights: Weights, parameters: ModelStockParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def model_stock(experts: Experts, parameters: ModelStockParameters, _: Context) -> Merged:
     """t · Σ w_t ΔW_t / Σ w_t, t = N c / (1 + (N − 1) c), c the mean cosine; any shape, float32.
 
     N counts the experts that changed the tensor; c is the mean over their pairs, of cosines (not,
@@ -38,9 +43,8 @@ def model_stock(
     opposite direction. One expert alone is returned as it is. Reads every expert three times.
     Raises MethodError if one is not finite, and for weights that sum to zero.
     """
-    experts = WeightedExperts(deltas, weights)
-    found = census(experts, weights)
-    kept = [weights[t] for t in found.kept]
+    found = experts.census()
+    kept = [experts.weights[t] for t in found.kept]
     total = require_mean(kept) if kept else 1.0
     notes: list[str] = []
     share = 1.0
@@ -55,16 +59,16 @@ def model_stock(
                 "tensor stays as in the base."
             )
     coefficients = [share * weight / total for weight in kept]
-    merged = combination(experts, coefficients, found.kept)
+    merged = experts.combination(coefficients, found.kept)
     return finished(merged, diagnostics=found.diagnostics(notes))
 
 
-def _by_rows(experts: WeightedExperts, found: Census, shares: Sequence[float]) -> Merged:
+def _by_rows(experts: Experts, found: Census, shares: Sequence[float]) -> Merged:
     """The same for each row along the last dimension; a row without a change has cosine 0."""
-    total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
+    total = experts.zeros()
     changed = torch.zeros_like(total[..., :1])
     for t in found.kept:
-        row = experts.delta(t).to(torch.float64)
+        row = experts.raw(t).to(torch.float64)
         norm = row.norm(dim=-1, keepdim=True)
         total.add_(row / torch.where(norm == 0, 1, norm))
         changed.add_(norm != 0)
@@ -72,7 +76,7 @@ def _by_rows(experts: WeightedExperts, found: Census, shares: Sequence[float]) -
     pairs = count * (count - 1)
     cosine = (total.square().sum(dim=-1, keepdim=True) - changed) / pairs
     held = cosine.clamp(0, 1)
-    merged = combination(experts, shares, found.kept)
+    merged = experts.combination(shares, found.kept)
     merged.mul_(count * held / (1 + (count - 1) * held))
     notes = []
     if opposite := int((cosine < 0).sum()):
@@ -83,11 +87,11 @@ def _by_rows(experts: WeightedExperts, found: Census, shares: Sequence[float]) -
     return finished(merged, diagnostics=found.diagnostics(notes))
 
 
-def mean_cosine(experts: WeightedExperts, found: Census) -> float:
+def mean_cosine(experts: Experts, found: Census) -> float:
     """Mean cosine over all pairs of N ≥ 2 experts: (‖Σ u_t‖² − N) / (N (N − 1)), u_t of norm 1."""
-    total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
+    total = experts.zeros()
     for t in found.kept:
-        unit = experts.delta(t).to(torch.float64)
+        unit = experts.raw(t).to(torch.float64)
         total.add_(unit / unit.norm())
     count = len(found.kept)
     return (float(total.square().sum()) - count) / (count * (count - 1))

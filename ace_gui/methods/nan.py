@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Unpack
 
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import census, combination, finished
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
 from ace_gui.methods.shared.survey import SumSurvey, norms_survey, required_findings
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +43,8 @@ def survey(parameters: NanParameters, experts: int) -> SumSurvey | None:
     return norms_survey(experts) if parameters.norms == "model" else None
 
 
-def nan(
-    deltas: Deltas, weights: Weights, parameters: NanParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def nan(experts: Experts, parameters: NanParameters, context: Context) -> Merged:
     """Scaling · (T/2) Σ w_t c_t ΔW_t, c_t = ‖ΔW_t‖⁻¹ / Σ ‖ΔW_j‖⁻¹, any shape, float32.
 
     Norms of the unweighted task vectors, of one tensor or as surveyed. (The paper derives inverse
@@ -55,18 +52,17 @@ def nan(
     change, or of weight zero, are left out. Reads every expert twice. Raises MethodError if one
     is not finite, and without findings where it needs them.
     """
-    experts = WeightedExperts(deltas, weights)
-    found = census(experts, weights)
+    found = experts.census()
     kept: Sequence[int] = found.kept
     if parameters.norms == "tensor":
-        norms = {t: math.sqrt(found.energies[t]) / abs(weights[t]) for t in kept}
+        norms = {t: math.sqrt(found.energies[t]) / abs(experts.weights[t]) for t in kept}
     else:
-        surveyed = required_findings(context.get("findings"), len(experts))["norm"]
-        kept = [t for t, weight in enumerate(weights) if weight and surveyed[t]]
+        surveyed = required_findings(context.findings, len(experts))["norm"]
+        kept = [t for t, weight in enumerate(experts.weights) if weight and surveyed[t]]
         norms = {t: surveyed[t] for t in kept}
     total = sum(1 / norm for norm in norms.values())
-    coefficients = [len(kept) / 2 / norms[t] / total * weights[t] for t in kept]
-    merged = combination(experts, coefficients, kept)
+    coefficients = [len(kept) / 2 / norms[t] / total * experts.weights[t] for t in kept]
+    merged = experts.combination(coefficients, kept)
     return finished(merged, parameters.scaling, found.diagnostics())
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Unpack
+from typing import Final
 
-import torch
-
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import (
+    Context,
+    Experts,
+    Merged,
+    finished,
+    on_experts,
+    require_one,
+)
 from ace_gui.methods.shared.kit import parameter, per_entry
-from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_one
 
 SMALLEST: Final = 1e-6
 """Distances below this count as this, as in mergekit."""
@@ -32,16 +36,14 @@ class NearswapParameters:
     )
 
 
-def nearswap(
-    deltas: Deltas, weights: Weights, parameters: NearswapParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def nearswap(experts: Experts, parameters: NearswapParameters, _: Context) -> Merged:
     """min(1, t / |τ|) · τ, entry by entry, τ = w ΔW of the one expert; any shape, float32.
 
     Raises MethodError for other than one expert, and where it is not finite.
     """
-    experts = WeightedExperts(deltas, weights)
     require_one(experts)
-    value = task_vector(experts, 0).to(torch.float64) * weights[0]
+    value = experts.weighted(0)
     share = (parameters.t / value.abs().clamp(min=SMALLEST)).clamp(max=1)
     return finished(value * share)
 

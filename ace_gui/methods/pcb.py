@@ -8,26 +8,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Unpack
+from typing import Final
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
-from ace_gui.methods.shared.census import Census, finished, task_vector
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import (
+    Census,
+    Context,
+    Deltas,
+    Experts,
+    Merged,
+    Weights,
+    finished,
+    on_experts,
+)
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, share_parameter
 from ace_gui.methods.shared.survey import (
     Findings,
-    RandomKey,
     RankSurvey,
     Stage,
     SumSurvey,
+    SurveyContext,
     magnitudes,
     norms_survey,
     required_findings,
 )
 from ace_gui.methods.shared.trimming import kept_count
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 WINSORISED: Final = 0.01
 """Share of entries at either end whose magnitude is moved to that of the next, as published."""
@@ -72,26 +80,17 @@ def survey(parameters: PcbParameters, experts: int) -> RankSurvey | None:
     return None if parameters.trim == "tensor" else _competition(parameters, experts)
 
 
-def norms(
-    each: Sequence[PcbParameters],
-    _weights: Weights,
-    findings: Findings,
-    _random_key: RandomKey | None,
-) -> SumSurvey | None:
+def norms(known: SurveyContext) -> SumSurvey | None:
     """‖ΔW_t‖ in a tensor, which shows the experts that changed it."""
-    return None if "norm" in findings else norms_survey(len(each))
+    return None if "norm" in known.findings else norms_survey(len(known.each))
 
 
-def competition(
-    each: Sequence[PcbParameters],
-    weights: Weights,
-    findings: Findings,
-    _random_key: RandomKey | None,
-) -> RankSurvey | None:
+def competition(known: SurveyContext) -> RankSurvey | None:
     """The same bounds in a tensor, among the experts that changed it."""
-    if "top" in findings:
+    if "top" in known.findings:
         return None
-    return _competition(each[0], len(each), _changed(findings, weights).kept)
+    kept = _changed(known.findings, known.weights).kept
+    return _competition(known.each[0], len(known.each), kept)
 
 
 def _competition(
@@ -111,30 +110,28 @@ def _competition(
     return RankSurvey(experts, bounds, scores)
 
 
-def pcb(
-    deltas: Deltas, weights: Weights, parameters: PcbParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def pcb(experts: Experts, parameters: PcbParameters, context: Context) -> Merged:
     """λ Σ ŝ_t w_t τ_t / Σ ŝ_t entry by entry, any shape, float32, 0 where all ŝ_t are.
 
     Of the published variants the one for vision models. τ_t are winsorised, as for the scores;
     experts without a change are left out. Holds two experts at a time; reads each 2 + T times.
     Raises MethodError if one is not finite, and without findings where it needs them.
     """
-    experts = WeightedExperts(deltas, weights)
     if parameters.trim == "model":
-        required_findings(context.get("findings"), len(experts))
-    _, found = completed((norms, competition), deltas, weights, parameters, context)
-    changed = _changed(found, weights)
+        required_findings(context.findings, len(experts))
+    found = experts.surveyed((norms, competition), parameters, context).findings
+    changed = _changed(found, experts.weights)
     bounds = _bounds(found, None if parameters.trim == "model" else changed.kept)
-    merged = torch.zeros_like(task_vector(experts, 0), dtype=torch.float64)
+    merged = experts.zeros()
     shares = torch.zeros_like(merged)
     for t in bounds:
         score = _score(experts.delta, bounds, t).to(torch.float32)  # as it was compared
         share = success(score, found["lost"][t], found["top"][t])
         del score
-        value = experts.delta(t).to(torch.float64)
+        value = experts.raw(t).to(torch.float64)
         value = value.sign() * value.abs().clamp(*bounds[t])
-        merged.add_(value.mul_(share), alpha=weights[t])
+        merged.add_(value.mul_(share), alpha=experts.weights[t])
         shares.add_(share)
     result = torch.where(shares > 0, merged / shares, 0)
     return finished(result, parameters.scaling, changed.diagnostics())

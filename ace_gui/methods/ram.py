@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import finished, task_vector
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION: Final = "Reinforced Agent Merging, 2026, arXiv:2601.13572"
 
@@ -61,30 +60,26 @@ class RamPlusParameters:
     )
 
 
-def ram(
-    deltas: Deltas, weights: Weights, parameters: RamParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def ram(experts: Experts, parameters: RamParameters, _: Context) -> Merged:
     """The mean over the experts that changed an entry, any shape, float32. Reads each once.
 
     Raises MethodError if a task vector is not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    total, counts = _gathered(experts, weights, parameters.epsilon)
+    total, counts = _gathered(experts, parameters.epsilon)
     return finished(total.div_(counts.clamp_(min=1)))
 
 
-def ramplus_tl(
-    deltas: Deltas, weights: Weights, parameters: RamPlusParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def ramplus_tl(experts: Experts, parameters: RamPlusParameters, _: Context) -> Merged:
     """As RAM, with each expert's unique entries scaled; any shape, float32. Reads each twice.
 
     Raises MethodError if a task vector is not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    total, counts = _gathered(experts, weights, parameters.epsilon)
+    total, counts = _gathered(experts, parameters.epsilon)
     unique = counts == 1
-    for t, weight in enumerate(weights):
-        value = _changed(experts.delta(t), weight, parameters.epsilon)
+    for t in range(len(experts)):
+        value = _changed(experts, t, parameters.epsilon)
         own = unique & (value != 0)
         alone = int(torch.count_nonzero(own))
         shared = int(torch.count_nonzero(value)) - alone
@@ -93,19 +88,19 @@ def ramplus_tl(
     return finished(total.div_(counts.clamp_(min=1)))
 
 
-def _gathered(experts: WeightedExperts, weights: Weights, epsilon: float) -> tuple[Tensor, Tensor]:
+def _gathered(experts: Experts, epsilon: float) -> tuple[Tensor, Tensor]:
     """The sum of what was changed, float64, and by how many."""
-    total = torch.zeros_like(experts.delta(0), dtype=torch.float64)
+    total = experts.zeros()
     counts = torch.zeros_like(total, dtype=torch.int32)
-    for t, weight in enumerate(weights):
-        value = _changed(task_vector(experts, t), weight, epsilon)
+    for t in range(len(experts)):
+        value = _changed(experts, t, epsilon)
         total.add_(value)
         counts.add_(value != 0)
     return total, counts
 
 
-def _changed(delta: Tensor, weight: float, epsilon: float) -> Tensor:
-    value = delta.to(torch.float64) * weight
+def _changed(experts: Experts, t: int, epsilon: float) -> Tensor:
+    value = experts.weighted(t)
     return torch.where(value.abs() > epsilon, value, 0)
 
 

@@ -15,30 +15,34 @@ from ace_gui.errors import MethodError, RecipeError
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import shown
 from ace_gui.methods.ace import ACE
-from ace_gui.methods.adaptive.adamerging import ADAMERGING
-from ace_gui.methods.adaptive.adarank import ADARANK
-from ace_gui.methods.adaptive.concrete import CONCRETE
+from ace_gui.methods.adamerging import ADAMERGING
+from ace_gui.methods.adarank import ADARANK
 from ace_gui.methods.arcee_fusion import ARCEE_FUSION
 from ace_gui.methods.breadcrumbs import BREADCRUMBS, BREADCRUMBS_TIES
 from ace_gui.methods.byom import BYOM
 from ace_gui.methods.calling import require_signature, source_digest, source_of
 from ace_gui.methods.cart import CART
+from ace_gui.methods.concrete import CONCRETE
 from ace_gui.methods.dare import DARE_LINEAR, DARE_TIES
 from ace_gui.methods.della import DELLA, DELLA_LINEAR
 from ace_gui.methods.emr import EMR
+from ace_gui.methods.esm import ESM
+from ace_gui.methods.fisher import FISHER, UBGM
 from ace_gui.methods.free import FR_MERGING, FREE_MERGING
 from ace_gui.methods.iso import ISO_C, ISO_CTS
 from ace_gui.methods.knots import KNOTS_DARE_TIES, KNOTS_TIES
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.localize_stitch import LOCALIZE_STITCH, LOCALIZE_STITCH_FEW_SHOT
-from ace_gui.methods.method import Kind, MergeFunction, MergeMethod
+from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.model_stock import MODEL_STOCK
 from ace_gui.methods.nan import NAN
 from ace_gui.methods.nearswap import NEARSWAP
 from ace_gui.methods.pcb import PCB
 from ace_gui.methods.ram import RAM, RAMPLUS_TL
+from ace_gui.methods.regmean import REGMEAN
 from ace_gui.methods.sce import SCE
 from ace_gui.methods.shared.expert_modules import Differences
+from ace_gui.methods.shared.experts import MergeFunction
 from ace_gui.methods.shared.kit import INFO
 from ace_gui.methods.slerp import BASE_SLERP, NUSLERP, SLERP
 from ace_gui.methods.smile import SMILE
@@ -51,9 +55,6 @@ from ace_gui.methods.ties import TIES
 from ace_gui.methods.tsv_m import TSV_C, TSV_M
 from ace_gui.methods.twin import TWIN_MERGING
 from ace_gui.methods.wemoe import WEMOE
-from ace_gui.methods.with_data.esm import ESM
-from ace_gui.methods.with_data.fisher import FISHER, UBGM
-from ace_gui.methods.with_data.regmean import REGMEAN
 from ace_gui.methods.wudi import WUDI
 
 FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(

@@ -6,26 +6,25 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Final, Unpack
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from ace_gui.linalg.passes import energy
-from ace_gui.methods.method import (
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import (
     Context,
     Deltas,
     Diagnostics,
-    Kind,
+    Experts,
     Merged,
-    MergeMethod,
     Weights,
-    completed,
+    finished,
+    on_experts,
 )
-from ace_gui.methods.shared.census import combination, finished
 from ace_gui.methods.shared.kit import per_entry, scaling_parameter, share_parameter
-from ace_gui.methods.shared.survey import Findings, RandomKey, RankSurvey, Stage, SumSurvey
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
+from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, SumSurvey, SurveyContext
 
 SMALLEST: Final = 1e-6
 """What the coefficients of the agreeing experts sum to at least, as in mergekit."""
@@ -64,18 +63,13 @@ class SceParameters:
     scaling: float = scaling_parameter()
 
 
-def least_variance(
-    each: Sequence[SceParameters],
-    weights: Weights,
-    findings: Findings,
-    _random_key: RandomKey | None,
-) -> RankSurvey | None:
+def least_variance(known: SurveyContext) -> RankSurvey | None:
     """The smallest variance of an entry that is selected; 0 or infinity where none is.
 
     The share is of the entries that vary at all.
     """
-    share = each[0].select_topk
-    if share == 1 or VARIANCE in findings:
+    weights, share = known.weights, known.each[0].select_topk
+    if share == 1 or VARIANCE in known.findings:
         return None
 
     def values(deltas: Deltas, _: Findings, _start: int) -> Iterator[Tensor]:
@@ -89,13 +83,9 @@ def least_variance(
     return RankSurvey(len(weights), stage)
 
 
-def mean_squares(
-    _each: Sequence[SceParameters],
-    weights: Weights,
-    findings: Findings,
-    _random_key: RandomKey | None,
-) -> SumSurvey | None:
+def mean_squares(known: SurveyContext) -> SumSurvey | None:
     """The mean squares of the experts' selected changes, of which their coefficients are made."""
+    weights, findings = known.weights, known.findings
     if SQUARE in findings:
         return None
 
@@ -111,26 +101,23 @@ def mean_squares(
     return SumSurvey(len(weights), 2, figures, means)
 
 
-def sce(
-    deltas: Deltas, weights: Weights, parameters: SceParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def sce(experts: Experts, parameters: SceParameters, context: Context) -> Merged:
     """Σ c_t τ_t / Σ c_t over the experts with the sign of Σ τ_t, τ_t = w_t ΔW_t; float32.
 
     Any shape. c_t is the mean square of τ_t over the tensor, of selected entries alone, in shares
     of their sum. A sum of 0 counts as positive. Reads every expert twice and once before, or four
     times and five before with a selection. Raises MethodError if one is not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    total, notes = combination(experts, weights, range(len(experts))), []
-    surveys = least_variance, mean_squares
-    _, found = completed(surveys, deltas, weights, parameters, context)
-    mask = selected(deltas, weights, found)
+    total, notes = experts.sum(), []
+    found = experts.surveyed((least_variance, mean_squares), parameters, context).findings
+    mask = selected(experts.deltas, experts.weights, found)
     if mask is not None and not 0 < found[VARIANCE][0] < math.inf:
         notes.append("No entry varies enough to be selected: this tensor stays as in the base.")
     positive, divisor = total >= 0, torch.zeros_like(total)
     merged = torch.zeros_like(total)
     for t, share in enumerate(_shares(found[SQUARE], parameters.alike_below)):
-        value = experts.delta(t).to(torch.float64) * weights[t]
+        value = experts.weighted(t)
         chosen = value if mask is None else torch.where(mask, value, 0)
         agreeing = torch.where(positive, chosen > 0, chosen < 0)
         merged.add_(torch.where(agreeing, chosen, 0), alpha=share)

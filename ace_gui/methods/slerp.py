@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Unpack
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import finished, require_mean, task_vector
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import (
+    Context,
+    Experts,
+    Merged,
+    finished,
+    on_experts,
+    require_base,
+    require_mean,
+    require_one,
+)
 from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
-from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_base, require_one
 
 CITATION: Final = (
     "K. Shoemake, Animating rotation with quaternion curves, SIGGRAPH 1985; for models: C. Goddard "
@@ -92,32 +100,29 @@ class BaseSlerpParameters:
     )
 
 
-def slerp(
-    deltas: Deltas, weights: Weights, parameters: SlerpParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def slerp(experts: Experts, parameters: SlerpParameters, _: Context) -> Merged:
     """From w_1 ΔW_1 to w_2 ΔW_2 of any shape, as one vector each; float32.
 
     Angles are those of the vectors, lengths are not normalised. Straight where |cos| > 0.9995; a
     vector of zeros is at a right angle to any other. Raises MethodError for other than two experts,
     and where one is not finite.
     """
-    one, other = _pair(deltas, weights)
+    one, other = _pair(experts)
     straight = (1 - NEARLY_PARALLEL**2) ** 0.5
     merged = arc(one.reshape(-1), other.reshape(-1), parameters.t, straight=straight)
     return finished(merged.reshape(one.shape))
 
 
-def nuslerp(
-    deltas: Deltas, weights: Weights, parameters: NuslerpParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def nuslerp(experts: Experts, parameters: NuslerpParameters, _: Context) -> Merged:
     """From ΔW_1 to ΔW_2 by t = w_2 / (w_1 + w_2), any shape, as one vector or row by row; float32.
 
     Raises MethodError for other than two experts, weights that sum to zero, and where one is not
     finite.
     """
-    WeightedExperts(deltas, weights)  # refuses what does not fit together
-    one, other = _pair(deltas, [1.0] * len(weights))
-    t = weights[1] / require_mean(weights)
+    one, other = _pair(experts.unweighted())
+    t = experts.weights[1] / require_mean(experts.weights)
     if parameters.column_wise and one.ndim:
         merged = arc(one.movedim(0, -1), other.movedim(0, -1), t, straight=NO_ANGLE).movedim(-1, 0)
     elif parameters.row_wise and one.ndim:
@@ -127,21 +132,19 @@ def nuslerp(
     return finished(merged.reshape(one.shape))
 
 
-def base_slerp(
-    deltas: Deltas, weights: Weights, parameters: BaseSlerpParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def base_slerp(experts: Experts, parameters: BaseSlerpParameters, context: Context) -> Merged:
     """From W₀ to W₀ + w ΔW, any shape, as one vector each; float32.
 
     Raises MethodError for other than one expert, without a base, and where the expert is not
     finite.
     """
-    experts = WeightedExperts(deltas, weights)
     require_one(experts)
-    base = require_base(context.get("base")).to(torch.float64).reshape(-1)
-    other = base + task_vector(experts, 0).to(torch.float64).reshape(-1) * weights[0]
+    base = require_base(context.base).to(torch.float64).reshape(-1)
+    other = base + experts.weighted(0).reshape(-1)
     straight = max(0.0, 1 - parameters.parallel**2) ** 0.5
     merged = arc(base, other, parameters.t, straight=straight) - base
-    return finished(merged.reshape(experts.delta(0).shape))
+    return finished(merged.reshape(experts.raw(0).shape))
 
 
 def arc(one: Tensor, other: Tensor, t: float, *, straight: float) -> Tensor:
@@ -159,15 +162,13 @@ def arc(one: Tensor, other: Tensor, t: float, *, straight: float) -> Tensor:
     return first * one + second * other
 
 
-def _pair(deltas: Deltas, weights: Weights) -> tuple[Tensor, Tensor]:
-    experts = WeightedExperts(deltas, weights)
+def _pair(experts: Experts) -> tuple[Tensor, Tensor]:
     if len(experts) != 2:
         raise MethodError(
             f"This method goes from one expert to another, but there are {len(experts)}; choose "
             "two, or merge more with karcher."
         )
-    first, second = (task_vector(experts, t).to(torch.float64) * weights[t] for t in range(2))
-    return first, second
+    return experts.weighted(0), experts.weighted(1)
 
 
 SLERP = MergeMethod(

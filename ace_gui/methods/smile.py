@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import census, combination, finished, require_mean
+from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
+from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
 from ace_gui.methods.shared.kit import parameter, per_matrix
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,31 +60,23 @@ class SmileParameters:
     )
 
 
-def smile(
-    deltas: Deltas,
-    weights: Weights,
-    parameters: SmileParameters,  # noqa: ARG001 — one signature for every method
-    **_: Unpack[Context],
-) -> Merged:
+@on_experts
+def smile(experts: Experts, _: SmileParameters, __: Context) -> Merged:
     """A zero change: the layer keeps the base's matrix, to which its experts are added; float32.
 
     Reads every expert once. Raises MethodError for tensors that are no matrices or not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    found = census(experts, weights)
+    found = experts.census()
     return finished(experts.matrix(0).zero_(), diagnostics=found.diagnostics())
 
 
-def differences(deltas: Deltas, weights: Weights, _parameters: SmileParameters) -> Iterator[Tensor]:
+def differences(experts: Experts, _: SmileParameters) -> Iterator[Tensor]:
     """w_t ΔW_t of matrices, and of biases w_t Δb_t less their mean, which the merged model has."""
-    experts = WeightedExperts(deltas, weights)
-    matrix = experts.delta(0).ndim == 2
     mean = None
-    if not matrix:
-        total = require_mean(weights)
-        mean = combination(experts, [w / total for w in weights], range(len(experts)))
-    for t, weight in enumerate(weights):
-        own = experts.delta(t).double() * weight
+    if experts.raw(0).ndim != 2:
+        mean = experts.combination(experts.mean_of_weights(), range(len(experts)))
+    for t in range(len(experts)):
+        own = experts.weighted(t)
         yield own if mean is None else own - mean
 
 

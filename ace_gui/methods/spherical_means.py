@@ -11,23 +11,25 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Unpack
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import (
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import (
     Census,
-    census,
-    combination,
+    Computed,
+    Context,
+    Experts,
+    Merged,
     finished,
+    on_experts,
+    require_base,
     require_mean,
-    task_vector,
 )
 from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
-from ace_gui.methods.shared.weighted_experts import Computed, WeightedExperts, require_base
 
 CHANGES: Final = "changes"
 WEIGHTS: Final = "weights"
@@ -61,24 +63,23 @@ class PointsParameters:
 
 
 def merged_points(
-    merge: Callable[[Deltas, Weights], Merged],
-    deltas: Deltas,
-    weights: Weights,
+    merge: Callable[[Experts], Merged],
+    experts: Experts,
     parameters: PointsParameters,
-    context: Context,
+    base: Tensor | None,
 ) -> Merged:
     """The mean by ``merge``, of changes or of whole weights, as a change of the base.
 
     Raises MethodError if whole weights are wanted and there is no base.
     """
     if parameters.points == CHANGES:
-        return merge(deltas, weights)
-    base, with_base = require_base(context.get("base")), parameters.base_weight != 0
-    first = int(with_base)
+        return merge(experts)
+    base, own = require_base(base), [parameters.base_weight] if parameters.base_weight else []
+    first, deltas = len(own), experts.deltas
     points = Computed(
         first + len(deltas), lambda t: base if t < first else deltas[t - first] + base
     )
-    found = merge(points, [*([parameters.base_weight] if with_base else []), *weights])
+    found = merge(Experts(points, [*own, *experts.weights]))
     return Merged(delta=found.delta.sub_(base))
 
 
@@ -105,9 +106,8 @@ class KarcherParameters(PointsParameters):
     )
 
 
-def karcher(
-    deltas: Deltas, weights: Weights, parameters: KarcherParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def karcher(experts: Experts, parameters: KarcherParameters, context: Context) -> Merged:
     """The weighted spherical mean of the directions, times the weighted mean norm; float32.
 
     Of the changes, or of whole weights. Any shape, each tensor as one vector; weights are
@@ -115,24 +115,24 @@ def karcher(
     often as there are experts, and twice more.
     Raises MethodError if one is not finite, for negative weights, and where directions cancel.
     """
-    return merged_points(partial(_mean, parameters), deltas, weights, parameters, context)
+    return merged_points(partial(_mean, parameters), experts, parameters, context.base)
 
 
-def _mean(parameters: KarcherParameters, deltas: Deltas, weights: Weights) -> Merged:
+def _mean(parameters: KarcherParameters, experts: Experts) -> Merged:
+    weights = experts.weights
     if any(weight < 0 for weight in weights):
         raise MethodError(
             "A mean of directions needs weights of at least 0; change the negative ones."
         )
-    experts = WeightedExperts(deltas, weights)
-    found = census(experts, weights)
+    found = experts.census()
     if not found.kept:
-        return finished(combination(experts, (), ()), diagnostics=found.diagnostics())
+        return finished(experts.combination((), ()), diagnostics=found.diagnostics())
     shares = torch.tensor([weights[t] for t in found.kept], dtype=torch.float64)
     norms = _norms(found, shares)
     shares /= shares.sum()
     point_T = spherical_mean(cosines(experts, found), shares, parameters)
     coefficients = point_T / norms * float(shares @ norms)
-    merged = combination(experts, coefficients.tolist(), found.kept)
+    merged = experts.combination(coefficients.tolist(), found.kept)
     return finished(merged, diagnostics=found.diagnostics())
 
 
@@ -142,7 +142,7 @@ def _norms(found: Census, shares: Tensor) -> Tensor:
     return torch.tensor(weighted, dtype=torch.float64) / shares
 
 
-def cosines(experts: WeightedExperts, found: Census) -> Tensor:
+def cosines(experts: Experts, found: Census) -> Tensor:
     """Cosines between the experts that changed the tensor, float64, on the CPU.
 
     Flat, of any shape. Holds two experts at a time; reads each as often as there are others.
@@ -150,9 +150,9 @@ def cosines(experts: WeightedExperts, found: Census) -> Tensor:
     size = len(found.kept)
     cosines_TT = torch.eye(size, dtype=torch.float64)
     for i, t in enumerate(found.kept[:-1]):
-        one = _unit(experts.delta(t))
+        one = _unit(experts.raw(t))
         for j in range(i + 1, size):
-            other = _unit(experts.delta(found.kept[j]))
+            other = _unit(experts.raw(found.kept[j]))
             cosines_TT[i, j] = cosines_TT[j, i] = float(one @ other)
     return cosines_TT.clamp_(-1, 1)
 
@@ -227,9 +227,8 @@ class MultislerpParameters(PointsParameters):
     )
 
 
-def multislerp(
-    deltas: Deltas, weights: Weights, parameters: MultislerpParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def multislerp(experts: Experts, parameters: MultislerpParameters, context: Context) -> Merged:
     """The normalised weighted mean of the directions, times the weighted mean norm; float32.
 
     What multi-SLERP computes: its step in the tangent space at that mean is zero. Any shape, each
@@ -238,25 +237,24 @@ def multislerp(
     twice. Raises MethodError if one is not finite, where the weights sum to zero, and where the
     directions of more than two cancel.
     """
-    return merged_points(partial(_multislerp, parameters), deltas, weights, parameters, context)
+    return merged_points(partial(_multislerp, parameters), experts, parameters, context.base)
 
 
-def _multislerp(parameters: MultislerpParameters, deltas: Deltas, weights: Weights) -> Merged:
-    experts = WeightedExperts(deltas, weights)
-    count = len(experts)
+def _multislerp(parameters: MultislerpParameters, experts: Experts) -> Merged:
+    count, weights = len(experts), experts.weights
     if count == 1:
-        return finished(combination(experts, [1.0], [0]))
+        return finished(experts.combination([1.0], [0]))
     total = require_mean(weights) if parameters.normalize else 1.0
     shares = [weight / total for weight in weights]
-    norms = [float(task_vector(experts, t).to(torch.float64).norm()) for t in range(count)]
+    norms = [float(experts.delta(t).to(torch.float64).norm()) for t in range(count)]
     units = [share / (norm + CANCELLED) for share, norm in zip(shares, norms, strict=True)]
-    mean = combination(experts, units, range(count))
+    mean = experts.combination(units, range(count))
     length = float(mean.norm())
     if length >= CANCELLED:
         mean_norm = sum(share * norm for share, norm in zip(shares, norms, strict=True))
         return finished(mean, mean_norm / length)
     if count == 2 or not any(norms):
-        return finished(combination(experts, shares, range(count)))
+        return finished(experts.combination(shares, range(count)))
     raise MethodError(_CANCELLED_OUT)
 
 

@@ -6,17 +6,22 @@ O outputs, I inputs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from ace_gui.linalg.singular import leading_share
-from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import census, finished, require_mean
+from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.experts import (
+    Context,
+    Experts,
+    Merged,
+    finished,
+    on_experts,
+    require_mean,
+)
 from ace_gui.methods.shared.kit import parameter, per_decomposition, per_matrix, scaling_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,18 +42,16 @@ class StarParameters:
     )
 
 
-def star(
-    deltas: Deltas, weights: Weights, parameters: StarParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def star(experts: Experts, parameters: StarParameters, _: Context) -> Merged:
     """α Σ w_t c_t SVD_k(ΔW_t) / Σ w_t, each with the nuclear norm it had; float32.
 
     Experts that do not change the matrix count as zero matrices. Exact decompositions, so nothing
     is drawn at random. Reads every expert twice. Raises MethodError for tensors that are no
     matrices or not finite, and for weights that sum to zero.
     """
-    experts = WeightedExperts(deltas, weights)
-    total = require_mean(weights)
-    found = census(experts, weights)
+    total = require_mean(experts.weights)
+    found = experts.census()
     merged_OI = torch.zeros_like(experts.matrix(0))
     for t in found.kept:
         merged_OI.add_(truncated(experts.matrix(t), parameters.eta))

@@ -13,7 +13,7 @@ from ace_gui.methods.shared.kit import (
     scaling_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.sums import scaled_sum
+from ace_gui.methods.shared.sparse import scaled_sum
 
 
 @dataclass(frozen=True, kw_only=True)

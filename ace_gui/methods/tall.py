@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import combination, finished, task_vector
+from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.expert_modules import Mask, Masks
+from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
+from ace_gui.methods.shared.sparse import scaled_sum
 
 CITATION: Final = (
     "K. Wang, N. Dimitriadis, G. Ortiz-Jiménez, F. Fleuret, P. Frossard, Localizing Task "
@@ -63,26 +63,24 @@ class ConsensusParameters:
     )
 
 
-def consensus(
-    deltas: Deltas, weights: Weights, parameters: ConsensusParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def consensus(experts: Experts, parameters: ConsensusParameters, _: Context) -> Merged:
     """α · mask ⊙ Σ w_t ΔW_t, entrywise, any shape, float32. Reads every expert twice.
 
     Raises MethodError if a task vector is not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    total = combination(experts, weights, range(len(experts)))
+    total = experts.sum()
     relying = torch.zeros_like(total, dtype=torch.int16)
-    for t, weight in enumerate(weights):
-        relying += relies(task_vector(experts, t), weight, total, parameters.mask_threshold)
+    for t in range(len(experts)):
+        relying += relies(experts.weighted(t), total, parameters.mask_threshold)
     return finished(total.masked_fill_(relying < parameters.agreeing, 0), parameters.scaling)
 
 
-def relies(delta: Tensor, weight: float, total: Tensor, threshold: float) -> Tensor:
-    """The TALL mask |w ΔW| > λ |τ − w ΔW|, bool. The inequality is strict, so all-zero entries are
-    false.
+def relies(own: Tensor, total: Tensor, threshold: float) -> Tensor:
+    """The TALL mask |w ΔW| > λ |τ − w ΔW|, bool; ``own``: w ΔW, which is overwritten.
+
+    The inequality is strict, so all-zero entries are false.
     """
-    own = delta.to(torch.float64, copy=True).mul_(weight)
     others = (total - own).abs_().mul_(threshold)
     return own.abs_() > others
 
@@ -126,20 +124,8 @@ class TallParameters:
     )
 
 
-def tall_masks(
-    deltas: Deltas, weights: Weights, parameters: TallParameters, **_: Unpack[Context]
-) -> Merged:
-    """α Σ w_t ΔW_t, entry by entry, any shape, float32. Reads every expert once.
-
-    Raises MethodError if a task vector is not finite.
-    """
-    experts = WeightedExperts(deltas, weights)
-    return finished(combination(experts, weights, range(len(experts))), parameters.scaling)
-
-
 def masks(
-    deltas: Deltas,
-    weights: Weights,
+    experts: Experts,
     parameters: TallParameters,
     entries: int,  # noqa: ARG001 — one signature for every mask
 ) -> Iterator[Mask]:
@@ -147,11 +133,9 @@ def masks(
 
     Raises MethodError if a task vector is not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    total = combination(experts, weights, range(len(experts)))
-    for t, weight in enumerate(weights):
-        own = task_vector(experts, t)
-        yield Mask(chosen=relies(own, weight, total, parameters.mask_threshold))
+    total = experts.sum()
+    for t in range(len(experts)):
+        yield Mask(chosen=relies(experts.weighted(t), total, parameters.mask_threshold))
 
 
 def scale(parameters: TallParameters, own: float, shared: float) -> float:  # noqa: ARG001
@@ -172,7 +156,7 @@ TALL_MASKS = MergeMethod(
     ),
     citation=CITATION,
     parameters=TallParameters,
-    merge=tall_masks,
+    merge=scaled_sum,
     kind=Kind.ENTRY,
     working_memory=per_entry(1.5),
     modules=Masks(of=masks, scale=scale),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Unpack
 
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import per_entry, scaling_parameter
-from ace_gui.methods.shared.sums import SumParameters, divisor
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
+from ace_gui.methods.shared.sparse import SumParameters, divisor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,16 +25,14 @@ class TaskArithmeticParameters(SumParameters):
     )
 
 
-def task_arithmetic(
-    deltas: Deltas, weights: Weights, parameters: TaskArithmeticParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def task_arithmetic(experts: Experts, parameters: TaskArithmeticParameters, _: Context) -> Merged:
     """λ Σ_t w_t ΔW_t, elementwise, float32, for tensors of any shape.
 
     Raises MethodError if a task vector is not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    factor = parameters.scaling / divisor(weights, parameters.normalize)
-    return Merged(delta=experts.weighted_sum().mul_(factor))
+    factor = parameters.scaling / divisor(experts.weights, parameters.normalize)
+    return Merged(delta=experts.sum_in_float32().mul_(factor))
 
 
 TASK_ARITHMETIC = MergeMethod(

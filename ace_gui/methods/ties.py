@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Unpack
 
 from torch import Tensor
 
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights, completed
-from ace_gui.methods.shared.census import task_vector
+from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.election import ElectionParameters, merged_by_election
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import per_entry, scaling_parameter, share_parameter
-from ace_gui.methods.shared.rescaling import norm_survey, rescale_parameter, rescaled
-from ace_gui.methods.shared.survey import (
-    Findings,
-    RandomKey,
-    RankSurvey,
-    SumSurvey,
-    required_findings,
-)
+from ace_gui.methods.shared.sparse import Sparse, rescale_parameter
+from ace_gui.methods.shared.survey import RankSurvey, SurveyContext, required_findings
 from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_parameter, trim_survey
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,31 +52,23 @@ def survey(parameters: TiesParameters, experts: int) -> RankSurvey | None:
     return trim_survey([parameters.density] * experts)
 
 
-def thresholds(
-    each: Sequence[TiesParameters],
-    _weights: Weights,
-    findings: Findings,
-    _random_key: RandomKey | None,
-) -> RankSurvey | None:
+def thresholds(known: SurveyContext) -> RankSurvey | None:
     """The smallest magnitude kept of each expert in a tensor, where it is chosen there."""
-    if THRESHOLD in findings or all(own.density == 1 for own in each):
+    if THRESHOLD in known.findings or all(own.density == 1 for own in known.each):
         return None
-    return trim_survey([own.density for own in each])
+    return trim_survey([own.density for own in known.each])
 
 
-def ratios(
-    each: Sequence[TiesParameters],
-    _weights: Weights,
-    findings: Findings,
-    _random_key: RandomKey | None,
-) -> SumSurvey | None:
-    """By what the kept entries of each expert in a tensor are multiplied."""
-    return norm_survey(each, findings, lambda delta, t, _: kept(delta, t, findings))
+def largest(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
+    """The entries of expert t that reach its threshold."""
+    return kept(delta, t, known.findings)
 
 
-def ties(
-    deltas: Deltas, weights: Weights, parameters: TiesParameters, **context: Unpack[Context]
-) -> Merged:
+TRIMMED = Sparse(kept=largest, surveys=(thresholds,))
+
+
+@on_experts
+def ties(experts: Experts, parameters: TiesParameters, context: Context) -> Merged:
     """λ times the mean over the experts that agree with the elected sign, for any shape;
     float32.
 
@@ -93,15 +76,10 @@ def ties(
     every expert once. ``balanced`` decides ties of the signs of an entry. Raises MethodError if a
     task vector is not finite, or if required findings are missing.
     """
-    experts = WeightedExperts(deltas, weights)
     if survey(parameters, len(experts)) is not None:
-        required_findings(context.get("findings"), len(experts))
-    _, findings = completed((thresholds, ratios), deltas, weights, parameters, context)
-
-    def sparse(t: int) -> Tensor:
-        return rescaled(kept(task_vector(experts, t), t, findings), t, findings)
-
-    return merged_by_election(sparse, weights, parameters, findings)
+        required_findings(context.findings, len(experts))
+    sparse, known = TRIMMED.vectors(experts, parameters, context)
+    return merged_by_election(sparse, experts.weights, parameters, known.findings)
 
 
 TIES = MergeMethod(
@@ -128,6 +106,6 @@ TIES = MergeMethod(
     working_memory=per_entry(8),
     survey=survey,
     for_survey=("density", "trim"),
-    tensor_surveys=(thresholds, ratios),
+    tensor_surveys=TRIMMED.all_surveys,
     votes=True,
 )

@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Unpack
 
 import torch
 
 from ace_gui.linalg.polar import side_by_side
 from ace_gui.linalg.products import times
 from ace_gui.linalg.singular import Triplets, inverse_root, leading_triplets
-from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import Factors
+from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
 from ace_gui.methods.shared.kit import per_decomposition, per_matrix, scaling_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 CITATION = (
     "A. A. Gargiulo, D. Crisostomi, M. S. Bucarelli, S. Scardapane, F. Silvestri, E. Rodolà, "
@@ -49,9 +47,8 @@ class TsvMParameters:
     )
 
 
-def tsv_m(
-    deltas: Deltas, weights: Weights, parameters: TsvMParameters, **_: Unpack[Context]
-) -> Merged:
+@on_experts
+def tsv_m(experts: Experts, parameters: TsvMParameters, _: Context) -> Merged:
     """α · polar(U) diag(S) polar(V)ᵀ of the experts' leading triplets side by side; float32.
 
     floor(R / T) triplets of each w_t ΔW_t, T counting the experts that changed the matrix; at least
@@ -59,8 +56,7 @@ def tsv_m(
     published ones are arbitrary. Reads every expert twice, holds few at a time, and U, S, V.
     Raises MethodError for tensors that are no matrices or not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    found = census(experts, weights)
+    found = experts.census()
     if len(found.kept) < 2:
         alone = experts.matrix(found.kept[0] if found.kept else 0)
         return finished(alone, parameters.scaling, found.diagnostics())
@@ -83,12 +79,11 @@ def tsv_m(
     return finished(merged_OI, parameters.scaling, found.diagnostics(notes, IN_FLOAT64))
 
 
-def factors(deltas: Deltas, weights: Weights) -> Iterator[Triplets]:
+def factors(experts: Experts) -> Iterator[Triplets]:
     """The leading triplets of each w_t ΔW_t, at most ``compressed_rank``. Reads each once.
 
     Raises MethodError for tensors that are no matrices.
     """
-    experts = WeightedExperts(deltas, weights)
     for t in range(len(experts)):
         delta_OI = experts.matrix(t)
         outputs, inputs = delta_OI.shape

@@ -8,7 +8,7 @@ from ace_gui.methods.byom import ENTRIES, LOW_RANK, ByomParameters, cut, differe
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.expert_modules import Differences, ModuleKind
 from ace_gui.methods.shared.kit import parameter, per_entry
-from ace_gui.methods.shared.sums import scaled_sum
+from ace_gui.methods.shared.sparse import scaled_sum
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,9 @@ from typing import Final
 
 from torch import Tensor
 
-from ace_gui.methods.method import Deltas, Kind, MergeMethod, Weights
-from ace_gui.methods.shared.census import task_vector
+from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
+from ace_gui.methods.shared.experts import Experts
 from ace_gui.methods.shared.kit import (
     learning_rate_parameter,
     patience_parameter,
@@ -18,8 +18,7 @@ from ace_gui.methods.shared.kit import (
     scaling_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.sums import scaled_sum
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
+from ace_gui.methods.shared.sparse import scaled_sum
 
 _MLP: Final = frozenset({"MLP up", "MLP gate", "MLP gate+up", "MLP down"})
 """Roles of the matrices of an MLP block, as ``architecture.traits.Role`` has them."""
@@ -43,11 +42,10 @@ class WemoeParameters:
     )
 
 
-def changes(deltas: Deltas, weights: Weights, _parameters: WemoeParameters) -> Iterator[Tensor]:
+def changes(experts: Experts, _: WemoeParameters) -> Iterator[Tensor]:
     """w_t ΔW_t, expert by expert."""
-    experts = WeightedExperts(deltas, weights)
-    for t, weight in enumerate(weights):
-        yield task_vector(experts, t) * weight
+    for t, weight in enumerate(experts.weights):
+        yield experts.delta(t) * weight
 
 
 WEMOE = MergeMethod(

@@ -8,15 +8,15 @@ that a step costs one product whatever T is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Unpack
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from ace_gui.linalg.passes import energy
 from ace_gui.linalg.products import add_product_, full_float32, gram, times
-from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import Census, census, combination, finished
+from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.experts import Census, Context, Experts, Merged, finished, on_experts
 from ace_gui.methods.shared.kit import (
     learning_rate_parameter,
     parameter,
@@ -24,8 +24,7 @@ from ace_gui.methods.shared.kit import (
     scaling_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.tolerance import IN_FLOAT64, STRICT, Tolerance
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
+from ace_gui.methods.shared.tolerance import IN_FLOAT64, Tolerance
 
 BETAS: Final = (0.9, 0.999)
 DIVISION_GUARD: Final = 1e-8
@@ -74,9 +73,8 @@ class WudiParameters:
     )
 
 
-def wudi(
-    deltas: Deltas, weights: Weights, parameters: WudiParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def wudi(experts: Experts, parameters: WudiParameters, context: Context) -> Merged:
     """Scaling times the (approximate) minimiser M of the loss, for w_t ΔW_t.
 
     In float64 within; Adam in float32 where that is exact enough for the ``tolerance`` of the
@@ -84,8 +82,7 @@ def wudi(
     returned as it is. Reads every expert three times for Adam, twice for the closed form; holds
     one, S and B. Raises MethodError for tensors that are no matrices or not finite.
     """
-    experts = WeightedExperts(deltas, weights)
-    found = census(experts, weights)
+    found = experts.census()
     if len(found.kept) < 2:
         alone = experts.matrix(found.kept[0] if found.kept else 0)
         return finished(alone, parameters.scaling, found.diagnostics())
@@ -94,8 +91,8 @@ def wudi(
     if parameters.solution == "closed":
         merged_OI = closed(gram_II, target_OI)
     else:
-        start_OI = combination(experts, [weights[t] for t in found.kept], found.kept)
-        tolerance = context.get("tolerance", STRICT).scaled(parameters.scaling)
+        start_OI = experts.combination([experts.weights[t] for t in found.kept], found.kept)
+        tolerance = context.tolerance.scaled(parameters.scaling)
         merged_OI, precision = descended(start_OI, gram_II, target_OI, parameters, tolerance)
     return finished(merged_OI, parameters.scaling, found.diagnostics(precision=precision))
 
@@ -108,7 +105,7 @@ def flops(shape: tuple[int, ...], experts: int, parameters: WudiParameters) -> f
     return 2 * experts * product + (inputs**3 if closed_form else parameters.steps * product)
 
 
-def _sums(experts: WeightedExperts, found: Census) -> tuple[Tensor, Tensor]:
+def _sums(experts: Experts, found: Census) -> tuple[Tensor, Tensor]:
     """S (I × I) and B (O × I)."""
     first_OI = experts.matrix(found.kept[0])
     target_OI = torch.zeros_like(first_OI)

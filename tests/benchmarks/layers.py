@@ -19,7 +19,8 @@ from ace_gui.machine import free_memory
 from ace_gui.methods.ace import AceParameters, ace_batch
 from ace_gui.methods.ace.closed_form import few_experts
 from ace_gui.methods.ace.reference import reference_ace
-from ace_gui.methods.method import Merged, MethodInput
+from ace_gui.methods.method import MethodInput
+from ace_gui.methods.shared.experts import Merged
 from ace_gui.methods.shared.tolerance import STRICT, of_experts
 from tests.benchmarks.experts import norms, task_vector
 

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from ace_gui.methods.ace.problem import Problem, Rule, Share
+from ace_gui.methods.shared.experts import Experts
 from ace_gui.methods.shared.tolerance import STRICT
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 Array = NDArray[np.float64]
 
@@ -158,7 +158,7 @@ def problem_of(
     experts = [torch.as_tensor(delta) for delta in deltas]
     outputs, inputs = experts[0].shape
     return Problem(
-        layers=[WeightedExperts(experts, [1.0] * len(experts))],
+        layers=[Experts(experts, [1.0] * len(experts))],
         shape=(outputs, inputs),
         shares=shares,
         prior_scales=[prior_scale],

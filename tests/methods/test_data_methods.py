@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from ace_gui.methods import METHODS, Merged, checked_parameters
+from ace_gui.methods.esm import essential_basis
 from ace_gui.methods.shared.measured import Measured
 from ace_gui.methods.shared.survey import RandomKey
-from ace_gui.methods.with_data.esm import essential_basis
 from tests.helpers import ace_oracle
 from tests.helpers.ace_oracle import relative_error
 from tests.helpers.method_cases import Array, experts, orthogonal

@@ -13,9 +13,10 @@ import torch
 from ace_gui.errors import MethodError
 from ace_gui.linalg import products
 from ace_gui.methods import METHODS, MergeMethod, checked_parameters, parameter_fields
-from ace_gui.methods.method import SURPLUS, Kind, Merged, Vote
+from ace_gui.methods.method import Kind
 from ace_gui.methods.shared.draws import seed_of
-from ace_gui.methods.shared.survey import Findings, Survey, found_by, surveyed
+from ace_gui.methods.shared.experts import SURPLUS, Merged, Vote
+from ace_gui.methods.shared.survey import Findings, Survey, SurveyContext, found_by, surveyed
 from tests.helpers.method_cases import (
     Array,
     context,
@@ -230,7 +231,8 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
         return survey.findings
 
     each = [parameters] * len(deltas)
-    found = found_by(method.tensor_surveys, each, weights, known, here, carry_out)
+    survey_context = SurveyContext(each=each, weights=weights, findings=known, random_key=here)
+    found = found_by(method.tensor_surveys, survey_context, carry_out)
 
     def merged(findings: Findings) -> list[Merged]:
         pieces = []

@@ -10,7 +10,8 @@ from ace_gui.engine.capabilities import method_info
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS, checked_parameters, get_method, parameter_fields
 from ace_gui.methods.ace import AceParameters, ace
-from ace_gui.methods.method import Kind, Merged, MergeMethod
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import Merged
 from ace_gui.methods.shared.kit import parameter
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ace_gui.errors import RecipeError
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.methods.shared.expert_modules import Factors, Masks, packed, unpacked
+from ace_gui.methods.shared.experts import Experts
 from tests.helpers import method_oracles as oracle
 from tests.helpers.ace_cases import low_rank_deltas
 from tests.helpers.method_cases import Array, experts, merged, tensor_cases
@@ -30,7 +31,7 @@ def remade(name: str, tensors: list[Array], **parameters: Any) -> list[list[Arra
     T = len(tensors[0])
     sums, masks = np.zeros((T, 2)), []
     for deltas in tensors:
-        found = method.modules.of(as_float32(deltas), [1.0] * T, given_, deltas[0].size)
+        found = method.modules.of(Experts(as_float32(deltas), [1.0] * T), given_, deltas[0].size)
         masks.append(list(found))
         sums += [[mask.own, mask.shared] for mask in masks[-1]]
     whole = [merged(name, deltas, **parameters) for deltas in tensors]
@@ -82,7 +83,9 @@ def test_emr_never_gives_an_expert_the_other_sign_nor_less_than_its_own() -> Non
     deltas = CASES["many"]
     method = METHODS["emr"]
     assert isinstance(method.modules, Masks)
-    masks = method.modules.of(as_float32(deltas), [1.0] * 20, method.parameters(), deltas[0].size)
+    masks = method.modules.of(
+        Experts(as_float32(deltas), [1.0] * 20), method.parameters(), deltas[0].size
+    )
     vector = merged("emr", deltas)
     for own, mask in zip(deltas, masks, strict=True):
         chosen = mask.chosen.numpy()
@@ -117,7 +120,7 @@ def test_tsv_compress_leaves_each_expert_its_leading_triplets(T: int) -> None:
     factors = METHODS["tsv_c"].modules
     assert isinstance(factors, Factors)
     assert factors.rank(12, 15, T) == 12 // T
-    for own, delta in zip(factors.of(as_float32(deltas), [1.0] * T), deltas, strict=True):
+    for own, delta in zip(factors.of(Experts(as_float32(deltas), [1.0] * T)), deltas, strict=True):
         expected = oracle.truncate(delta, 12 // T)
         assert oracle.relative_error(own.product.numpy(), expected) < 1e-6
 
@@ -126,6 +129,6 @@ def test_tsv_compress_of_low_rank_experts_is_exact() -> None:
     deltas = low_rank_deltas(3, 20, 26, 2, 1.0, 4)
     factors = METHODS["tsv_c"].modules
     assert isinstance(factors, Factors)
-    for own, delta in zip(factors.of(as_float32(deltas), [1.0] * 3), deltas, strict=True):
+    for own, delta in zip(factors.of(Experts(as_float32(deltas), [1.0] * 3)), deltas, strict=True):
         assert own.s_K.shape == (2,)
         assert oracle.relative_error(own.product.numpy(), delta) < 1e-6

@@ -40,7 +40,7 @@ from ace_gui.engine.streaming import ordered
 from ace_gui.errors import MethodError, NonFiniteError, lacks_room
 from ace_gui.linalg.passes import energy
 from ace_gui.methods import added_sources
-from ace_gui.methods.method import Merged
+from ace_gui.methods.shared.experts import Merged
 from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 Item = TypeVar("Item")

@@ -58,11 +58,11 @@ from ace_gui.errors import MethodError, RecipeError, TaskError
 from ace_gui.formatting import plain
 from ace_gui.linalg.products import full_float32
 from ace_gui.methods import added_sources
-from ace_gui.methods.adaptive.learned import factors_of
+from ace_gui.methods.shared.experts import Computed, Experts
+from ace_gui.methods.shared.learned import factors_of
 from ace_gui.methods.shared.learning import Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings, findings_of
-from ace_gui.methods.shared.weighted_experts import Computed
 from ace_gui.paths import statistics_folder
 from ace_gui.versions import COMPUTING, code_digest, library_versions
 
@@ -126,8 +126,8 @@ class LearnedRow:
             number = prepared.plan.rows.index(row)
 
             def made() -> Any:
-                given = prepared.parameters, prepared.findings_of(row)
-                return factors_of(learning, self.vectors, prepared.weights_of(row), *given)
+                experts = Experts(self.vectors, prepared.weights_of(row))
+                return factors_of(learning, experts, prepared.parameters, prepared.findings_of(row))
 
             self._stored = factors_on_disk(folder, f"{number:05d}", len(row.experts), made)
             self.close()

@@ -49,6 +49,7 @@ from ace_gui.methods.shared.expert_modules import (
     learns,
     packed,
 )
+from ace_gui.methods.shared.experts import Experts
 from ace_gui.methods.shared.survey import Survey
 from ace_gui.methods.shared.trimming import THRESHOLD, kept_count, trim_survey
 
@@ -129,7 +130,8 @@ def differences(row: PlanRow, readers: Readers, part: Part | None = None) -> Ite
     if row.experts:
         deltas = TaskVectors(row, readers, CPU, part)
         with merging_of(row.name, deltas.names):
-            yield from modules.of(deltas, prepared.weights_of(row), prepared.parameters_of(row))
+            experts = Experts(deltas, prepared.weights_of(row))
+            yield from modules.of(experts, prepared.parameters_of(row))
 
 
 TITLE: Final = "writing what belongs to each expert"
@@ -265,7 +267,7 @@ class _Writing:
             if not resolved.experts:
                 return part, []
             deltas = TaskVectors(resolved, self._readers, CPU, part)
-            return part, list(modules.of(deltas, weights, parameters, elements))
+            return part, list(modules.of(Experts(deltas, weights), parameters, elements))
 
         sums = dict.fromkeys(resolved.experts, (0.0, 0.0))
         for (start, stop), found in ordered(pool, masks, parts_of_pass(elements)):
@@ -287,7 +289,7 @@ class _Writing:
         found: Mapping[int, Triplets] = {}
         if resolved.experts:
             deltas = TaskVectors(resolved, self._readers, CPU)
-            triplets = modules.of(deltas, self._prepared.weights_of(resolved))
+            triplets = modules.of(Experts(deltas, self._prepared.weights_of(resolved)))
             found = dict(zip(resolved.experts, triplets, strict=True))
         rows, columns = row.shape
         rank = modules.rank(rows, columns, len(row.experts))

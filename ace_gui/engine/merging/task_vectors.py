@@ -28,10 +28,9 @@ from ace_gui.engine.streaming import Part, of_row, parts_of
 from ace_gui.errors import MethodError
 from ace_gui.formatting import listing, plain
 from ace_gui.linalg.passes import energy
-from ace_gui.methods.method import Merged
+from ace_gui.methods.shared.experts import Computed, Merged, OnDemand
 from ace_gui.methods.shared.measured import Measured, Need
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance, of_experts, with_output
-from ace_gui.methods.shared.weighted_experts import Computed, OnDemand
 
 
 @contextmanager

@@ -34,9 +34,17 @@ from ace_gui.errors import MethodError, NonFiniteError, OutputError
 from ace_gui.linalg.passes import is_finite, squared_norm
 from ace_gui.methods.calling import merged_by, merged_together
 from ace_gui.methods.linear import LinearParameters, linear
-from ace_gui.methods.method import SURPLUS, Context, Diagnostics, Kind, Merged, MethodInput, Vote
+from ace_gui.methods.method import Kind, MethodInput
 from ace_gui.methods.shared.after import changed_after
-from ace_gui.methods.shared.survey import Findings, RandomKey, Survey, found_at_once, found_by
+from ace_gui.methods.shared.experts import SURPLUS, Context, Diagnostics, Merged, Vote
+from ace_gui.methods.shared.survey import (
+    Findings,
+    RandomKey,
+    Survey,
+    SurveyContext,
+    found_at_once,
+    found_by,
+)
 from ace_gui.methods.shared.tolerance import STRICT
 from ace_gui.stored_formats import FORMATS
 
@@ -161,10 +169,14 @@ class TensorMerge:
                 unfinished = survey.finish_pass()
             return survey.findings
 
-        each = prepared.own_of(row) or [prepared.parameters_of(row)] * len(experts)
-        key = _random_key(row, prepared, self._names, parts[0])
+        context = SurveyContext(
+            each=prepared.own_of(row) or [prepared.parameters_of(row)] * len(experts),
+            weights=prepared.weights_of(row),
+            findings=known,
+            random_key=_random_key(row, prepared, self._names, parts[0]),
+        )
         with merging_of(row.name, self._names):
-            return found_by(surveys, each, prepared.weights_of(row), known, key, carry_out)
+            return found_by(surveys, context, carry_out)
 
     def _in_parts(
         self, parts: Sequence[Part], findings: Findings, pool: ThreadPoolExecutor
@@ -335,22 +347,21 @@ def merge_deltas(
     weights = prepared.weights_of(row)
     if row.disposition == Disposition.AVERAGED:
         return linear(deltas, weights, LinearParameters())
-    random_key = _random_key(row, prepared, deltas.names, deltas.part)
-    parameters = prepared.parameters_of(row)
+    need = prepared.need_of(row)
+    measured = None if need is None else measured_of(row, prepared, deltas, need)
+    if need is not None and measured is None:
+        mean = averaged(linear(deltas, weights, LinearParameters()))
+        return _after(row, mean, deltas, weights)
     context = Context(
         keep_preliminary=keep_preliminary,
-        random_key=random_key,
+        random_key=_random_key(row, prepared, deltas.names, deltas.part),
         findings=prepared.findings_of(row) if findings is None else findings,
         own=prepared.own_of(row),
         base=deltas.base,
         tolerance=deltas.tolerance(weights, output) if prepared.is_whole(row) else STRICT,
+        measured=measured,
     )
-    need = prepared.need_of(row)
-    if need is not None:
-        context["measured"] = measured_of(row, prepared, deltas, need)
-        if context["measured"] is None:
-            mean = averaged(linear(deltas, weights, LinearParameters()))
-            return _after(row, mean, deltas, weights)
+    parameters = prepared.parameters_of(row)
     method = prepared.method_of(row)
     with merging_of(row.name, deltas.names):
         merged = merged_by(method, deltas, weights, parameters, deltas.base, context)

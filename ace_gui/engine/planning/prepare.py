@@ -60,10 +60,11 @@ def prepare(recipe: Recipe) -> Prepared:
     return result_of(preparing(recipe))
 
 
-OpenedModels = list[
-    tuple[Recipe, tuple[OpenedModel, tuple[OpenedModel, ...], dict[Hashable, Findings]]]
-]
-"""Opened bases and experts and their surveys, with the recipe less the method and parameters."""
+_Models = tuple[OpenedModel, tuple[OpenedModel, ...], dict[Hashable, Findings]]
+"""An opened base, its experts, and the surveys that were made of them."""
+
+OpenedModels = list[tuple[Recipe, _Models]]
+"""Opened models, each with the recipe less the method and parameters."""
 
 
 def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepared]:
@@ -72,13 +73,8 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
     ``opened``: models of earlier recipes, to which these are added. Readers refuse their files if
     they changed meanwhile.
     """
-    method, opened = _checked_method(recipe), [] if opened is None else opened
-    inputs = dataclasses.replace(recipe, merge_method="", parameters={})
-    models = next((models for own, models in opened if own == inputs), None)
-    if models is None:
-        models = *(yield from open_recipe(recipe)), {}
-        opened.append((inputs, models))
-    base, experts, surveys = models
+    method = _checked_method(recipe)
+    base, experts, surveys = yield from _opened(recipe, [] if opened is None else opened)
     ruled = with_slice_rules(recipe, base)
     # Taken before reading, so that a later change is noticed.
     tokenizers = deciding_tokenizers((base, *experts), ruled.matching)
@@ -113,6 +109,17 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
             surveys=surveys,
         )
     )
+
+
+def _opened(recipe: Recipe, opened: OpenedModels) -> Steps[_Models]:
+    """The recipe's models, which are added to ``opened`` if they are not in it."""
+    inputs = dataclasses.replace(recipe, merge_method="", parameters={})
+    for own, models in opened:
+        if own == inputs:
+            return models
+    models = *(yield from open_recipe(recipe)), {}
+    opened.append((inputs, models))
+    return models
 
 
 def _assessed(prepared: Prepared) -> Prepared:

@@ -28,7 +28,6 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -42,16 +41,15 @@ from ace_gui.methods.ace import closed_form, notes
 from ace_gui.methods.ace.float32_check import LayerEnergies, Probes, exact_enough, measure
 from ace_gui.methods.ace.parameters import AUTOMATIC, MEASURED, AceParameters
 from ace_gui.methods.ace.problem import Precision, Problem, Refinement, Rule, Share, Solution, Terms
-from ace_gui.methods.method import Context, Deltas, Merged, MethodInput, Weights
+from ace_gui.methods.method import MethodInput
 from ace_gui.methods.shared.after import cap_, largest_change
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.measured import required_measured
-from ace_gui.methods.shared.tolerance import STRICT, Tolerance
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
+from ace_gui.methods.shared.tolerance import Tolerance
 
 
-def ace(
-    deltas: Deltas, weights: Weights, parameters: AceParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def ace(experts: Experts, parameters: AceParameters, context: Context) -> Merged:
     """Merge task vectors, each outputs × inputs, by ACE-Merging (Algorithm 1).
 
     Expert t takes part as w_t ΔW_t; the reported energies and γ are those of the weighted task
@@ -63,11 +61,10 @@ def ace(
     include ``scaling``; without refinement they are equal. Raises MethodError for tensors that are
     no matrices, differ in shape or are not finite.
     """
-    tolerance = context.get("tolerance", STRICT)
-    layer = MethodInput(deltas, weights, context.get("base"), tolerance)
+    layer = MethodInput(experts.deltas, experts.weights, context.base, context.tolerance)
     if parameters.variant == MEASURED:
-        layer = layer._replace(measured=required_measured(context.get("measured"), len(deltas)))
-    return _merged([layer], parameters, context.get("keep_preliminary", False))[0]
+        layer = layer._replace(measured=required_measured(context.measured, len(experts)))
+    return _merged([layer], parameters, context.keep_preliminary)[0]
 
 
 def ace_batch(layers: Sequence[MethodInput], parameters: AceParameters) -> list[Merged]:
@@ -83,7 +80,7 @@ def _merged(
     layers: Sequence[MethodInput], parameters: AceParameters, keep_preliminary: bool
 ) -> list[Merged]:
     """Algorithm 1: measure, choose a rule by γ, weigh the experts, solve, refine."""
-    experts = [WeightedExperts(layer.deltas, layer.weights) for layer in layers]
+    experts = [Experts(layer.deltas, layer.weights) for layer in layers]
     tolerances = [layer.tolerance.scaled(parameters.scaling) for layer in layers]
     epsilon = None if parameters.variant == AUTOMATIC else parameters.epsilon
     measured, probes = measure(experts, epsilon, tolerances)
@@ -126,7 +123,7 @@ def _rule(gamma: float, parameters: AceParameters) -> Rule:
 
 
 def weighed(
-    layers: Sequence[WeightedExperts],
+    layers: Sequence[Experts],
     group: Sequence[LayerEnergies],
     rule: Rule,
     parameters: AceParameters,
@@ -231,25 +228,9 @@ def _refined(
     """
     k = _directions(group[0], problem.rule, parameters)
     conditions = _conditions(problem, group)
-    refinements: Sequence[Refinement | None] = [None] * len(group)
-    sizes = [precision.size for precision in precisions]
-    if terms.residual_BOI is not None and terms.total_BOI is not None:
-        value_BOI, total_BOI = terms.preliminary_BOI, terms.total_BOI
-        fused_BOI = terms.residual_BOI.add_(value_BOI).to(torch.float64)
-        unit = torch.finfo(torch.float64).eps
-        noises = [unit * condition for condition in conditions]
-        others_B2 = torch.stack((norms(value_BOI), norms(total_BOI)), dim=1)
-
-        def figures(factor_BOI: Tensor, indices: Sequence[int]) -> Tensor:
-            own = [
-                torch.cat((_inner(factor_OI, total_BOI[b]), others_B2[b]))
-                for factor_OI, b in zip(factor_BOI, indices, strict=True)
-            ]
-            return torch.stack(own)
-
-        polars = top_polars(fused_BOI, k, noises, figures)
-        refinements = [_refinement(k, polar) for polar in polars]
-        sizes = [polar.figures[1] for polar in polars]
+    polars = _polars(terms, k, conditions)
+    refinements = [_refinement(k, polar) for polar in polars]
+    sizes = [polar.figures[1] for polar in polars] or [each.size for each in precisions]
     sizes = sizes or norms(terms.preliminary_BOI).tolist()
     return [
         Solution(
@@ -259,11 +240,33 @@ def _refined(
             ridge_mass=mass,
             condition=conditions[b],
             cut=terms.cuts[b],
-            refinement=refinements[b],
+            refinement=refinements[b] if refinements else None,
             precision=precisions[b] if precisions else Precision(size=sizes[b]),
         )
         for b, mass in enumerate(problem.ridge_masses)
     ]
+
+
+def _polars(terms: Terms, k: int, conditions: Sequence[float]) -> Sequence[TopPolar]:
+    """The leading polar factors of W_pre + Δ_res (Eq. 17), which is overwritten; none without.
+
+    Their figures: the inner product with Σ_t ΔW_t, and the norms of W_pre and of that sum.
+    """
+    if terms.residual_BOI is None or terms.total_BOI is None:
+        return []
+    value_BOI, total_BOI = terms.preliminary_BOI, terms.total_BOI
+    fused_BOI = terms.residual_BOI.add_(value_BOI).to(torch.float64)
+    noises = [torch.finfo(torch.float64).eps * condition for condition in conditions]
+    others_B2 = torch.stack((norms(value_BOI), norms(total_BOI)), dim=1)
+
+    def figures(factor_BOI: Tensor, indices: Sequence[int]) -> Tensor:
+        own = [
+            torch.cat((_inner(factor_OI, total_BOI[b]), others_B2[b]))
+            for factor_OI, b in zip(factor_BOI, indices, strict=True)
+        ]
+        return torch.stack(own)
+
+    return top_polars(fused_BOI, k, noises, figures)
 
 
 def _refinement(k: int, polar: TopPolar) -> Refinement:
@@ -292,7 +295,7 @@ def _conditions(problem: Problem, group: Sequence[LayerEnergies]) -> list[float]
     ]
 
 
-def _at_most_one(experts: WeightedExperts, own: LayerEnergies) -> Solution:
+def _at_most_one(experts: Experts, own: LayerEnergies) -> Solution:
     """The one expert that changed the layer as it is, or zero."""
     alone_OI = experts.matrix(own.kept[0]) if own.kept else experts.matrix(0).zero_()
     return Solution(value_OI=alone_OI)

@@ -25,8 +25,8 @@ from ace_gui.linalg.passes import norms, times_transposed, widened
 from ace_gui.linalg.products import add_product_, moved, one_each, product, some
 from ace_gui.methods.ace.closed_form import few_experts
 from ace_gui.methods.ace.problem import Precision, Problem, Solution, Terms
+from ace_gui.methods.shared.experts import Experts, seen
 from ace_gui.methods.shared.tolerance import EXACT, Tolerance
-from ace_gui.methods.shared.weighted_experts import WeightedExperts, seen
 
 SINGLE: Final = 1e-7
 """About what float32 leaves W_pre of relative error, by ‖S₀‖_F/e. It is tried where that is
@@ -240,7 +240,7 @@ class LayerEnergies:
 
 
 def measure(
-    layers: Sequence[WeightedExperts], epsilon: float | None, tolerances: Sequence[Tolerance] = ()
+    layers: Sequence[Experts], epsilon: float | None, tolerances: Sequence[Tolerance] = ()
 ) -> tuple[list[LayerEnergies], Probes | None]:
     """Read every expert of every layer once; raises MethodError if an energy is not finite.
 
@@ -285,7 +285,7 @@ def measure(
 
 
 def _in_vain(
-    layers: Sequence[WeightedExperts],
+    layers: Sequence[Experts],
     figures_TB2: Tensor,
     shape: tuple[int, int],
     epsilon: float | None,

@@ -13,7 +13,7 @@ from ace_gui.linalg.heterogeneity import (
 from ace_gui.methods.ace.float32_check import LayerEnergies
 from ace_gui.methods.ace.parameters import AceParameters
 from ace_gui.methods.ace.problem import Precision, Refinement, Rule, Solution
-from ace_gui.methods.method import Diagnostics
+from ace_gui.methods.shared.experts import Diagnostics
 from ace_gui.methods.shared.tolerance import IN_FLOAT64, Tolerance
 
 LARGEST_CONDITION: Final = 1e10

@@ -18,9 +18,9 @@ from enum import Enum
 import torch
 from torch import Tensor
 
+from ace_gui.methods.shared.experts import Experts, stacked
 from ace_gui.methods.shared.measured import Measured
 from ace_gui.methods.shared.tolerance import Tolerance
-from ace_gui.methods.shared.weighted_experts import WeightedExperts, stacked
 
 
 class Rule(Enum):
@@ -50,7 +50,7 @@ class Problem:
     ``measured``: for a single layer, the covariances that replace Σ̂_t.
     """
 
-    layers: Sequence[WeightedExperts]
+    layers: Sequence[Experts]
     shape: tuple[int, int]
     shares: Sequence[Share]
     prior_scales: Sequence[float]

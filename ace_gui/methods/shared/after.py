@@ -20,7 +20,7 @@ from ace_gui.errors import MethodError
 from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.linalg.passes import centre_, energy
 from ace_gui.linalg.singular import shape_
-from ace_gui.methods.method import Deltas, Merged, Weights
+from ace_gui.methods.shared.experts import Deltas, Merged, Weights
 from ace_gui.methods.shared.tolerance import EXACT
 
 FREE: Final = "The cap does not apply here: fewer than two experts changed this matrix."

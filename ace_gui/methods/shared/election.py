@@ -9,8 +9,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.methods.method import SURPLUS, Merged, Vote, Weights
-from ace_gui.methods.shared.census import finished
+from ace_gui.methods.shared.experts import SURPLUS, Merged, Vote, Weights, finished
 from ace_gui.methods.shared.kit import parameter, scaling_parameter
 from ace_gui.methods.shared.survey import Findings
 
@@ -141,7 +140,7 @@ def merged_by_election(
     sparse: Callable[[int], Tensor],
     weights: Weights,
     parameters: ElectionParameters,
-    findings: Findings | None = None,
+    findings: Findings,
 ) -> Merged:
     """λ times the mean or sum of the w_t τ̂_t with the elected sign, any shape, float32.
 
@@ -152,6 +151,6 @@ def merged_by_election(
     if parameters.balanced == "positive":
         return finished(election.result(parameters.combine, positive_wins=True), parameters.scaling)
     vote = election.vote()
-    (known, *_) = (findings or {}).get(SURPLUS, (vote.surplus,))
+    (known, *_) = findings.get(SURPLUS, (vote.surplus,))
     result = election.result(parameters.combine, positive_wins=known >= 0)
     return replace(finished(result, parameters.scaling), vote=vote)

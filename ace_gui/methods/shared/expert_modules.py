@@ -6,7 +6,7 @@ the stored part is far smaller than the expert.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.linalg.singular import Triplets
+from ace_gui.methods.shared.experts import Experts
 
 Parameters = TypeVar("Parameters")
 
@@ -57,12 +58,12 @@ class Mask:
 class Masks(Generic[Parameters]):
     """Expert t is W₀ + scale_t · mask_t ⊙ (W − W₀), entry by entry, W being the merged model.
 
-    ``of``: one mask an expert, from the task vectors of a part, the weights, the parameters and
-    the number of entries of the whole tensor. ``scale``: one number an expert for the whole model,
+    ``of``: one mask an expert, from the experts' entries of a part, the parameters and the number
+    of entries of the whole tensor. ``scale``: one number an expert for the whole model,
     from the parameters and the sums of ``own`` and ``shared``.
     """
 
-    of: Callable[[Sequence[Tensor], Sequence[float], Parameters, int], Iterator[Mask]]
+    of: Callable[[Experts, Parameters, int], Iterator[Mask]]
     scale: Callable[[Parameters, float, float], float]
 
 
@@ -70,11 +71,11 @@ class Masks(Generic[Parameters]):
 class Factors(Generic[Parameters]):
     """Expert t is W₀ + U_t diag(S_t) V_tᵀ in matrices, and the merged model elsewhere.
 
-    ``of``: at most ``rank(O, I, T)`` triplets per expert, from the task vectors of a matrix and the
-    weights. T counts the experts that have the matrix.
+    ``of``: at most ``rank(O, I, T)`` triplets per expert of a matrix. T counts the experts that
+    have the matrix.
     """
 
-    of: Callable[[Sequence[Tensor], Sequence[float]], Iterator[Triplets]]
+    of: Callable[[Experts], Iterator[Triplets]]
     rank: Callable[[int, int, int], int]
 
 
@@ -96,15 +97,15 @@ class Cut:
 class Differences(Generic[Parameters]):
     """Expert t is W + D_t, with the merged model W and the part of D_t that ``cut`` keeps.
 
-    ``of``: one D_t per expert, in order, from the task vectors of a tensor (or of a flat part if
-    entries are selected), the weights and the parameters. ``with_biases``: also for the biases of
+    ``of``: one D_t per expert, in order, from the experts' tensor (or a flat part of it if entries
+    are selected) and the parameters. ``with_biases``: also for the biases of
     the matrices. ``roles``: only for these tensors; None: for all that the method merges.
     ``shared``: for ``BLOCKS``, whose D_t are differences from the base: the merged model's share of
     each expert, from the parameters, where routers start. These parameters also have ``steps``,
     ``learning_rate`` and ``patience``.
     """
 
-    of: Callable[[Sequence[Tensor], Sequence[float], Parameters], Iterator[Tensor]]
+    of: Callable[[Experts, Parameters], Iterator[Tensor]]
     cut: Callable[[Parameters], Cut]
     kind: ModuleKind = ModuleKind.TASK
     with_biases: bool = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
 import torch
@@ -105,40 +106,46 @@ def gradients(
     """
     leaves = {name: value.detach().requires_grad_() for name, value in values.items()}
     sums = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
-
-    def add(output: Tensor, pulled: Tensor | None = None) -> None:
-        """Add the gradient of ⟨output, pulled⟩; ``pulled`` None: of a number."""
-        found = torch.autograd.grad(
-            output, list(leaves.values()), pulled, retain_graph=True, allow_unused=True
-        )
-        for total, more in zip(sums.values(), found, strict=True):
-            if more is not None:
-                total += more
-
     with torch.enable_grad():
         gates = made(leaves)
-        mask = gates.get("mask")
-        inner = gradient if mask is None else gradient * mask.detach()
-        total = None if mask is None else torch.zeros_like(gradient)
-        others = any(gate.requires_grad for name, gate in gates.items() if name != "mask")
-        some = max(1, TOGETHER // max(1, gradient.numel()))
-        for first in range(0, len(weights), some):
-            chunk = slice(first, first + some)
-            pulls = []
-            for t, scale in list(enumerate(scales(weights, gates)))[chunk]:
-                part = learning.part(t, factors(t), gates)
-                if total is not None:
-                    total.add_(part.detach(), alpha=scale)
-                if others:
-                    pulls.append(torch.dot(part.flatten(), inner.flatten().to(part.dtype)))
-                del part
-            if others:
-                pull_T = torch.stack(pulls) * torch.tensor(weights[chunk]).to(pulls[0])
-                if "coefficient" in gates:
-                    pull_T = pull_T * gates["coefficient"][chunk]
-                add(pull_T.sum())
-        if mask is not None and total is not None:
-            add(mask, gradient * total)
-        if penalty is not None:
-            add(penalty(gates))
+        terms = _terms(learning, factors, weights, gates, gradient)
+        for term, pulled in chain(terms, [(penalty(gates), None)] if penalty else []):
+            found = torch.autograd.grad(
+                term, list(leaves.values()), pulled, retain_graph=True, allow_unused=True
+            )
+            for total, more in zip(sums.values(), found, strict=True):
+                if more is not None:
+                    total += more
     return sums
+
+
+def _terms(
+    learning: Learning[Any],
+    factors: Callable[[int], Values],
+    weights: Sequence[float],
+    gates: Values,
+    gradient: Tensor,
+) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """What the gates are differentiated by: numbers, and the mask with the gradient at it."""
+    mask = gates.get("mask")
+    inner = gradient if mask is None else gradient * mask.detach()
+    total = None if mask is None else torch.zeros_like(gradient)
+    others = any(gate.requires_grad for name, gate in gates.items() if name != "mask")
+    some = max(1, TOGETHER // max(1, gradient.numel()))
+    for first in range(0, len(weights), some):
+        chunk = slice(first, first + some)
+        pulls = []
+        for t, scale in list(enumerate(scales(weights, gates)))[chunk]:
+            part = learning.part(t, factors(t), gates)
+            if total is not None:
+                total.add_(part.detach(), alpha=scale)
+            if others:
+                pulls.append(torch.dot(part.flatten(), inner.flatten().to(part.dtype)))
+            del part
+        if others:
+            pull_T = torch.stack(pulls) * torch.tensor(weights[chunk]).to(pulls[0])
+            if "coefficient" in gates:
+                pull_T = pull_T * gates["coefficient"][chunk]
+            yield pull_T.sum(), None
+    if mask is not None and total is not None:
+        yield mask, gradient * total

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -83,31 +83,44 @@ class RandomKey:
     turned: bool = False
 
 
-TensorSurvey = Callable[[Sequence[Any], Sequence[float], Findings, RandomKey | None], Survey | None]
-"""From the parameters, each expert's weight, earlier findings and the tensor's random key to a
-survey of the tensor before its parts are merged; None if no survey is needed or its findings
-exist.
+@dataclass(frozen=True, kw_only=True)
+class SurveyContext:
+    """What is known of a tensor before it is surveyed.
+
+    ``each``: the parameters for each expert, with their ``weights``. ``findings``: of the model,
+    and of the tensor's earlier surveys.
+    """
+
+    each: Sequence[Any]
+    weights: Sequence[float]
+    findings: Findings
+    random_key: RandomKey | None
+
+    def at(self, start: int) -> SurveyContext:
+        """The same for a part that begins at this element of the flattened tensor."""
+        key = self.random_key
+        return self if key is None else replace(self, random_key=replace(key, start=start))
+
+
+TensorSurvey = Callable[[SurveyContext], Survey | None]
+"""The survey of a tensor before its parts are merged.
+
+None if none is needed, or if its findings exist.
 """
 
 
 def found_by(
-    surveys: Sequence[TensorSurvey],
-    each: Sequence[Any],
-    weights: Sequence[float],
-    findings: Findings,
-    random_key: RandomKey | None,
-    carry_out: Callable[[Survey], Findings],
+    surveys: Sequence[TensorSurvey], known: SurveyContext, carry_out: Callable[[Survey], Findings]
 ) -> Findings:
-    """The findings of a tensor's surveys, in order, added to those of the model.
+    """The findings of a tensor's surveys, in order, added to those that are known.
 
-    ``each``: the parameters for each expert. ``carry_out``: runs a survey over the tensor.
+    ``carry_out``: runs a survey over the tensor.
     """
-    found = dict(findings)
     for survey_of in surveys:
-        survey = survey_of(each, weights, found, random_key)
+        survey = survey_of(known)
         if survey is not None:
-            found |= carry_out(survey)
-    return found
+            known = replace(known, findings={**known.findings, **carry_out(survey)})
+    return known.findings
 
 
 def findings_of(findings: Findings, experts: Sequence[int]) -> Findings:

@@ -31,8 +31,8 @@ from torch import Tensor
 
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.methods.method import Merged
 from ace_gui.methods.shared.after import changed_after
+from ace_gui.methods.shared.experts import Merged
 from ace_gui.recipe.new_recipes import recommended_keys
 from ace_gui.recipe.recipe_file import recipe_from
 from tests.benchmarks.real_family import experts as made

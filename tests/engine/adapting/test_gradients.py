@@ -16,9 +16,10 @@ from transformers.pytorch_utils import Conv1D
 
 from ace_gui.engine.adapting.shared_parameters import MergedValues
 from ace_gui.methods import METHODS, checked_parameters
-from ace_gui.methods.adaptive.learned import factors_of
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared import learning as learning_module
+from ace_gui.methods.shared.experts import Experts
+from ace_gui.methods.shared.learned import factors_of
 from ace_gui.methods.shared.learning import Values
 
 LEARNING = [method for method in METHODS.values() if method.learning is not None]
@@ -135,7 +136,7 @@ def merged_values(
         deltas = [0.5 * torch.randn_like(index) for _ in range(experts)]
         findings = {"threshold": tuple(0.2 for _ in range(experts))}
         weights = [1.0 + 0.25 * t for t in range(experts)]
-        made = list(factors_of(learning, deltas, weights, parameters, findings))
+        made = list(factors_of(learning, Experts(deltas, weights), parameters, findings))
         rows.append(Held(name, index.detach().clone(), deltas, made, weights, index))
         values = learning.start(deltas, parameters, findings)
         own[name] = {each: value.double() for each, value in values.items()}

@@ -12,8 +12,8 @@ from ace_gui.methods.ace import AceParameters, ace, algorithm, closed_form
 from ace_gui.methods.ace.float32_check import measure
 from ace_gui.methods.ace.problem import Problem, Share
 from ace_gui.methods.ace.reference import reference_ace
+from ace_gui.methods.shared.experts import Experts
 from ace_gui.methods.shared.tolerance import STRICT
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import (
     AceCase,
@@ -231,7 +231,7 @@ def test_experts_of_very_different_size_cost_no_digits(
     deltas = random_deltas(T, m, n, norms if smallest_first else norms[::-1], seed=5)
     with mpmath.workdps(60):
         expected = np.array(_precise_preliminary(deltas, 1e-5, True).tolist(), float)
-    experts = [WeightedExperts([torch.from_numpy(delta) for delta in deltas], [1.0] * T)]
+    experts = [Experts([torch.from_numpy(delta) for delta in deltas], [1.0] * T)]
     measured, _ = measure(experts, 1e-5)
     rule = algorithm.Rule.HETEROGENEOUS
     given = algorithm.weighed(

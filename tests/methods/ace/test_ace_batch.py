@@ -8,7 +8,8 @@ import torch
 
 from ace_gui.errors import MethodError
 from ace_gui.methods.ace import AceParameters, ace, ace_batch, float32_check
-from ace_gui.methods.method import Merged, MethodInput
+from ace_gui.methods.method import MethodInput
+from ace_gui.methods.shared.experts import Merged
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import Array, Counted, low_rank_deltas, random_deltas, spread
 

@@ -11,7 +11,7 @@ import torch
 from ace_gui.errors import MethodError
 from ace_gui.methods.ace import AceParameters, ace
 from ace_gui.methods.ace.parameters import family_defaults
-from ace_gui.methods.method import Merged
+from ace_gui.methods.shared.experts import Merged
 from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
 
 HETEROGENEOUS = 0.0

@@ -19,8 +19,8 @@ from ace_gui.methods.ace.float32_check import exact_enough, measure
 from ace_gui.methods.ace.problem import Solution
 from ace_gui.methods.ace.reference import reference_ace
 from ace_gui.methods.shared import tolerance
+from ace_gui.methods.shared.experts import Experts
 from ace_gui.methods.shared.tolerance import EXACT, STRICT
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 from tests.benchmarks.exactness import Case, measured
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import (
@@ -97,7 +97,7 @@ def test_refinement_is_never_worse_than_the_published_procedure(make: Make, m: i
 
 def both(deltas: list[torch.Tensor], epsilon: float) -> tuple[torch.Tensor | None, Array]:
     """W_pre from sums in float32, None where they were rejected; and the oracle's."""
-    layers = [WeightedExperts(deltas, [1.0] * len(deltas))]
+    layers = [Experts(deltas, [1.0] * len(deltas))]
     measured, probes = measure(layers, epsilon)
     found = None
     if probes is not None and measured[0].single:

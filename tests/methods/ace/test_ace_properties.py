@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ace_gui.methods.ace import AceParameters, ace
-from ace_gui.methods.method import Merged
+from ace_gui.methods.shared.experts import Merged
 from tests.helpers import ace_oracle as oracle
 from tests.helpers.ace_cases import Array, random_deltas, spread
 

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Final, Unpack
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from ace_gui.linalg.products import times
 from ace_gui.linalg.singular import right_singular
-from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import census, finished
+from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
 from ace_gui.methods.shared.kit import parameter, per_matrix, scaling_parameter
 from ace_gui.methods.shared.measured import Need, required_measured
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 FAINT: Final = 1e-6
 """Eigenvalues up to this share of the largest are none: what was measured is float32."""
@@ -74,9 +73,8 @@ class EsmParameters:
     )
 
 
-def esm(
-    deltas: Deltas, weights: Weights, parameters: EsmParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def esm(experts: Experts, parameters: EsmParameters, context: Context) -> Merged:
     """α β σ̄(P) polar(P) σ̄(A) polar(A) of the horizontally stacked P_t and vertically stacked
     A_t.
 
@@ -86,9 +84,8 @@ def esm(
     computed in float64. Raises MethodError for tensors that are no matrices or not finite, and
     without measured statistics.
     """
-    experts = WeightedExperts(deltas, weights)
-    grams = required_measured(context.get("measured"), len(experts)).each
-    found = census(experts, weights)
+    grams = required_measured(context.measured, len(experts)).each
+    found = experts.census()
     first_OI = experts.matrix(0)
     outputs, power = first_OI.shape[0], parameters.power
     kept = max(1, outputs // max(1, len(found.kept)))
@@ -150,7 +147,7 @@ def scaled_polar(matrix_NM: Tensor) -> Tensor:
 
 def _of_layer(merged_OI: Tensor, power: float, context: Context) -> float:
     """β: the size of this layer relative to the others of its role, to the power."""
-    findings, random_key = context.get("findings"), context.get("random_key")
+    findings, random_key = context.findings, context.random_key
     if not findings or random_key is None or random_key.role not in findings:
         return 1.0
     mean = findings[random_key.role][0]

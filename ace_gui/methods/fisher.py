@@ -8,17 +8,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from ace_gui.errors import MethodError
-from ace_gui.methods.method import Context, Deltas, Kind, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import finished, require_mean, task_vector
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import (
+    Context,
+    Experts,
+    Merged,
+    finished,
+    on_experts,
+    require_mean,
+)
 from ace_gui.methods.shared.kit import parameter, per_entry
 from ace_gui.methods.shared.measured import Measured, Need, required_measured
-from ace_gui.methods.shared.weighted_experts import WeightedExperts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,54 +73,50 @@ class UbgmParameters:
     )
 
 
-def fisher(
-    deltas: Deltas, weights: Weights, parameters: FisherParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def fisher(experts: Experts, parameters: FisherParameters, context: Context) -> Merged:
     """Σ_t w_t F_t ΔW_t / Σ_t w_t F_t, entry by entry, float32; the mean where that is 0 / 0.
 
     Raises MethodError for weights that sum to zero, for a task vector that is not finite, and
     without what was measured.
     """
-    experts = WeightedExperts(deltas, weights)
-    measured = required_measured(context.get("measured"), len(experts))
-    total = require_mean(weights)
+    measured = required_measured(context.measured, len(experts))
+    total = require_mean(experts.weights)
     scales = [1 / norm if parameters.normalize and norm else 1.0 for norm in measured.norms]
     floor = parameters.floor * _mean(
         scale * mean for scale, mean in zip(scales, measured.means, strict=True)
     )
     above, below, plain = torch.zeros(()), torch.zeros(()), torch.zeros(())
     for t, delta, information in _each(experts, measured):
-        information.mul_(scales[t]).add_(floor).mul_(weights[t])
-        plain = plain + delta.to(torch.float64) * (weights[t] / total)
+        information.mul_(scales[t]).add_(floor).mul_(experts.weights[t])
+        plain = plain + delta.to(torch.float64) * (experts.weights[t] / total)
         above = above + information * delta
         below = below + information
     return finished(torch.where(below != 0, above / below, plain))
 
 
-def ubgm(
-    deltas: Deltas, weights: Weights, parameters: UbgmParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def ubgm(experts: Experts, parameters: UbgmParameters, context: Context) -> Merged:
     """Σ_t w_t (H₀ + H_t) ΔW_t / (H₀ + Σ_j w_j H_j), entry by entry, float32; H_t: of expert t.
 
     The sum Σ_t w_t ΔW_t where that is 0 / 0. Raises MethodError for a task vector that is not
     finite, and without what was measured.
     """
-    experts = WeightedExperts(deltas, weights)
-    measured = required_measured(context.get("measured"), len(experts))
+    measured = required_measured(context.measured, len(experts))
     prior = parameters.prior * _mean(measured.means)
     above, plain = torch.zeros(()), torch.zeros(())
     below = torch.full((), prior, dtype=torch.float64)
     for t, delta, information in _each(experts, measured):
-        plain = plain + delta.to(torch.float64) * weights[t]
-        above = above + (information + prior).mul_(delta).mul_(weights[t])
-        below = below + information.mul_(weights[t])
+        plain = plain + delta.to(torch.float64) * experts.weights[t]
+        above = above + (information + prior).mul_(delta).mul_(experts.weights[t])
+        below = below + information.mul_(experts.weights[t])
     return finished(torch.where(below != 0, above / below, plain))
 
 
-def _each(experts: WeightedExperts, measured: Measured) -> Iterator[tuple[int, Tensor, Tensor]]:
+def _each(experts: Experts, measured: Measured) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Expert by expert: its number, its task vector, and its information (float64, its own)."""
     for t in range(len(experts)):
-        delta, information = task_vector(experts, t), measured.each[t]
+        delta, information = experts.delta(t), measured.each[t]
         if information.shape != delta.shape:
             raise MethodError("The Fisher information is of another shape; measure it again.")
         yield t, delta, information.to(torch.float64, copy=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -18,11 +17,19 @@ from ace_gui.formatting import shape_text
 from ace_gui.linalg.passes import energy
 from ace_gui.linalg.products import add_product_, widest
 from ace_gui.linalg.solve import right_divide_
-from ace_gui.methods.method import Context, Deltas, Merged, MergeMethod, Weights
-from ace_gui.methods.shared.census import Census, finished, require_mean, task_vector
+from ace_gui.methods.method import MergeMethod
+from ace_gui.methods.shared.experts import (
+    Census,
+    Context,
+    Experts,
+    Merged,
+    finished,
+    on_experts,
+    require_matrix,
+    require_mean,
+)
 from ace_gui.methods.shared.kit import share_parameter
 from ace_gui.methods.shared.measured import Need, required_measured
-from ace_gui.methods.shared.weighted_experts import WeightedExperts, require_matrix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +57,8 @@ class RegMeanParameters:
     )
 
 
-def regmean(
-    deltas: Deltas, weights: Weights, parameters: RegMeanParameters, **context: Unpack[Context]
-) -> Merged:
+@on_experts
+def regmean(experts: Experts, parameters: RegMeanParameters, context: Context) -> Merged:
     """(Σ_t w_t ΔW_t G_t) (Σ_t w_t G_t)⁻¹, float32; G_t: the mean of x xᵀ, off the diagonal times α.
 
     A weight is how much an expert's inputs count. The ridge is in every G_t, so that the mean is
@@ -60,13 +66,12 @@ def regmean(
     float64. Raises MethodError for tensors that are no matrices or not finite, for weights that sum
     to zero, and without what was measured.
     """
-    experts = WeightedExperts(deltas, weights)
-    grams = required_measured(context.get("measured"), len(experts)).each
+    grams = required_measured(context.measured, len(experts)).each
     ridge = parameters.ridge * (_mean_square(grams) or 1.0)
-    require_mean(weights)
+    require_mean(experts.weights)
     total_1II, value_1OI, energies = torch.zeros(()), torch.zeros(()), []
-    for t, weight in enumerate(weights):
-        delta_OI = task_vector(experts, t)
+    for t, weight in enumerate(experts.weights):
+        delta_OI = experts.delta(t)
         require_matrix(delta_OI.shape, t)
         energies.append(weight * weight * energy(delta_OI))
         gram_II = _gram(grams[t], parameters.alpha, ridge, delta_OI.shape[1]).mul_(weight)

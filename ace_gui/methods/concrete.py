@@ -6,15 +6,15 @@ T experts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from typing import Final
 
 import torch
 
-from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
-from ace_gui.methods.method import Deltas, Kind, MergeMethod
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import Deltas
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, steps_parameter
+from ace_gui.methods.shared.learned import LearningParameters, as_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
@@ -121,7 +121,7 @@ CONCRETE = MergeMethod(
         "Interference Elimination for Multi-task Model Fusion, 2023, arXiv:2312.06173"
     ),
     parameters=ConcreteParameters,
-    merge=partial(merged_as_learned, learning=LEARNING),
+    merge=as_learned(LEARNING),
     kind=Kind.TENSOR,
     least=2,
     needs=lambda _: Need.ENTROPY,

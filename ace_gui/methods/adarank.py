@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from math import ceil
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
-from ace_gui.methods.method import Deltas, Kind, MergeMethod, Weights
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import Deltas, Weights
 from ace_gui.methods.shared.kit import (
     parameter,
     scaling_parameter,
     share_parameter,
     steps_parameter,
 )
+from ace_gui.methods.shared.learned import LearningParameters, as_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
@@ -171,7 +171,7 @@ ADARANK = MergeMethod(
         "Model Merging, 2025, arXiv:2503.22178"
     ),
     parameters=AdaRankParameters,
-    merge=partial(merged_as_learned, learning=LEARNING),
+    merge=as_learned(LEARNING),
     kind=Kind.TENSOR,
     least=2,
     needs=lambda _: Need.ENTROPY,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 
-from ace_gui.methods.adaptive.learned import LearningParameters, merged_as_learned
-from ace_gui.methods.method import Deltas, Kind, MergeMethod, Weights
+from ace_gui.methods.method import Kind, MergeMethod
+from ace_gui.methods.shared.experts import Deltas, Weights
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, share_parameter
+from ace_gui.methods.shared.learned import LearningParameters, as_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
@@ -115,7 +115,7 @@ ADAMERGING = MergeMethod(
         "Merging for Multi-Task Learning, ICLR 2024, arXiv:2310.02575"
     ),
     parameters=AdaMergingParameters,
-    merge=partial(merged_as_learned, learning=LEARNING),
+    merge=as_learned(LEARNING),
     kind=Kind.TENSOR,
     least=2,
     survey=survey,

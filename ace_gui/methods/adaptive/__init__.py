@@ -1,1 +1,0 @@
-"""Merge methods that learn coefficients, ranks or masks with data of the tasks."""

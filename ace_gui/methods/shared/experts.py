@@ -1,0 +1,447 @@
+"""What a merge method works with, and what it makes of it.
+
+The task vectors of T experts, read one at a time, weighted and checked, and the merged one.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, wraps
+from typing import Any, Final, Protocol, Self, TypeVar, overload
+
+import torch
+from torch import Tensor
+
+from ace_gui.errors import MethodError
+from ace_gui.linalg.heterogeneity import heterogeneity
+from ace_gui.linalg.passes import energy, is_finite
+from ace_gui.methods.shared.measured import Measured
+from ace_gui.methods.shared.survey import (
+    Findings,
+    RandomKey,
+    SurveyContext,
+    TensorSurvey,
+    found_at_once,
+    found_by,
+)
+from ace_gui.methods.shared.tolerance import STRICT, Tolerance
+
+Deltas = Sequence[Tensor]
+"""One task vector an expert, all of one shape and dtype.
+
+Any sequence will do, also one that reads an expert's tensor from disk each time it is indexed; a
+method therefore never keeps more of them than it needs.
+"""
+
+Weights = Sequence[float]
+"""One weight an expert."""
+
+
+Parameters = TypeVar("Parameters")
+ParametersIn = TypeVar("ParametersIn", contravariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnostics:
+    """Figures of a method on one tensor; None where it has no such figure.
+
+    ``energies``: ‖ΔW_t‖²_F, one an expert. ``traces``: the same centred over outputs, of matrices.
+    ``left_out``: indices of experts with numerically no change, which took no part. ``gamma``:
+    heterogeneity (ACE, Eq. 7); ``log_variance``: Var ln E in it. ``heterogeneous``: the regime.
+    ``ridge_mass``: Σ_t ε_t. ``condition``: upper bound on the condition number of the
+    solved system. ``refinement_cosine``: of the refinement with the summed task vectors;
+    ``refinement_ratio``: its norm by that of the solution before it. ``cap_factor``: by how much a
+    cap scaled the change, 1 where it was short enough. ``precision``: in which numbers it was
+    computed, and why they are exact enough. ``reshaped``: the singular values of the change before
+    and after it was given others, the largest first. ``notes``: departures from the published
+    procedure that were taken here; ``warnings``: what may be wrong with the result, and what one
+    can do. A sentence each.
+    """
+
+    energies: tuple[float, ...] = ()
+    traces: tuple[float, ...] = ()
+    left_out: tuple[int, ...] = ()
+    gamma: float | None = None
+    log_variance: float | None = None
+    heterogeneous: bool | None = None
+    ridge_mass: float | None = None
+    condition: float | None = None
+    refinement_cosine: float | None = None
+    refinement_ratio: float | None = None
+    cap_factor: float | None = None
+    precision: str = ""
+    reshaped: tuple[Sequence[float], Sequence[float]] | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+SURPLUS: Final = "surplus"
+"""Finding: the sum of the votes of a tensor's parts, the same for every expert."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vote:
+    """A part's contribution to a decision of the whole tensor, by the sign of a sum.
+
+    ``surplus``: the part's share of the sum. ``matters``: whether the part's result depends on the
+    decision.
+    """
+
+    surplus: float = 0.0
+    matters: bool = False
+
+    def __add__(self, other: Vote) -> Vote:
+        return Vote(surplus=self.surplus + other.surplus, matters=self.matters or other.matters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """A merged task vector, with further findings of the method.
+
+    ``delta``: to add to the base, same shape as the task vectors, float32 or float64.
+    ``preliminary``: the solution before refinement, if the method has one and it was requested.
+    ``vote``: for methods whose parts vote, if their parameters need it.
+    """
+
+    delta: Tensor
+    diagnostics: Diagnostics = Diagnostics()
+    preliminary: Tensor | None = None
+    vote: Vote = Vote()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """Further arguments for methods; most methods ignore them.
+
+    ``keep_preliminary``: also return the solution before refinement, if there is one.
+    ``random_key``: for methods that draw random numbers. ``findings``: of the method's survey of
+    the whole model, for the experts that have the tensor; for methods that requested one. ``own``:
+    parameters for each expert, if the method supports them. ``base``: W₀, shaped and oriented as
+    the task vectors; for methods that work on whole weights. ``tolerance``: required accuracy of
+    the result, for methods that can save time by it. ``measured``: the statistics of the experts'
+    data that the method ``needs``.
+    """
+
+    keep_preliminary: bool = False
+    random_key: RandomKey | None = None
+    findings: Findings | None = None
+    own: Sequence[Any] | None = None
+    base: Tensor | None = None
+    tolerance: Tolerance = STRICT
+    measured: Measured | None = None
+
+
+class MergeFunction(Protocol[ParametersIn]):
+    """The mathematics of a method: task vectors in, merged task vector out."""
+
+    def __call__(
+        self, deltas: Deltas, weights: Weights, parameters: ParametersIn, **context: Any
+    ) -> Merged:
+        """Merge. ``context``: the fields of ``Context``.
+
+        Raises MethodError if the method cannot be applied.
+        """
+        ...
+
+
+class OnDemand(Sequence[Tensor]):
+    """A sequence of tensors; subclasses say how many there are, and how one is read."""
+
+    @abstractmethod
+    def read(self, index: int) -> Tensor:
+        """The tensor at an index from 0 on."""
+
+    @overload
+    def __getitem__(self, index: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Tensor]: ...
+    def __getitem__(self, index: int | slice) -> Tensor | Sequence[Tensor]:
+        if isinstance(index, slice):
+            return [self.read(t) for t in range(*index.indices(len(self)))]
+        return self.read(range(len(self))[index])
+
+
+class Computed(OnDemand):
+    """``length`` tensors, each by ``function`` of its index."""
+
+    def __init__(self, length: int, function: Callable[[int], Tensor]) -> None:
+        self._length, self._function = length, function
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read(self, index: int) -> Tensor:
+        """``function(index)``."""
+        return self._function(index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Census:
+    """Which experts changed a tensor; one with at most 1e-10 of the median energy did not.
+
+    ``energies``: ‖w_t ΔW_t‖²_F, one an expert. ``kept``, ``left_out``: indices, ascending.
+    """
+
+    energies: tuple[float, ...]
+    kept: tuple[int, ...]
+    left_out: tuple[int, ...]
+
+    @classmethod
+    def of(cls, energies: Sequence[float]) -> Self:
+        """Of these energies. Raises MethodError if one is not finite."""
+        found = heterogeneity(energies)
+        return cls(energies=tuple(energies), kept=found.kept, left_out=found.left_out)
+
+    def diagnostics(self, notes: Sequence[str] = (), precision: str = "") -> Diagnostics:
+        """With a note on the experts that were left out, before the given ones."""
+        counts = []
+        if self.left_out:
+            counts.append(
+                f"{len(self.left_out)} of {len(self.energies)} experts do not change this tensor "
+                "and were left out of it."
+            )
+        return Diagnostics(
+            energies=self.energies,
+            left_out=self.left_out,
+            precision=precision,
+            notes=(*counts, *notes),
+        )
+
+
+class Experts:
+    """The task vectors ΔW_t of T experts, read afresh at each use, and their ``weights`` w_t.
+
+    Holds no tensor. Raises MethodError for no experts, and for weights that are not finite or not
+    one an expert; whatever reads raises it for task vectors that are not finite, unless it says so.
+    """
+
+    def __init__(self, deltas: Deltas, weights: Weights) -> None:
+        if not len(deltas):
+            raise MethodError("There is nothing to merge; add at least one expert.")
+        if len(weights) != len(deltas):
+            raise MethodError(
+                f"There are {len(deltas)} experts but {len(weights)} weights; give one an expert."
+            )
+        if not all(math.isfinite(weight) for weight in weights):
+            raise MethodError("An expert's weight is NaN or infinite; give a finite number.")
+        self.deltas = deltas
+        self.weights = weights
+        self._shape: torch.Size | None = None
+        self._double = False
+
+    def __len__(self) -> int:
+        return len(self.deltas)
+
+    @property
+    def double(self) -> bool:
+        """Whether any of the task vectors read so far is float64."""
+        return self._double
+
+    def unweighted(self) -> Experts:
+        """The same task vectors, each with weight 1."""
+        return Experts(self.deltas, [1.0] * len(self))
+
+    def raw(self, t: int) -> Tensor:
+        """ΔW_t as given, not checked for NaN.
+
+        Raises MethodError if its shape differs from the first one read.
+        """
+        delta = self.deltas[t]
+        if self._shape is None:
+            self._shape = delta.shape
+        if delta.shape != self._shape:
+            raise MethodError(
+                f"Task vector {t + 1} has shape {tuple(delta.shape)}, others have "
+                f"{tuple(self._shape)}; experts must share the base's shapes.",
+                shapes={"first": tuple(self._shape), f"expert {t + 1}": tuple(delta.shape)},
+            )
+        self._double |= delta.dtype == torch.float64
+        return delta
+
+    def delta(self, t: int) -> Tensor:
+        """ΔW_t as given. Raises MethodError if it is not finite: masks would hide a NaN."""
+        delta = self.raw(t)
+        if not is_finite(delta):
+            raise MethodError(
+                f"Task vector {t + 1} of {len(self)} holds NaN or Inf; check that expert's files."
+            )
+        return delta
+
+    def weighted(self, t: int) -> Tensor:
+        """w_t ΔW_t of any shape as a new tensor, float64."""
+        return self.delta(t).to(torch.float64, copy=True).mul_(self.weights[t])
+
+    def matrix(self, t: int, dtype: torch.dtype = torch.float64) -> Tensor:
+        """w_t ΔW_t as a new matrix, free to be overwritten, not checked for NaN.
+
+        Raises MethodError if it is none.
+        """
+        delta = self.raw(t)
+        require_matrix(delta.shape, t)
+        matrix = delta.to(dtype, copy=True)
+        return matrix if self.weights[t] == 1 else matrix.mul_(self.weights[t])
+
+    def seen(self, t: int) -> Tensor:
+        """The matrix w_t ΔW_t, only to be read: as it is given, or weighted in float64."""
+        delta = self.raw(t)
+        require_matrix(delta.shape, t)
+        return delta if self.weights[t] == 1 else delta.to(torch.float64) * self.weights[t]
+
+    def census(self) -> Census:
+        """Which experts changed the tensor. Reads every expert once."""
+        pairs = enumerate(self.weights)
+        return Census.of([weight * weight * energy(self.raw(t)) for t, weight in pairs])
+
+    def zeros(self) -> Tensor:
+        """Zeros in the shape of a task vector, float64."""
+        return torch.zeros_like(self.raw(0), dtype=torch.float64)
+
+    def combination(self, coefficients: Sequence[float], indices: Sequence[int]) -> Tensor:
+        """Σ c_t ΔW_t over ``indices`` in float64, any shape; zero where there are none."""
+        total = self.zeros()
+        for coefficient, t in zip(coefficients, indices, strict=True):
+            total.add_(self.delta(t), alpha=coefficient)
+        return total
+
+    def sum(self) -> Tensor:
+        """Σ w_t ΔW_t in float64, any shape, reading each expert once."""
+        return self.combination(self.weights, range(len(self)))
+
+    def sum_of_kept(self) -> tuple[Census, Tensor]:
+        """The census, and Σ w_t ΔW_t in float64 over the experts it keeps, any shape.
+
+        Reads every expert once, and those that are left out again, to take them out of the sum.
+        """
+        total, energies = torch.zeros(()), []
+        for t, weight in enumerate(self.weights):
+            delta = self.raw(t)
+            energies.append(weight * weight * energy(delta))
+            if t == 0:
+                total = torch.zeros_like(delta, dtype=torch.float64)
+            total.add_(delta, alpha=weight)
+        found = Census.of(energies)
+        for t in found.left_out:
+            total.sub_(self.raw(t), alpha=self.weights[t])
+        return found, total
+
+    def sum_in_float32(self) -> Tensor:
+        """Σ_t w_t ΔW_t in float32, any shape, reading each expert once.
+
+        The error is below T·6e-8 of Σ|w_t ΔW_t|, far below the rounding of the base it is added to.
+        """
+        first = self.raw(0)
+        total = torch.zeros_like(first, dtype=torch.float32)
+        total.add_(first, alpha=self.weights[0])
+        del first
+        for t in range(1, len(self)):
+            total.add_(self.raw(t), alpha=self.weights[t])
+        if not is_finite(total):
+            for t in range(len(self)):
+                self.delta(t)
+            raise MethodError(
+                "The sum of the task vectors leaves the range of float32; use smaller weights."
+            )
+        return total
+
+    def mean_of_weights(self) -> list[float]:
+        """w_t / Σ w_j. Raises MethodError if the weights sum to zero: there is no mean then."""
+        total = require_mean(self.weights)
+        return [weight / total for weight in self.weights]
+
+    def surveyed(
+        self, surveys: Sequence[TensorSurvey], parameters: Any, context: Context
+    ) -> SurveyContext:
+        """The parameters for each expert, its own or the same for all, and a method's findings.
+
+        These are completed where the method was given a whole tensor without them.
+        """
+        known = SurveyContext(
+            each=[parameters] * len(self) if context.own is None else context.own,
+            weights=self.weights,
+            findings=context.findings or {},
+            random_key=context.random_key,
+        )
+        found = found_by(surveys, known, partial(found_at_once, deltas=self.deltas))
+        return replace(known, findings=found)
+
+
+def on_experts(
+    merge: Callable[[Experts, Parameters, Context], Merged],
+) -> MergeFunction[Parameters]:
+    """A method of this package, as it is called: with task vectors, weights and keywords."""
+
+    @wraps(merge)
+    def called(deltas: Deltas, weights: Weights, parameters: Parameters, **given: Any) -> Merged:
+        return merge(Experts(deltas, weights), parameters, Context(**given))
+
+    return called
+
+
+def finished(value: Tensor, scaling: float = 1.0, diagnostics: Diagnostics | None = None) -> Merged:
+    """The result, which is overwritten, scaled and rounded to float32.
+
+    Raises MethodError if it leaves the range of float32.
+    """
+    delta = value.mul_(scaling).to(torch.float32).contiguous()
+    if not is_finite(delta):
+        raise MethodError(
+            "The merged task vector leaves the range of float32; use smaller weights or scaling."
+        )
+    return Merged(delta=delta, diagnostics=diagnostics or Diagnostics())
+
+
+def stacked(layers: Sequence[Experts], t: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """w_t ΔW_t of B layers of one shape, as one new tensor (B × O × I)."""
+    first_OI = layers[0].matrix(t, dtype)
+    if len(layers) == 1:
+        return first_OI[None]
+    stacked_BOI = first_OI.new_empty(len(layers), *first_OI.shape)
+    stacked_BOI[0] = first_OI
+    del first_OI
+    for b, layer in enumerate(layers[1:], start=1):
+        stacked_BOI[b] = layer.matrix(t, dtype)
+    return stacked_BOI
+
+
+def seen(layers: Sequence[Experts], t: int) -> Tensor:
+    """The same as they are given, or wider, and only to be read."""
+    if len(layers) == 1:
+        return layers[0].seen(t)[None]
+    return torch.stack([layer.seen(t) for layer in layers])
+
+
+def require_mean(weights: Weights) -> float:
+    """The sum of the weights. Raises MethodError if it is zero: there is no mean then."""
+    total = sum(weights)
+    if total == 0:
+        raise MethodError("The experts' weights sum to zero, so they have no mean; change one.")
+    return total
+
+
+def require_one(experts: Experts) -> None:
+    """Raise MethodError if there is more than one expert."""
+    if len(experts) != 1:
+        raise MethodError(
+            f"This method goes from the base to one expert, but there are {len(experts)}; choose "
+            "one."
+        )
+
+
+def require_base(base: Tensor | None) -> Tensor:
+    """The base's weights. Raises MethodError if they were not given."""
+    if base is None:
+        raise MethodError("This method works on whole weights; give it the base's.")
+    return base
+
+
+def require_matrix(shape: torch.Size, t: int = 0) -> None:
+    """Raise MethodError if expert t's tensor, of that shape, is no matrix."""
+    if len(shape) != 2:
+        raise MethodError(
+            f"This method merges matrices, not tensors of shape {tuple(shape)}; average this one "
+            "or keep it from the base.",
+            shapes={f"expert {t + 1}": tuple(shape)},
+        )

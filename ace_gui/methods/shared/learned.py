@@ -1,0 +1,76 @@
+"""What methods that learn share: how they learn, and the merge with what was learned.
+
+T experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ace_gui.methods.shared.experts import (
+    Computed,
+    Context,
+    Experts,
+    Merged,
+    MergeFunction,
+    finished,
+    on_experts,
+)
+from ace_gui.methods.shared.kit import (
+    learning_rate_parameter,
+    parameter,
+    patience_parameter,
+    steps_parameter,
+)
+from ace_gui.methods.shared.learning import Learning, Values, scales
+from ace_gui.methods.shared.measured import required_values
+from ace_gui.methods.shared.survey import Findings
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningParameters:
+    """Parameters of the search for the values. ``steps`` 0 keeps the initial values."""
+
+    steps: int = steps_parameter(1000, help="Number of training steps. 0 keeps the initial values.")
+    learning_rate: float = learning_rate_parameter(1e-3, help="Learning rate of Adam.", high=10.0)
+    batch: int = parameter(
+        16, label="Batch", help="Number of inputs per task in each step.", low=1, high=1024
+    )
+    patience: int = patience_parameter()
+
+
+def factors_of(
+    learning: Learning[Any], experts: Experts, parameters: Any, findings: Findings | None
+) -> Iterator[Values]:
+    """What the parts are made of, expert by expert. Raises MethodError if not finite."""
+    deltas = Computed(len(experts), experts.delta)
+    if learning.factors is not None and learning.prepares(parameters):
+        return learning.factors(deltas, experts.weights, parameters, findings)
+    return ({"delta": delta} for delta in deltas)
+
+
+def as_learned(learning: Learning[Any]) -> MergeFunction[Any]:
+    """m ⊙ Σ_t w_t λ_t part(t) with the values that were learned, any shape, float32.
+
+    Raises MethodError for a task vector that is not finite, and without what was learned.
+    """
+
+    @on_experts
+    def merged(experts: Experts, parameters: Any, context: Context) -> Merged:
+        values = required_values(context.measured, len(experts))
+        gates = learning.gates(values, parameters, None)
+        factors = factors_of(learning, experts, parameters, context.findings)
+        total = torch.zeros(())
+        for t, scale in enumerate(scales(experts.weights, gates)):
+            found = learning.part(t, next(factors), gates)
+            if t == 0:
+                total = torch.zeros_like(found, dtype=torch.float64)
+            total.add_(found, alpha=scale)
+            del found
+        return finished(total.mul_(gates["mask"]) if "mask" in gates else total)
+
+    return merged

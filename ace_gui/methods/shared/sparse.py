@@ -1,0 +1,158 @@
+"""Sums of task vectors, and of what a method keeps of each: which entries, times which factor.
+
+T experts; τ̂_t is the sparse task vector of expert t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import torch
+from torch import Tensor
+
+from ace_gui.methods.shared.experts import (
+    Context,
+    Deltas,
+    Experts,
+    Merged,
+    Weights,
+    finished,
+    on_experts,
+)
+from ace_gui.methods.shared.kit import parameter, scaling_parameter
+from ace_gui.methods.shared.survey import Findings, SumSurvey, SurveyContext, TensorSurvey
+
+NONE: Final = "none"
+BY_CHANCE: Final = "by chance"
+BY_NORM: Final = "by norm"
+
+RATIO: Final = "ratio"
+"""Finding: the sum of magnitudes of each expert's task vector over that of its kept entries."""
+
+VANISHING: Final = 1e-7
+"""Sums of magnitudes below which nothing is rescaled, as in mergekit."""
+
+
+def rescale_parameter(default: str = NONE) -> Any:
+    """The parameter; methods that choose by magnitude have no chances."""
+    chances = (
+        "by chance: divides each by its probability of being kept. " if default != NONE else ""
+    )
+    return parameter(
+        default,
+        label="Rescaling",
+        help=(
+            f"What is done to kept entries. none: nothing. {chances}by norm: multiplies each "
+            "expert's entries of a tensor so that the sum of their magnitudes is that of all, as "
+            "mergekit's `rescale` does."
+        ),
+        choices=(NONE, *((BY_CHANCE,) if default != NONE else ()), BY_NORM),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sparse:
+    """How a method makes a task vector sparse. Its parameters have a ``rescale``.
+
+    ``kept``: from a task vector or a part of it, the number of its expert and what is known of the
+    tensor, the entries that are kept; the others are 0. ``surveys``: what it must know first.
+    """
+
+    kept: Callable[[Tensor, int, SurveyContext], Tensor]
+    surveys: tuple[TensorSurvey, ...] = ()
+
+    @property
+    def all_surveys(self) -> tuple[TensorSurvey, ...]:
+        """The surveys of a tensor, that of the ratios included."""
+        return (*self.surveys, self._ratios)
+
+    def vector(self, delta: Tensor, t: int, known: SurveyContext) -> Tensor:
+        """τ̂_t: the kept entries, rescaled by norm if the ratios were found."""
+        kept = self.kept(delta, t, known)
+        return kept * known.findings[RATIO][t] if RATIO in known.findings else kept
+
+    def vectors(
+        self, experts: Experts, parameters: Any, context: Context
+    ) -> tuple[Callable[[int], Tensor], SurveyContext]:
+        """τ̂_t by the number of the expert, and what is known of the tensor."""
+        known = experts.surveyed(self.all_surveys, parameters, context)
+        return lambda t: self.vector(experts.delta(t), t, known), known
+
+    def _ratios(self, known: SurveyContext) -> SumSurvey | None:
+        """By what the kept entries of each expert in a tensor are multiplied, if it is by norm.
+
+        The ratio is 1 if there is next to nothing to rescale.
+        """
+        if known.each[0].rescale != BY_NORM or RATIO in known.findings:
+            return None
+
+        def figures(deltas: Deltas, start: int) -> Iterator[tuple[float, float]]:
+            here = known.at(start)
+            for t, delta in enumerate(deltas):
+                yield _magnitude(delta), _magnitude(self.kept(delta, t, here))
+
+        def ratios(sums: list[list[float]]) -> Findings:
+            return {RATIO: tuple(a / b if min(a, b) >= VANISHING else 1.0 for a, b in sums)}
+
+        return SumSurvey(len(known.each), 2, figures, ratios)
+
+
+def _magnitude(entries: Tensor) -> float:
+    return float(entries.abs().sum(dtype=torch.float64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumParameters:
+    """``scaling``: λ, factor on the sum. ``normalize``: divide by the sum of the weights."""
+
+    scaling: float = scaling_parameter(
+        0.3,
+        letter="λ",
+        help="Factor on the sum of the task vectors. 1/T for T experts gives their mean.",
+    )
+    normalize: bool = parameter(
+        False,
+        label="Divide by the weights",
+        help="Divide the sum by the sum of the experts' weights, which gives their mean.",
+    )
+
+
+def divisor(weights: Weights, normalize: bool) -> float:
+    """The divisor of a sum: the sum of the weights, or 1 if that is 0 or not wanted."""
+    total = sum(weights)
+    return total if normalize and abs(total) >= 1e-8 else 1.0
+
+
+def merged_by_sum(
+    sparse: Callable[[int], Tensor], weights: Weights, parameters: SumParameters
+) -> Merged:
+    """λ Σ_t w_t τ̂_t, any shape, float32. ``sparse``: τ̂_t of expert t, called once for each."""
+    total = torch.zeros(())
+    for t, weight in enumerate(weights):
+        vector = sparse(t)
+        if t == 0:
+            total = torch.zeros_like(vector, dtype=torch.float64)
+        total.add_(vector, alpha=weight)
+        del vector
+    total.div_(divisor(weights, parameters.normalize))
+    return finished(total, parameters.scaling)
+
+
+class Scaled(Protocol):
+    """Parameters with a factor on the sum."""
+
+    @property
+    def scaling(self) -> float:
+        """The factor."""
+        ...
+
+
+@on_experts
+def scaled_sum(experts: Experts, parameters: Scaled, _: Context) -> Merged:
+    """Scaling · Σ w_t ΔW_t, entry by entry, any shape, float32. Reads every expert once.
+
+    Task arithmetic, in float64. Raises MethodError if a task vector is not finite.
+    """
+    return finished(experts.sum(), parameters.scaling)

@@ -1,1 +1,0 @@
-"""Methods that want data of the experts, in closed form."""
