@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt, Signal
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QFrame,
-    QHBoxLayout,
-    QHeaderView,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
-    QTableWidget,
-    QTableWidgetItem,
-    QToolButton,
-    QVBoxLayout,
-)
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QPushButton
 
 from ace_gui.engine.contract.health import LayerHealth
 from ace_gui.engine.contract.plan import EVERYTHING, Check, Verdict
@@ -28,7 +18,7 @@ from ace_gui.gui.state.planned_layers import ACE, automatic_for
 from ace_gui.gui.state.session import Session, count_of
 from ace_gui.gui.text import breakable, plain, quoted, shared_prefix, tooltip
 from ace_gui.gui.theme import Face, icon
-from ace_gui.gui.widgets.controls import named, push_button, read_only
+from ace_gui.gui.widgets.controls import push_button, read_only
 from ace_gui.gui.widgets.labels import (
     ElidedLabel,
     IconLabel,
@@ -37,9 +27,8 @@ from ace_gui.gui.widgets.labels import (
     muted_label,
     plain_label,
 )
-from ace_gui.gui.widgets.layout import Column, across, clear_layout, down, scroll_area
+from ace_gui.gui.widgets.layout import Column, Folding, across, clear_layout, down, scroll_area
 from ace_gui.gui.widgets.lazy import Following
-from ace_gui.gui.widgets.tables import plain_rows
 
 VERDICTS: Final = {
     Verdict.ERROR: ("Error", "error", "bad"),
@@ -58,35 +47,16 @@ class PreflightPanel(Following):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self._open: set[object] = set()
-        self._shown: tuple[Check, ...] = ()
-        self.summary, self._advice = heading(""), muted_label()
-        column = Column()
-        self.rows = QVBoxLayout(column)
-        self.rows.setContentsMargins(0, 0, 4, 0)
-        self.rows.setSpacing(0)
-        area = scroll_area("Checks", column)
+        self.summary, self._advice, self.list = heading(""), muted_label(), CheckList()
+        area = scroll_area("Checks", self.list)
         area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # scrollable with the keyboard
         self.setLayout(down(self.summary, self._advice, (area, 1), margins=(4, 8, 0, 0)))
         self.follow(session.checks.changed)
 
     def refresh(self) -> None:
-        checks = self._session.checks.all
         self.summary.setText(self._session.checks.summary)
         self._advice.setText(self._advice_text())
-        if checks == self._shown:
-            return
-        self._shown = checks
-        self._open &= {check.key for check in checks}
-        clear_layout(self.rows)
-        for check in checks:
-            row = CheckRow(check)
-            row.details_button.setChecked(check.key in self._open)
-            row.details_button.toggled.connect(
-                lambda shown, key=check.key: (self._open.add if shown else self._open.discard)(key)
-            )
-            self.rows.addWidget(row)
-        self.rows.addStretch(1)
+        self.list.show_checks(self._session.checks.all)
 
     def _advice_text(self) -> str:
         checks = self._session.checks
@@ -101,50 +71,65 @@ class PreflightPanel(Following):
         return "From the files' headers and configs, and later the compared tensors."
 
 
-class CheckRow(QFrame):
-    """One check: icon, verdict, title, model and sentence, with collapsed details."""
+class CheckList(Column):
+    """A row for each check. ``chosen`` carries the subject whose name was clicked."""
 
-    def __init__(self, check: Check) -> None:
+    chosen = Signal(str)
+
+    def __init__(self) -> None:
         super().__init__()
-        self.check = check
-        word, picture, _ = VERDICTS[check.verdict]
+        self.rows: list[CheckRow] = []
+        self._layout = down(margins=(0, 0, 4, 0), gap=0)
+        self.setLayout(self._layout)
+
+    def show_checks(self, checks: Sequence[Check], prefix: str | None = None) -> None:
+        """Show these. ``prefix``: subjects can be clicked, and have names without it."""
+        if tuple(checks) == tuple(row.check for row in self.rows):
+            return
+        opened = {row.check.key for row in self.rows if row.details.is_open}
+        clear_layout(self._layout)
+        self.rows = []
+        for check in checks:
+            link = None
+            if prefix is not None:
+                subject, short = check.subject, check.subject.removeprefix(prefix)
+                name = plain(short if short == subject else f"…{short}")
+                choose = partial(self.chosen.emit, subject)
+                link = push_button(name, choose, kind="link", tip=tooltip(subject))
+            row = CheckRow(check, link)
+            (row.details.unfold if check.key in opened else row.details.fold)()
+            self.rows.append(row)
+            self._layout.addWidget(row)
+        self._layout.addStretch(1)
+
+
+class CheckRow(QFrame):
+    """One check: icon, verdict, title, subject and sentence, with collapsed details.
+
+    ``link``: the subject, first, if it leads somewhere.
+    """
+
+    def __init__(self, check: Check, link: QPushButton | None = None) -> None:
+        super().__init__()
+        self.check, self.link = check, link
+        word, picture, kind = VERDICTS[check.verdict]
         title, subject = plain(check.title), plain(check.subject)
         self.setAccessibleName(f"{word}: {title}, {subject}. {plain(quoted(check.sentence))}")
-        button = self.details_button = QToolButton(autoRaise=True)
-        named(button, f"Details of {title}, {subject}", "Show or hide the details")
-        button.setText("Details")
-        button.setCheckable(True)
-        button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        button.setArrowType(Qt.ArrowType.RightArrow)
-        lines = min(_DETAIL_LINES, check.details.count("\n") + 1) + 1
-        self.details = read_only(f"All of {title}, {subject}", lines, Face.MONO)
-        self.details.setPlainText(plain(check.details))
-        button.toggled.connect(self._fold)
+        about = ElidedLabel(caption=True)
+        about.set_full_text(title if link else "" if check.subject == EVERYTHING else subject)
+        role = Face.CAPTION_STRONG if check.is_worry else Face.CAPTION
+        verdict = plain_label(word, wrap=False, kind=kind, role=role)
+        head = across(link or heading(title), (about, 1), verdict, gap=6)
         sentence = plain_label()
         sentence.setText(breakable(quoted(check.sentence), names=True))
-        foot = across(button, None)
-        body = down(self._head(title, subject), sentence, foot, self.details, gap=2)
+        lines = min(_DETAIL_LINES, check.details.count("\n") + 1) + 1
+        text = read_only(f"All of {title}, {subject}", lines, Face.MONO)
+        text.setPlainText(plain(check.details))
+        self.details = Folding("Details", text, name=f"Details of {title}, {subject}")
+        self.details.setVisible(bool(check.details))
+        body = down(head, sentence, self.details, gap=2)
         sign = down(IconLabel(_ICON, icon(picture)), None)
         self.setLayout(across(sign, (body, 1), margins=(0, 7, 0, 7)))
-        self.details.hide()
-        button.setVisible(bool(check.details))
-
-    def _fold(self, shown: bool) -> None:
-        arrows = Qt.ArrowType
-        self.details_button.setArrowType(arrows.DownArrow if shown else arrows.RightArrow)
-        self.details.setVisible(shown)
-
-    def _head(self, title: str, subject: str) -> QHBoxLayout:
-        word, _, kind = VERDICTS[self.check.verdict]
-        about = ElidedLabel(caption=True)
-        about.set_full_text("" if self.check.subject == EVERYTHING else subject)
-        role = Face.CAPTION_STRONG if self.check.is_worry else Face.CAPTION
-        verdict = plain_label(word, wrap=False, kind=kind, role=role)
-        return across(heading(title), (about, 1), verdict, gap=6)
-
-
-_WIDEST: Final = 250  # px of the names; the findings take the rest
-_APART: Final = 8  # px between two wrapped rows
 
 
 class HealthPanel(Following):
@@ -160,7 +145,7 @@ class HealthPanel(Following):
         self._session, self._healths = session, healths
         self._misbehaving: tuple[str, ...] = ()
         self.summary, self._titles = heading(""), muted_label()
-        self.worst = _WorstLayers()
+        self.worst = CheckList()
         self.worst.chosen.connect(session.select)
         self.offered = plain_label()
         tip = "Add an override that merges them with the automatic variant"
@@ -172,9 +157,9 @@ class HealthPanel(Following):
         parts = (self.offered, 1), self.for_these, self.for_all
         self.offer.setLayout(across(*parts, margins=(0, 2, 0, 4)))
         head = down(self.summary, self._titles, self.offer, gap=2)
-        self.setLayout(down(head, (self.worst, 1), margins=(8, 6, 8, 4)))
+        area = scroll_area("Layers with the worst findings", self.worst)
+        self.setLayout(down(head, (area, 1), margins=(8, 6, 8, 4)))
         self.follow(healths.changed)
-        session.selection_changed.connect(self._mark)
 
     def refresh(self) -> None:
         found = self._healths.summary()
@@ -195,97 +180,14 @@ class HealthPanel(Following):
         self.for_all.setVisible(self._session.draft.inputs.method == ACE)
         self.offer.setVisible(bool(found.misbehaving))
         inside = [row.name for row in self._session.layers.rows if row.block is not None]
-        self.worst.fill(found.worst, shared_prefix(inside))  # keeps the block numbers visible
-        self.worst.setVisible(bool(found.worst))
-        self._mark()
+        self.worst.show_checks(list(map(_worst, found.worst)), shared_prefix(inside))
 
     def _use(self, names: tuple[str, ...] | None) -> None:
         self._session.inputs_wanted.emit(automatic_for(self._session.layers, names))
 
-    def _mark(self) -> None:
-        self.worst.mark(self._session.selection)
 
-
-class _OneLine(QStyledItemDelegate):
-    """Elides a tensor's name instead of breaking it."""
-
-    def initStyleOption(
-        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
-    ) -> None:
-        super().initStyleOption(option, index)
-        option.features &= ~QStyleOptionViewItem.ViewItemFeature.WrapText
-
-
-class _WorstLayers(QTableWidget):
-    """One layer per row, with its worst finding. ``chosen`` carries a layer's name."""
-
-    chosen = Signal(str)
-
-    def __init__(self) -> None:
-        super().__init__(0, 2)
-        self._names: tuple[str, ...] = ()
-        self.setAccessibleName("Layers with the worst findings")
-        self.setHorizontalHeaderLabels(["Layer", "Finding, and what to do"])
-        plain_rows(self, padding=6)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
-        header = self.horizontalHeader()
-        header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft)
-        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-        header.setStretchLastSection(True)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setItemDelegateForColumn(0, _OneLine(self))
-        self.itemSelectionChanged.connect(self._choose)
-
-    def fill(self, layers: Sequence[LayerHealth], prefix: str) -> None:
-        """Show these layers, without the ``prefix`` of their names."""
-        self.blockSignals(True)
-        self._names = tuple(layer.name for layer in layers)
-        self.setRowCount(len(layers))
-        for row, layer in enumerate(layers):
-            for column, cell in enumerate(_cells(layer, prefix)):
-                self.setItem(row, column, cell)
-        self.resizeColumnToContents(0)
-        self.setColumnWidth(0, min(self.columnWidth(0) + 8, _WIDEST))
-        self._fit_rows()
-        self.blockSignals(False)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._fit_rows()
-
-    def _fit_rows(self) -> None:
-        """Fit the row heights to the wrapped sentences."""
-        self.resizeRowsToContents()
-        for row in range(self.rowCount()):
-            self.setRowHeight(row, self.rowHeight(row) + _APART)
-
-    def mark(self, name: str | None) -> None:
-        """Select a layer's row, if there is one, without a signal."""
-        self.blockSignals(True)
-        if name in self._names:
-            self.selectRow(self._names.index(name))
-        else:
-            self.clearSelection()
-        self.blockSignals(False)
-
-    def _choose(self) -> None:
-        rows = {index.row() for index in self.selectedIndexes()}
-        if rows:
-            self.chosen.emit(self._names[rows.pop()])
-
-
-def _cells(layer: LayerHealth, prefix: str) -> tuple[QTableWidgetItem, QTableWidgetItem]:
-    word, picture, _ = VERDICTS[layer.verdict]
-    shortened = prefix and layer.name.startswith(prefix)
-    short = "…" + layer.name.removeprefix(prefix) if shortened else layer.name
-    name = QTableWidgetItem(plain(short))
-    name.setIcon(icon(picture))
-    name.setData(Qt.ItemDataRole.AccessibleTextRole, plain(f"{word}: {layer.name}"))
+def _worst(layer: LayerHealth) -> Check:
+    """Its worst finding, with the others as details."""
     worst, *others = layer.findings
-    more = f"(and {len(others)} more: hover over it)" if others else ""
-    finding = QTableWidgetItem(plain(f"{worst.sentence} {more}".rstrip()))
-    for cell in (name, finding):
-        cell.setToolTip(tooltip(f"{layer.name}\n{layer.tooltip}"))
-    return name, finding
+    details = "\n".join(each.sentence for each in others)
+    return replace(worst, subject=layer.name, details=details)

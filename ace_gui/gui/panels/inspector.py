@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 import numpy as np
-from PySide6.QtCore import QRectF, QSize
-from PySide6.QtGui import QFontMetricsF, QIcon, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QStackedLayout, QWidget
+from PySide6.QtGui import QIcon, QResizeEvent
+from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from ace_gui.engine.contract.findings import LayerCovariances, Regime
 from ace_gui.engine.contract.health import BY_SCALE
@@ -24,30 +24,27 @@ from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.panels.layer_panels import (
     DistributionPanel,
     EnergiesPanel,
-    LayerPanel,
+    SheetPanel,
     SpectraPanel,
     SubspacesPanel,
 )
-from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.plots.one_layer_plots import ExpertMatrixPlot
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.planned_layers import uses_measured, with_measured
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, sentence_case, shared_prefix, tooltip
-from ace_gui.gui.theme import Face, current_theme, face, icon
-from ace_gui.gui.theme.painting import write
+from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.controls import push_button
 from ace_gui.gui.widgets.labels import (
     ElidedLabel,
-    EmptyState,
     explain,
     heading,
     muted_label,
     plain_label,
 )
-from ace_gui.gui.widgets.layout import across, down, fill_with_stack, pane
+from ace_gui.gui.widgets.layout import across, down
 from ace_gui.gui.widgets.lazy import LazyTabs
-from ace_gui.gui.widgets.tables import FigureRow, FigureSheet
+from ace_gui.gui.widgets.tables import FigureRow
 from ace_gui.linalg.heterogeneity import WHY_BY_SCALE
 
 _PANELS = (
@@ -190,26 +187,20 @@ class _Name(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._number, self._rest = "", ""
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.number = plain_label(wrap=False, kind="caption", role=Face.MONO)
+        self.rest = ElidedLabel()
+        self.rest.setFont(face(Face.MONO_STRONG))
+        self.setLayout(across(self.number, (self.rest, 1), gap=0))
 
     def show_name(self, name: str, prefix: str) -> None:
         """Show the name without ``prefix``, which all blocks share."""
         found = _BLOCK.fullmatch(name.removeprefix(prefix)) if prefix else None
-        self._number, self._rest = map(plain, found.groups() if found else ("", name))
+        number, rest = found.groups() if found else ("", name)
+        self.number.setText(plain(number))
+        self.number.setVisible(bool(number))
+        self.rest.set_full_text(rest)
         self.setAccessibleName(plain(name))
-        self.setToolTip(tooltip(name))
-        self.update()
-
-    def sizeHint(self) -> QSize:
-        return QSize(120, round(QFontMetricsF(face(Face.MONO_STRONG)).height()) + 4)
-
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
-        painter, theme, rect = QPainter(self), current_theme(), QRectF(self.rect())
-        used = write(painter, rect, self._number, face(Face.MONO), theme.text3)
-        rest = rect.adjusted(used, 0, 0, 0)
-        write(painter, rest, self._rest, face(Face.MONO_STRONG), theme.text)
-        painter.end()
+        self.rest.setToolTip(tooltip(name))
 
 
 _CHOOSE: Final = "Choose a layer to compare its covariances."
@@ -225,118 +216,94 @@ _UNSEEN: Final = "One expert's calibration inputs do not reach this layer, or no
 _NOT_MERGED: Final = "ACE estimates covariances only for the matrices that it merges."
 
 
-class CovariancesPanel(LayerPanel):
-    """A plot and a table, or a sentence about what is missing, with a button to get it."""
+class CovariancesPanel(SheetPanel):
+    """A plot and a table, or what is missing, with a button to get it."""
 
     finding = LayerCovariances
 
     def __init__(self, session: Session, measuring: CovarianceOperation) -> None:
-        super().__init__(session)
-        explain(self, "Covariance")
         self._measuring = measuring
-        self._work = measuring.is_running, measuring.error
-        self.button = RunButton("Choose data…", self._begin, measuring.stop)
-        self.empty = EmptyState(_CHOOSE, self.button)
-        self.matrix = ExpertMatrixPlot("Which inputs ACE's covariances match")
-        self.matrix.name_outside()
-        self.sheet = FigureSheet("Figures of the covariances")
+        self.plot = ExpertMatrixPlot("Which inputs ACE's covariances match")
         self.message = muted_label()
-        self.all = RunButton("Compare all layers", self._begin, measuring.stop)
         name = "Merge with ACE and the measured covariances"
         draft, wanted = session.draft, session.inputs_wanted
         use = lambda: wanted.emit(with_measured(draft.inputs))  # noqa: E731
         self.use = push_button("Use in ACE", use, name=name, role=Face.BUTTON)
-        head = across(None, self.use, margins=(8, 6, 8, 0))
-        stack = QWidget()
-        upper = pane(down(head, (PlotWithTable(self.matrix), 1), gap=0))
-        fill_with_stack(stack, upper, self.sheet)
-        self.foot = pane(across((self.message, 1), self.all, margins=(8, 4, 8, 4)))
-        self._pages = QStackedLayout(self)
-        self._pages.addWidget(self.empty)
-        self._pages.addWidget(pane(down((stack, 1), self.foot, gap=0)))
+        self.button = RunButton("Choose data…", self._begin, measuring.stop)
+        foot = ((self.message, 1), self.use, self.button)
+        name = "Figures of the covariances"
+        super().__init__(session, self.plot, name, turned=False, below=foot)
+        explain(self, "Covariance")
         measuring.changed.connect(self._follow_work)
-        session.activity.progressed.connect(self._show_progress)
+        session.activity.progressed.connect(self._show_foot)
+
+    @property
+    def found(self) -> LayerCovariances | None:
+        key, findings = self.session.draft.measured_key(), self.session.results.findings
+        return None if self.row is None else findings.get(LayerCovariances, self.row.name, key)
 
     def _follow_work(self) -> None:
-        """Update everything when the work starts or ends; its progress only changes a sentence."""
-        now = self._measuring.is_running, self._measuring.error
-        if now != self._work:
-            self._work = now
+        """Update everything when the work ends; its progress only changes the foot."""
+        if self._measuring.is_running:
+            self._show_foot()
+        else:
             self.plan_refresh()
 
     def refresh(self) -> None:
-        row, key = self.row, self.session.draft.measured_key()
-        findings = self.session.results.findings
-        found = None if row is None else findings.get(LayerCovariances, row.name, key)
-        self._pages.setCurrentIndex(0 if found is None else 1)
+        found = self.found
         if found is None:
-            self._show_why()
-            return
-        self.matrix.show_matrix(
-            found.name,
-            found.experts,
-            found.centred_TT,
-            meaning="centred cosine",
-            caption=whose_inputs(found),
-            directed="estimate of {one}, inputs of {other}",
-        )
-        colours = expert_colours(self.session)
-        shown = [colours.get(name, "control") for name in found.experts]
-        self.sheet.show_figures(found.experts, covariance_rows(found), shown)
+            self.plot.clear(self._missing()[0])
+        else:
+            self.plot.show_matrix(
+                found.name,
+                found.experts,
+                found.centred_TT,
+                meaning="centred cosine",
+                caption=whose_inputs(found),
+                directed="estimate of {one}, inputs of {other}",
+            )
         self._show_foot()
 
+    def figures(self) -> tuple[Sequence[str], list[FigureRow], list[str]]:
+        found, colours = self.found, expert_colours(self.session)
+        if found is None:
+            return [], [], []
+        shown = [colours.get(name, "control") for name in found.experts]
+        return found.experts, covariance_rows(found), shown
+
     def set_busy(self, busy: bool) -> None:
-        """Show a message until there are results."""
+        """The plot says what is missing until there are results."""
 
-    def _show_why(self) -> None:
-        """Show what is missing, with one button to fix it."""
-        row, text, key = self.row, "", self.session.draft.measured_key()
+    def _missing(self) -> tuple[str, str]:
+        """A sentence, and the button that helps, if one does."""
+        row, key = self.row, self.session.draft.measured_key()
+        is_whole = self._measuring.finished == key  # as far as that is possible
         if row is None:
-            sentence = _CHOOSE
-        elif not self.session.layers.has_spectrum(row):
-            sentence = _NOT_MERGED
-        elif self.session.draft.inputs.recipe().without_calibration:
-            sentence, text = _NO_DATA, "Choose data…"
-        elif self._measuring.is_running:
-            sentence, text = self._progress() or _NOT_YET, "Measure and compare"
-        elif self._measuring.error:
-            sentence, text = self._measuring.error, "Measure again"
-        elif self._is_whole and row.name not in self.session.results.findings.matches(key):
-            sentence = _UNSEEN
-        else:
-            sentence, text = _NOT_YET, "Measure and compare"
-        self.empty.say(sentence)
-        self.button.action = text
-        self.button.setVisible(bool(text))
-        self.button.show_job(self._measuring.is_running, "")
-
-    @property
-    def _is_whole(self) -> bool:
-        """Whether all layers are compared, as far as that is possible."""
-        return self._measuring.finished == self.session.draft.measured_key()
+            return _CHOOSE, ""
+        if not self.session.layers.has_spectrum(row):
+            return _NOT_MERGED, ""
+        if self.session.draft.inputs.recipe().without_calibration:
+            return _NO_DATA, "Choose data…"
+        if self.found is not None:
+            return "", "" if is_whole else "Compare all layers"
+        if is_whole and row.name not in self.session.results.findings.matches(key):
+            return _UNSEEN, "Measure and compare" if self._measuring.is_running else ""
+        return _NOT_YET, "Measure again" if self._measuring.error else "Measure and compare"
 
     def _show_foot(self) -> None:
         running, used = self._measuring.is_running, uses_measured(self.session.draft.inputs)
-        self.message.setText(self._progress() if running else self._measuring.error)
-        self.foot.setVisible(running or not self._is_whole)
-        self.all.show_job(running, "")
+        progress, text = self.session.activity.progress, self._measuring.error
+        if running and progress is not None and progress.state is State.COMPARING:
+            text = f"{sentence_case(progress.title)}: {progress.done} of {progress.total}"
+        self.message.setText(text)
+        self.button.action = self._missing()[1]
+        self.button.setVisible(running or bool(self.button.action))
+        self.button.show_job(running, "")
+        self.use.setVisible(self.found is not None)
         self.use.setEnabled(not used)
         offer = "Choose the variant of ACE that uses measured covariances, not estimates."
         tip = "ACE with the measured covariances is chosen." if used else offer
         self.use.setToolTip(tooltip(tip))
-
-    def _show_progress(self) -> None:
-        if self.isVisible() and self._measuring.is_running:
-            if self._pages.currentIndex():
-                self.message.setText(self._progress())
-            else:
-                self.empty.say(self._progress())
-
-    def _progress(self) -> str:
-        progress = self.session.activity.progress
-        if progress is None or progress.state is not State.COMPARING:
-            return ""
-        return f"{sentence_case(progress.title)}: {progress.done} of {progress.total}"
 
     def _begin(self) -> None:
         if self.session.draft.inputs.recipe().without_calibration:

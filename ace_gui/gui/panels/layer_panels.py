@@ -34,7 +34,7 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.widgets.controls import Choice
 from ace_gui.gui.widgets.labels import explain, muted_label
-from ace_gui.gui.widgets.layout import across, down, fill_with_stack, on_visibility_change
+from ace_gui.gui.widgets.layout import Part, Stacked, across, down, on_visibility_change
 from ace_gui.gui.widgets.lazy import Following
 from ace_gui.gui.widgets.tables import FigureRow, FigureSheet
 
@@ -86,19 +86,28 @@ _SHOWN: Final = 4  # figures in a row; the copied table has all
 
 
 class SheetPanel(LayerPanel):
-    """A plot above a table of its figures. Subclasses implement ``figures``."""
+    """A plot above a table of its figures, ``below`` them a line. Subclasses implement
+    ``figures``."""
 
     def __init__(
-        self, session: Session, plot: SpectrumPlot | HistogramPlot, name: str, shown: int | None
+        self,
+        session: Session,
+        plot: SpectrumPlot | HistogramPlot | ExpertMatrixPlot,
+        name: str,
+        *,
+        shown: int | None = None,
+        turned: bool = True,
+        below: Sequence[Part] = (),
     ) -> None:
         super().__init__(session)
         plot.name_outside()
         self.view = PlotWithTable(plot)
-        self.sheet, self._shown = FigureSheet(name, turned=True), shown
+        self.sheet, self._shown = FigureSheet(name, turned=turned), shown
         plot.changed.connect(self._show_figures)
-        fill_with_stack(self, self.view, self.sheet)
+        line = across(*below, margins=(8, 0, 8, 4)) if below else down()
+        self.setLayout(down((Stacked(self.view, self.sheet), 1), line, gap=0))
 
-    def figures(self) -> tuple[list[str], list[FigureRow], list[str]]:
+    def figures(self) -> tuple[Sequence[str], list[FigureRow], list[str]]:
         """The curves' titles, their figures, and their colours."""
         raise NotImplementedError
 
@@ -117,7 +126,7 @@ class SpectraPanel(SheetPanel):
     def __init__(self, session: Session) -> None:
         self.plot = SpectrumPlot()
         self.by_block = self.plot.add_block_action(self._compute_blocks)
-        super().__init__(session, self.plot, "Figures of the spectra", _SHOWN)
+        super().__init__(session, self.plot, "Figures of the spectra", shown=_SHOWN)
         explain(self, "Spectrum")
         self.plot.setAccessibleName("Spectrum of the selected layer")
         self._show_figures()
@@ -199,7 +208,7 @@ class DistributionPanel(SheetPanel):
 
     def __init__(self, session: Session) -> None:
         self.plot = HistogramPlot()
-        super().__init__(session, self.plot, "Figures of the distributions", None)
+        super().__init__(session, self.plot, "Figures of the distributions")
         self._show_figures()
 
     def refresh(self) -> None:

@@ -94,7 +94,7 @@ def scroll_area(name: str, content: QWidget | None = None, *, tabs: bool = True)
     return area
 
 
-class _Stack(QSplitter):
+class Stacked(QSplitter):
     """The lower widget has the height that it asks for, or none if too little would be left."""
 
     def __init__(self, upper: QWidget, lower: QWidget) -> None:
@@ -134,11 +134,6 @@ class BesideOrBelow(QSplitter):
         super().resizeEvent(event)
         wide = event.size().width() >= self._lines * self.fontMetrics().height()
         self.setOrientation(Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical)
-
-
-def fill_with_stack(panel: QWidget, upper: QWidget, lower: QWidget) -> None:
-    """Fill ``panel`` with both; ``upper`` takes spare room, and all of it if there is little."""
-    panel.setLayout(down(_Stack(upper, lower)))
 
 
 def tab_through(first: QWidget, panel: QWidget) -> QWidget:
@@ -315,14 +310,14 @@ def card(content: QWidget) -> QFrame:
 
 
 class Folding(QWidget):
-    """A button with a triangle over a widget; collapsed at first."""
+    """A button with a triangle over a widget; collapsed at first. ``name``: for screen readers."""
 
-    def __init__(self, title: str, content: QWidget) -> None:
+    def __init__(self, title: str, content: QWidget, *, name: str = "") -> None:
         super().__init__()
         self._content = content
         self._button = QToolButton(self)
         self._button.setText(title)
-        self._button.setAccessibleName(title)
+        self._button.setAccessibleName(name or title)
         self._button.setProperty("kind", "fold")
         self._button.setCheckable(True)
         self._button.setAutoRaise(True)

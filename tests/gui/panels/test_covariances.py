@@ -64,7 +64,7 @@ def panel(loaded, worker, qtbot) -> Iterator[CovariancesPanel]:
 
 def test_without_data_it_offers_to_choose_them(panel, loaded, worker):
     assert panel.button.text() == "Choose data…"
-    assert "calibration inputs" in panel.empty.sentence.text()
+    assert "calibration inputs" in panel.plot.message()
     panel.button.click()
     page = loaded.workspace.scores
     assert isinstance(page.tabs.current, TasksTab)
@@ -90,10 +90,10 @@ def test_what_was_measured_before_is_shown_without_asking_for_more(panel, loaded
     number = worker.newest(LayerCovariancesJob)
     assert worker.jobs[number].row.name == QUERY
     worker.say(covariances(QUERY), JobDone(), job=number)
-    assert panel.matrix.isVisible()
-    assert panel.matrix.caption.whole.startswith("1 of 2 estimates match their own")
-    assert panel.all.text() == "Compare all layers"
-    panel.all.click()
+    assert panel.plot.message() is None
+    assert panel.plot.caption.whole.startswith("1 of 2 estimates match their own")
+    assert panel.button.text() == "Compare all layers"
+    panel.button.click()
     job = worker.jobs[worker.newest(CovariancesJob)]
     assert (job.first, job.recipe.tasks) == (QUERY, CALIBRATED)
 
@@ -104,7 +104,7 @@ def test_measuring_is_followed_stopped_and_ended(panel, loaded, worker, qtbot):
     number = worker.newest(CovariancesJob)
     progress = PassProgress(title="measuring the inputs of cola", done=3, total=10)
     worker.say(progress, job=number)
-    assert panel.empty.sentence.text() == "Measuring the inputs of cola: 3 of 10"
+    assert panel.message.text() == "Measuring the inputs of cola: 3 of 10"
     assert loaded.actions_.cancel.isEnabled()
     assert panel.button.text() == "Stop"
     panel.button.click()
@@ -114,11 +114,11 @@ def test_measuring_is_followed_stopped_and_ended(panel, loaded, worker, qtbot):
     panel.button.click()
     number = worker.newest(CovariancesJob)
     worker.say(CovariancesCompared(layer=covariances(QUERY), done=1, total=2), job=number)
-    assert panel.all.text() == "Stop"
+    assert panel.button.text() == "Stop"
     worker.say(CovariancesCompared(layer=None, done=2, total=2), JobDone(), job=number)
-    assert not panel.foot.isVisible()
+    assert not panel.button.isVisible()
     loaded.session.select(KEY)
-    qtbot.waitUntil(lambda: "do not reach this layer" in panel.empty.sentence.text())
+    qtbot.waitUntil(lambda: "do not reach this layer" in (panel.plot.message() or ""))
 
 
 def test_an_error_stands_in_the_panel(panel, loaded, worker):
@@ -126,18 +126,18 @@ def test_an_error_stands_in_the_panel(panel, loaded, worker):
     panel.button.click()
     error = TaskError("The calibration data of cola have no texts.", key="calibration")
     worker.say(JobFailed(error=error), job=worker.newest(CovariancesJob))
-    assert panel.empty.sentence.text() == "The calibration data of cola have no texts."
+    assert panel.message.text() == "The calibration data of cola have no texts."
     assert panel.button.text() == "Measure again"
 
 
 def test_other_data_are_another_question(panel, loaded, worker):
     known(panel, loaded, worker)
-    assert panel.matrix.isVisible()
+    assert panel.plot.message() is None
     others = tuple(replace(task, calibration=Path("/data/x.csv")) for task in CALIBRATED)
     loaded.session.draft.set_tasks(others)
-    assert not panel.matrix.isVisible()
+    assert panel.plot.message()
     loaded.session.draft.set_tasks(CALIBRATED)
-    assert panel.matrix.isVisible()
+    assert panel.plot.message() is None
 
 
 def test_figures_are_a_table_and_the_measured_variant_is_one_click_away(panel, loaded, worker):

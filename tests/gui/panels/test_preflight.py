@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QPlainTextEdit, QToolButton
 
 from ace_gui.engine.contract.events import JobDone, JobFailed, LayerAnalysed, PlanReady
 from ace_gui.engine.contract.findings import LayerStatistics
@@ -48,9 +48,7 @@ def load(window: MainWindow, worker: FakeWorker, *checks: Check) -> None:
 
 def rows(window: MainWindow) -> list[CheckRow]:
     window.workspace.inspector.show_checks()
-    layout = window.workspace.inspector.preflight.rows
-    widgets = (layout.itemAt(index).widget() for index in range(layout.count()))
-    return [widget for widget in widgets if isinstance(widget, CheckRow)]
+    return window.workspace.inspector.preflight.list.rows
 
 
 def merges(worker: FakeWorker) -> int:
@@ -152,13 +150,16 @@ def test_rows_speak_show_text_literally_and_open_by_keyboard(window, worker, qtb
     load(window, worker, WORRY, FINE)
     first = rows(window)[0]
     assert first.accessibleName().startswith("Warning: Vocabulary, cola. 2 ids of <b>")
-    assert first.details.isHidden()
-    first.details_button.setFocus()
-    qtbot.keyClick(first.details_button, Qt.Key.Key_Space)
-    assert not first.details.isHidden()
-    assert first.details.toPlainText() == WORRY.details
-    window.workspace.inspector.preflight.refresh()
-    assert not rows(window)[0].details.isHidden()
+    (text,) = first.details.findChildren(QPlainTextEdit)
+    assert text.isHidden()
+    button = first.details.findChild(QToolButton)
+    button.setFocus()
+    qtbot.keyClick(button, Qt.Key.Key_Space)
+    assert not text.isHidden()
+    assert text.toPlainText() == WORRY.details
+    window.session.checks.replace((WORRY, FINE, NOTE))
+    assert rows(window)[0].details.is_open
+    assert not rows(window)[1].details.is_open
 
 
 def test_without_models_there_are_no_checks(window, worker):
