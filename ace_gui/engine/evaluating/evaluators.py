@@ -108,7 +108,7 @@ class Evaluator:
         return re.search(cls.classes, class_name) is not None
 
     @classmethod
-    def for_class(cls, class_name: str) -> type[Evaluator]:  # noqa: ARG003
+    def for_class(cls, class_name: str) -> type[Evaluator]:
         """The class that asks models of a class; another one if models of the kind differ."""
         return cls
 
@@ -121,7 +121,7 @@ class Evaluator:
         raise NotImplementedError
 
     @classmethod
-    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: ARG003
+    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
         """The right answer of each example, in the form of the model's answers.
 
         ``config``: of the model with its head. Raises TaskError for an unknown label.
@@ -129,7 +129,7 @@ class Evaluator:
         return [example.label for example in data.examples]
 
     @classmethod
-    def names(cls, data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG003
+    def names(cls, data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:
         """The names of possible answers, for ``text``; ``config``: of the model with its head."""
         return ()
 
@@ -139,7 +139,7 @@ class Evaluator:
         raise NotImplementedError
 
     @classmethod
-    def cut(cls, answers: Sequence[Any]) -> Cut:  # noqa: ARG003
+    def cut(cls, answers: Sequence[Any]) -> Cut:
         """How much was cut off, of answers or of inputs whose answers are missing."""
         return Cut()
 
@@ -166,11 +166,11 @@ class Evaluator:
         first, *_ = pieces
         return {name: torch.stack([each.inputs[name] for each in pieces]) for name in first.inputs}
 
-    def kept_bytes(self, piece: Piece) -> int:  # noqa: ARG002
+    def kept_bytes(self, piece: Piece) -> int:
         """Bytes that stay in memory from one forward pass to the next."""
         return 0
 
-    def logits(self, batch: Batch) -> Tensor | None:  # noqa: ARG002
+    def logits(self, batch: Batch) -> Tensor | None:
         """N × C, for the labels at ``label_indices``; None if answers are not labels."""
         return None
 
@@ -189,7 +189,7 @@ class Evaluator:
         wanted_R = self.wanted(target, pieces).to(outputs_RC.device)
         return functional.cross_entropy(outputs_RC, wanted_R)
 
-    def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:  # noqa: ARG002
+    def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:
         """The column of the right answer in each of the joined rows (R)."""
         own = self.label_indices
         return torch.tensor([own.index(target) if own else int(target)])
@@ -206,7 +206,7 @@ class JudgedByLabels(Evaluator):
     judge = staticmethod(of_labels)
 
     @classmethod
-    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
+    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
         return label_text(answer, names)
 
     def run(self, batch: Batch) -> list[Any]:
@@ -224,7 +224,7 @@ class OfHead(Evaluator):
         self.label_indices = list(labels_of(data.task, loading.config).allowed)
 
     @classmethod
-    def names(cls, data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:  # noqa: D102
+    def names(cls, data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:
         return answer_labels(data.task, config)
 
 
@@ -232,11 +232,11 @@ class Labelled(JudgedByLabels, OfHead):
     """The answer is the label with the highest logit, among those of the task."""
 
     @classmethod
-    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: D102
+    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
         labels = labels_of(data.task, config)
         return [label_index(data, each, each.label, labels, config) for each in data.examples]
 
-    def logits(self, batch: Batch) -> Tensor | None:  # noqa: D102
+    def logits(self, batch: Batch) -> Tensor | None:
         found: Tensor = self.model(**batch.inputs).logits[:, self.label_indices]
         return found
 
@@ -253,7 +253,7 @@ class OfText(Evaluator):
         )
 
     @classmethod
-    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:  # noqa: ARG003, D102
+    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:
         return load_tokenizer(loading.preprocessing)
 
 
@@ -282,7 +282,7 @@ class OfPictures(Evaluator):
         self.mode = "L" if getattr(config, "num_channels", 3) == 1 else "RGB"
 
     @classmethod
-    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:  # noqa: ARG003, D102
+    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:
         return load_image_processor(loading.preprocessing)
 
     def pieces_of(self, examples: Sequence[Example]) -> list[list[Piece]]:

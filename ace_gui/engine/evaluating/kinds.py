@@ -83,14 +83,14 @@ class ClipZeroShot(JudgedByLabels, OfPictures):
         return super().preprocessor(data, loading)
 
     @classmethod
-    def names(cls, data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG003
+    def names(cls, data: TaskData, config: Mapping[str, Any]) -> Sequence[str]:
         """The possible labels: given by the task, or all labels in the data, sorted."""
         if data.task.labels:
             return list(data.task.labels)
         return sorted({_name(data, example) for example in data.examples})
 
     @classmethod
-    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: D102
+    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
         names = cls.names(data, config)
         return [names.index(_name(data, example)) for example in data.examples]
 
@@ -145,17 +145,17 @@ class Regression(OfWholeText):
     has_entropy = False
 
     @classmethod
-    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
+    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
         return number_text(float(answer), 3)
 
-    def run(self, batch: Batch) -> list[Any]:  # noqa: D102
+    def run(self, batch: Batch) -> list[Any]:
         found: list[float] = self.model(**batch.inputs).logits[:, 0].double().tolist()
         return found
 
-    def rows(self, batch: Batch) -> list[Tensor]:  # noqa: D102
+    def rows(self, batch: Batch) -> list[Tensor]:
         return list(self.model(**batch.inputs).logits[:, None].unbind())
 
-    def loss(self, outputs_RC: Tensor, target: Any, pieces: Sequence[Piece]) -> Tensor:  # noqa: ARG002, D102
+    def loss(self, outputs_RC: Tensor, target: Any, pieces: Sequence[Piece]) -> Tensor:
         return (outputs_RC[0, 0] - float(target)) ** 2
 
 
@@ -170,14 +170,14 @@ class TokenClassification(OfHead, OfText):
     label_cell = staticmethod(labels_cell)
 
     @classmethod
-    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:  # noqa: D102
+    def preprocessor(cls, data: TaskData, loading: Loading) -> Any:
         tokenizer = super().preprocessor(data, loading)
         if not tokenizer.is_fast:
             raise TaskError(f"{data.name}: labels of words need a tokenizer with tokenizer.json.")
         return tokenizer
 
     @classmethod
-    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: D102
+    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
         labels, found = labels_of(data.task, config), []
         for each in data.examples:
             words = each.given[TOKENS]
@@ -188,16 +188,16 @@ class TokenClassification(OfHead, OfText):
         return found
 
     @classmethod
-    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: D102
+    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
         pairs = zip(example.given[TOKENS], answer, strict=True)
         return " ".join(f"{word}/{label_text(index, names)}" for word, index in pairs)
 
     @classmethod
-    def cut(cls, answers: Sequence[Any]) -> Cut:  # noqa: D102
+    def cut(cls, answers: Sequence[Any]) -> Cut:
         lost = [sum(index < 0 for index in answer) for answer in answers]
         return Cut(examples=sum(map(bool, lost)), words=sum(lost))
 
-    def pieces(self, example: Example) -> list[Piece]:  # noqa: D102
+    def pieces(self, example: Example) -> list[Piece]:
         words = list(example.given[TOKENS])
         found = self.tokenizer(words, is_split_into_words=True, **self.cut_off)
         owners = found.word_ids()
@@ -205,7 +205,7 @@ class TokenClassification(OfHead, OfText):
         names = self.tokenizer.model_input_names
         return [Piece(inputs={name: torch.tensor(found[name]) for name in names}, note=firsts)]
 
-    def run(self, batch: Batch) -> list[Any]:  # noqa: D102
+    def run(self, batch: Batch) -> list[Any]:
         logits_NLC = self.model(**batch.inputs).logits
         own_C = torch.tensor(self.label_indices)
         best_NL = own_C[logits_NLC[:, :, self.label_indices].argmax(dim=2).cpu()]
@@ -214,14 +214,14 @@ class TokenClassification(OfHead, OfText):
             for best_L, firsts in zip(best_NL, batch.notes, strict=True)
         ]
 
-    def rows(self, batch: Batch) -> list[Tensor]:  # noqa: D102
+    def rows(self, batch: Batch) -> list[Tensor]:
         logits_NLC = self.model(**batch.inputs).logits
         return [
             logits_LC[[at for at in firsts if at >= 0]][:, self.label_indices]
             for logits_LC, firsts in zip(logits_NLC, batch.notes, strict=True)
         ]
 
-    def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:  # noqa: D102
+    def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:
         own, firsts = self.label_indices, pieces[0].note
         pairs = zip(target, firsts, strict=True)
         return torch.tensor([own.index(one) for one, at in pairs if at >= 0])

@@ -129,19 +129,19 @@ class CausalLM(OfText):
     writes = True
 
     @classmethod
-    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
+    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
         if answer is None:
             return ""
         loss, tokens = answer
         return f"perplexity {number_text(math.exp(min(loss / max(tokens, 1), 700)), 3)}"
 
-    def pieces(self, example: Example) -> list[Piece]:  # noqa: D102
+    def pieces(self, example: Example) -> list[Piece]:
         token_L = torch.tensor(self.tokenizer(example.given[TEXT])["input_ids"], dtype=torch.long)
         longest = self.longest or len(token_L)
         starts = range(0, max(len(token_L) - 1, 1), max(longest - 1, 1))
         return [_tokens(token_L[start : start + longest]) for start in starts]
 
-    def run(self, batch: Batch) -> list[Any]:  # noqa: D102
+    def run(self, batch: Batch) -> list[Any]:
         count = batch.inputs["input_ids"].shape[1] - 1
         if count < 1:  # nothing before, nothing to predict
             return [(0.0, 0)] * len(batch.notes)
@@ -149,13 +149,13 @@ class CausalLM(OfText):
             (-float(one), count) for one in _log_likelihoods(self.model, batch.inputs).sum(dim=1)
         ]
 
-    def answer(self, outputs: list[Any]) -> Any:  # noqa: D102
+    def answer(self, outputs: list[Any]) -> Any:
         return sum(nll for nll, _ in outputs), sum(tokens for _, tokens in outputs)
 
-    def rows(self, batch: Batch) -> list[Tensor]:  # noqa: D102
+    def rows(self, batch: Batch) -> list[Tensor]:
         return list(self.model(**batch.inputs).logits[:, :-1].unbind())
 
-    def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:  # noqa: ARG002, D102
+    def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:
         return torch.cat([piece.inputs["input_ids"][1:] for piece in pieces])
 
 
@@ -169,19 +169,19 @@ class MultipleChoice(JudgedByLabels, OfText):
     writes = True
 
     @classmethod
-    def for_class(cls, class_name: str) -> type[Evaluator]:  # noqa: D102
+    def for_class(cls, class_name: str) -> type[Evaluator]:
         return cls if class_name.endswith("ForMultipleChoice") else LanguageChoice
 
     @classmethod
-    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: ARG003, D102
+    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
         return [_choice(data, example) for example in data.examples]
 
     @classmethod
-    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
+    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
         chosen: str = example.given[CHOICES][answer]
         return chosen
 
-    def pieces(self, example: Example) -> list[Piece]:  # noqa: D102
+    def pieces(self, example: Example) -> list[Piece]:
         text, names = example.given[TEXT], self.tokenizer.model_input_names
         found = (self.tokenizer(text, one, **self.cut_off) for one in example.given[CHOICES])
         return [Piece(inputs={n: torch.tensor(each[n])[None] for n in names}) for each in found]
@@ -191,18 +191,18 @@ class MultipleChoice(JudgedByLabels, OfText):
         found: Tensor = self.model(**batch.inputs).logits[:, 0]
         return found
 
-    def run(self, batch: Batch) -> list[Any]:  # noqa: D102
+    def run(self, batch: Batch) -> list[Any]:
         found: list[float] = self.scores(batch).tolist()
         return found
 
-    def answer(self, outputs: list[Any]) -> Any:  # noqa: D102
+    def answer(self, outputs: list[Any]) -> Any:
         return max(range(len(outputs)), key=outputs.__getitem__)
 
     def rows(self, batch: Batch) -> list[Tensor]:
         """The score of each choice: a choice is a column of the one row."""
         return list(self.scores(batch).unbind())
 
-    def joined(self, outputs: list[Tensor]) -> Tensor:  # noqa: D102
+    def joined(self, outputs: list[Tensor]) -> Tensor:
         return torch.stack(outputs)[None].float()
 
 
@@ -229,7 +229,7 @@ class LanguageChoice(Prompted, MultipleChoice):
     In a chat it is the most likely answer.
     """
 
-    def pieces(self, example: Example) -> list[Piece]:  # noqa: D102
+    def pieces(self, example: Example) -> list[Piece]:
         text, found = self._prompter.text(example.given), []
         before = self._prompter.tokens(text)
         for choice in example.given[CHOICES]:
@@ -243,7 +243,7 @@ class LanguageChoice(Prompted, MultipleChoice):
             found.append(_tokens(torch.tensor(whole[cut:]), note=max(start - cut, 1)))
         return found
 
-    def scores(self, batch: Batch) -> Tensor:  # noqa: D102
+    def scores(self, batch: Batch) -> Tensor:
         found_NL = _log_likelihoods(self.model, batch.inputs)
         pairs = zip(found_NL, batch.notes, strict=True)
         return torch.stack([row_L[start - 1 :].sum() for row_L, start in pairs])
@@ -327,18 +327,18 @@ class TextToText(Prompted):
         self.tokens, self.seconds = 0, 0.0
 
     @classmethod
-    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:  # noqa: ARG003, D102
+    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
         return [_wanted(data, example) for example in data.examples]
 
     @classmethod
-    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:  # noqa: ARG003, D102
+    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
         if isinstance(answer, str):
             return answer
         text, was_cut = answer
         return f"{text} … (cut)" if was_cut else text
 
     @classmethod
-    def cut(cls, answers: Sequence[Any]) -> Cut:  # noqa: D102
+    def cut(cls, answers: Sequence[Any]) -> Cut:
         return Cut(examples=sum(was_cut for _, was_cut in answers))
 
     def pieces(self, example: Example) -> list[Piece]:
@@ -395,10 +395,10 @@ class TextToText(Prompted):
         size = self.model.dtype.itemsize
         return int(2 * config.num_hidden_layers * kept * width * length * size)
 
-    def probe(self, batch: Batch) -> list[Any]:  # noqa: D102
+    def probe(self, batch: Batch) -> list[Any]:
         return self._generated(batch, 1)
 
-    def run(self, batch: Batch) -> list[Any]:  # noqa: D102
+    def run(self, batch: Batch) -> list[Any]:
         started = time.perf_counter()
         answers = []
         for written, prompt_cut in zip(self._generated(batch, self.most), batch.notes, strict=True):
