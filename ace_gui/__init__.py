@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     from ace_gui.library import routes as routes
     from ace_gui.library import task as task
     from ace_gui.library import tune as tune
+    from ace_gui.library_results import Comparison as Comparison
+    from ace_gui.library_results import Evaluation as Evaluation
+    from ace_gui.library_results import Inspection as Inspection
+    from ace_gui.library_results import MergeResult as MergeResult
+    from ace_gui.library_results import Tuning as Tuning
     from ace_gui.methods.method import Kind as Kind
     from ace_gui.methods.registry import register_method as register_method
     from ace_gui.methods.shared.experts import Merged as Merged
@@ -44,11 +49,6 @@ if TYPE_CHECKING:
     from ace_gui.recipe import Override as Override
     from ace_gui.recipe import Recipe as Recipe
     from ace_gui.recipe.values import Task as Task
-    from ace_gui.results import Comparison as Comparison
-    from ace_gui.results import Evaluation as Evaluation
-    from ace_gui.results import Inspection as Inspection
-    from ace_gui.results import MergeResult as MergeResult
-    from ace_gui.results import Tuning as Tuning
 
 __version__ = "0.1.0"
 APPLICATION_ID: Final = "io.github.ace_workbench"
@@ -69,7 +69,7 @@ _NAMES: Final = {
     "ace_gui.methods.shared.kit": "parameter",
     "ace_gui.recipe": "ModelEntry Override Recipe",
     "ace_gui.recipe.values": "Task",
-    "ace_gui.results": "Comparison Evaluation Inspection MergeResult Tuning",
+    "ace_gui.library_results": "Comparison Evaluation Inspection MergeResult Tuning",
 }
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(["__version__", "errors", "methods", *_MODULES])

@@ -45,12 +45,12 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.service import run
 from ace_gui.engine.workflow import StateDict, merged_state_dicts
 from ace_gui.errors import RecipeError
+from ace_gui.library_results import Comparison, Evaluation, Inspection, MergeResult, Tuning
 from ace_gui.methods import METHODS
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
 from ace_gui.recipe.values import ParameterValue, Task, limited
-from ace_gui.results import Comparison, Evaluation, Inspection, MergeResult, Tuning
 
 GivenRecipe = Path | str | Mapping[str, object] | Recipe
 GivenTasks = Path | str | Sequence[Mapping[str, object] | Task]

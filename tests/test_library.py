@@ -14,7 +14,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 import ace_gui
-from ace_gui import library, results
+from ace_gui import library, library_results
 from ace_gui.engine.contract.events import Exported, PlanReady, TensorFinished
 from ace_gui.paths import Sample, resource_path
 from ace_gui.recipe.new_recipes import recipe_keys
@@ -150,7 +150,7 @@ def test_the_reference_is_up_to_date() -> None:
 
 EXAMPLES = {
     re.sub(r"ace_gui\.\w+\.", "", test.name): test.examples
-    for own in (library, results, ace_gui.Recipe)
+    for own in (library, library_results, ace_gui.Recipe)
     for test in doctest.DocTestFinder().find(own)
     if test.examples
 }

@@ -12,8 +12,7 @@ from typing import Any, Final
 import torch
 
 from ace_gui.engine.capabilities import engine_ready, resolve_device, use_threads
-from ace_gui.engine.contract.events import Event, Job, JobCancelled, JobDone, JobFailed
-from ace_gui.engine.contract.jobs import ScoringJob
+from ace_gui.engine.contract.events import Event, Job, JobCancelled, JobDone, JobFailed, ScoringJob
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.evaluating.evaluate import known_tasks
 from ace_gui.engine.evaluating.subjects import Models

@@ -16,7 +16,7 @@ from ace_gui.engine.contract.scored import MeanScore, TaskScore, means
 from ace_gui.errors import WorkbenchError
 from ace_gui.field_info import FieldInfo
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import ParameterValue
+from ace_gui.recipe.values import ParameterValue, Task
 
 Event = object
 """What a job yields: progress, a part of its result, or its end."""
@@ -38,6 +38,23 @@ class Job:
     def steps(self, engine: Any) -> Iterator[Event | None]:
         """An event or None for each step. ``engine``: the process's Runner."""
         raise NotImplementedError
+
+
+class ScoringJob(Job):
+    """Runs models on tasks: the recipe's base and experts, finished merges, and folders.
+
+    ``recipe`` None: the folders alone. ``folders``: of models, or transformers models in memory;
+    ``names``: of these, none: their paths. ``stores``: of finished merges, named by their paths.
+    ``tasks`` None: the recipe's. ``limit``: most examples of each task.
+    """
+
+    recipe: Recipe | None
+    folders: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
+    stores: tuple[Path, ...] = ()
+    tasks: tuple[Task, ...] | None = None
+    limit: int | None = None
+    device: str = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)

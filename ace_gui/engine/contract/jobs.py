@@ -11,9 +11,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ace_gui.engine.contract.events import Job, JobProgress, PlanReady, StoreRead, Variant
+from ace_gui.engine.contract.events import (
+    Job,
+    JobProgress,
+    PlanReady,
+    ScoringJob,
+    StoreRead,
+    Variant,
+)
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.contract.scored import ParameterRange, TryInput
 from ace_gui.errors import WorkbenchError
@@ -371,23 +378,6 @@ class CompareJob(Job, state="merging"):
 
         with workers_at(self.cluster, self.device) as workers:
             yield from compare(self.variants, self.device, self.memory_bytes, workers)
-
-
-class ScoringJob(Job):
-    """Runs models on tasks: the recipe's base and experts, finished merges, and folders.
-
-    ``recipe`` None: the folders alone. ``folders``: of models, or transformers models in memory;
-    ``names``: of these, none: their paths. ``stores``: of finished merges, named by their paths.
-    ``tasks`` None: the recipe's. ``limit``: most examples of each task.
-    """
-
-    recipe: Recipe | None
-    folders: tuple[Any, ...] = ()
-    names: tuple[str, ...] = ()
-    stores: tuple[Path, ...] = ()
-    tasks: tuple[Task, ...] | None = None
-    limit: int | None = None
-    device: str = "auto"
 
 
 class EvaluateJob(ScoringJob, state="scoring"):
