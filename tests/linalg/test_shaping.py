@@ -10,17 +10,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ace_gui.linalg.singular import COLUMNS, directions, shape_, shaping_numbers
+from ace_gui.linalg import singular
+from ace_gui.linalg.singular import directions, shape_, shaping_numbers
 from tests.helpers.live_memory import LiveMemory
 from tests.helpers.method_cases import orthogonal
 from tests.helpers.method_oracles import reshaped
 
 Array = NDArray[np.float64]
 
-SHAPES = [(1, 1), (1, 6), (6, 1), (5, 8), (8, 5), (40, 40), (24, COLUMNS + 60)]
+SHAPES = [(1, 1), (1, 6), (6, 1), (5, 8), (8, 5), (40, 40), (24, 92)]
 SHARES = [1.0, 0.3, 1e-6]
 POWERS = [0.0, 0.3, 0.5, 1.0, 1.5, 4.0]
 NOISE = 3e-6
+
+
+@pytest.fixture
+def few_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The widest is multiplied in three parts."""
+    monkeypatch.setattr(singular, "COLUMNS", 32)
 
 
 def spread(shape: tuple[int, int], sigma: Array, seed: int = 0) -> Array:
@@ -56,33 +63,35 @@ def shaped(matrix: Array, share: float = 1.0, power: float = 1.0, noise: float =
     return shape_(torch.tensor(matrix), share=share, power=power, noise=noise).matrix_OI.numpy()
 
 
+@pytest.mark.usefixtures("few_columns")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_against_the_decomposition(shape: tuple[int, int]) -> None:
     for name, matrix in cases(shape).items():
         size = float(np.linalg.norm(matrix))
-        for share, power in itertools.product(SHARES, POWERS):
-            if not is_clear(matrix, share):
-                continue
+        clear = [share for share in SHARES if is_clear(matrix, share)]
+        for share, power in itertools.product(clear, POWERS):
             found = shaped(matrix, share, power)
             expected = reshaped(matrix, share, power, NOISE * size)
             wrong = np.linalg.norm(found - expected)
             assert wrong <= 1e-8 * np.linalg.norm(expected), (name, share, power)
 
 
+@pytest.mark.usefixtures("few_columns")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_properties(shape: tuple[int, int]) -> None:
     left, right = orthogonal(shape[0], 5), orthogonal(shape[1], 6)
     for name, matrix in cases(shape).items():
         size = np.linalg.norm(matrix)
         assert np.linalg.norm(shaped(matrix) - matrix) <= 1e-12 * size
+        sigma, elsewhere = np.linalg.svd(matrix, compute_uv=False), left @ matrix @ right
+        clear = [share for share in SHARES if is_clear(matrix, share)]
         for share, power in itertools.product(SHARES, POWERS):
-            found = shaped(matrix, share, power)
-            kept = np.linalg.svd(matrix, compute_uv=False)[: directions(share, shape)]
+            found, kept = shaped(matrix, share, power), sigma[: directions(share, shape)]
             assert np.linalg.norm(found) == pytest.approx(np.linalg.norm(kept), rel=1e-8), name
             assert np.linalg.matrix_rank(found, rtol=1e-9) <= directions(share, shape)
-            near = {"rtol": 0, "atol": 1e-8 * max(size, 1e-300)}
-            turned = shaped(left @ matrix @ right, share, power)
-            if is_clear(matrix, share):
+            near = {"rtol": 0, "atol": 2e-8 * max(size, 1e-300)}  # Either is within 1e-8.
+            turned = shaped(elsewhere, share, power)
+            if share in clear:
                 np.testing.assert_allclose(turned, left @ found @ right, **near)
                 np.testing.assert_allclose(shaped(matrix.T, share, power), found.T, **near)
                 np.testing.assert_allclose(shaped(3 * matrix, share, power), 3 * found, **near)
