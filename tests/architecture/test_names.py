@@ -90,19 +90,6 @@ PLAIN: Rows = {
     "temperature": ((2, 2), "other -"),
 }
 
-FUSED: Rows = {
-    "gpt_neox.embed_in.weight": ((50432, 64), "embedding -"),
-    "gpt_neox.layers.5.attention.query_key_value.weight": ((192, 64), "query+key+value M"),
-    "gpt_neox.layers.5.attention.dense.weight": ((64, 64), "attention output M"),
-    "gpt_neox.layers.5.mlp.dense_h_to_4h.weight": ((256, 64), "MLP up M"),
-    "gpt_neox.layers.5.mlp.dense_4h_to_h.weight": ((64, 256), "MLP down M"),
-    "gpt_neox.layers.5.input_layernorm.weight": ((64,), "norm -"),
-    "embed_out.weight": ((50432, 64), "vocabulary head M"),
-    "model.layers.7.self_attn.qkv_proj.weight": ((192, 64), "query+key+value M"),
-    "model.layers.7.mlp.gate_up_proj.weight": ((512, 64), "MLP gate+up M"),
-    "model.layers.7.mlp.down_proj.weight": ((64, 256), "MLP down M"),
-}
-
 BLOCK = re.compile(r"(?:blocks|layers)\.(\d+)\.")
 
 
@@ -119,9 +106,8 @@ BLOCK = re.compile(r"(?:blocks|layers)\.(\d+)\.")
         (TIMM, {"blocks.N.attn.qkv.weight": "query 192, key 192, value 192"}),
         (PLAIN, {"self_attn.in_proj_weight": "query 16, key 16, value 16"}),
         # Where query, key and value are in these is not for names to tell; halves are halves.
-        (FUSED, {"model.layers.N.mlp.gate_up_proj.weight": "MLP gate 256, MLP up 256"}),
     ],
-    ids=["open_clip", "timm", "plain torch", "fused projections"],
+    ids=["open_clip", "timm", "plain torch"],
 )
 def test_every_tensor(rows: Rows, fused: dict[str, str]):
     found = describe(None, {name: shape for name, (shape, _) in rows.items()})

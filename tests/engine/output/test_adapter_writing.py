@@ -172,6 +172,8 @@ def test_an_extracted_adapter_keeps_its_energy_and_its_whole_tensors(base: Path,
     before, after = (load_file(p / "model.safetensors") for p in (base, model))
     found = load_file(tmp_path / "x" / WEIGHTS)
     back = read_back(base, tmp_path / "x", tmp_path / "store")
+    ranks = {len(tensor) for name, tensor in found.items() if "lora_A" in name}
+    assert len(ranks) > 1
     for name, tensor in after.items():
         factor = found.get(f"base_model.model.{name}".replace(".weight", ".lora_A.weight"))
         change = (tensor - before[name]).double()
