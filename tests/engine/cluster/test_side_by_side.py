@@ -20,6 +20,7 @@ from ace_gui.engine.contract.jobs import CompareJob
 from ace_gui.engine.contract.scored import ParameterRange
 from ace_gui.engine.evaluating.evaluate import evaluate
 from ace_gui.engine.evaluating.subjects import Models
+from ace_gui.engine.inspecting import tune_parameters
 from ace_gui.engine.inspecting.compare_recipes import by_method, compare_all
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.store import checksums
@@ -126,14 +127,15 @@ def test_the_window_compares_by_workers(recipe: Recipe, fresh, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("names", [("scaling",), ("scaling", "density")])
-def test_tune(recipe: Recipe, fresh, names: tuple[str, ...]):
+def test_tune(recipe: Recipe, fresh, monkeypatch, names: tuple[str, ...]):
     if "density" in names:
         pytest.importorskip("optuna")
+    monkeypatch.setattr(tune_parameters, "STARTUP", 3)  # side by side, then one by one
     recipe = replace(recipe, merge_method="ties")
     ranges = [ParameterRange(name=name, low=0.2, high=1.0) for name in names]
 
     def found(**how: object) -> tuple:
-        *_, last = tune(recipe, ranges, merges=3 if len(names) == 1 else 12, device="cpu", **how)
+        *_, last = tune(recipe, ranges, merges=3 if len(names) == 1 else 5, device="cpu", **how)
         points = [replace(point, seconds=0.0) for point in last.points]
         return points, replace(last.best, seconds=0.0), reported(last.scores), reported(last.before)
 
