@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
-from ace_gui.engine.contract.events import Event, Job, JobDone, JobFailed
+from ace_gui.engine.contract.events import Event, Job, JobDone
 from ace_gui.engine.contract.findings import (
     ExpertSpectra,
     LayerCovariances,
@@ -26,8 +27,7 @@ from ace_gui.engine.contract.jobs import (
     SubspacesJob,
 )
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.engine_client import End, EngineClient, RunningJob
+from ace_gui.gui.control.engine_client import End, EngineClient, Operation
 from ace_gui.gui.state.activity import RecipeKey, State
 from ace_gui.gui.state.results import Finding
 from ace_gui.gui.state.session import Session
@@ -44,78 +44,52 @@ class Question:
     job: Job = field(compare=False)
 
 
-class LatestQuestion(QObject):
+class _Answers(Operation):
+    """Its answers go to the session, findings under their ``keys``."""
+
+    keys: Mapping[type, RecipeKey] = MappingProxyType({})
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, LayerDifference):
+            self._session.results.comparison.record(event)
+        elif isinstance(event, Finding) and type(event) in self.keys:
+            self._session.results.findings.record(self.keys[type(event)], event)
+
+
+class LatestQuestion(_Answers):
     """Sends the query that ``find`` returns after a short pause and once no plan is running.
 
-    Answers go to the session. Errors do too, unless ``fail`` handles them. ``awaited`` carries
-    whether an answer is pending.
+    Errors go to the session too, unless it is ``quiet``.
     """
 
-    awaited = Signal(bool)
-
     def __init__(
-        self,
-        engine: EngineClient,
-        find: Callable[[], Question | None],
-        fail: Callable[[WorkbenchError], object] | None = None,
+        self, engine: EngineClient, find: Callable[[], Question | None], *, quiet: bool = False
     ) -> None:
         super().__init__(engine)
-        self._session, self._engine = engine.session, engine
-        self._find = find
-        self._fail = fail
+        self._find, self._quiet = find, quiet
         self._question: Question | None = None
-        self._operation: RunningJob | None = None
         self._timer = engine.delayed(DELAY, self._ask)
         self._planning = False
         self._session.activity.changed.connect(self._ask_after_planning)
         self.ask = self._timer.start
         """Check again which query is needed."""
 
-    def drop(self) -> None:
-        if self._operation is not None:
-            self._operation.drop()
-            self._forget()
-
-    @property
-    def is_awaited(self) -> bool:
-        return self._operation is not None
-
     def _ask(self) -> None:
         # While planning the recipe may still be rejected. The end of planning asks again.
         activity = self._session.activity
         unsettled = activity.plan_is_due or activity.is_running(State.PLANNING)
         question = None if unsettled else self._find()
-        if question is not None and question == self._question:
+        if question is not None and question == self._question and self.is_running:
             return
         self.drop()
         if question is not None:
-            self._question = question
-            self._operation = self._engine.run(
-                question.job, self._answer, self._end, quiet=self._fail is not None
-            )
-            self.awaited.emit(True)
+            self._question, self.keys = question, question.keys
+            self.run(question.job, quiet=self._quiet)
 
     def _ask_after_planning(self) -> None:
         before, self._planning = self._planning, self._session.activity.is_running(State.PLANNING)
         if before and not self._planning:
             self.ask()
-
-    def _answer(self, event: Event) -> None:
-        if isinstance(event, LayerDifference):
-            self._session.results.comparison.record(event)
-        elif isinstance(event, Finding):
-            keys = self._question.keys if self._question is not None else {}
-            if type(event) in keys:
-                self._session.results.findings.record(keys[type(event)], event)
-
-    def _end(self, end: End) -> None:
-        self._forget()
-        if isinstance(end, JobFailed) and self._fail is not None:
-            self._fail(end.error)
-
-    def _forget(self) -> None:
-        self._question = self._operation = None
-        self.awaited.emit(False)
 
 
 Kind = type[Finding] | type[LayerDifference]
@@ -135,11 +109,12 @@ class LayerQueries(QObject):
         self._session, self._engine = engine.session, engine
         session = engine.session
         self._kinds: set[Kind] = set()
-        self._whole: RunningJob | None = None
+        self._whole = _Answers(engine)
+        self._whole.changed.connect(lambda: self._emit_awaited(LayerDifference))
         self._latest: dict[type, LatestQuestion] = {}
         for kind in _QUESTIONS:
             self._latest[kind] = LatestQuestion(engine, partial(self._find, kind))
-            self._latest[kind].awaited.connect(lambda _, kind=kind: self._emit_awaited(kind))
+            self._latest[kind].changed.connect(lambda kind=kind: self._emit_awaited(kind))
         runs = session.results.runs
         for signal in (session.selection_changed, session.draft.changed, runs.changed):
             signal.connect(self._ask)
@@ -163,8 +138,8 @@ class LayerQueries(QObject):
         return _question(kind, session, row) if row is not None and wanted else None
 
     def _emit_awaited(self, kind: type) -> None:
-        whole = kind is LayerDifference and self._whole is not None
-        self.awaited.emit(kind, whole or self._latest[kind].is_awaited)
+        whole = kind is LayerDifference and self._whole.is_running
+        self.awaited.emit(kind, whole or self._latest[kind].is_running)
 
     def find_spectra(
         self, rows: Sequence[PlanRow], use: Callable[[list[LayerSpectrum]], object]
@@ -192,24 +167,13 @@ class LayerQueries(QObject):
     # Two complete merges
 
     def _compare(self) -> None:
-        if self._whole is not None:
-            self._whole.drop()
-            self._whole = None
+        self._whole.drop()
         self._latest[LayerDifference].drop()
         pair = self._session.results.comparison.pair
         if pair is not None:
             job = DifferenceJob(first=pair[0].store, second=pair[1].store)
-            self._whole = self._engine.run(job, self._record, self._end)
+            self._whole.run(job, quiet=False)
         self._latest[LayerDifference].ask()
-        self._emit_awaited(LayerDifference)
-
-    def _record(self, event: Event) -> None:
-        if isinstance(event, LayerDifference):
-            self._session.results.comparison.record(event)
-
-    def _end(self, _: End) -> None:
-        self._whole = None
-        self._emit_awaited(LayerDifference)
 
 
 # Each returns the query about a layer, or None if there is no answer.

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
-
-from PySide6.QtCore import QObject, Signal
+from typing import Final
 
 from ace_gui.engine.contract.events import (
     CovariancesCompared,
     EvaluationProgress,
     Event,
-    Job,
-    JobFailed,
     MergeFinished,
     MethodCompared,
     Variant,
@@ -34,79 +30,11 @@ from ace_gui.engine.contract.scored import (
     TriedText,
     TunePoint,
 )
-from ace_gui.gui.control.engine_client import End, EngineClient, RunningJob
+from ace_gui.gui.control.engine_client import EngineClient, Operation
 from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
 from ace_gui.gui.state.session import NO_MODEL, WAIT
 from ace_gui.recipe import Recipe
-
-_E = TypeVar("_E")
-
-
-class Operation(QObject):
-    """One job at a time, and what it has reported.
-
-    ``job`` is the last one, ``error`` its failure. ``changed`` follows the start, each event and
-    the end.
-    """
-
-    changed = Signal()
-
-    def __init__(self, engine: EngineClient) -> None:
-        super().__init__(engine)
-        self._session, self._engine = engine.session, engine
-        self._running: RunningJob | None = None
-        self._events: list[Event] = []
-        self.job: Any = None
-        self.error = ""
-
-    @property
-    def is_running(self) -> bool:
-        return self._running is not None
-
-    def all(self, kind: type[_E]) -> tuple[_E, ...]:
-        """The job's events of this kind so far."""
-        return tuple(event for event in self._events if isinstance(event, kind))
-
-    def last(self, kind: type[_E]) -> _E | None:
-        """The latest event of this kind, if there is one."""
-        return next((e for e in reversed(self._events) if isinstance(e, kind)), None)
-
-    def progress(self, kind: type[_E]) -> _E | None:
-        """The latest event of this kind while the job runs."""
-        return self.last(kind) if self.is_running else None
-
-    def stop(self) -> None:
-        """Stop at the next step and keep the results so far."""
-        if self._running is not None:
-            self._running.cancel()
-
-    def take(self, event: Event) -> None:
-        """An event has been kept."""
-
-    def end(self) -> None:
-        """The job has ended in any way."""
-
-    def run(self, job: Job, *, quiet: bool = True) -> None:
-        """Run the job, and drop the results of an earlier one. ``quiet``: the view that shows
-        ``error`` reports a failure."""
-        if self._running is not None:
-            self._running.drop()
-        self.job, self.error, self._events = job, "", []
-
-        def receive(event: Event) -> None:
-            self._events.append(event)
-            self.take(event)
-            self.changed.emit()
-
-        def finish(end: End) -> None:
-            self._running = None
-            self.error = end.error.sentence if isinstance(end, JobFailed) else ""
-            self.end()
-            self.changed.emit()
-
-        self._running = self._engine.run(job, receive, finish, quiet=quiet)
-        self.changed.emit()
 
 
 @dataclass(frozen=True, kw_only=True)

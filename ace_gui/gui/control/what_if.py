@@ -9,13 +9,12 @@ from typing import Final
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, value_of, with_value
-from ace_gui.engine.contract.events import Event, JobDone, MatrixTimed, MethodInfo
+from ace_gui.engine.contract.events import Event, MatrixTimed, MethodInfo
 from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
 from ace_gui.engine.contract.jobs import SampleMergesJob, SpectrumJob
 from ace_gui.engine.contract.model_figures import Forecast, forecast
 from ace_gui.engine.contract.plan import Plan, PlanRow
-from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.engine_client import End, EngineClient, RunningJob
+from ace_gui.gui.control.engine_client import EngineClient, Operation, RunningJob
 from ace_gui.gui.control.layer_queries import LatestQuestion, Question
 from ace_gui.gui.state.activity import RecipeKey
 from ace_gui.gui.state.draft import Inputs
@@ -46,7 +45,8 @@ class Forecasting(QObject):
         self._reports: dict[str, LayerReport] = {}
         self._shown: tuple[Plan | None, Reports | None] = (None, None)
         self.current: Forecast | None = None
-        self._operation: RunningJob | None = None
+        self._sample = Operation(engine)
+        self._sample.changed.connect(self._take)
         self._is_visible = False
         self._times: dict[tuple[object, ...], float] = {}
         self._timer = QTimer(self, singleShot=True, interval=FORECAST_DELAY)
@@ -70,7 +70,7 @@ class Forecasting(QObject):
         key = (method, inputs.base, inputs.experts)
         if key in self._times:
             report(self._times[key])
-        others = len(self._engine.running(object)) - (self._operation is not None)
+        others = len(self._engine.running(object)) - self._sample.is_running
         if key in self._times or not self._session.can_merge or others:
             return None
         known: list[MatrixTimed] = []
@@ -88,9 +88,9 @@ class Forecasting(QObject):
     def _settle(self) -> None:
         """Something changed: stop, and ask again once all is quiet."""
         key, busy = self._session.draft.recipe_key(), len(self._engine.running(object)) > 1
-        if self._operation is not None and (key != self._key or busy or not self._is_visible):
-            self._operation.drop()
-            self._operation, self._key = None, ()
+        if self._sample.is_running and (key != self._key or busy or not self._is_visible):
+            self._key = ()
+            self._sample.drop()
         if self._wanted():
             self._timer.start()
         else:
@@ -111,7 +111,7 @@ class Forecasting(QObject):
     def _known(self) -> Reports | None:
         """The reports of the merge of the current inputs, once they are complete."""
         session = self._session
-        unsettled = session.activity.plan_is_due or self._operation is not None
+        unsettled = session.activity.plan_is_due or self._sample.is_running
         if not session.layers.is_analysed or unsettled:
             return None
         if self._is_merged and session.results.merge is not None:
@@ -132,21 +132,17 @@ class Forecasting(QObject):
         if not self._wanted():
             return
         session = self._session
-        self._key, self._reports = session.draft.recipe_key(), {}
-        reports = self._reports
+        self._key = session.draft.recipe_key()
+        self._sample.run(
+            SampleMergesJob(recipe=session.draft.inputs.recipe(), device=session.device)
+        )
 
-        def receive(event: Event) -> None:
-            if isinstance(event, LayerReport):
-                reports[event.name] = event
-
-        job = SampleMergesJob(recipe=session.draft.inputs.recipe(), device=session.device)
-        self._operation = self._engine.run(job, receive, self._end, quiet=True)
-
-    def _end(self, end: End) -> None:
-        self._operation = None
-        if not isinstance(end, JobDone):
-            self._reports = {}  # of some only; not asked again
-        self._show()
+    def _take(self) -> None:
+        """Of a failed sample nothing is used, nor is it asked for again."""
+        if not self._sample.is_running:
+            found = () if self._sample.error else self._sample.all(LayerReport)
+            self._reports = {report.name: report for report in found}
+            self._show()
 
 
 SCOPE: Final = "scope"
@@ -172,9 +168,8 @@ class WhatIf(QObject):
         self._tried: dict[int | None, dict[str, ParameterValue]] = {}
         self._rules: tuple[Override, ...] = session.draft.inputs.overrides
         self._is_visible = False
-        self.error: WorkbenchError | None = None
-        self._latest = LatestQuestion(engine, self._find, self._fail)
-        self._latest.awaited.connect(self.awaited)
+        self._latest = LatestQuestion(engine, self._find, quiet=True)
+        self._latest.changed.connect(self._follow)
         session.selection_changed.connect(self._ask_again)
         session.draft.changed.connect(self._keep_what_differs)
 
@@ -334,9 +329,15 @@ class WhatIf(QObject):
         job = SpectrumJob(recipe=recipe, row=row, device=session.device)
         return Question(row.name, {LayerSpectrum: self._key()}, job)
 
-    def _fail(self, error: WorkbenchError) -> None:
-        self.error = error
-        self.changed.emit()
+    @property
+    def error(self) -> str:
+        """Why the trial values cannot be computed, or an empty string."""
+        return self._latest.error
+
+    def _follow(self) -> None:
+        self.awaited.emit(self._latest.is_running)
+        if self.error:
+            self.changed.emit()
 
     def _keep_what_differs(self) -> None:
         """After a change of the recipe, drop trial values that it now contains."""
@@ -357,6 +358,6 @@ class WhatIf(QObject):
         self._ask_again()
 
     def _ask_again(self) -> None:
-        self.error = None
+        self._latest.error = ""
         self.changed.emit()
         self._latest.ask()

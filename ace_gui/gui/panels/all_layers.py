@@ -215,8 +215,8 @@ class WhatIfPanel(QWidget):
         row, sentence = session.layers.row(session.selection), ""
         if row is None or not session.layers.has_spectrum(row):
             sentence = _NO_LAYER
-        elif what_if.error is not None:
-            sentence = what_if.error.sentence
+        elif what_if.error:
+            sentence = what_if.error
         elif not what_if.is_on:
             sentence = _NOT_TRIED if what_if.other_variant is None else _BOTH
         both = sentence == _BOTH and new is not None  # the headings say so

@@ -14,7 +14,8 @@ from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.findings import LayerDifference, ModelDiff
 from ace_gui.engine.contract.jobs import DiffJob
 from ace_gui.formatting import counted, number_text
-from ace_gui.gui.control.operations import MethodComparison, Operation
+from ace_gui.gui.control.engine_client import Operation
+from ace_gui.gui.control.operations import MethodComparison
 from ace_gui.gui.panels.compare_methods import CompareMethodsPanel
 from ace_gui.gui.panels.job_page import RunButton, merges_of, problem_label, show_problem
 from ace_gui.gui.panels.layer_panels import LayerPanel

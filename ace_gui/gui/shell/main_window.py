@@ -20,11 +20,11 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.engine_client import EngineClient, EngineThread
+from ace_gui.gui.control.engine_client import EngineClient, EngineThread, Operation
 from ace_gui.gui.control.layer_queries import LayerQueries
 from ace_gui.gui.control.merge_operation import MergeOperation, OutputOperations, RunOperations
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.control.operations import MethodComparison, Operation
+from ace_gui.gui.control.operations import MethodComparison
 from ace_gui.gui.control.persistence import Preferences, Sessions
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.control.what_if import Forecasting, WhatIf
