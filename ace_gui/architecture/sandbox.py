@@ -105,7 +105,7 @@ def _say(answers: BinaryIO, what: dict[str, Any]) -> None:
     answers.flush()
 
 
-_LOOK: Final = 0.2  # seconds between two checks of the process
+_CHECK_SECONDS: Final = 0.2  # seconds between two checks of the process
 _WAITING: Final = 4.0  # a busy machine may take that much longer than the computing itself
 _SPARE: Final = 2.0  # seconds for the process to end by itself
 _CODE: Final = (
@@ -213,8 +213,8 @@ class Describer:
         watch = _Watch(process.pid, limits)
         answer = self._talk.submit(_talk, process, request)
         try:
-            while not wait([answer], _LOOK).done:
-                watch.look()
+            while not wait([answer], _CHECK_SECONDS).done:
+                watch.check()
                 yield
         except psutil.Error:
             pass  # it has ended; so has the exchange
@@ -265,7 +265,7 @@ class _Watch:
         self._started, self._computed = time.monotonic(), self._seconds()
         self._held = self._process.memory_info().rss
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raise _BeyondLimitsError if it is too much, psutil.Error where it has ended."""
         limits = self._limits
         late = time.monotonic() - self._started > _WAITING * limits.seconds

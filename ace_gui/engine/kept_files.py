@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import save_file
@@ -26,7 +27,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints.header import read_header
 from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.input_files import JSON_LIMIT, FileStamp, open_regular, read_json, refusal
+from ace_gui.checkpoints.input_files import JSON_LIMIT, FileStamp, read_json, refusal
 from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.engine.streaming import tensors_digest
 from ace_gui.errors import CheckpointError, WorkbenchError
@@ -152,7 +153,7 @@ ROUND: Final = 50
 
 
 class ArrayCache:
-    """Entries in one folder, each an ``.npz`` of named arrays.
+    """Entries in one folder, each a file of ``keep_tensors`` with named arrays.
 
     An entry is named by a digest of everything its content depends on, so none is ever out of date.
     The least recently used entries are removed if there are too many. A damaged entry counts as
@@ -171,15 +172,11 @@ class ArrayCache:
         if not is_there(path):
             return None
         try:
-            with (
-                open_regular(path) as (descriptor, _),
-                open(descriptor, "rb", closefd=False) as file,
-                np.load(file, allow_pickle=False) as entry,
-            ):
-                arrays = {name: entry[name] for name in entry.files}
-            if text_of(arrays.pop(_DIGEST)) != _digest(key, arrays):
-                raise refusal(path, "Does not match its checksum.")
-        except Exception as error:  # numpy and zipfile raise many types
+            kept = open_tensors(path)
+            if kept.about != key:
+                raise refusal(path, "Is another entry.")
+            arrays = {name: kept.read(name).numpy() for name in kept.checkpoint.tensors}
+        except WorkbenchError as error:
             warn_recomputed(path, error)
             return None
         with contextlib.suppress(OSError):
@@ -191,20 +188,18 @@ class ArrayCache:
         path = self._path(key)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as fresh, fresh.open("xb") as file:
-                digest = {_DIGEST: text_array(_digest(key, arrays))}
-                np.savez(file, allow_pickle=False, **arrays, **digest)
+            keep_tensors(path, {n: torch.from_numpy(np.array(a)) for n, a in arrays.items()}, key)
             if self._written % ROUND == 0:
                 self._remove_oldest()
             self._written += 1
-        except OSError as error:
+        except (OSError, WorkbenchError) as error:
             _log.info("%s cannot be kept: %s", path, error)
 
     def _path(self, key: str) -> Path:
-        return self._folder / f"{key}.npz"
+        return self._folder / f"{key}.safetensors"
 
     def _remove_oldest(self) -> None:
-        ours = [*self._folder.glob("*.npz"), *self._folder.glob(f".*{UNFINISHED}")]
+        ours = [*self._folder.glob("*.safetensors"), *self._folder.glob(f".*{UNFINISHED}")]
         entries = [(item, item.stat()) for item in ours if item.is_file()]
         excess = sum(status.st_size for _, status in entries) - self._limit
         for item, status in sorted(entries, key=lambda entry: entry[1].st_mtime_ns):
@@ -222,13 +217,3 @@ def text_array(text: str) -> NDArray[np.uint8]:
 def text_of(array: NDArray[np.uint8]) -> str:
     """The text of an array made by ``text_array``."""
     return array.tobytes().decode()
-
-
-def _digest(key: str, arrays: Arrays) -> str:
-    """SHA-256 of an entry: its name, and the names, formats, shapes and values of its arrays."""
-    found = hashlib.sha256(key.encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        found.update(f"\0{name}\0{array.dtype}\0{array.shape}\0".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()

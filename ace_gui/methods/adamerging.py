@@ -41,7 +41,7 @@ class AdaMergingParameters(LearningParameters):
         choices=(LAYER_WISE, TASK_WISE, LAYER_WISE_TIES, TASK_WISE_TIES),
     )
     scaling: float = scaling_parameter(
-        0.3, letter="λ₀", help="Initial value of every coefficient.", presets=(("paper", 0.3),)
+        0.3, symbol="λ₀", help="Initial value of every coefficient.", presets=(("paper", 0.3),)
     )
     density: float = share_parameter(
         0.2,

@@ -42,7 +42,7 @@ class AdaRankParameters(LearningParameters):
             "of 5e-5. With a calibration set, answers stop improving long before."
         ),
     )
-    scaling: float = scaling_parameter(0.3, letter="λ₀", help="Initial value of every coefficient.")
+    scaling: float = scaling_parameter(0.3, symbol="λ₀", help="Initial value of every coefficient.")
     ratio: float = share_parameter(
         1.0,
         label="Share kept at first",

@@ -60,7 +60,7 @@ class BreadcrumbsParameters(SumParameters, Ends):
 
     scaling: float = scaling_parameter(
         0.3,
-        letter="λ",
+        symbol="λ",
         help=(
             "Factor on the sum of the kept entries. The paper's text has an average, its "
             "formula a sum."

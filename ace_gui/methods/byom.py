@@ -49,7 +49,7 @@ class ByomParameters:
         applies_when=("keep", LOW_RANK),
     )
     scaling: float = scaling_parameter(
-        0.3, letter="α", help="Factor on the sum of the task vectors in the merged model."
+        0.3, symbol="α", help="Factor on the sum of the task vectors in the merged model."
     )
 
 

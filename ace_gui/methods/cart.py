@@ -43,7 +43,7 @@ class CartParameters:
         above_zero=False,
     )
     scaling: float = scaling_parameter(
-        letter="λ",
+        symbol="λ",
         help="Factor on the experts' low-rank differences; 0 gives the mean.",
         presets=(("default", 1.0), ("as AdaRank starts", 2.3)),
     )

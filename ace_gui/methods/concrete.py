@@ -44,7 +44,7 @@ class ConcreteParameters(LearningParameters):
     )
     scaling: float = scaling_parameter(
         0.3,
-        letter="λ",
+        symbol="λ",
         help="Value of every coefficient. In the variant adamerging it is the initial value.",
     )
     temperature: float = parameter(

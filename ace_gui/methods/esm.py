@@ -64,7 +64,7 @@ class EsmParameters:
         ),
     )
     scaling: float = scaling_parameter(
-        letter="α",
+        symbol="α",
         help="Factor on the merged matrix.",
         differs=(
             "The paper finds 0.64 to 0.91 with validation data (Table 7), which a merge does not "

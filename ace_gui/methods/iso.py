@@ -42,7 +42,7 @@ CITATION = (
 
 def _scaling() -> Any:
     return scaling_parameter(
-        letter="α",
+        symbol="α",
         help=(
             "Factor on the merged matrix, usually validated in (0, 3]. It applies to "
             "matrices only. All other tensors are averaged without it."

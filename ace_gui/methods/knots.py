@@ -43,7 +43,7 @@ FORMULA: Final = (
 def _scaling(default: float) -> Any:
     return scaling_parameter(
         default,
-        letter="λ",
+        symbol="λ",
         help=(
             "Factor on the merged matrix, which the paper searches. Biases are averaged. "
             "The published code appends them to the matrices."

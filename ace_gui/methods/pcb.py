@@ -66,7 +66,7 @@ class PcbParameters:
     )
     scaling: float = scaling_parameter(
         1.2,
-        letter="λ",
+        symbol="λ",
         help="Factor on the merged task vector.",
         differs=(
             "The paper searches 0.8 to 1.3 on validation data, starting at 1.2. Without data, the "

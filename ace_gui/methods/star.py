@@ -37,7 +37,7 @@ class StarParameters:
         low_open=True,
     )
     scaling: float = scaling_parameter(
-        letter="α",
+        symbol="α",
         help="Factor on the merged matrix. Tensors that are not matrices are averaged without it.",
     )
 

@@ -38,7 +38,7 @@ class SurgeryParameters:
     )
     learning_rate: float = learning_rate_parameter(1e-3, help="Learning rate of Adam.", high=1.0)
     scaling: float = scaling_parameter(
-        0.3, letter="α", help="Factor on the sum of the task vectors in the merged model."
+        0.3, symbol="α", help="Factor on the sum of the task vectors in the merged model."
     )
 
 

@@ -59,7 +59,7 @@ class ConsensusParameters:
     )
     mask_threshold: float = mask_threshold_parameter()
     scaling: float = scaling_parameter(
-        0.3, letter="α", help="Factor on the sum of the task vectors."
+        0.3, symbol="α", help="Factor on the sum of the task vectors."
     )
 
 

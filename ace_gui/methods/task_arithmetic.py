@@ -19,7 +19,7 @@ class TaskArithmeticParameters(SumParameters):
 
     scaling: float = scaling_parameter(
         0.3,
-        letter="λ",
+        symbol="λ",
         help="Factor on the sum of the task vectors. 1/T for T experts gives their mean.",
         presets=(("usual without validation", 0.3), ("plain sum", 1.0)),
     )

@@ -39,7 +39,7 @@ class TiesParameters(ElectionParameters, Trimming):
     """Parameters of TIES-Merging."""
 
     scaling: float = scaling_parameter(
-        letter="λ",
+        symbol="λ",
         help="Factor on the merged task vector. The paper's value without validation is 1.",
         presets=(("paper", 1.0), ("with sum, FusionBench", 0.3)),
     )

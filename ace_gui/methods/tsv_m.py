@@ -39,7 +39,7 @@ class TsvMParameters:
     """Parameters of TSV-Merging. ``scaling``: α."""
 
     scaling: float = scaling_parameter(
-        letter="α",
+        symbol="α",
         help=(
             "Factor on the merged matrix. The usual value without validation is 1. It applies "
             "to matrices only. All other tensors are averaged without it."

@@ -38,7 +38,7 @@ class WemoeParameters:
     learning_rate: float = learning_rate_parameter(1e-4, help="Learning rate of Adam.", high=1.0)
     patience: int = patience_parameter()
     scaling: float = scaling_parameter(
-        0.3, letter="λ", help="Factor on the sum of the task vectors outside the MLP blocks."
+        0.3, symbol="λ", help="Factor on the sum of the task vectors outside the MLP blocks."
     )
 
 

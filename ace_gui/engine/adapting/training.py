@@ -16,7 +16,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -67,24 +67,32 @@ Objective = Callable[[int], Seen]
 
 
 @dataclass(kw_only=True)
-class State:
-    """The state of the loop: everything needed to resume.
+class History:
+    """What was seen in the steps so far.
 
-    ``values``: changed in place. ``losses``, ``spreads``: by task, of every step so far;
-    ``figures``: one per expert, of every step. ``distances``: of every step, or empty. ``before``:
-    values before the current window of steps. ``nearest``: the least mean distance of a window so
-    far and the step before it, and ``best`` the values then. ``moments``: of the optimiser, when
-    the state was saved.
+    ``losses``, ``spreads``: by task, of every step; ``figures``: one per expert, of every step.
+    ``distances``: of every step, or empty. ``nearest``: the least mean distance of a window so far
+    and the step before it.
     """
 
-    values: Mapping[str, Tensor]
-    step: int = 0
+    step: Annotated[int, Field(ge=0)] = 0
     losses: dict[str, list[float]] = field(default_factory=dict)
     spreads: dict[str, list[float]] = field(default_factory=dict)
     figures: list[list[float]] = field(default_factory=list)
     distances: list[float] = field(default_factory=list)
-    before: dict[str, Tensor] = field(default_factory=dict)
     nearest: tuple[float, int] = (math.inf, 0)
+
+
+@dataclass(kw_only=True)
+class State(History):
+    """The state of the loop: everything needed to resume.
+
+    ``values``: changed in place. ``before``: values before the current window of steps; ``best``:
+    before the nearest one. ``moments``: of the optimiser, when the state was saved.
+    """
+
+    values: Mapping[str, Tensor]
+    before: dict[str, Tensor] = field(default_factory=dict)
     best: dict[str, Tensor] = field(default_factory=dict)
     moments: dict[str, Tensor] = field(default_factory=dict)
 
@@ -229,15 +237,9 @@ class Curves:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _About:
+@dataclass(kw_only=True)
+class _About(History):
     stage: int
-    step: Annotated[int, Field(ge=0)]
-    losses: dict[str, list[float]]
-    spreads: dict[str, list[float]]
-    figures: list[list[float]]
-    distances: list[float]
-    nearest: tuple[float, int]
 
 
 _log = logging.getLogger(__name__)
@@ -295,15 +297,7 @@ def _checkpointed(folder: Path, stage: int, loop: Loop) -> bool:
 
 def save_checkpoint(folder: Path, stage: int, state: State, moments: Mapping[str, Tensor]) -> None:
     """Save the state of the loop, completely or not at all; an older checkpoint then remains."""
-    about = _About(
-        stage=stage,
-        step=state.step,
-        losses=state.losses,
-        spreads=state.spreads,
-        figures=state.figures,
-        distances=state.distances,
-        nearest=state.nearest,
-    )
+    about = _About(stage=stage, **_history(state))
     tensors = {f"value\0{name}": value for name, value in state.values.items()}
     tensors |= {f"before\0{name}": value for name, value in state.before.items()}
     tensors |= {f"best\0{name}": value for name, value in state.best.items()}
@@ -334,18 +328,11 @@ def load_checkpoint(folder: Path, stage: int, state: State) -> State:
     with torch.no_grad():
         for name, leaf in state.values.items():
             leaf.copy_(values[name])
-    return replace(
-        state,
-        step=about.step,
-        losses=about.losses,
-        spreads=about.spreads,
-        figures=about.figures,
-        distances=about.distances,
-        before=before,
-        nearest=about.nearest,
-        best=best,
-        moments=moments,
-    )
+    return replace(state, before=before, best=best, moments=moments, **_history(about))
+
+
+def _history(of: History) -> dict[str, Any]:
+    return {each.name: getattr(of, each.name) for each in fields(History)}
 
 
 def _of(kept: KeptTensors, what: str) -> dict[str, Tensor]:

@@ -23,7 +23,7 @@ from ace_gui.errors import ClusterError, WorkbenchError, is_out_of_memory
 from ace_gui.formatting import human_bytes
 from ace_gui.machine import processors
 
-LOOKED: Final = 1 << 24
+SCANNED_ELEMENTS: Final = 1 << 24
 """Elements of the tensors whose findings a worker reports at a time."""
 
 WRITTEN: Final = "The workers reach the output folder: they have written it themselves."
@@ -165,7 +165,7 @@ class RayWorkers:
         self.broadcast("seek", scan)
         calls = [
             Call(name="scan", arguments=([row.name for row in pack],), about=pack[0].name)
-            for pack in packed(rows, lambda row: prod(row.shape), LOOKED)
+            for pack in packed(rows, lambda row: prod(row.shape), SCANNED_ELEMENTS)
         ]
         arrived: dict[int, Scanned] = {}
         following = 0

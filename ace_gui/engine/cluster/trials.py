@@ -29,7 +29,7 @@ from ace_gui.engine.cluster.estimates import (
     row_flops,
     some_seconds,
 )
-from ace_gui.engine.cluster.ray_workers import LOOKED, RayWorkers
+from ace_gui.engine.cluster.ray_workers import SCANNED_ELEMENTS, RayWorkers
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.surveying import Group, groups, surveyed
@@ -213,8 +213,8 @@ def _scan_time(group: Group, prepared: Prepared, workers: RayWorkers | None) -> 
 
 def _rows_to_scan(rows: Sequence[PlanRow], count: int) -> list[PlanRow]:
     """Rows from all over the model that fill about a call for each of ``count`` workers."""
-    some = [row for row in rows if prod(row.shape) <= LOOKED] or rows
-    return list(some[:: max(1, _entries(some) // (count * LOOKED))])
+    some = [row for row in rows if prod(row.shape) <= SCANNED_ELEMENTS] or rows
+    return list(some[:: max(1, _entries(some) // (count * SCANNED_ELEMENTS))])
 
 
 def _entries(rows: Sequence[PlanRow]) -> int:

@@ -212,7 +212,7 @@ def passes(
     unfinished = True
     while unfinished:
         done = 0
-        for found in scan(partial(look_for, survey=survey, measure=measure), rows):
+        for found in scan(partial(row_contribution, survey=survey, measure=measure), rows):
             for measured in found or ():
                 if measured is not None:
                     survey.add(measured)
@@ -221,7 +221,7 @@ def passes(
         unfinished = survey.finish_pass()
 
 
-def look_for(
+def row_contribution(
     row: PlanRow,
     readers: Readers,
     pool: ThreadPoolExecutor,

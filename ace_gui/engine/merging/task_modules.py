@@ -44,9 +44,9 @@ from ace_gui.methods.shared.expert_modules import (
     Factors,
     Mask,
     Masks,
-    beside_base,
     kind_of,
     learns,
+    needs_base,
     packed,
 )
 from ace_gui.methods.shared.experts import Experts
@@ -172,7 +172,7 @@ def write_modules(
     modules = prepared.method_of(rows[0]).modules if rows else prepared.method.modules
     assert modules is not None
     base = None
-    if beside_base(modules):
+    if needs_base(modules):
         names = sorted({whole(row).tensor for row in rows})
         base = tensors_digest((name, readers.base.reader.read(name)) for name in names)
     manifest = ModulesManifest(

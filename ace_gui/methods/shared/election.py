@@ -47,7 +47,7 @@ class ElectionParameters:
     ``balanced``: the sign where both weigh the same.
     """
 
-    scaling: float = scaling_parameter(letter="λ")
+    scaling: float = scaling_parameter(symbol="λ")
     combine: str = combine_parameter()
     balanced: str = parameter(
         "majority",

@@ -136,7 +136,7 @@ def kind_of(modules: Modules[Parameters]) -> ModuleKind:
     return modules.kind if isinstance(modules, Differences) else ModuleKind.TASK
 
 
-def beside_base(modules: Modules[Parameters]) -> bool:
+def needs_base(modules: Modules[Parameters]) -> bool:
     """Whether an expert is made again from the base's weights, not from the merged ones alone."""
     return isinstance(modules, Masks | Factors)
 

@@ -58,7 +58,7 @@ def share_parameter(default: float, *, above_zero: bool = True, **described: Any
 def scaling_parameter(
     default: float = 1.0,
     *,
-    letter: str = "",
+    symbol: str = "",
     help: str = "Factor on the merged task vector.",
     presets: tuple[tuple[str, float], ...] = (),
     differs: str = "",
@@ -66,7 +66,7 @@ def scaling_parameter(
     """The field of a factor on the change added to the base. A negative factor subtracts it."""
     return parameter(
         default,
-        label=f"Scaling {letter}".strip(),
+        label=f"Scaling {symbol}".strip(),
         help=help,
         low=-10.0,
         high=10.0,

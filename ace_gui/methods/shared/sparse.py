@@ -109,7 +109,7 @@ class SumParameters:
 
     scaling: float = scaling_parameter(
         0.3,
-        letter="λ",
+        symbol="λ",
         help="Factor on the sum of the task vectors. 1/T for T experts gives their mean.",
     )
     normalize: bool = parameter(

@@ -22,7 +22,13 @@ from ace_gui.engine.contract.jobs import MergeJob
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MODEL, checksums
-from ace_gui.engine.merging.surveying import groups, look_for, of_deltas, survey_of, surveyed
+from ace_gui.engine.merging.surveying import (
+    groups,
+    of_deltas,
+    row_contribution,
+    survey_of,
+    surveyed,
+)
 from ace_gui.engine.merging.tensor_merge import OutputChunk, TensorMerge
 from ace_gui.engine.merging.units import PACKED, TOKEN, RowMerged, SharedOutput, scan_rows, units
 from ace_gui.engine.planning.prepare import prepare
@@ -199,7 +205,7 @@ def test_counts_are_sent_as_one_sum(gpt2: Family):
     prepared = prepare(recipe_of(gpt2, merge_method="ties"))
     (group,) = groups(prepared)
     survey = survey_of(group, len(prepared.experts))
-    scan = partial(look_for, survey=survey, measure=of_deltas)
+    scan = partial(row_contribution, survey=survey, measure=of_deltas)
     readers = Readers(prepared)
     found = scan_rows(scan, group.rows, readers).found
     assert len(found) == len(group.rows) > 2

@@ -102,7 +102,7 @@ def test_an_entry_that_is_not_what_it_should_be_is_computed_again(sample: Recipe
     looking = CompareExamplesJob(recipe=sample, store=merged, device="cpu")
     before = [event for event in looking.steps(runner) if isinstance(event, ExamplesCompared)]
     folder = merged.parent / "cache" / "ace-workbench" / "scores"
-    entries = sorted(folder.glob("*.npz"))
+    entries = sorted(folder.glob("*.safetensors"))
     assert entries
     cache = ArrayCache(folder)
     for entry in entries:

@@ -27,7 +27,7 @@ from ace_gui.engine.inspecting.compare_recipes import (
 )
 from ace_gui.engine.merging import surveying
 from ace_gui.engine.merging.store import MODEL
-from ace_gui.engine.merging.surveying import look_for
+from ace_gui.engine.merging.surveying import row_contribution
 from ace_gui.engine.planning import prepare
 from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.errors import RecipeError
@@ -211,9 +211,9 @@ def test_settings_share_the_survey_of_the_model(
 
     def counted(row: PlanRow, *given: Any, **named: Any) -> Any:
         read.append(row.name)
-        return look_for(row, *given, **named)
+        return row_contribution(row, *given, **named)
 
-    monkeypatch.setattr(surveying, "look_for", counted)
+    monkeypatch.setattr(surveying, "row_contribution", counted)
     own = {"norms": "model"} if method == "nan" else {"trim": "model"}
     settings = by_value(replace(recipe, merge_method=method, parameters=own), name, values)
     alone = [row for each in settings for row in merged_and_measured([each], "cpu")]

@@ -294,7 +294,7 @@ def test_the_engine_answers_every_kind_of_look_with_plain_values(
         assert isinstance(end, JobDone)
         assert isinstance(found, kind)
         assert pickle.loads(pickle.dumps(found)).name == row.name
-    assert list(tmp_path.rglob("*.npz"))
+    assert list(tmp_path.rglob("*.safetensors"))
 
 
 def test_an_expert_with_nan_is_left_out_of_a_look_as_of_a_merge(tmp_path, cache: InspectionCache):
