@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import ace_gui
-from ace_gui.engine.adapting.shared_parameters import _generator
+from ace_gui.engine.merging.merged_values import _generator
 from ace_gui.engine.modules.stored import MODULES
 from tests.helpers import learning_oracles as oracle
 from tests.helpers.calibrated_models import bert_family, one_by_one

@@ -25,8 +25,12 @@ DRAWN: Final = 1 << 16
 
 def seed_of(random_key: RandomKey, t: int) -> int:
     """A 63-bit seed for expert ``t`` and this random key."""
-    key = "\0".join((str(random_key.seed), random_key.experts[t], random_key.tensor))
-    digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
+    return seed_from(random_key.seed, random_key.experts[t], random_key.tensor)
+
+
+def seed_from(*parts: object) -> int:
+    """A 63-bit seed for numbers and names."""
+    digest = hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from transformers.pytorch_utils import Conv1D
 
-from ace_gui.engine.adapting.shared_parameters import MergedValues
+from ace_gui.engine.merging.merged_values import MergedValues
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared import learning as learning_module

@@ -1,0 +1,227 @@
+"""What is learned for the tensors of a merged model, and how it gets into the model.
+
+∂L/∂λ_t^l = ⟨∂L/∂θ^l, τ_t^l⟩: this needs the gradient of one model and one task vector of one tensor
+at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ace_gui.engine.adapting.objectives import Kept
+from ace_gui.engine.adapting.shared_parameters import SharedParameters
+from ace_gui.engine.adapting.training import factors_on_disk
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.readers import Readers
+from ace_gui.engine.merging.task_vectors import TaskVectors
+from ace_gui.engine.merging.tensor_merge import merge_deltas
+from ace_gui.engine.streaming import elements_of, of_row
+from ace_gui.methods.shared.draws import seed_from
+from ace_gui.methods.shared.experts import Computed, Experts
+from ace_gui.methods.shared.learned import factors_of
+from ace_gui.methods.shared.learning import Learning, Values, change, gradients
+from ace_gui.methods.shared.survey import Findings, findings_of
+
+
+class LearnedRow:
+    """A row of the plan in the learning loop. ``only``: indices of the experts concerned."""
+
+    def __init__(
+        self,
+        row: PlanRow,
+        readers: Readers,
+        parameters: SharedParameters,
+        kept: Kept,
+        folder: Path,
+        device: torch.device,
+        only: Sequence[int] | None = None,
+    ) -> None:
+        self.name, prepared = row.name, readers.prepared
+        self._indices = list(range(len(row.experts)) if only is None else only)
+        self.experts = [row.experts[index] for index in self._indices]
+        weights = prepared.weights_of(row)
+        self.weights = [1.0] if only is not None else [weights[index] for index in self._indices]
+        self._row, self._prepared, self._readers = row, prepared, readers
+        self._parameters, self._kept, self._device = parameters, kept, device
+        self._open: TaskVectors | None = None
+        self._stored: Callable[[int], Values] | None = None
+        learning = prepared.method.learning
+        assert learning is not None
+        if learning.factors is not None and learning.prepares(prepared.parameters):
+            number = prepared.plan.rows.index(row)
+
+            def made() -> Any:
+                experts = Experts(self.vectors, prepared.weights_of(row))
+                return factors_of(learning, experts, prepared.parameters, prepared.findings_of(row))
+
+            self._stored = factors_on_disk(folder, f"{number:05d}", len(row.experts), made)
+            self.close()
+
+    @property
+    def vectors(self) -> TaskVectors:
+        """The task vectors of all experts of the row."""
+        if self._open is None:
+            self._open = TaskVectors(self._row, self._readers, self._device)
+        return self._open
+
+    @property
+    def own_vectors(self) -> Sequence[Tensor]:
+        """The task vectors of the experts in ``only``."""
+        return Computed(len(self._indices), lambda t: self.vectors[self._indices[t]])
+
+    @property
+    def findings(self) -> Findings | None:
+        """The findings of the method's survey for these experts."""
+        found = self._prepared.findings_of(self._row)
+        return None if found is None else findings_of(found, self._indices)
+
+    def close(self) -> None:
+        """Release what need not be kept."""
+        self._open = None
+
+    def factors(self, t: int) -> Values:
+        """The factors of the contribution of the t-th expert."""
+        index = self._indices[t]
+
+        def read() -> Values:
+            if self._stored is None:
+                return {"delta": self.vectors[index]}
+            return {name: each.to(self._device) for name, each in self._stored(index).items()}
+
+        found = self._kept.get((self.name, index), read)
+        if t + 1 == len(self._indices):
+            self.close()
+        return found
+
+    def put(self, change: Tensor) -> None:
+        """Set the merged model's tensor to W₀ + change."""
+        base = self._kept.get((self.name, "base"), lambda: self.vectors.base)
+        put_row(self._row, base + change, self._parameters)
+        self.close()
+
+    def pulled(self) -> Tensor:
+        """∂L/∂Δ of the row, in the orientation of the task vectors."""
+        self.close()
+        whole = self._parameters.gradient(self._row.tensor, self._row.tensor_shape)
+        found = of_row(
+            self._row, None, lambda part: whole if part is None else whole.reshape(-1)[slice(*part)]
+        )
+        turned = found.T if self._row.transposed else found
+        return turned.contiguous().float()
+
+
+def put_row(row: PlanRow, weight: Tensor, parameters: SharedParameters) -> None:
+    """Set a row of the merged model, given in the orientation of the task vectors."""
+    stored = weight.T if row.transposed else weight
+    if row.part is None:
+        parameters.write(row.tensor, stored)
+        return
+    whole = parameters.read(row.tensor, row.tensor_shape)
+    mine = elements_of(whole.view(-1), row.part)
+    mine.copy_(stored.reshape(mine.shape))
+    parameters.write(row.tensor, whole)
+
+
+def put_fixed(
+    row: PlanRow, readers: Readers, parameters: SharedParameters, device: torch.device
+) -> None:
+    """Set a row without learned values to its final merged value."""
+    if not row.is_combined or not row.experts:
+        stored = of_row(row, None, partial(readers.base.read, row.tensor))
+        put_row(row, stored.T if row.transposed else stored, parameters)
+        return
+    deltas = TaskVectors(row, readers, device)
+    put_row(row, deltas.base + merge_deltas(row, readers.prepared, deltas).delta, parameters)
+
+
+class MergedValues:
+    """The coefficients of ``rows``: ``own`` by row, and ``shared`` for the whole model.
+
+    ``seed``: of the random numbers of the gates.
+    """
+
+    def __init__(
+        self,
+        learning: Learning[Any],
+        parameters: Any,
+        rows: Sequence[LearnedRow],
+        own: Mapping[str, Mapping[str, Tensor]],
+        shared: Mapping[str, Tensor],
+        *,
+        seed: int,
+    ) -> None:
+        self.learning, self.parameters = learning, parameters
+        self.rows, self.own, self.shared, self.seed = rows, own, shared, seed
+
+    def all(self) -> dict[str, Tensor]:
+        """All coefficients by name.
+
+        The row's name precedes a slash; it is empty for shared ones.
+        """
+        found = {f"/{name}": value for name, value in self.shared.items()}
+        for row, values in self.own.items():
+            found |= {f"{row}/{name}": value for name, value in values.items()}
+        return found
+
+    def write(self, step: int | None) -> list[float]:
+        """Set the merged model's tensors; ``step`` None: the final values for the export.
+
+        Returns one figure per expert: the mean over the tensors that it has.
+        """
+        totals: dict[int, list[float]] = {}
+        for row in self.rows:
+            gates = self.gates(row, step)(self._values(row))
+            row.put(change(self.learning, row.factors, row.weights, gates))
+            found = self.learning.figures(gates).double().reshape(-1).tolist()
+            for t, value in zip(row.experts if found else (), found, strict=True):
+                totals.setdefault(t, []).append(value)
+        return [math.fsum(own) / len(own) for _, own in sorted(totals.items())]
+
+    def pull(self, step: int) -> None:
+        """Compute the gradients of all coefficients from those of the merged model's tensors."""
+        for value in self.all().values():
+            value.grad = torch.zeros_like(value)
+        penalty = self.learning.penalty
+        for row in self.rows:
+            found = gradients(
+                self.learning,
+                row.factors,
+                row.weights,
+                self._values(row),
+                self.gates(row, step),
+                row.pulled(),
+                None if penalty is None else lambda gates: penalty(gates, self.parameters),
+            )
+            for name, gradient in found.items():
+                if name in self.shared:
+                    own = self.shared[name].grad
+                    assert own is not None
+                    own[list(row.experts)] += gradient
+                else:
+                    self.own[row.name][name].grad = gradient
+
+    def gates(self, row: LearnedRow, step: int | None) -> Callable[[Values], Values]:
+        """Compute the gates from coefficients and the random numbers of the step."""
+
+        def made(values: Values) -> Values:
+            draw = None if step is None else _generator(self.seed, row.name, step)
+            return self.learning.gates(values, self.parameters, draw)
+
+        return made
+
+    def _values(self, row: LearnedRow) -> Values:
+        indices = list(row.experts)
+        shared = {name: value[indices] for name, value in self.shared.items()}
+        return {**shared, **self.own.get(row.name, {})}
+
+
+def _generator(seed: int, tensor: str, step: int) -> torch.Generator:
+    """Random numbers that depend only on the seed, the tensor and the step."""
+    return torch.Generator().manual_seed(seed_from(seed, tensor, step))
