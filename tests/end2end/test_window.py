@@ -72,7 +72,7 @@ def test_from_checkpoints_on_disk_to_a_model_that_loads(
     window.dialogs.open_export()
     dialog = window.dialogs.export
     dialog.folder.setText(str(tmp_path / "merged"))
-    dialog.dtype.setCurrentText("bfloat16")
+    dialog.form.fields["dtype"].control.setCurrentText("bfloat16")
     with qtbot.waitSignal(window.output.exported, timeout=PATIENCE):
         dialog.export_button.click()
     qtbot.waitUntil(lambda: session.state is State.MERGED, timeout=PATIENCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Final
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
-    QCheckBox,
     QGridLayout,
     QLineEdit,
     QPlainTextEdit,
@@ -20,23 +20,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.engine.contract.events import (
-    EnergyByRank,
-    Event,
-    Exported,
-    Job,
-    JobCancelled,
-    JobFailed,
-    JobProgress,
-)
+from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress
 from ace_gui.engine.contract.findings import Regime
 from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob
 from ace_gui.engine.contract.libraries import commands_of, library_of
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import counted, human_bytes
-from ace_gui.gui.control.engine_client import End, RunningJob
 from ace_gui.gui.control.merge_operation import OutputOperations
+from ace_gui.gui.control.operations import Operation
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.panels.notice import Notice
@@ -49,117 +41,85 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import file_name, plain, short_score_text
 from ace_gui.gui.theme import Face, change_kind
-from ace_gui.gui.widgets.controls import (
-    Choice,
-    amount_field,
-    count_field,
-    named,
-    push_button,
-    read_only,
-)
+from ace_gui.gui.widgets.controls import named, push_button, read_only
 from ace_gui.gui.widgets.file_dialogs import ask_folders, folder_of, show
-from ace_gui.gui.widgets.form import Form
+from ace_gui.gui.widgets.form import Form, Option, OptionForm
 from ace_gui.gui.widgets.labels import heading, muted_label, plain_label, secondary_label
 from ace_gui.gui.widgets.layout import Column, across, down, pane
 from ace_gui.recipe.values import model_name
 
-Run = Callable[[Job, Callable[[Event], object], Callable[[End], object]], RunningJob]
-_STOPPED = "The curve was stopped."
-_SIZES: Final = {
-    False: ("rank", "One rank for all matrices"),
-    True: (
-        "share of energy",
-        "For each matrix, the smallest rank that keeps this share of its change's squared norm",
-    ),
-}
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """How a merge is written. An adapter has a rank, or keeps a share of the energy."""
+
+    adapter: bool = False
+    by_energy: bool = False
+    rank: int = 32
+    energy: float = 0.95
+    dtype: str | None = None
+    gigabytes: float = 5.0
+    heads: bool = False
 
 
-class AdapterChoice(QWidget):
-    """``begin`` starts the curve and ``stop`` ends it."""
-
-    def __init__(self, run: Run) -> None:
-        super().__init__()
-        self._run = run
-        self._job: RunningJob | None = None
-        self._found: EnergyByRank | None = None
-        self._store = Path()
-        self.kind = Choice("Size of the adapter by", _SIZES)
-        self._rank = count_field("Rank", 65536, least=1, value=32)
-        self._energy = amount_field("Share of energy", 1.0, 100.0, 95.0, suffix=" %")
-        self.plot = KeptEnergyPlot()
-        self.plot.setFixedHeight(280)
-        self.button = RunButton("Compute the curve", self._begin, self.stop)
-        parts = (across(self.kind, self._rank, self._energy, None), self.plot)
-        self.setLayout(down(*parts, across(None, self.button)))
-        for changed in (self.kind.chosen, self._rank.valueChanged, self._energy.valueChanged):
-            changed.connect(self._show)
-        self._show()
-
-    @property
-    def rank(self) -> int | None:
-        """The chosen rank; None if a share of energy is chosen."""
-        return None if self.kind.current else self._rank.value()
-
-    @property
-    def energy(self) -> float | None:
-        """The chosen share of energy; None if a rank is chosen."""
-        return self._energy.value() / 100 if self.kind.current else None
-
-    def begin(self, store: Path) -> None:
-        """Find the curve of this finished merge, unless it is known or on its way."""
-        self._store = store
-        if self._found is None and self._job is None:
-            self._begin()
-
-    def _begin(self) -> None:
-        self.plot.show_message("Computing what each rank keeps …")
-        self._job = self._run(EnergyByRankJob(store=self._store), self._receive, self._end)
-        self._show_running()
-
-    def stop(self) -> None:
-        if self._job is not None:
-            self._job.drop()
-            self._job = None
-            self.plot.show_message(_STOPPED)
-            self._show_running()
-
-    def _receive(self, event: Event) -> None:
-        if isinstance(event, EnergyByRank):
-            self._found = event
-        elif isinstance(event, JobProgress):
-            self._show_running(event.done / max(event.total, 1))
-
-    def _end(self, end: End) -> None:
-        self._job = None
-        if isinstance(end, JobFailed):
-            self.plot.show_message(end.error.sentence)
-        elif isinstance(end, JobCancelled):
-            self.plot.show_message(_STOPPED)
-        self._show_running()
-        self._show()
-
-    def _show_running(self, share: float | None = None) -> None:
-        self.button.setVisible(self._found is None)
-        self.button.show_job(self._job is not None, "", share=share)
-
-    def _show(self) -> None:
-        self._rank.setVisible(not self.kind.current)
-        self._energy.setVisible(bool(self.kind.current))
-        if self._found is not None and self._found.shares:
-            self.plot.show_shares(self._found, self.rank, self.energy)
-        elif self._found is not None:
-            self.plot.show_message("No matrix of a linear layer changes.")
-
-
-_DTYPES: Final = {None: "as in the recipe"} | {n: n for n in ("float32", "bfloat16", "float16")}
-_KINDS: Final = {False: "the full model", True: "an adapter (PEFT)"}
+_KIND: Final = Option(
+    name="adapter",
+    label="Write as",
+    help="An adapter is a small file with the change, to be loaded over the base",
+    values={"the full model": False, "an adapter (PEFT)": True},
+)
+_BY: Final = Option(
+    name="by_energy",
+    label="Size by",
+    help="One rank for all matrices; or for each the smallest rank that keeps this share of its "
+    "change's squared norm",
+    values={"rank": False, "share of energy": True},
+)
+_RANK: Final = Option(
+    name="rank",
+    label="Rank",
+    kind="int",
+    default=Written.rank,
+    low=1,
+    high=65536,
+)
+_ENERGY: Final = Option(
+    name="energy",
+    label="Share of energy",
+    kind="float",
+    default=Written.energy,
+    low=0.01,
+    high=1,
+)
+_DTYPE: Final = Option(
+    name="dtype",
+    label="Number format",
+    help="Format of the weights; 16-bit formats are rounded once, from full precision",
+    values={"as in the recipe": None} | {n: n for n in ("float32", "bfloat16", "float16")},
+)
+_SHARD: Final = Option(
+    name="gigabytes",
+    label="Largest file, GB",
+    help="Larger models are split into several files with an index",
+    kind="float",
+    logarithmic=True,
+    default=Written.gigabytes,
+    low=0.1,
+    high=100,
+)
+_HEADS: Final = Option(
+    name="heads",
+    label="Heads",
+    help="Whole models load separately, and are as large as the merged model",
+    values={"in files of their own": False, "a whole model for each": True},
+)
 _GIGABYTE: Final = 1_000_000_000
 _EXPORTS: Final = "exports"
 _CHANGED: Final = "Settings changed after this merge. The export is the merge as it was made."
 
 
 class ExportDialog(Dialog):
-    """Asks for a folder, a number format and a shard size; exports; shows the result.
+    """Asks for a folder and how to write the merge; exports; shows the result.
 
     ``expert_wanted`` carries the folder of a model to add as an expert: what was exported, on
     request, or at once if ``adds``.
@@ -172,52 +132,34 @@ class ExportDialog(Dialog):
     ) -> None:
         super().__init__("Export the merged model", parent, cancels=True)
         self._session, self._output, self._adds = session, output, adds
-        self._exported_to = Path()
+        self._exported_to, self.written = Path(), Written()
         own = Disposition.PER_EXPERT
         self._has_heads = any(row.disposition is own for row in session.layers.rows)
         self.setMinimumWidth(580)
         self.notice = Notice()
         self.folder = named(QLineEdit(placeholderText="a new or empty folder"), "Target folder")
         self.verdict, self.contents = muted_label(), muted_label()
-        self.output_kind = Choice("Write as", _KINDS)
-        self.adapter = AdapterChoice(partial(output.engine.run, quiet=True))
-        self.dtype = Choice("Number format", _DTYPES)
-        self.shard = amount_field("Largest file", 0.1, 100.0, 5.0, suffix=" GB")
-        self.complete_heads = QCheckBox("A whole model for each expert's head")
+        self.form, self.plot, self.curve = OptionForm(), KeptEnergyPlot(), Operation(output.engine)
+        self.plot.setFixedHeight(280)
+        self.button = RunButton("Compute the curve", self._find_curve, self.curve.stop)
         self.progress = named(QProgressBar(), "Export progress")
-        self._form = self._make_form()
+        self._page = self._make_page()
         self._pages = QStackedWidget()
-        self._pages.addWidget(self._form)
+        self._pages.addWidget(self._page)
         self._pages.addWidget(self._make_result())
         text = "Export and add as an expert" if adds else "Export"
         self.export_button = self.add_button(text, self._export)
         self.fill(self.notice, self._pages, self.progress)
-        self._connect()
-        self._change_kind()
-        start = Settings().export_folder or folder_of(_EXPORTS) or Path.home()
-        self.folder.setText(str(_free_folder(start, self._name())))
-        self.refresh()
-
-    def _connect(self) -> None:
-        session = self._session
-        self.finished.connect(self.adapter.stop)
-        self.output_kind.chosen.connect(self._change_kind)
-        for changed in (
-            self.folder.textChanged,
-            self.dtype.chosen,
-            self.shard.valueChanged,
-            self.complete_heads.toggled,
-            session.activity.changed,
-        ):
+        self.finished.connect(self.curve.stop)
+        self.form.changed.connect(self._change)
+        for changed in (self.folder.textChanged, session.activity.changed, self.curve.changed):
             changed.connect(self.refresh)
         session.activity.progressed.connect(self._show_progress)
         session.problem.connect(self._show_problem)
-        self._output.exported.connect(self._show_result)
-
-    @property
-    def as_adapter(self) -> bool:
-        """Whether an adapter is written instead of the full model."""
-        return bool(self.output_kind.current)
+        output.exported.connect(self._show_result)
+        start = Settings().export_folder or folder_of(_EXPORTS) or Path.home()
+        self.folder.setText(str(_free_folder(start, self._name())))
+        self.refresh()
 
     def refresh(self) -> None:
         """Check the form, and show what will be written."""
@@ -225,10 +167,12 @@ class ExportDialog(Dialog):
         folders = plan.input_folders if plan is not None else ()
         verdict = check_folder(self.folder.text(), self.bytes_needed(), folders)
         exporting = self._session.activity.is_running(State.EXPORTING)
+        self.form.show_record(self._options(), self.written, Written())
+        self._show_curve()
         self.verdict.setText(verdict.sentence)
         change_kind(self.verdict, "caption" if verdict.good else "bad")
         self.export_button.setEnabled(verdict.good and self._session.can_export)
-        self._form.setEnabled(not exporting)
+        self._page.setEnabled(not exporting)
         self.progress.setVisible(exporting)
         self.contents.setText(self._contents())
 
@@ -239,39 +183,62 @@ class ExportDialog(Dialog):
             return
         super().reject()
 
-    def _change_kind(self) -> None:
-        """Show what belongs to the chosen output; the curve is computed only for an adapter."""
-        adapter, run = self.as_adapter, self._session.results.merge
-        self._form.show_row(self.shard, not adapter)
-        self._form.show_row(self.complete_heads, self._has_heads and not adapter)
-        self._form.show_row(self.adapter, adapter)
-        if adapter and run is not None:
-            self.adapter.begin(run.store)
-        else:
-            self.adapter.stop()
-        self.refresh()
-        self.adjustSize()
+    def _options(self) -> Iterator[Option]:
+        """What can be chosen for this kind of output."""
+        yield _KIND
+        if self.written.adapter:
+            yield from (_BY, _ENERGY if self.written.by_energy else _RANK)
+        yield _DTYPE
+        if not self.written.adapter:
+            yield from (_SHARD, _HEADS) if self._has_heads else (_SHARD,)
 
-    def _make_form(self) -> Form:
-        form = Form()
+    def _change(self, written: Written) -> None:
+        """The curve is computed only for an adapter."""
+        before, self.written = self.written, written
+        self.refresh()
+        if written.adapter and not before.adapter:
+            self._find_curve()
+        elif not written.adapter:
+            self.curve.stop()
+        if written.adapter != before.adapter:
+            self.adjustSize()
+
+    def _find_curve(self) -> None:
+        run = self._session.results.merge
+        if run is not None and self.curve.last(EnergyByRank) is None and not self.curve.is_running:
+            self.curve.run(EnergyByRankJob(store=run.store))
+
+    def _show_curve(self) -> None:
+        """What each rank keeps, as far as it is known."""
+        found, progress = self.curve.last(EnergyByRank), self.curve.progress(JobProgress)
+        for widget in (self.plot, self.button):
+            widget.setVisible(self.written.adapter)
+        if found is not None:
+            self.button.hide()
+        share = None if progress is None else progress.done / max(progress.total, 1)
+        self.button.show_job(self.curve.is_running, "", share=share)
+        if found is not None and found.shares:
+            own = self.written
+            rank, energy = (None, own.energy) if own.by_energy else (own.rank, None)
+            self.plot.show_shares(found, rank, energy)
+        elif found is not None:
+            self.plot.show_message("No matrix of a linear layer changes.")
+        elif self.curve.is_running:
+            self.plot.show_message("Computing what each rank keeps …")
+        else:
+            self.plot.show_message(self.curve.error or "The curve was stopped.")
+
+    def _make_page(self) -> QWidget:
         browse = push_button("Browse…", self._browse, name="Browse for the target folder")
         merge = down(plain_label(self._recipe_text()), gap=2)
         if not self._session.merge_is_current:
             merge.addWidget(muted_label(_CHANGED))
+        above, below = Form(), Form()
         line = across((self.folder, 1), browse)
-        form.add_row("Merge", pane(merge))
-        form.add_row("Folder", pane(down(line, self.verdict, gap=4)))
-        tip = "An adapter is a small file with the change, to be loaded over the base"
-        form.add_row("Write as", self.output_kind, tip)
-        form.add_row("Keep", self.adapter)
-        tip = "Format of the weights; 16-bit formats are rounded once, from full precision"
-        form.add_row("Number format", self.dtype, tip)
-        tip = "Larger models are split into several files with an index"
-        form.add_row("Largest file", self.shard, tip)
-        tip = "Each loads separately, and is as large as the merged model"
-        form.add_row("Heads", self.complete_heads, tip)
-        form.add_row("Contents", self.contents)
-        return form
+        above.add_row("Merge", pane(merge))
+        above.add_row("Folder", pane(down(line, self.verdict, gap=4)))
+        below.add_row("Contents", self.contents)
+        return pane(down(above, self.form, self.plot, across(None, self.button), below))
 
     def _make_result(self) -> QWidget:
         self.outcome, self.files = plain_label(), muted_label()
@@ -301,15 +268,15 @@ class ExportDialog(Dialog):
         plan, run = self._session.draft.plan, self._session.results.merge
         if plan is None or run is None:
             return None
-        dtype = self.dtype.current or run.recipe.out_dtype
-        return output_size(plan, dtype, round(self.shard.value() * _GIGABYTE))
+        dtype = self.written.dtype or run.recipe.out_dtype
+        return output_size(plan, dtype, round(self.written.gigabytes * _GIGABYTE))
 
     def bytes_needed(self) -> int:
         """Bytes of everything to be written, except side files; 0 for an adapter: it is small."""
         plan, size = self._session.draft.plan, self._size()
-        if plan is None or size is None or self.as_adapter:
+        if plan is None or size is None or self.written.adapter:
             return 0
-        rows = self._session.layers.rows if self.complete_heads.isChecked() else ()
+        rows = self._session.layers.rows if self.written.heads else ()
         own = [row.experts for row in rows if row.disposition is Disposition.PER_EXPERT]
         models = 1 + len(set().union(*own))
         return models * size.bytes + plan.bytes_for_experts
@@ -318,7 +285,7 @@ class ExportDialog(Dialog):
         size = self._size()
         if size is None:
             return ""
-        if self.as_adapter:
+        if self.written.adapter:
             return "adapter_model.safetensors, adapter_config.json, README.md, merge_recipe.yaml."
         weights = (
             "model.safetensors" if size.shards == 1 else f"{size.shards} files and their index"
@@ -327,7 +294,7 @@ class ExportDialog(Dialog):
         parts.append("the base's config and tokenizer files, README.md, merge_recipe.yaml")
         if self._has_heads:
             parts.append("the experts' own heads in heads/")
-        if self.complete_heads.isChecked():
+        if self.written.heads:
             parts.append(f"a model of {human_bytes(size.bytes)} for each of these")
         return "; ".join(parts) + "."
 
@@ -351,13 +318,14 @@ class ExportDialog(Dialog):
     def _export(self) -> None:
         self.notice.hide()
         self._exported_to = Path(self.folder.text().strip()).expanduser()
-        export = partial(self._output.export, self._exported_to, self.dtype.current)
-        if self.as_adapter:
-            self.adapter.stop()
-            export(rank=self.adapter.rank, energy=self.adapter.energy)
+        export = partial(self._output.export, self._exported_to, self.written.dtype)
+        if self.written.adapter:
+            self.curve.stop()
+            by_energy, energy, rank = self.written.by_energy, self.written.energy, self.written.rank
+            export(rank=None if by_energy else rank, energy=energy if by_energy else None)
         else:
-            shard_bytes = round(self.shard.value() * _GIGABYTE)
-            export(shard_bytes, complete_heads=self.complete_heads.isChecked())
+            shard_bytes = round(self.written.gigabytes * _GIGABYTE)
+            export(shard_bytes, complete_heads=self.written.heads)
 
     def _add(self) -> None:
         self.accept()

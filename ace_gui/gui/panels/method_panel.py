@@ -47,6 +47,7 @@ OPTIONS: Final = (
         kind="digits",
         default=str(Inputs().seed),
         read=_seed,
+        write=str,
     ),
     Option(
         name="split_fused",

@@ -210,7 +210,6 @@ _LIMIT: Final = Option(
     low=0,
     high=_MOST,
     empty="all",
-    write=int,
 )
 _LABELS: Final = Option(
     name="labels",

@@ -34,7 +34,7 @@ from ace_gui.gui.text import quoted, tooltip, value_text
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.controls import Choice
 from ace_gui.gui.widgets.labels import OF_PARAMETERS, explain, plain_label
-from ace_gui.gui.widgets.layout import Column, across, on_font_change, tab_through
+from ace_gui.gui.widgets.layout import Column, across, on_font_change, pane, tab_through
 from ace_gui.recipe.values import After, Cap, ParameterValue
 
 _SHORT: Final = "0.000"  # a value that is completely visible
@@ -120,6 +120,7 @@ def _next_step(value: float, *, up: bool) -> float:
 _DECIMALS: Final = 3
 _GAP = 2  # px between a field's button and its control
 _DOT = QSize(14, 22)
+_INSET = _DOT.width() + _GAP
 _DIGITS = QRegularExpression(r"\d{1,18}")
 _TITLE = 10  # characters of a choice that are always in view
 
@@ -140,7 +141,7 @@ class Option(FieldInfo):
     values: Mapping[str, Any] = field(default_factory=dict)
     empty: str = ""
     read: Callable[[Any], Any] = lambda typed: typed or None
-    write: Callable[[Any], ParameterValue] = str
+    write: Callable[[Any], ParameterValue] = lambda value: value
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "choices", tuple(self.values))
@@ -386,7 +387,8 @@ class Form(Column):
     def add_row(self, label: str, widget: QWidget, tip: str = "") -> None:
         """Append a row that is not a parameter; without a label it takes the whole width."""
         if label:
-            self._form.addRow(self._title(label, widget, tip), widget)
+            inset = across((widget, 1), margins=(_INSET, 0, 0, 0))  # as wide as a field's button
+            self._form.addRow(self._title(label, widget, tip), pane(inset))
         else:
             self._form.addRow(widget)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from PySide6.QtWidgets import QLabel, QSpinBox
+from PySide6.QtWidgets import QLabel
 
 from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, JobFailed, PlanReady
 from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob, MergeJob
@@ -105,6 +105,10 @@ def dialog(window, worker, qtbot) -> ExportDialog:
     return window.dialogs.export
 
 
+def choose(dialog: ExportDialog, name: str, text: str) -> None:
+    dialog.form.fields[name].control.setCurrentText(text)
+
+
 def test_a_folder_is_proposed_that_is_not_there_yet(dialog, window, worker, tmp_path):
     assert Path(dialog.folder.text()) == Path.home() / "base-ace"
     dialog.folder.setText(str(tmp_path / "out"))
@@ -136,7 +140,7 @@ def test_a_disk_without_room_is_said_before_the_export(dialog, tmp_path, monkeyp
     monkeypatch.setattr("ace_gui.gui.state.output_size.shutil.disk_usage", lambda _: whole)
     dialog.folder.setText(str(tmp_path / "out"))
     assert dialog.export_button.isEnabled()
-    dialog.complete_heads.setChecked(True)  # needs more
+    choose(dialog, "heads", "a whole model for each")  # needs more
     assert not dialog.export_button.isEnabled()
     assert "are needed" in dialog.verdict.text()
     assert "Choose another disk" in dialog.verdict.text()
@@ -146,11 +150,11 @@ def test_a_disk_without_room_is_said_before_the_export(dialog, tmp_path, monkeyp
 def test_an_export_and_its_result(dialog, worker, tmp_path):
     assert all(each in dialog.contents.text() for each in ("model.safetensors", "heads/"))
     assert "for each of these" not in dialog.contents.text()
-    dialog.complete_heads.click()  # a whole model for each, only when asked for
+    choose(dialog, "heads", "a whole model for each")  # only when asked for
     assert "for each of these" in dialog.contents.text()
     folder = tmp_path / "out"
     dialog.folder.setText(str(folder))
-    dialog.dtype.setCurrentText("float16")
+    choose(dialog, "dtype", "float16")
     dialog.export_button.click()
     (job,) = worker.asked(ExportJob)
     assert (job.folder, job.dtype, job.shard_bytes) == (folder, "float16", 5_000_000_000)
@@ -218,16 +222,15 @@ def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(window, worker, t
     window.dialogs.open_export()
     dialog = window.dialogs.export
     assert not worker.asked(EnergyByRankJob)
-    dialog.output_kind.setCurrentIndex(1)
+    choose(dialog, "adapter", "an adapter (PEFT)")
     number = worker.newest(EnergyByRankJob)
     worker.say(*worker.jobs[number].steps(None), JobDone(), job=number)
-    (rank,) = (each for each in dialog.findChildren(QSpinBox) if each.accessibleName() == "Rank")
-    rank.setValue(2)
-    assert "rank 2 keeps" in dialog.adapter.plot.spec.sentence
-    dialog.adapter.kind.setCurrentIndex(1)
-    assert "95.0%" in dialog.adapter.plot.spec.sentence
-    dialog.adapter.kind.setCurrentIndex(0)
-    assert not dialog.shard.isVisible()
+    dialog.form.fields["rank"].control.setValue(2)
+    assert "rank 2 keeps" in dialog.plot.spec.sentence
+    choose(dialog, "by_energy", "share of energy")
+    assert "95.0%" in dialog.plot.spec.sentence
+    choose(dialog, "by_energy", "rank")
+    assert "gigabytes" not in dialog.form.fields
     dialog.folder.setText(str(tmp_path / "out"))
     dialog.export_button.click()
     number = worker.newest(ExportJob)
@@ -238,16 +241,20 @@ def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(window, worker, t
 
 
 def test_the_curve_stops_with_the_choice(dialog, worker):
-    dialog.output_kind.setCurrentIndex(1)
-    first = worker.newest(EnergyByRankJob)
-    dialog.adapter.button.click()
-    assert first in worker.withdrawn
-    dialog.adapter.button.click()
-    second = worker.newest(EnergyByRankJob)
-    assert second != first
-    dialog.output_kind.setCurrentIndex(0)
-    assert second in worker.withdrawn
-    dialog.output_kind.setCurrentIndex(1)
-    third = worker.newest(EnergyByRankJob)
+    asked = []
+
+    def stopped() -> bool:
+        """Whether one more curve was asked for, and is stopped."""
+        asked.append(worker.newest(EnergyByRankJob))
+        worker.say(JobCancelled(), job=asked[-1])
+        return len(set(asked)) == len(asked) and asked[-1] in worker.cancelled
+
+    choose(dialog, "adapter", "an adapter (PEFT)")
+    dialog.button.click()
+    assert stopped()
+    dialog.button.click()
+    choose(dialog, "adapter", "the full model")
+    assert stopped()
+    choose(dialog, "adapter", "an adapter (PEFT)")
     dialog.reject()
-    assert third in worker.withdrawn
+    assert stopped()
