@@ -6,7 +6,6 @@ Models, tokenizers and image processors are loaded from folders; no code in thes
 from __future__ import annotations
 
 import importlib
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -205,18 +204,16 @@ class LoadReport:
 
 
 def load_pretrained(
-    folder: Path, config: Mapping[str, Any] | None = None, tensors: Mapping[str, Any] | None = None
+    folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Any] | None = None
 ) -> tuple[Any, LoadReport]:
     """The model in ``folder``, in evaluation mode on the CPU, and what did not fit.
 
-    ``config``: another config.json than the folder's; ``tensors``: others, by their names in files,
-    than the folder's. The class is that of the config's
-    ``architectures``; weights come from safetensors files only,
-    nothing from the network, and no code of the folder is run. CheckpointError where the folder
-    has no usable config or weights, ArchitectureError where transformers has no such model.
+    ``config``: the folder's config.json, or another; ``tensors``: others than the folder's, by
+    their names in files. The class is that of the config's ``architectures``; weights come from
+    safetensors files only, nothing from the network, and no code of the folder is run. Raises
+    CheckpointError for unusable weights, ArchitectureError where transformers has no such model.
     """
-    given = read_config(folder) if config is None else config
-    model_class, built = model_and_config(given)
+    model_class, built = model_and_config(config)
     # Each model class fails in its own way, with errors of any type.
     try:
         with quiet():
@@ -243,22 +240,6 @@ def load_pretrained(
         unexpected=tuple(sorted(info["unexpected_keys"])),
         mismatched=tuple(sorted(key[0] for key in info["mismatched_keys"])),
     )
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """What config.json of a folder holds. Raises CheckpointError."""
-    path = folder / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(
-            f"{path} cannot be read; a model folder needs a config.json.",
-            path=path,
-            details=str(error),
-        ) from error
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{path} is not a JSON object; download it again.", path=path)
-    return config
 
 
 _TOKENIZERS: Final = (

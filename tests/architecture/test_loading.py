@@ -13,9 +13,10 @@ from safetensors.torch import load_file, save_file
 
 from ace_gui.architecture import transformers_library
 from ace_gui.architecture.describe import describe
-from ace_gui.architecture.transformers_library import LoadReport, load_pretrained
+from ace_gui.architecture.transformers_library import LoadReport
 from ace_gui.errors import ArchitectureError, CheckpointError
 from tests.architecture.published import CONFIGS
+from tests.helpers.models import load_folder
 
 TINY = {"n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 16, "vocab_size": 32}
 
@@ -48,7 +49,7 @@ def test_a_whole_model_loads_cleanly(folder: Path, capfd, change: dict[str, obje
     (folder / "evil.py").write_text(f"open({str(canary)!r}, 'w')\nModel = Config = object\n")
     _change_config(folder, **change)
     capfd.readouterr()
-    model, report = load_pretrained(folder)
+    model, report = load_folder(folder)
     assert type(model).__name__ == "GPT2ForSequenceClassification"
     assert not model.training
     assert report == LoadReport()
@@ -61,39 +62,27 @@ def test_a_whole_model_loads_cleanly(folder: Path, capfd, change: dict[str, obje
 def test_what_does_not_fit_is_reported(folder: Path, capfd):
     capfd.readouterr()
     _change_config(folder, architectures=["GPT2ForTokenClassification"])
-    _, report = load_pretrained(folder)
+    _, report = load_folder(folder)
     assert report.missing == ("classifier.bias", "classifier.weight")
     assert report.unexpected == ("score.weight",)
     _change_config(folder, architectures=["GPT2ForSequenceClassification"], vocab_size=33)
-    _, report = load_pretrained(folder)
+    _, report = load_folder(folder)
     assert report.mismatched == ("transformer.wte.weight",)
     assert capfd.readouterr() == ("", "")
 
 
 def test_pickled_weights_are_not_read(folder: Path):
-    model, _ = load_pretrained(folder)
+    model, _ = load_folder(folder)
     (folder / "model.safetensors").unlink()
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
     with pytest.raises(CheckpointError, match="model cannot be loaded"):
-        load_pretrained(folder)
-
-
-@pytest.mark.parametrize("text", [None, "", "{", "[]", "[" * 100_000])
-def test_unusable_config(folder: Path, text: str | None):
-    path = folder / "config.json"
-    if text is None:
-        path.unlink()
-    else:
-        path.write_text(text)
-    with pytest.raises(CheckpointError) as caught:
-        load_pretrained(folder)
-    assert caught.value.path == path
+        load_folder(folder)
 
 
 def test_unknown_model_type(folder: Path):
     _change_config(folder, model_type="no-such-model", architectures=None)
     with pytest.raises(ArchitectureError, match="no-such-model"):
-        load_pretrained(folder)
+        load_folder(folder)
 
 
 NAMES = {"model.layers.0.mlp.up_proj.weight": (8, 8)}
@@ -149,7 +138,7 @@ def test_a_package_that_is_not_installed_is_no_fault_of_the_config(
     (tmp_path / "config.json").write_text(json.dumps(CONFIGS["gpt2"]))
     save_file({"a": torch.zeros(1)}, tmp_path / "model.safetensors", {"format": "pt"})
     with pytest.raises(CheckpointError, match="timm"):
-        load_pretrained(tmp_path)
+        load_folder(tmp_path)
 
 
 @pytest.mark.long

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 from PySide6.QtGui import QImage
 
-from ace_gui.architecture.transformers_library import LoadReport, load_pretrained
+from ace_gui.architecture.transformers_library import LoadReport
 from ace_gui.paths import Sample, resource_path
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.recommended import TITLE, is_recommended
 from tests.helpers.command import ace_gui_process
+from tests.helpers.models import load_folder
 
 ROOT = Path(__file__).parents[2]
 MODELS = (
@@ -83,7 +84,7 @@ def test_ace_leads_on_the_sample(demo: tuple[str, Path]) -> None:
 
 def test_it_writes_a_model_that_loads_and_a_picture(demo: tuple[str, Path]) -> None:
     _, out = demo
-    _, report = load_pretrained(out)
+    _, report = load_folder(out)
     assert report == LoadReport()
     picture = QImage(str(out / "window.png"))
     assert (picture.width(), picture.height()) == (1440, 900)

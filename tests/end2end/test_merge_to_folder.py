@@ -11,10 +11,9 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from ace_gui.architecture.transformers_library import load_pretrained
 from tests.helpers.ace_oracle import ace_oracle
 from tests.helpers.command import ace_gui, ace_gui_process
-from tests.helpers.models import Family, gpt2_family, roberta_family
+from tests.helpers.models import Family, gpt2_family, load_folder, roberta_family
 from tests.helpers.recipes import file_of
 
 
@@ -45,7 +44,7 @@ def test_transformers_loads_it_without_missing_or_unexpected_keys(
     merged: tuple[Family, Path],
 ) -> None:
     _, out = merged
-    _, report = load_pretrained(out)
+    _, report = load_folder(out)
     assert not report.missing
     assert not report.unexpected
     assert not report.mismatched
@@ -164,7 +163,7 @@ def test_out_dtype_is_written_and_told_to_loaders(
     assert result.returncode == 0, result.stderr
     tensors = load_file(tmp_path / "out" / "model.safetensors")
     assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
-    model, _ = load_pretrained(tmp_path / "out")
+    model, _ = load_folder(tmp_path / "out")
     assert next(model.parameters()).dtype == torch.bfloat16
 
 
@@ -234,7 +233,7 @@ def test_complete_heads_load_by_themselves(families: dict[str, Family], tmp_path
             assert written.keys() == expert.keys()
             for key, tensor in written.items():
                 assert torch.equal(tensor, merged.get(key, expert[key])), key
-            model, report = load_pretrained(out / "heads" / name)
+            model, report = load_folder(out / "heads" / name)
             assert not report.missing
             assert not report.unexpected
             assert not report.mismatched

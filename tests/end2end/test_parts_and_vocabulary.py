@@ -8,13 +8,14 @@ import torch
 from safetensors.torch import load_file
 from transformers import RobertaConfig, RobertaForSequenceClassification
 
-from ace_gui.architecture.transformers_library import LoadReport, load_pretrained
+from ace_gui.architecture.transformers_library import LoadReport
 from tests.helpers.command import ace_gui
 from tests.helpers.models import (
     ROBERTA,
     Family,
     gpt2_family,
     gpt_oss_family,
+    load_folder,
     roberta_family,
 )
 from tests.helpers.recipes import file_of
@@ -48,7 +49,7 @@ def test_split_tensors_come_out_whole(
     assert all(layer["gamma"] is not None and layer["regime"] for layer in own)
     result = ace_gui("merge", recipe, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
-    _, report = load_pretrained(tmp_path / "out")
+    _, report = load_folder(tmp_path / "out")
     assert report == LoadReport()
     before = load_file(family.base / "model.safetensors")
     after = load_file(tmp_path / "out" / "model.safetensors")
@@ -83,10 +84,10 @@ def test_an_expert_with_more_tokens_keeps_its_own_rows_in_its_whole_model(tmp_pa
     rows = [longer.index(token) for token in tokens]
     assert torch.allclose(merged, base + (first - base) / 2 + (second[rows] - base) / 2, atol=1e-6)
     assert "matched by token" in (tmp_path / "out" / "README.md").read_text()
-    _, report = load_pretrained(tmp_path / "out")
+    _, report = load_folder(tmp_path / "out")
     assert not report.mismatched
     whole = tmp_path / "out" / "heads" / "task1"
-    _, report = load_pretrained(whole)
+    _, report = load_folder(whole)
     assert report == LoadReport()
     written = load_file(whole / "model.safetensors")
     assert torch.equal(written[name], second)

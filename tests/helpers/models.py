@@ -10,6 +10,9 @@ import torch
 import transformers
 from transformers import PreTrainedModel
 
+from ace_gui.architecture.transformers_library import LoadReport, load_pretrained
+from ace_gui.checkpoints.input_files import CONFIG_LIMIT, read_config
+
 GPT2 = {"n_layer": 2, "n_embd": 32, "n_head": 4, "vocab_size": 96, "n_positions": 24}
 ROBERTA = {
     "num_hidden_layers": 2,
@@ -64,6 +67,11 @@ def gpt_oss_family(folder: Path, *, experts: int = 2, seed: int = 0) -> Family:
         **settings, **_quiet(), num_experts_per_tok=2, rope_parameters=rope, dtype="float32"
     )
     return _same_class(folder, transformers.GptOssForCausalLM(config), experts, seed)
+
+
+def load_folder(folder: Path) -> tuple[PreTrainedModel, LoadReport]:
+    """The model in a folder, by its own config."""
+    return load_pretrained(folder, read_config(folder / "config.json", limit=CONFIG_LIMIT))
 
 
 def _quiet() -> dict[str, int]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from ace_gui.architecture.transformers_library import read_config
 from ace_gui.checkpoints.adapters import is_adapter
 from ace_gui.checkpoints.index import Checkpoint
+from ace_gui.checkpoints.input_files import CONFIG_LIMIT, read_config
 from ace_gui.checkpoints.pickle_conversion import find_converted
 from ace_gui.engine.modules.in_model import ModulesOf, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head
@@ -168,7 +168,11 @@ def _others(prepared: Prepared | None, owner: int | None) -> tuple[Path, ...]:
 
 def _expert_config(prepared: Prepared, t: int) -> Mapping[str, Any]:
     config = prepared.experts[t].checkpoint.config
-    return read_config(_folder(prepared.recipe.models[t].model)) if config is None else config
+    return _config(_folder(prepared.recipe.models[t].model)) if config is None else config
+
+
+def _config(folder: Path) -> Mapping[str, Any]:
+    return read_config(folder / "config.json", limit=CONFIG_LIMIT)
 
 
 def _expert(prepared: Prepared, t: int) -> Loading:
@@ -195,7 +199,7 @@ def _base_with_head(prepared: Prepared, owner: int) -> Loading:
 def _as_it_is(path: Path, others: Sequence[Path]) -> Loading:
     """A model with its own head."""
     folder = _folder(path)
-    return Loading(folder=folder, config=read_config(folder), preprocessing=(folder, *others))
+    return Loading(folder=folder, config=_config(folder), preprocessing=(folder, *others))
 
 
 def _with_adapter(
@@ -226,7 +230,7 @@ def loading_of(
     if head is not None and expert is not None:
         own = Own(checkpoint=head, names={each: each for each in head.tensors})
         if (folder / HEADS / expert / "config.json").is_file():
-            config = read_config(folder / HEADS / expert)
+            config = _config(folder / HEADS / expert)
         config = _with_vocabulary(config or _recipe_config(folder, expert), found.config)
         found = replace(found, config=config, own=own)
     return replace(found, modules=modules_of(folder, expert, base))
@@ -237,7 +241,7 @@ def _recipe_config(folder: Path, kept: str) -> Mapping[str, Any]:
     try:
         recipe = load_recipe(folder / RECIPE)
         expert = dict(zip(recipe.expert_names, recipe.models, strict=True))[kept]
-        return read_config(_folder(expert.model))
+        return _config(_folder(expert.model))
     except (RecipeError, KeyError):
         raise TaskError(
             f"{path_text(folder)} keeps a head of {kept}, but the model it belongs to is unknown;"

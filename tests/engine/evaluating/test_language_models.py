@@ -115,7 +115,9 @@ def test_ends_are_a_number_or_a_list(tmp_path, ends: int | list[int]):
 
 def test_ends_are_known_where_tensors_come_from_elsewhere(tmp_path):
     model = save_chat_model(tmp_path / "model", ends=ENDS)
-    loaded, report = load_pretrained(tmp_path / "model", None, dict(model.state_dict()))
+    loaded, report = load_pretrained(
+        tmp_path / "model", model.config.to_dict(), dict(model.state_dict())
+    )
     assert report == LoadReport()
     assert loaded.generation_config.eos_token_id == ENDS
 

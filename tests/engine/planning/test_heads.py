@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ace_gui import load_model
-from ace_gui.architecture.transformers_library import load_pretrained
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.output.exporting import publish, write_task_model
@@ -23,6 +22,7 @@ from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.recipe import ModelEntry, Override, Recipe
 from ace_gui.recipe.values import Heads, NonFinite, Poolers
 from tests.helpers.merges import merged_folder
+from tests.helpers.models import load_folder
 from tests.helpers.recipes import recipe_over
 
 TINY = {
@@ -88,7 +88,7 @@ def test_a_soup_of_one_task_has_the_mean_of_the_heads(base: tuple[str, Any], met
     """Whether the base has such a head, has it in another shape, has another one, or none."""
     recipe = soup(tmp_path, base, merge_method=method)
     out = output(recipe, tmp_path)
-    model, report = load_pretrained(out)
+    model, report = load_folder(out)
     assert type(model).__name__ == "RobertaForSequenceClassification"
     assert not report.missing
     assert not report.mismatched
@@ -186,7 +186,7 @@ def test_a_rule_for_which_alone_heads_are_merged_has_an_effect(
 def test_heads_whose_class_says_what_they_mean(tmp_path):
     recipe = soup(tmp_path, labels=(2, 2), kind="RobertaForQuestionAnswering")
     assert "all experts are RobertaForQuestionAnswering" in str(heads_of(recipe))
-    model, report = load_pretrained(output(recipe, tmp_path))
+    model, report = load_folder(output(recipe, tmp_path))
     assert type(model).__name__ == "RobertaForQuestionAnswering"
     assert not report.missing
 
@@ -262,7 +262,7 @@ def test_what_stands_between_body_and_head_comes_along(tmp_path):
         models=(ModelEntry(model=tmp_path / "1"), ModelEntry(model=tmp_path / "2")),
         merge_method="ace",
     )
-    model, report = load_pretrained(output(recipe, tmp_path))
+    model, report = load_folder(output(recipe, tmp_path))
     assert not report.missing
     name = "bert.pooler.dense.weight"
     torch.testing.assert_close(model.state_dict()[name], mean(recipe, name))
@@ -343,7 +343,7 @@ def test_complete_models_have_their_own_pooler(tmp_path):
     list(merge(prepare(recipe), tmp_path / "store", device="cpu", as_output=True))
     publish(tmp_path / "store", tmp_path / "out", complete_heads=True)
     for n in range(2):
-        model, report = load_pretrained(tmp_path / "out" / "heads" / f"e{n}")
+        model, report = load_folder(tmp_path / "out" / "heads" / f"e{n}")
         assert not report.missing
         own = poolers_in(load_file(tmp_path / f"e{n}" / "model.safetensors"))
         torch.testing.assert_close(poolers_in(model), own)
@@ -353,7 +353,7 @@ def test_complete_models_have_their_own_pooler(tmp_path):
 def test_a_task_made_again_has_its_own_pooler_and_each_tensor_once(base: str, tmp_path):
     out = output(own_poolers(tmp_path, base, merge_method="emr"), tmp_path)
     write_task_model(out, "e1", tmp_path / "task")
-    model, report = load_pretrained(tmp_path / "task")
+    model, report = load_folder(tmp_path / "task")
     assert not report.missing
     assert not report.unexpected
     own = poolers_in(load_file(tmp_path / "e1" / "model.safetensors"))

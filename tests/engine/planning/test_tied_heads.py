@@ -12,11 +12,12 @@ import transformers
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ace_gui.architecture.transformers_library import LoadReport, load_pretrained
+from ace_gui.architecture.transformers_library import LoadReport
 from ace_gui.engine.contract.plan import Check, Verdict
 from ace_gui.engine.planning.prepare import prepare
 from tests.helpers.adapters import llama
 from tests.helpers.merges import merged_folder, merged_tensors
+from tests.helpers.models import load_folder
 from tests.helpers.recipes import recipe_over
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -83,7 +84,7 @@ def test_the_head_is_merged_of_what_each_model_has_as_head(
 @pytest.mark.parametrize("ties", [(False, True, False), (False, True, True), (True, False, True)])
 def test_models_of_every_mixture_load(tmp_path, ties: tuple[bool, ...]):
     base, *experts = models(tmp_path, ties)
-    model, report = load_pretrained(merged_folder(recipe_over(base, experts), tmp_path / "out"))
+    model, report = load_folder(merged_folder(recipe_over(base, experts), tmp_path / "out"))
     assert report == LoadReport()
     head, table = model.get_output_embeddings().weight, model.get_input_embeddings().weight
     assert torch.equal(head, table) is ties[0]
