@@ -30,7 +30,6 @@ from ace_gui.checkpoints.gguf import NO_CONFIG, read_gguf
 from ace_gui.checkpoints.gguf import SUFFIX as GGUF_SUFFIX
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
 from ace_gui.checkpoints.input_files import (
-    CONFIG_LIMIT,
     FileStamp,
     read_config,
     read_json,
@@ -152,7 +151,7 @@ def _open_gguf(path: Path) -> Checkpoint:
     file = path.parent / "config.json"
     if not os.path.lexists(file):
         return _assembled(path, None, {MAIN: _read(headers, ModelPart())}, (NO_CONFIG,))
-    config = without_quantisation(read_config(file, limit=CONFIG_LIMIT))
+    config = without_quantisation(read_config(file))
     side = find_side_files(path.parent)
     parts = {MAIN: _read(headers, ModelPart(config=config))}
     return _assembled(path, None, parts, _side_warnings(side, [config]), side=side)
@@ -184,7 +183,7 @@ def _read_part(folder: Path, converted: Converted) -> _Read:
     config_file = folder / "config.json"
     config = None
     if os.path.lexists(config_file):
-        config = read_config(config_file, limit=CONFIG_LIMIT)
+        config = read_config(config_file)
     try:
         weights = find_weights(folder)
     except PickleConsentError:

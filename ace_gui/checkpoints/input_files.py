@@ -175,12 +175,12 @@ def read_json(path: Path, *, limit: int) -> dict[str, object]:
     return value
 
 
-def read_config(path: Path, *, limit: int) -> dict[str, object]:
+def read_config(path: Path) -> dict[str, object]:
     """A config.json that other programs can read and this one can write: strictly UTF-8.
 
     Raises CheckpointError, also for what only JSON's escapes can spell and no text can hold.
     """
-    config = read_json(path, limit=limit)
+    config = read_json(path, limit=CONFIG_LIMIT)
     with open_regular(path) as (descriptor, _):
         beginning = bytearray(len(codecs.BOM_UTF8))
         read_at(descriptor, memoryview(beginning), 0)

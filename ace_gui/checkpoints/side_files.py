@@ -18,7 +18,6 @@ from typing import Final
 
 from ace_gui.checkpoints.folder import MODULES, listed_folders
 from ace_gui.checkpoints.input_files import (
-    CONFIG_LIMIT,
     JSON_LIMIT,
     FileStamp,
     changed,
@@ -222,7 +221,7 @@ def set_config_dtype(config: Path, dtype: str | None) -> None:
     """
     if dtype is None or not config.exists():
         return
-    content = read_config(config, limit=CONFIG_LIMIT)
+    content = read_config(config)
     if not ("model_type" in content or "architectures" in content):  # of another library
         return
     present = [key for key in ("dtype", "torch_dtype") if key in content] or ["dtype"]
@@ -233,7 +232,7 @@ def without_quantisation_settings(config: Path) -> None:
     """Remove the quantisation settings of a config, as merged weights are not quantised."""
     if not config.exists():
         return
-    content = read_config(config, limit=CONFIG_LIMIT)
+    content = read_config(config)
     if (kept := without_quantisation(content)) != content:
         _write_json(config, kept)
 

@@ -60,7 +60,7 @@ def test_a_config_that_is_read_can_be_written(
     text = json.dumps(config, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
     path.write_bytes((codecs.BOM_UTF8 if bom else b"") + text)
     try:
-        read_config(path, limit=10_000)
+        read_config(path)
     except CheckpointError:
         return
     set_config_dtype(path, "bfloat16")

@@ -11,7 +11,7 @@ import transformers
 from transformers import PreTrainedModel
 
 from ace_gui.architecture.transformers_library import LoadReport, load_pretrained
-from ace_gui.checkpoints.input_files import CONFIG_LIMIT, read_config
+from ace_gui.checkpoints.input_files import read_config
 
 GPT2 = {"n_layer": 2, "n_embd": 32, "n_head": 4, "vocab_size": 96, "n_positions": 24}
 ROBERTA = {
@@ -71,7 +71,7 @@ def gpt_oss_family(folder: Path, *, experts: int = 2, seed: int = 0) -> Family:
 
 def load_folder(folder: Path) -> tuple[PreTrainedModel, LoadReport]:
     """The model in a folder, by its own config."""
-    return load_pretrained(folder, read_config(folder / "config.json", limit=CONFIG_LIMIT))
+    return load_pretrained(folder, read_config(folder / "config.json"))
 
 
 def _quiet() -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ace_gui.checkpoints.adapters import is_adapter
 from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.input_files import CONFIG_LIMIT, read_config
+from ace_gui.checkpoints.input_files import read_config
 from ace_gui.checkpoints.pickle_conversion import find_converted
 from ace_gui.engine.modules.in_model import ModulesOf, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head
@@ -172,7 +172,7 @@ def _expert_config(prepared: Prepared, t: int) -> Mapping[str, Any]:
 
 
 def _config(folder: Path) -> Mapping[str, Any]:
-    return read_config(folder / "config.json", limit=CONFIG_LIMIT)
+    return read_config(folder / "config.json")
 
 
 def _expert(prepared: Prepared, t: int) -> Loading:
