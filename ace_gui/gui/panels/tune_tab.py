@@ -81,7 +81,7 @@ class TuneTab(JobPage):
         self.button = RunButton("Start", self._start, self._tuning.stop, name="Start tuning")
         self.axis = Choice("Parameter along the curve", {"": ("–", "")})
         self.curve = TuneCurvePlot()
-        self.curve.add_choice(self.axis)
+        self.curve.add_control(self.axis, first=True)
         self.result, self.note = heading(""), secondary_label()
         self.result.setWordWrap(True)
         self.figures = FigureSheet("Scores on the other half of the data", kind="recipe")

@@ -170,7 +170,7 @@ class SpectrumPlot(SpecPlot):
         super().__init__()
         self.quantity = Choice("Quantity", {each: each.value[:2] for each in Quantity})
         self.quantity.chosen.connect(self.rescale)
-        self.add_choice(self.quantity)
+        self.add_control(self.quantity, first=True)
 
     def show_spectrum(self, spectrum: LayerSpectrum, expert_colours: Mapping[str, str]) -> None:
         """Draw ``spectrum``; ``expert_colours`` has the names of the experts' colours."""

@@ -158,12 +158,13 @@ class Plot(ThemedWidget):
 
     def _show_parts(self) -> None:
         """Show what belongs to the plot, unless there is a message instead."""
-        drawn = self.message() is None
-        self.title.setVisible(drawn and bool(self.title.whole) and not self.named_outside)
+        drawn, in_picture = self.message() is None, self.canvas.in_picture
+        named = in_picture or not self.named_outside
+        self.title.setVisible(drawn and bool(self.title.whole) and named)
         self._show_caption()
         self.legend.setVisible(drawn and bool(self.legend.entries()) and self._has_legend)
-        named = bool(self._quantity.text()) and not self.axis_named_outside
-        self._quantity.setVisible(drawn and named)
+        named = in_picture or not self.axis_named_outside
+        self._quantity.setVisible(drawn and bool(self._quantity.text()) and named)
         self.busy.setVisible(drawn and self._is_busy)
         for control in (self.picture_button, *self._controls):
             control.setVisible(drawn)
@@ -187,16 +188,11 @@ class Plot(ThemedWidget):
         """Wrap the legend beside the title rather than cut a short title."""
         self.title.setSizePolicy(QSizePolicy.Policy.Minimum, QSizePolicy.Policy.Fixed)
 
-    def add_control(self, control: QWidget) -> None:
-        """Add a control next to the title, visible together with the plot."""
-        self._head.insertWidget(self._head.indexOf(self.picture_button), control)
+    def add_control(self, control: QWidget, *, first: bool = False) -> None:
+        """Add a control after the title, or ``first``, visible together with the plot."""
+        at = 0 if first else self._head.indexOf(self.picture_button)
+        self._head.insertWidget(at, control)
         self._controls.append(control)
-        control.setVisible(self.message() is None)
-
-    def add_choice(self, control: QWidget) -> None:
-        """Add a control before the title, visible together with the plot."""
-        self._controls.append(control)
-        self._head.insertWidget(0, control)
         control.setVisible(self.message() is None)
 
     def add_curve_menu(self) -> None:
@@ -276,9 +272,6 @@ class Plot(ThemedWidget):
         self.canvas.fit_height(self.canvas.height())
         for control in controls:
             control.setVisible(control in self._seen and not on)
-        if on and self.message() is None:
-            self.title.setVisible(bool(self.title.whole))
-            self._quantity.setVisible(bool(self._quantity.text()))
         self.activate_layout()
 
     def activate_layout(self) -> None:
