@@ -27,8 +27,8 @@ from ace_gui.engine.contract.libraries import commands_of, library_of
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import counted, human_bytes
+from ace_gui.gui.control.engine_client import Operation
 from ace_gui.gui.control.merge_operation import OutputOperations
-from ace_gui.gui.control.operations import Operation
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.panels.job_page import RunButton
 from ace_gui.gui.panels.notice import Notice
