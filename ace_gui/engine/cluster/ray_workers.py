@@ -52,28 +52,19 @@ WATCH_SECONDS: Final = 2.0
 ENDED: Final = "The cluster's server has ended; see that the cluster is up, then resume."
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class Call:
     """A call to a worker: a method of ``Worker``.
 
-    ``about``: a tensor or model, for messages; ``memory``: estimated bytes.
+    ``about``: a tensor or model, for messages; ``memory``: estimated bytes. ``index``: among those
+    that were asked for; ``losses``: workers lost over it.
     """
 
     name: str
-    arguments: tuple[Any, ...]
-    about: str
+    arguments: tuple[Any, ...] = ()
+    about: str = ""
     memory: int = 0
-
-
-@dataclass(eq=False)
-class _Task:
-    """A running call, or the start of a worker if it has no call.
-
-    ``losses``: workers lost over it.
-    """
-
-    index: int = -1
-    call: Call | None = None
+    index: int = 0
     losses: int = 0
 
 
@@ -87,8 +78,12 @@ class _Member:
 
     handle: Any
     kind: Kind | None = None
-    given: dict[Any, _Task] = field(default_factory=dict)
+    given: dict[Any, Call] = field(default_factory=dict)
     since: float = field(default_factory=time.monotonic)
+
+    def calls(self, start: Call) -> list[Call]:
+        """Its calls, without its start."""
+        return [call for call in self.given.values() if call is not start]
 
 
 class RayWorkers:
@@ -108,7 +103,7 @@ class RayWorkers:
         self._members: list[_Member] = []
         self._broadcasts: dict[str, tuple[Any, ...]] = {}
         self._kinds: set[tuple[str, str]] = set()
-        self._start = _Task()
+        self._start = Call(name="kind")
         self.scan_seconds = 0.0
         self._written: set[bool] = set()
 
@@ -220,8 +215,9 @@ class RayWorkers:
         None: still waiting. Stopping the iteration stops the workers. Raises the errors of the
         calls, and ClusterError.
         """
-        left = deque(_Task(index, call) for index, call in enumerate(calls))
-        unfinished = len(left)
+        left, unfinished = deque(calls), len(calls)
+        for index, call in enumerate(calls):
+            call.index = index
         if unfinished:
             yield from self.ready()
         try:
@@ -230,9 +226,9 @@ class RayWorkers:
                 while len(self._members) < min(self.count, unfinished):
                     self._add_member()
                 self._give_out(left, ahead)
-                for task, found in self._arrived(left):
+                for call, found in self._arrived(left):
                     unfinished -= 1
-                    yield task.index, found
+                    yield call.index, found
                 yield None
         except ConnectionError as error:  # from Ray, for a cluster at an address
             raise ClusterError(ENDED, details=str(error)) from None
@@ -261,31 +257,29 @@ class RayWorkers:
         member = _Member(made.remote(self.threads, self.device))
         for name, arguments in self._broadcasts.items():
             member.handle.do.remote(name, *arguments)
-        member.given[member.handle.do.remote("kind")] = self._start
+        member.given[member.handle.do.remote(self._start.name)] = self._start
         self._members.append(member)
 
-    def _give_out(self, left: deque[_Task], ahead: int) -> None:
+    def _give_out(self, left: deque[Call], ahead: int) -> None:
         """Assign one call to every worker, then a second one."""
         for most in range(1, ahead + 1):
             for member in self._members:
-                if not left or sum(task.call is not None for task in member.given.values()) >= most:
+                if not left or len(member.calls(self._start)) >= most:
                     continue
-                task = left.popleft()
-                assert task.call is not None
+                call = left.popleft()
                 if not member.given:
                     member.since = time.monotonic()
-                asked = member.handle.do.remote(task.call.name, *task.call.arguments)
-                member.given[asked] = task
+                member.given[member.handle.do.remote(call.name, *call.arguments)] = call
 
-    def _arrived(self, left: deque[_Task]) -> Iterator[tuple[_Task, Any]]:
+    def _arrived(self, left: deque[Call]) -> Iterator[tuple[Call, Any]]:
         """Results that arrive within a moment; calls of lost workers go back to ``left``."""
         busy = [member for member in self._members if member.given]
         waited = [next(iter(member.given)) for member in busy]
         ready, _ = self._ray.wait(waited, timeout=TICK)
         for member, asked in zip(busy, waited, strict=True):
-            task = member.given[asked]
+            call = member.given[asked]
             if asked not in ready:
-                limit = STARTING_SECONDS if task.call is None else self.longest
+                limit = STARTING_SECONDS if call is self._start else self.longest
                 if time.monotonic() - member.since > limit:
                     left.extendleft(reversed(self._without(member)))
                 continue
@@ -297,11 +291,11 @@ class RayWorkers:
             member.since = time.monotonic()
             if isinstance(found, WorkbenchError):
                 raise found
-            if task.call is None:
+            if call is self._start:
                 member.kind = found
                 self._welcome(found)
             else:
-                yield task, found
+                yield call, found
 
     def _found(self, asked: Any) -> Any:
         """The result of a call; a lost worker and one out of memory are handled alike."""
@@ -321,18 +315,18 @@ class RayWorkers:
                 return NoMemory()
             raise
 
-    def _without(self, member: _Member) -> list[_Task]:
+    def _without(self, member: _Member) -> list[Call]:
         """Remove a lost worker; returns its calls for others.
 
         Raises ClusterError if its running call has cost too many workers.
         """
         self.lost += 1
         self._dismiss(member)
-        busy, *others = member.given.values()
-        busy.losses += 1
-        if busy.losses >= ATTEMPTS:
-            raise _given_up(busy.call)
-        return [task for task in (busy, *others) if task.call is not None]
+        running = next(iter(member.given.values()))
+        running.losses += 1
+        if running.losses >= ATTEMPTS:
+            raise _given_up(running, starting=running is self._start)
+        return member.calls(self._start)
 
     def _dismiss(self, member: _Member) -> None:
         with suppress(Exception):  # Ray may raise anything for a lost worker
@@ -379,8 +373,8 @@ def workers_at(
         yield workers
 
 
-def _given_up(call: Call | None) -> ClusterError:
-    if call is None:
+def _given_up(call: Call, *, starting: bool) -> ClusterError:
+    if starting:
         return ClusterError(
             "The cluster's workers cannot be started; see whether its machines have processors and "
             "memory to spare, and this program."
