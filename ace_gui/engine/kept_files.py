@@ -72,7 +72,7 @@ def keep_tensors(path: Path, tensors: Mapping[str, Tensor], about: str = "") -> 
 
 def open_tensors(path: Path) -> KeptTensors:
     """A file of ``keep_tensors``, read completely to verify it. Raises CheckpointError."""
-    checkpoint, metadata = _opened(path)
+    checkpoint, metadata = opened_file(path)
     stamp = checkpoint.files[0]
     try:
         stored, about = json.loads(metadata.get(_KEPT, ""))
@@ -113,7 +113,8 @@ def warn_recomputed(path: Path, error: Exception) -> None:
     _log.warning("%s cannot be used and is computed again: %s.", path_text(path), reason)
 
 
-def _opened(path: Path) -> tuple[Checkpoint, Mapping[str, str]]:
+def opened_file(path: Path) -> tuple[Checkpoint, Mapping[str, str]]:
+    """A safetensors file as it is, and its metadata. Raises CheckpointError."""
     header = read_header(path)
     tensors = {info.name: info for info in header.tensors}
     files = (header.stamp,)
@@ -123,7 +124,7 @@ def _opened(path: Path) -> tuple[Checkpoint, Mapping[str, str]]:
 @lru_cache(maxsize=1 << 16)
 def _content(stamp: FileStamp, _ctime_ns: int) -> str:
     """The digest of a file's tensors; its stamp and modification time are part of the cache key."""
-    checkpoint, _ = _opened(stamp.path)
+    checkpoint, _ = opened_file(stamp.path)
     with TensorReader(checkpoint) as reader:
         try:
             return tensors_digest((name, reader.read(name)) for name in sorted(checkpoint.tensors))

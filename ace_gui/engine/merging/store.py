@@ -23,24 +23,24 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ace_gui.checkpoints.header import tag_of
-from ace_gui.checkpoints.index import open_checkpoint
 from ace_gui.checkpoints.reader import ReadChecksums, Readings, TensorReader
 from ace_gui.checkpoints.staging import discard, mark
 from ace_gui.checkpoints.writer import OutputTensor, Shard, ShardedWriter, plan_parts
 from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.kept_files import opened_file
 from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.streaming import Assembly, checksum, parts_of, sha256, single_threads
 from ace_gui.errors import CheckpointError, OutputError, ResumeError
@@ -147,7 +147,8 @@ class MergeStore:
         _verify_inputs(folder, readings, checksums)
         (folder / STORE_COMPLETE).unlink(missing_ok=True)
         _remove_companions(folder / MODEL, shards)
-        verified = _verified(folder, shards, journalled)
+        recorded = {name: crc for name, (_, crc) in journalled.items()}
+        verified = {name: journalled[name] for name in intact(folder / MODEL, shards, recorded)}
         lines = [json.dumps({_READ: each}) + "\n" for each in readings]
         lines += [_line(name, *entry) for name, entry in verified.items()]
         with replacing(folder / JOURNAL) as fresh:
@@ -308,9 +309,8 @@ def _journal(folder: Path) -> tuple[list[Readings], dict[str, _Entry]]:
         ) from None
     readings, finished = [], {}
     reports = TypeAdapter(tuple[LayerReport, ...])
-    for line in text.splitlines():
+    for entry in journal_lines(text):
         try:
-            entry = json.loads(line)
             if _READ in entry:
                 readings.append(entry[_READ])
             else:
@@ -335,22 +335,30 @@ def _verify_inputs(folder: Path, readings: Sequence[Readings], checksums: ReadCh
         ) from None
 
 
-def _verified(
-    folder: Path, shards: Sequence[Shard], journalled: Mapping[str, _Entry]
-) -> dict[str, _Entry]:
-    """Tensors of the journal whose bytes on disk have the recorded checksum."""
-    verified = {}
+def intact(folder: Path, shards: Sequence[Shard], checksums: Mapping[str, int]) -> list[str]:
+    """The tensors whose bytes on disk have these checksums, in the order of the files."""
+    found = []
     for shard in shards:
-        reader = TensorReader(open_checkpoint(folder / MODEL / shard.file_name))
+        reader = TensorReader(opened_file(folder / shard.file_name)[0])
         for tensor in shard.tensors:
-            entry, running = journalled.get(tensor.name), 0
-            if entry is None:
-                continue
-            for part in parts_of(prod(tensor.shape)):
-                running = checksum(reader.read_part(shard.stored_name(tensor.name), *part), running)
-            if running == entry[1]:
-                verified[tensor.name] = entry
-    return verified
+            running, name = 0, shard.stored_name(tensor.name)
+            for part in parts_of(prod(tensor.shape)) if tensor.name in checksums else ():
+                running = checksum(reader.read_part(name, *part), running)
+            if checksums.get(tensor.name) == running:
+                found.append(tensor.name)
+    return found
+
+
+def journal_lines(text: str) -> Iterator[dict[str, Any]]:
+    """The objects of a journal, up to a truncated or damaged line."""
+    for line in text.splitlines():
+        try:
+            found = json.loads(line)
+        except ValueError:
+            return
+        if not isinstance(found, dict):
+            return
+        yield found
 
 
 def _line(tensor: str, found: Sequence[LayerReport], checksum: int) -> str:

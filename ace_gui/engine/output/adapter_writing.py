@@ -29,9 +29,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.checkpoints.derived import read_factor
-from ace_gui.checkpoints.header import read_header, torch_dtype
-from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.reader import TensorReader
+from ace_gui.checkpoints.header import torch_dtype
 from ace_gui.checkpoints.staging import claimed_output, discard, mark, promote
 from ace_gui.checkpoints.writer import OutputTensor, Shard, ShardedWriter, plan_shards
 from ace_gui.engine.calibrating.calibrate import calibrated
@@ -50,7 +48,7 @@ from ace_gui.engine.kept_files import keep_json, open_json
 from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import Manifest, make_manifest
 from ace_gui.engine.merging.readers import Readers
-from ace_gui.engine.merging.store import refuse_links, verify_shards
+from ace_gui.engine.merging.store import intact, journal_lines, refuse_links, verify_shards
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.tensor_merge import TensorMerge, rounded
 from ace_gui.engine.merging.units import budgets_of, merged_within
@@ -142,15 +140,18 @@ class AdapterStore:
     def begin(self, outputs: Sequence[OutputTensor]) -> None:
         """Create the file, or continue it with what the journal says is written and is sound."""
         self.shards = plan_shards(outputs, _ONE_FILE, stem="adapter_model")
-        (shard,) = self.shards
-        if (self.model / shard.file_name).exists():
+        (shard,), sound = self.shards, set[str]()
+        continued = (self.model / shard.file_name).exists()
+        written = {tensor: line.get("written", {}) for tensor, line in self.lines.items()}
+        if continued:
             ShardedWriter(self.model, self.shards, ())  # checks the file
-            sound = set(self._sound())
-            self._writer = ShardedWriter(self.model, self.shards, sound)
-        else:
-            for line in self.lines.values():
-                line.pop("written", None)
-            self._writer = ShardedWriter(self.model, self.shards)
+            recorded = {name: crc for own in written.values() for name, crc in own.items()}
+            sound = set(intact(self.model, self.shards, recorded))
+        for tensor, own in written.items():  # what is not as it was written is written again
+            if not sound.issuperset(own):
+                del self.lines[tensor]["written"]
+        kept = [name for own in written.values() if sound.issuperset(own) for name in own]
+        self._writer = ShardedWriter(self.model, self.shards, kept if continued else None)
 
     def write(self, tensor: str, pieces: Mapping[str, Tensor], **line: object) -> None:
         """Write what the adapter holds of a tensor, by the names in its file."""
@@ -176,20 +177,6 @@ class AdapterStore:
         self._journal.write(json.dumps({"tensor": tensor, **line}) + "\n")
         self._journal.flush()
 
-    def _sound(self) -> Iterator[str]:
-        """The names of the file's tensors that are as they were written."""
-        header = read_header(self.model / self.shards[0].file_name)
-        tensors = {info.name: info for info in header.tensors}
-        reader = TensorReader(
-            Checkpoint(path=self.model, folder=None, tensors=tensors, files=(header.stamp,))
-        )
-        for line in self.lines.values():
-            crcs = line.get("written", {})
-            if all(n in tensors and checksum(reader.read(n)) == crc for n, crc in crcs.items()):
-                yield from crcs
-            else:
-                del line["written"]
-
 
 def _resumed(folder: Path, described: Mapping[str, object]) -> dict[str, dict[str, Any]]:
     """The journal of an unfinished store, which must be of these inputs and settings."""
@@ -208,12 +195,10 @@ def _resumed(folder: Path, described: Mapping[str, object]) -> dict[str, dict[st
             path=folder,
         )
     lines: dict[str, dict[str, Any]] = {}
-    for each in text.splitlines():
-        try:
-            line = json.loads(each)
-            lines[line.pop("tensor")] = line
-        except (ValueError, KeyError, AttributeError):  # the last line, if it was cut
+    for line in journal_lines(text):
+        if "tensor" not in line:
             break
+        lines[line.pop("tensor")] = line
     return lines
 
 
