@@ -10,6 +10,7 @@ import pytest
 
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.recipe import Recipe
+from tests.helpers.merges import files
 from tests.helpers.models import roberta_family
 from tests.helpers.recipes import recipe_of
 
@@ -53,14 +54,6 @@ def run(
     assert process.exitcode in {0, -signal.SIGKILL}
     process.close()
     return time.monotonic() - started
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 def kill_and_resume(context: ForkServerContext, recipe: Recipe, folder: Path, times: int) -> int:

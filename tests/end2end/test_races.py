@@ -18,6 +18,7 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from tests.helpers.checkpoints import save_model
+from tests.helpers.merges import files
 from tests.helpers.racing import DONE, KILLED, Task, Worker
 from tests.helpers.recipes import recipe_over
 
@@ -48,11 +49,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = dump_recipe(recipe_over(paths[0], experts), folder)
         (folder / f"{name}.yaml").write_text(text)
     return folder
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 @dataclass

@@ -22,6 +22,7 @@ from ace_gui.output_files import staging_folder
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.checkpoints import save_model, tiny_bert
 from tests.helpers.faults import FailingDisk, complaint, failing
+from tests.helpers.merges import files
 
 KINDS = {
     "full": {"code": errno.ENOSPC, "lasting": True},
@@ -67,11 +68,6 @@ def merge_then_export(prepared: Prepared, folder: Path, *, resume: bool = False)
 
 Way = Callable[..., Path]
 WAYS = {"published": merge_and_publish, "exported": merge_then_export}
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 def fail_everywhere(

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from tests.helpers.models import Family, gpt2_family, roberta_family
+from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +18,11 @@ def gpt2(tmp_path_factory) -> Family:
 @pytest.fixture(scope="session")
 def roberta(tmp_path_factory) -> Family:
     return roberta_family(tmp_path_factory.mktemp("roberta"))
+
+
+@pytest.fixture(scope="module")
+def prepared(roberta: Family) -> Prepared:
+    return prepare(recipe_of(roberta))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.theme import apply_theme
+from ace_gui.gui.theme import apply_theme, set_scheme
 from tests.gui.fakes import BASE, COLA, ENGINE, GAMMAS, SST2, FakeWorker, analysed, load
 from tests.helpers.windows import keep_settings_in, nothing_left_running
 
@@ -53,6 +53,14 @@ def nothing_left(own_settings: None) -> Iterator[None]:
     """Threads, child processes and running timers outlive no test."""
     with nothing_left_running():
         yield
+
+
+@pytest.fixture
+def light(own_settings: None) -> Iterator[None]:
+    """The light scheme, whatever the system says."""
+    set_scheme("light")
+    yield
+    set_scheme("system")
 
 
 @pytest.fixture

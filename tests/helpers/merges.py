@@ -44,6 +44,12 @@ def merged_folder(recipe: Recipe, out: Path) -> Path:
     return out
 
 
+def files(folder: Path) -> dict[str, bytes]:
+    """What every file in a folder holds, by its path in it."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
 Array = NDArray[np.float64]
 
 

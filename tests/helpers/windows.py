@@ -13,12 +13,17 @@ from typing import Any, Final, TypeVar
 from PySide6.QtCore import (
     QCoreApplication,
     QEvent,
+    QMimeData,
     QObject,
+    QPointF,
     QSettings,
+    Qt,
     QThread,
     QThreadPool,
     QTimer,
+    QUrl,
 )
+from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
@@ -63,6 +68,16 @@ def in_view(qtbot: QtBot, widget: Shown, *, width: int, height: int) -> Shown:
     widget.resize(width, height)
     widget.show()
     return widget
+
+
+def drop(widget: QWidget, *paths: Path) -> QDropEvent:
+    """Drop files or folders on a widget."""
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    by, keys = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    event = QDropEvent(QPointF(5, 5), Qt.DropAction.CopyAction, data, by, keys)
+    widget.dropEvent(event)
+    return event
 
 
 def timers_rest(parent: QObject) -> bool:

@@ -137,11 +137,6 @@ UP = "layer.1.intermediate.dense.weight"
 
 
 @pytest.fixture(scope="module")
-def prepared(roberta: Family) -> Prepared:
-    return prepare(recipe_of(roberta))
-
-
-@pytest.fixture(scope="module")
 def stores(prepared: Prepared, tmp_path_factory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("stores")
     linear = prepare(dataclasses.replace(prepared.plan.recipe, merge_method="linear"))

@@ -11,15 +11,10 @@ from ace_gui.engine.merging.units import Unit, whole_units
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.recipe import Override
-from tests.helpers.models import Family, gpt2_family, roberta_family
+from tests.helpers.models import gpt2_family, roberta_family
 from tests.helpers.recipes import recipe_of
 
 SQUARE = 32 * 32
-
-
-@pytest.fixture(scope="module")
-def prepared(roberta: Family) -> Prepared:
-    return prepare(recipe_of(roberta))
 
 
 @pytest.fixture

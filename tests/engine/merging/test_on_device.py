@@ -34,11 +34,6 @@ from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
-def prepared(roberta: models.Family) -> Prepared:
-    return prepare(recipe_of(roberta))
-
-
-@pytest.fixture(scope="module")
 def expected(prepared: Prepared, tmp_path_factory) -> dict[str, torch.Tensor]:
     return merged_tensors(prepared, tmp_path_factory.mktemp("cpu") / "store", device="cpu")
 

@@ -29,11 +29,6 @@ from tests.helpers.recipes import recipe_of
 
 
 @pytest.fixture(scope="module")
-def prepared(roberta: Family) -> Prepared:
-    return prepare(recipe_of(roberta))
-
-
-@pytest.fixture(scope="module")
 def whole(prepared: Prepared, tmp_path_factory) -> Path:
     store = tmp_path_factory.mktemp("whole") / "store"
     list(merge(prepared, store))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -23,7 +22,7 @@ from ace_gui.gui.plots.gamma_map_plot import NO_BLOCKS, RoleMapPlot
 from ace_gui.gui.plots.gamma_plot import NEAR_POLE, POLE_TIP, EnergiesAlongPlot, GammaPlot
 from ace_gui.gui.plots.layers_plot import block_of
 from ace_gui.gui.state.draft import Inputs
-from ace_gui.gui.theme import DARK, set_scheme
+from ace_gui.gui.theme import DARK
 from ace_gui.linalg.heterogeneity import gamma_near_pole
 from tests.gui.fakes import (
     BASE,
@@ -48,11 +47,7 @@ LAYERS = layer_figures(NAMES, ROLES, BLOCKS, gamma=GAMMA, energies=ENERGIES)
 COLOURS = {"cola": "expert 0", "sst2": "expert 1"}
 
 
-@pytest.fixture(autouse=True)
-def light(qapp) -> Iterator[None]:
-    set_scheme("light")
-    yield
-    set_scheme("system")
+pytestmark = pytest.mark.usefixtures("light")
 
 
 shown = partial(in_view, width=700, height=320)

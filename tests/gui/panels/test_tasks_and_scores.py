@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
-from PySide6.QtGui import QDropEvent
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -55,6 +54,7 @@ from ace_gui.gui.text import tooltip
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.recipe.values import Chat, Metric, Task, TaskKind
 from tests.gui.fakes import COLA, SST2, FakeWorker, load, merged, started, task_score
+from tests.helpers.windows import drop
 
 DATA = (Path("/data/cola.csv"), Path("/data/sst2.csv"))
 TASK_DATA = tuple(Task(data=path, expert=path.stem) for path in DATA)
@@ -91,20 +91,6 @@ def add_described(window: MainWindow, worker: FakeWorker, qtbot: QtBot) -> TaskD
     found = described(window.session.draft.inputs.tasks[0])
     worker.say(found, job=worker.newest(DescribeTasksJob))
     return found
-
-
-def drop(index: TasksTab, *paths: Path) -> QDropEvent:
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
-    event = QDropEvent(
-        QPointF(5, 5),
-        Qt.DropAction.CopyAction,
-        data,
-        Qt.MouseButton.LeftButton,
-        Qt.KeyboardModifier.NoModifier,
-    )
-    index.dropEvent(event)
-    return event
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,7 @@ LAYERS = layer_figures(NAMES, ROLES, BLOCKS, gamma=list(GAMMAS.values()))
 COLOURS = {name: f"expert {index}" for index, name in enumerate("abc")}
 
 
-@pytest.fixture(autouse=True)
-def light(qapp):
-    set_scheme("light")
-    yield
-    set_scheme("system")
+pytestmark = pytest.mark.usefixtures("light")
 
 
 shown = partial(in_view, width=420, height=380)

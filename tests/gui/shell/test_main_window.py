@@ -7,15 +7,12 @@ import pytest
 from PySide6.QtCore import (
     QByteArray,
     QEvent,
-    QMimeData,
     QObject,
     QPoint,
-    QPointF,
     QRect,
     Qt,
-    QUrl,
 )
-from PySide6.QtGui import QAction, QDropEvent
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QMessageBox,
@@ -55,16 +52,7 @@ from tests.gui.fakes import (
     recipe,
     started,
 )
-
-
-def drop(window: MainWindow, *paths: Path) -> None:
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
-    actions = Qt.DropAction.CopyAction
-    event = QDropEvent(
-        QPointF(5, 5), actions, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-    )
-    window.dropEvent(event)
+from tests.helpers.windows import drop
 
 
 def test_an_empty_window_offers_to_begin_and_nothing_else(window):
