@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QHideEvent, QPainter, QResizeEvent, QShowEvent, QStandardItemModel
+from PySide6.QtGui import QHideEvent, QPainter, QResizeEvent, QStandardItemModel
 from PySide6.QtWidgets import QListView, QPushButton, QStyleOptionViewItem, QWidget
 
 from ace_gui.engine.contract.scored import LOSSES, ComparedExample, ExamplesCompared, Verdict
@@ -39,6 +39,7 @@ from ace_gui.gui.widgets.labels import (
     secondary_label,
 )
 from ace_gui.gui.widgets.layout import GAP, FlowLayout, across, card, down, pane, split
+from ace_gui.gui.widgets.lazy import Following
 
 VERDICTS: Final = {
     Verdict.LOST: ("Lost", "The other model is right, and the merge is wrong"),
@@ -127,16 +128,11 @@ class ExamplesTab(JobPage):
         self.follow(session.results.scores.changed, session.results.runs.changed)
         self.follow(session.draft.changed, session.engine_changed, scoring.changed)
         self.follow(session.activity.changed)
-        self.refresh()
 
     @property
     def with_base(self) -> bool:
         """Whether the merge is compared with the base model and not with the experts."""
         return self.against.current == 1
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self.refresh()
 
     def refresh(self) -> None:
         """Show the known examples, and request others if the models have been evaluated."""
@@ -227,7 +223,7 @@ _RULES: Final = {
 }
 
 
-class ExamplesStrip(QWidget):
+class ExamplesStrip(Following):
     """Some examples of each task. ``all_wanted``: the user wants to see all of them."""
 
     all_wanted = Signal()
@@ -242,12 +238,12 @@ class ExamplesStrip(QWidget):
         self.rows = {verdict: _Row(verdict, self) for verdict in _RULES}
         head = across(heading("Examples"), (self.note, 1), self.ask, self.all, gap=12)
         self.setLayout(down(head, *self.rows.values(), margins=(8, 4, 8, 4), gap=4))
-        scoring.changed.connect(self.refresh)
+        self.follow(scoring.changed)
 
     def show_merge(self, store: str) -> None:
         """Show the examples of the merge in this store."""
         self._store = store
-        self.refresh()
+        self.plan_refresh()
 
     def refresh(self) -> None:
         """Update the examples, and request them once the merge is evaluated."""
@@ -265,11 +261,7 @@ class ExamplesStrip(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.refresh()
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self.refresh()
+        self.plan_refresh()
 
 
 class ExampleList(QListView):

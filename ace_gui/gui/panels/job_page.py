@@ -61,13 +61,6 @@ class JobPage(Following):
     def show_page(self, index: int) -> None:
         self._pages.setCurrentIndex(index)
 
-    def plan_refresh(self, *_: object) -> None:
-        """Pages without a delay are up to date when they are hidden, too."""
-        if self.delay:
-            super().plan_refresh()
-        else:
-            self.refresh()
-
     def wanted(self, paths: list[Path]) -> list[Path]:
         """Those of the dropped paths that this page takes."""
         return paths[:0]

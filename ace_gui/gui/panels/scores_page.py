@@ -84,7 +84,6 @@ class ScoresTab(JobPage):
         self.follow(results.scores.changed, results.runs.changed, session.engine_changed)
         self.follow(session.draft.changed, scoring.changed, results.changed)
         self.follow(session.activity.changed)
-        self.refresh()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """If the height is small, the bars have all of it."""

@@ -84,7 +84,6 @@ class TasksTab(JobPage):
         right = card(scroll_area("The chosen task", self.editor))
         self.set_pages(card(self.empty), split(left, right, sizes=(360, 640), gap=GAP))
         self.follow(session.draft.changed, session.results.scores.changed)
-        self.refresh()
 
     def _add_button(self, text: str, kind: str) -> QPushButton:
         tip, name = "Add a task: a file of data, or a folder", "Add data"

@@ -102,7 +102,6 @@ class TryTab(JobPage):
             self._settings += [label, box]
         self._lay_out()
         self._connect()
-        self.refresh()
 
     def _lay_out(self) -> None:
         chosen = muted_label("As"), self.task, self.merge

@@ -94,7 +94,6 @@ class TuneTab(JobPage):
         self.ranges.changed.connect(self._show_state)
         self.merges.valueChanged.connect(lambda _: self._show_state())
         self.follow(self._tuning.changed, session.draft.changed, session.activity.changed)
-        self.refresh()
 
     def _lay_out(self) -> None:
         form = Form()

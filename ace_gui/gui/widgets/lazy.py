@@ -175,6 +175,7 @@ class LazyTabs(QTabWidget):
             content = self._new.pop(index, None) or self._makers[index]()
             self._contents[index] = content
             self._rooms[index].addWidget(content)
+            content.show()  # now, and not in the next turn
             tab_through(self.bar, content)
         return self._contents[index]
 

@@ -236,6 +236,7 @@ def test_what_waits_for_a_merge_says_so_and_what_does_not_works(page, loaded, wo
     store = Path(record_scores(loaded, worker))
     loaded.session.draft.set_parameter("tau", 0.7)
     scores, tune = scores_place(page), page.show_tab(TuneTab)
+    worker.say(JobCancelled(), job=worker.newest(CompareExamplesJob))  # for the row of examples
     loaded.workspace.show_look()
     methods = loaded.workspace.comparison.methods
     buttons = {scores.evaluate: WHILE_MERGING, tune.button: WAIT, methods.start: WAIT}
