@@ -10,15 +10,7 @@ from torch import Tensor
 
 from ace_gui.linalg.selection import smallest
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.experts import (
-    Context,
-    Experts,
-    Merged,
-    finished,
-    on_experts,
-    require_base,
-    require_one,
-)
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry
 
 TINY: Final = 1e-8
@@ -51,11 +43,9 @@ def arcee_fusion(experts: Experts, parameters: ArceeFusionParameters, context: C
     Any shape; rows are along the last dimension. Quantiles are those of all entries. Raises
     MethodError for other than one expert, without a base, and where the expert is not finite.
     """
-    require_one(experts)
-    base = require_base(context.base)
-    value = experts.weighted(0)
+    value, base = experts.only(), context.required_base()
     if not value.numel():
-        return finished(value)
+        return Merged.of(value)
     importance = value.abs().contiguous()
     if value.ndim:  # a single number has a divergence of 0
         rows = (each.reshape(-1, value.shape[-1]) for each in (value, base, importance))
@@ -65,7 +55,7 @@ def arcee_fusion(experts: Experts, parameters: ArceeFusionParameters, context: C
     last = importance.numel() - 1
     first, median, third = (smallest(importance, int(q * last) + 1) for q in (0.25, 0.5, 0.75))
     threshold = median + parameters.spread * (third - first)
-    return finished(value.masked_fill_(importance < threshold, 0))
+    return Merged.of(value.masked_fill_(importance < threshold, 0))
 
 
 def _divergence(new: Tensor, old: Tensor) -> Tensor:

@@ -10,14 +10,7 @@ from dataclasses import dataclass
 
 from ace_gui.linalg.singular import leading_triplets
 from ace_gui.methods.method import MergeMethod
-from ace_gui.methods.shared.experts import (
-    Context,
-    Diagnostics,
-    Experts,
-    Merged,
-    finished,
-    on_experts,
-)
+from ace_gui.methods.shared.experts import Context, Diagnostics, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import (
     per_decomposition,
     per_matrix,
@@ -67,7 +60,7 @@ def cart(experts: Experts, parameters: CartParameters, _: Context) -> Merged:
         centred_OI = plain.matrix(t).sub_(mean_OI)
         kept = leading_triplets(centred_OI, rank, scale=norm)
         merged_OI.add_(kept.product, alpha=parameters.scaling * weight)
-    return finished(merged_OI, diagnostics=Diagnostics(precision=IN_FLOAT64))
+    return Merged.of(merged_OI, diagnostics=Diagnostics(precision=IN_FLOAT64))
 
 
 def _rank(share: float, directions: int) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.expert_modules import Mask, Masks
-from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry
 
 
@@ -39,7 +39,7 @@ def emr(experts: Experts, _: EmrParameters, __: Context) -> Merged:
     Entry by entry, any shape. Where Σ w_t ΔW_t is 0 the sign is negative. Reads every expert twice.
     Raises MethodError if a task vector is not finite.
     """
-    return finished(unified(experts))
+    return Merged.of(unified(experts))
 
 
 def unified(experts: Experts) -> Tensor:

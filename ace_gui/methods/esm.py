@@ -18,7 +18,7 @@ from torch import Tensor
 from ace_gui.linalg.products import times
 from ace_gui.linalg.singular import right_singular
 from ace_gui.methods.method import MergeMethod
-from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_matrix, scaling_parameter
 from ace_gui.methods.shared.measured import Need, required_measured
 
@@ -100,7 +100,7 @@ def esm(experts: Experts, parameters: EsmParameters, context: Context) -> Merged
         bases.append(basis_OK * share_K)
         coordinates.append(coordinates_KI.mul_(share_K[:, None]))
     if not any(sizes):
-        return finished(first_OI.zero_(), diagnostics=found.diagnostics())
+        return Merged.of(first_OI.zero_(), diagnostics=found.diagnostics())
     mean = math.fsum(sizes) / len(sizes)
     for size, coordinates_KI in zip(sizes, coordinates, strict=True):
         coordinates_KI.mul_((size / mean) ** power)
@@ -112,7 +112,7 @@ def esm(experts: Experts, parameters: EsmParameters, context: Context) -> Merged
     diagnostics = found.diagnostics()
     if cut:
         diagnostics = replace(diagnostics, notes=(*diagnostics.notes, _fewer(cut, rows_KI, kept)))
-    return finished(merged_OI, parameters.scaling, diagnostics)
+    return Merged.of(merged_OI, parameters.scaling, diagnostics)
 
 
 def _fewer(experts: int, rows_KI: Tensor, kept: int) -> str:

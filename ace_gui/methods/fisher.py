@@ -14,14 +14,7 @@ from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.experts import (
-    Context,
-    Experts,
-    Merged,
-    finished,
-    on_experts,
-    require_mean,
-)
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry
 from ace_gui.methods.shared.measured import Measured, Need, required_measured
 
@@ -81,7 +74,7 @@ def fisher(experts: Experts, parameters: FisherParameters, context: Context) -> 
     without what was measured.
     """
     measured = required_measured(context.measured, len(experts))
-    total = require_mean(experts.weights)
+    total = experts.total_weight
     scales = [1 / norm if parameters.normalize and norm else 1.0 for norm in measured.norms]
     floor = parameters.floor * _mean(
         scale * mean for scale, mean in zip(scales, measured.means, strict=True)
@@ -92,7 +85,7 @@ def fisher(experts: Experts, parameters: FisherParameters, context: Context) -> 
         plain = plain + delta.to(torch.float64) * (experts.weights[t] / total)
         above = above + information * delta
         below = below + information
-    return finished(torch.where(below != 0, above / below, plain))
+    return Merged.of(torch.where(below != 0, above / below, plain))
 
 
 @on_experts
@@ -110,7 +103,7 @@ def ubgm(experts: Experts, parameters: UbgmParameters, context: Context) -> Merg
         plain = plain + delta.to(torch.float64) * experts.weights[t]
         above = above + (information + prior).mul_(delta).mul_(experts.weights[t])
         below = below + information.mul_(experts.weights[t])
-    return finished(torch.where(below != 0, above / below, plain))
+    return Merged.of(torch.where(below != 0, above / below, plain))
 
 
 def _each(experts: Experts, measured: Measured) -> Iterator[tuple[int, Tensor, Tensor]]:

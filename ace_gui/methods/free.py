@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
-from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_matrix, scaling_parameter, share_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.trimming import kept_count
@@ -75,7 +75,7 @@ def fr_merging(experts: Experts, parameters: FrParameters, _: Context) -> Merged
         total_OI.add_(filtered_OI, alpha=magnitude)
     if magnitudes:
         total_OI.div_(magnitudes)
-    return finished(total_OI, parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
+    return Merged.of(total_OI, parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
 
 
 def high_pass(matrix_OI: Tensor, cutoff: float) -> Tensor:

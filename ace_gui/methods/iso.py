@@ -16,15 +16,7 @@ from ace_gui.linalg.polar import side_by_side
 from ace_gui.linalg.products import gram, times
 from ace_gui.linalg.singular import Triplets, leading_triplets, orthogonalised, right_singular
 from ace_gui.methods.method import MergeMethod
-from ace_gui.methods.shared.experts import (
-    Census,
-    Context,
-    Experts,
-    Merged,
-    finished,
-    on_experts,
-    require_matrix,
-)
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import (
     per_decomposition,
     per_matrix,
@@ -80,8 +72,8 @@ def iso_c(experts: Experts, parameters: IsoCParameters, _: Context) -> Merged:
     arbitrary. Reads every expert once. Raises MethodError for tensors that are no matrices or not
     finite.
     """
-    found, sum_OI = _sum(experts)
-    return finished(isotropic(sum_OI), parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
+    found, sum_OI = experts.sum_of_kept()
+    return Merged.of(isotropic(sum_OI), parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
 
 
 @on_experts
@@ -92,11 +84,11 @@ def iso_cts(experts: Experts, parameters: IsoCtsParameters, _: Context) -> Merge
     outside of the common outputs. Directions with numerically no singular value are left out. Reads
     every expert twice. Raises MethodError for tensors that are no matrices or not finite.
     """
-    found, sum_OI = _sum(experts)
+    found, sum_OI = experts.sum_of_kept()
     report = found.diagnostics(precision=IN_FLOAT64)
     specific = specific_size(min(sum_OI.shape), len(found.kept), parameters.common)
     if not specific:
-        return finished(isotropic(sum_OI), parameters.scaling, report)
+        return Merged.of(isotropic(sum_OI), parameters.scaling, report)
     common = leading_triplets(sum_OI, min(sum_OI.shape) - specific * len(found.kept))
 
     def own(t: int) -> Triplets:
@@ -114,7 +106,7 @@ def iso_cts(experts: Experts, parameters: IsoCtsParameters, _: Context) -> Merge
     merged_OI = times(joined.u_OK, joined.vh_KI)
     if len(joined.s_K):
         merged_OI.mul_(joined.s_K.mean())
-    return finished(merged_OI, parameters.scaling, report)
+    return Merged.of(merged_OI, parameters.scaling, report)
 
 
 def specific_size(rank: int, experts: int, common: float) -> int:
@@ -123,12 +115,6 @@ def specific_size(rank: int, experts: int, common: float) -> int:
         return 0
     left = rank - math.floor(common * rank + 1e-9)
     return min(round(left / experts), rank // experts)
-
-
-def _sum(experts: Experts) -> tuple[Census, Tensor]:
-    found, sum_OI = experts.sum_of_kept()
-    require_matrix(sum_OI.shape)
-    return found, sum_OI
 
 
 def isotropic(matrix_OI: Tensor) -> Tensor:

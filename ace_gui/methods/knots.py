@@ -19,7 +19,7 @@ from ace_gui.methods.dare import density_parameter, dropped
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.draws import required
 from ace_gui.methods.shared.election import SIGNED, Election, combine_parameter
-from ace_gui.methods.shared.experts import Context, Deltas, Experts, Merged, finished, on_experts
+from ace_gui.methods.shared.experts import Context, Deltas, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import (
     per_decomposition,
     per_matrix,
@@ -169,7 +169,7 @@ def _elected(
             election.add([sparse(times(basis_OK.T, plain.matrix(t)), t)], [experts.weights[t]])
         positive_wins = election.vote().surplus >= 0
         merged_OI = times(basis_OK, election.result(combine, positive_wins=positive_wins))
-    return finished(merged_OI, parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
+    return Merged.of(merged_OI, parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
 
 
 KNOTS_TIES = MergeMethod(

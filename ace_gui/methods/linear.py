@@ -5,17 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.experts import (
-    Deltas,
-    Experts,
-    Merged,
-    Weights,
-    require_base,
-    require_mean,
-)
+from ace_gui.methods.shared.experts import Context, Deltas, Experts, Merged, Weights, require_mean
 from ace_gui.methods.shared.kit import parameter, per_entry
 
 
@@ -40,29 +31,23 @@ class LinearParameters:
     )
 
 
-def linear(
-    deltas: Deltas,
-    weights: Weights,
-    parameters: LinearParameters,
-    *,
-    base: Tensor | None = None,
-    **_: Any,
-) -> Merged:
+def linear(deltas: Deltas, weights: Weights, parameters: LinearParameters, **given: Any) -> Merged:
     """Σ_t w_t ΔW_t / (w_0 + Σ_t w_t), elementwise, float32, for tensors of any shape.
 
     Not divided: w_0 W₀ + Σ_t w_t W_t. Raises MethodError if a mean has weights that sum to zero,
     where something else has no base, and where a task vector is not finite. Without experts, it
     is w_0 W₀.
     """
+    context = Context(**given)
     if not len(deltas) and not parameters.normalize:
-        return Merged(delta=require_base(base) * (parameters.base_weight - 1))
+        return Merged(delta=context.required_base() * (parameters.base_weight - 1))
     experts, every = Experts(deltas, weights), [parameters.base_weight, *weights]
     if parameters.normalize:
         return Merged(delta=experts.sum_in_float32().div_(require_mean(every)))
     surplus = sum(every) - 1
     merged = experts.sum_in_float32()
     if abs(surplus) > 1e-12:
-        merged.add_(require_base(base), alpha=surplus)
+        merged.add_(context.required_base(), alpha=surplus)
     return Merged(delta=merged)
 
 

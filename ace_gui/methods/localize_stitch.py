@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.experts import Context, Deltas, Experts, Merged, finished, on_experts
+from ace_gui.methods.shared.experts import Context, Deltas, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import (
     learning_rate_parameter,
     parameter,
@@ -68,7 +68,7 @@ def localize_stitch(experts: Experts, _: LocalizeStitchParameters, context: Cont
         kept = above(experts.delta(t), found[THRESHOLD][t])
         total.add_(kept, alpha=weight)
         counts += kept != 0
-    return finished(total.div_(counts.clamp_(min=1)))
+    return Merged.of(total.div_(counts.clamp_(min=1)))
 
 
 LOCALIZE_STITCH = MergeMethod(

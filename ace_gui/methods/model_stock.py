@@ -13,7 +13,6 @@ from ace_gui.methods.shared.experts import (
     Context,
     Experts,
     Merged,
-    finished,
     on_experts,
     require_mean,
 )
@@ -60,7 +59,7 @@ def model_stock(experts: Experts, parameters: ModelStockParameters, _: Context) 
             )
     coefficients = [share * weight / total for weight in kept]
     merged = experts.combination(coefficients, found.kept)
-    return finished(merged, diagnostics=found.diagnostics(notes))
+    return Merged.of(merged, diagnostics=found.diagnostics(notes))
 
 
 def _by_rows(experts: Experts, found: Census, shares: Sequence[float]) -> Merged:
@@ -84,7 +83,7 @@ def _by_rows(experts: Experts, found: Census, shares: Sequence[float]) -> Merged
             f"The experts point in opposite directions in {opposite} of {cosine.numel()} rows, "
             "which stay as in the base."
         )
-    return finished(merged, diagnostics=found.diagnostics(notes))
+    return Merged.of(merged, diagnostics=found.diagnostics(notes))
 
 
 def mean_cosine(experts: Experts, found: Census) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
 from ace_gui.methods.shared.survey import SumSurvey, norms_survey, required_findings
 
@@ -63,7 +63,7 @@ def nan(experts: Experts, parameters: NanParameters, context: Context) -> Merged
     total = sum(1 / norm for norm in norms.values())
     coefficients = [len(kept) / 2 / norms[t] / total * experts.weights[t] for t in kept]
     merged = experts.combination(coefficients, kept)
-    return finished(merged, parameters.scaling, found.diagnostics())
+    return Merged.of(merged, parameters.scaling, found.diagnostics())
 
 
 NAN = MergeMethod(

@@ -6,14 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.experts import (
-    Context,
-    Experts,
-    Merged,
-    finished,
-    on_experts,
-    require_one,
-)
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry
 
 SMALLEST: Final = 1e-6
@@ -42,10 +35,9 @@ def nearswap(experts: Experts, parameters: NearswapParameters, _: Context) -> Me
 
     Raises MethodError for other than one expert, and where it is not finite.
     """
-    require_one(experts)
-    value = experts.weighted(0)
+    value = experts.only()
     share = (parameters.t / value.abs().clamp(min=SMALLEST)).clamp(max=1)
-    return finished(value * share)
+    return Merged.of(value * share)
 
 
 NEARSWAP = MergeMethod(

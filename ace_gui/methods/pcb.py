@@ -21,7 +21,6 @@ from ace_gui.methods.shared.experts import (
     Experts,
     Merged,
     Weights,
-    finished,
     on_experts,
 )
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, share_parameter
@@ -134,7 +133,7 @@ def pcb(experts: Experts, parameters: PcbParameters, context: Context) -> Merged
         merged.add_(value.mul_(share), alpha=experts.weights[t])
         shares.add_(share)
     result = torch.where(shares > 0, merged / shares, 0)
-    return finished(result, parameters.scaling, changed.diagnostics())
+    return Merged.of(result, parameters.scaling, changed.diagnostics())
 
 
 def _changed(found: Findings, weights: Weights) -> Census:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
 
 CITATION: Final = "Reinforced Agent Merging, 2026, arXiv:2601.13572"
@@ -67,7 +67,7 @@ def ram(experts: Experts, parameters: RamParameters, _: Context) -> Merged:
     Raises MethodError if a task vector is not finite.
     """
     total, counts = _gathered(experts, parameters.epsilon)
-    return finished(total.div_(counts.clamp_(min=1)))
+    return Merged.of(total.div_(counts.clamp_(min=1)))
 
 
 @on_experts
@@ -85,7 +85,7 @@ def ramplus_tl(experts: Experts, parameters: RamPlusParameters, _: Context) -> M
         shared = int(torch.count_nonzero(value)) - alone
         ratio = min(shared / max(alone, parameters.epsilon or 1), parameters.alpha)
         total.add_(torch.where(own, value, 0), alpha=parameters.r * ratio)
-    return finished(total.div_(counts.clamp_(min=1)))
+    return Merged.of(total.div_(counts.clamp_(min=1)))
 
 
 def _gathered(experts: Experts, epsilon: float) -> tuple[Tensor, Tensor]:

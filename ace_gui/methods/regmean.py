@@ -23,7 +23,6 @@ from ace_gui.methods.shared.experts import (
     Context,
     Experts,
     Merged,
-    finished,
     on_experts,
     require_matrix,
     require_mean,
@@ -83,7 +82,7 @@ def regmean(experts: Experts, parameters: RegMeanParameters, context: Context) -
         del delta_OI, gram_II
     (cut,) = right_divide_(total_1II, value_1OI)
     found = Census.of(energies).diagnostics(_notes(cut))
-    return finished(value_1OI[0], diagnostics=found)
+    return Merged.of(value_1OI[0], diagnostics=found)
 
 
 def _mean_square(grams: Sequence[Tensor]) -> float:

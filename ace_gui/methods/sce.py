@@ -20,7 +20,6 @@ from ace_gui.methods.shared.experts import (
     Experts,
     Merged,
     Weights,
-    finished,
     on_experts,
 )
 from ace_gui.methods.shared.kit import per_entry, scaling_parameter, share_parameter
@@ -122,7 +121,7 @@ def sce(experts: Experts, parameters: SceParameters, context: Context) -> Merged
         agreeing = torch.where(positive, chosen > 0, chosen < 0)
         merged.add_(torch.where(agreeing, chosen, 0), alpha=share)
         divisor.add_(agreeing, alpha=share)
-    return finished(
+    return Merged.of(
         merged.div_(divisor.clamp_(min=SMALLEST)),
         parameters.scaling,
         Diagnostics(notes=tuple(notes)),

@@ -10,16 +10,7 @@ from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.experts import (
-    Context,
-    Experts,
-    Merged,
-    finished,
-    on_experts,
-    require_base,
-    require_mean,
-    require_one,
-)
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
 
 CITATION: Final = (
@@ -111,7 +102,7 @@ def slerp(experts: Experts, parameters: SlerpParameters, _: Context) -> Merged:
     one, other = _pair(experts)
     straight = (1 - NEARLY_PARALLEL**2) ** 0.5
     merged = arc(one.reshape(-1), other.reshape(-1), parameters.t, straight=straight)
-    return finished(merged.reshape(one.shape))
+    return Merged.of(merged.reshape(one.shape))
 
 
 @on_experts
@@ -122,14 +113,14 @@ def nuslerp(experts: Experts, parameters: NuslerpParameters, _: Context) -> Merg
     finite.
     """
     one, other = _pair(experts.unweighted())
-    t = experts.weights[1] / require_mean(experts.weights)
+    t = experts.weights[1] / experts.total_weight
     if parameters.column_wise and one.ndim:
         merged = arc(one.movedim(0, -1), other.movedim(0, -1), t, straight=NO_ANGLE).movedim(-1, 0)
     elif parameters.row_wise and one.ndim:
         merged = arc(one, other, t, straight=NO_ANGLE)
     else:
         merged = arc(one.reshape(-1), other.reshape(-1), t, straight=NO_ANGLE)
-    return finished(merged.reshape(one.shape))
+    return Merged.of(merged.reshape(one.shape))
 
 
 @on_experts
@@ -139,12 +130,12 @@ def base_slerp(experts: Experts, parameters: BaseSlerpParameters, context: Conte
     Raises MethodError for other than one expert, without a base, and where the expert is not
     finite.
     """
-    require_one(experts)
-    base = require_base(context.base).to(torch.float64).reshape(-1)
-    other = base + experts.weighted(0).reshape(-1)
+    change = experts.only()
+    base = context.required_base().to(torch.float64).reshape(-1)
+    other = base + change.reshape(-1)
     straight = max(0.0, 1 - parameters.parallel**2) ** 0.5
     merged = arc(base, other, parameters.t, straight=straight) - base
-    return finished(merged.reshape(experts.raw(0).shape))
+    return Merged.of(merged.reshape(change.shape))
 
 
 def arc(one: Tensor, other: Tensor, t: float, *, straight: float) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import Cut, Differences, ModuleKind
-from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_matrix
 
 
@@ -67,7 +67,7 @@ def smile(experts: Experts, _: SmileParameters, __: Context) -> Merged:
     Reads every expert once. Raises MethodError for tensors that are no matrices or not finite.
     """
     found = experts.census()
-    return finished(experts.matrix(0).zero_(), diagnostics=found.diagnostics())
+    return Merged.of(experts.matrix(0).zero_(), diagnostics=found.diagnostics())
 
 
 def differences(experts: Experts, _: SmileParameters) -> Iterator[Tensor]:

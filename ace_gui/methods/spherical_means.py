@@ -24,9 +24,7 @@ from ace_gui.methods.shared.experts import (
     Context,
     Experts,
     Merged,
-    finished,
     on_experts,
-    require_base,
     require_mean,
 )
 from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
@@ -66,7 +64,7 @@ def merged_points(
     merge: Callable[[Experts], Merged],
     experts: Experts,
     parameters: PointsParameters,
-    base: Tensor | None,
+    context: Context,
 ) -> Merged:
     """The mean by ``merge``, of changes or of whole weights, as a change of the base.
 
@@ -74,7 +72,7 @@ def merged_points(
     """
     if parameters.points == CHANGES:
         return merge(experts)
-    base, own = require_base(base), [parameters.base_weight] if parameters.base_weight else []
+    base, own = context.required_base(), [parameters.base_weight] if parameters.base_weight else []
     first, deltas = len(own), experts.deltas
     points = Computed(
         first + len(deltas), lambda t: base if t < first else deltas[t - first] + base
@@ -115,7 +113,7 @@ def karcher(experts: Experts, parameters: KarcherParameters, context: Context) -
     often as there are experts, and twice more.
     Raises MethodError if one is not finite, for negative weights, and where directions cancel.
     """
-    return merged_points(partial(_mean, parameters), experts, parameters, context.base)
+    return merged_points(partial(_mean, parameters), experts, parameters, context)
 
 
 def _mean(parameters: KarcherParameters, experts: Experts) -> Merged:
@@ -126,14 +124,14 @@ def _mean(parameters: KarcherParameters, experts: Experts) -> Merged:
         )
     found = experts.census()
     if not found.kept:
-        return finished(experts.combination((), ()), diagnostics=found.diagnostics())
+        return Merged.of(experts.combination((), ()), diagnostics=found.diagnostics())
     shares = torch.tensor([weights[t] for t in found.kept], dtype=torch.float64)
     norms = _norms(found, shares)
     shares /= shares.sum()
     point_T = spherical_mean(cosines(experts, found), shares, parameters)
     coefficients = point_T / norms * float(shares @ norms)
     merged = experts.combination(coefficients.tolist(), found.kept)
-    return finished(merged, diagnostics=found.diagnostics())
+    return Merged.of(merged, diagnostics=found.diagnostics())
 
 
 def _norms(found: Census, shares: Tensor) -> Tensor:
@@ -237,13 +235,13 @@ def multislerp(experts: Experts, parameters: MultislerpParameters, context: Cont
     twice. Raises MethodError if one is not finite, where the weights sum to zero, and where the
     directions of more than two cancel.
     """
-    return merged_points(partial(_multislerp, parameters), experts, parameters, context.base)
+    return merged_points(partial(_multislerp, parameters), experts, parameters, context)
 
 
 def _multislerp(parameters: MultislerpParameters, experts: Experts) -> Merged:
     count, weights = len(experts), experts.weights
     if count == 1:
-        return finished(experts.combination([1.0], [0]))
+        return Merged.of(experts.combination([1.0], [0]))
     total = require_mean(weights) if parameters.normalize else 1.0
     shares = [weight / total for weight in weights]
     norms = [float(experts.delta(t).to(torch.float64).norm()) for t in range(count)]
@@ -252,9 +250,9 @@ def _multislerp(parameters: MultislerpParameters, experts: Experts) -> Merged:
     length = float(mean.norm())
     if length >= CANCELLED:
         mean_norm = sum(share * norm for share, norm in zip(shares, norms, strict=True))
-        return finished(mean, mean_norm / length)
+        return Merged.of(mean, mean_norm / length)
     if count == 2 or not any(norms):
-        return finished(experts.combination(shares, range(count)))
+        return Merged.of(experts.combination(shares, range(count)))
     raise MethodError(_CANCELLED_OUT)
 
 

@@ -12,14 +12,7 @@ from torch import Tensor
 
 from ace_gui.linalg.singular import leading_share
 from ace_gui.methods.method import MergeMethod
-from ace_gui.methods.shared.experts import (
-    Context,
-    Experts,
-    Merged,
-    finished,
-    on_experts,
-    require_mean,
-)
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_decomposition, per_matrix, scaling_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 
@@ -50,12 +43,12 @@ def star(experts: Experts, parameters: StarParameters, _: Context) -> Merged:
     is drawn at random. Reads every expert twice. Raises MethodError for tensors that are no
     matrices or not finite, and for weights that sum to zero.
     """
-    total = require_mean(experts.weights)
+    total = experts.total_weight
     found = experts.census()
     merged_OI = torch.zeros_like(experts.matrix(0))
     for t in found.kept:
         merged_OI.add_(truncated(experts.matrix(t), parameters.eta))
-    return finished(merged_OI, parameters.scaling / total, found.diagnostics(precision=IN_FLOAT64))
+    return Merged.of(merged_OI, parameters.scaling / total, found.diagnostics(precision=IN_FLOAT64))
 
 
 def truncated(matrix_OI: Tensor, eta: float) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.expert_modules import Mask, Masks
-from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
 from ace_gui.methods.shared.sparse import scaled_sum
 
@@ -73,7 +73,7 @@ def consensus(experts: Experts, parameters: ConsensusParameters, _: Context) -> 
     relying = torch.zeros_like(total, dtype=torch.int16)
     for t in range(len(experts)):
         relying += relies(experts.weighted(t), total, parameters.mask_threshold)
-    return finished(total.masked_fill_(relying < parameters.agreeing, 0), parameters.scaling)
+    return Merged.of(total.masked_fill_(relying < parameters.agreeing, 0), parameters.scaling)
 
 
 def relies(own: Tensor, total: Tensor, threshold: float) -> Tensor:

@@ -18,7 +18,7 @@ from ace_gui.linalg.products import times
 from ace_gui.linalg.singular import Triplets, inverse_root, leading_triplets
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.expert_modules import Factors
-from ace_gui.methods.shared.experts import Context, Experts, Merged, finished, on_experts
+from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import per_decomposition, per_matrix, scaling_parameter
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 
@@ -59,7 +59,7 @@ def tsv_m(experts: Experts, parameters: TsvMParameters, _: Context) -> Merged:
     found = experts.census()
     if len(found.kept) < 2:
         alone = experts.matrix(found.kept[0] if found.kept else 0)
-        return finished(alone, parameters.scaling, found.diagnostics())
+        return Merged.of(alone, parameters.scaling, found.diagnostics())
     shape, device = (like := experts.matrix(0)).shape, like.device
     del like
     rank, together = min(shape), partial(side_by_side, entries=shape.numel(), device=device)
@@ -76,7 +76,7 @@ def tsv_m(experts: Experts, parameters: TsvMParameters, _: Context) -> Merged:
     else:
         merged_OI = times(u_OK, times(middle_KK, v_IK.T))
     notes = [_OVERLAP.format(len(found.kept), rank)] if len(found.kept) > rank else []
-    return finished(merged_OI, parameters.scaling, found.diagnostics(notes, IN_FLOAT64))
+    return Merged.of(merged_OI, parameters.scaling, found.diagnostics(notes, IN_FLOAT64))
 
 
 def factors(experts: Experts) -> Iterator[Triplets]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ace_gui.linalg.passes import energy
 from ace_gui.linalg.products import add_product_, full_float32, gram, times
 from ace_gui.methods.method import MergeMethod
-from ace_gui.methods.shared.experts import Census, Context, Experts, Merged, finished, on_experts
+from ace_gui.methods.shared.experts import Census, Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import (
     learning_rate_parameter,
     parameter,
@@ -85,7 +85,7 @@ def wudi(experts: Experts, parameters: WudiParameters, context: Context) -> Merg
     found = experts.census()
     if len(found.kept) < 2:
         alone = experts.matrix(found.kept[0] if found.kept else 0)
-        return finished(alone, parameters.scaling, found.diagnostics())
+        return Merged.of(alone, parameters.scaling, found.diagnostics())
     gram_II, target_OI = _sums(experts, found)
     precision = IN_FLOAT64
     if parameters.solution == "closed":
@@ -94,7 +94,7 @@ def wudi(experts: Experts, parameters: WudiParameters, context: Context) -> Merg
         start_OI = experts.combination([experts.weights[t] for t in found.kept], found.kept)
         tolerance = context.tolerance.scaled(parameters.scaling)
         merged_OI, precision = descended(start_OI, gram_II, target_OI, parameters, tolerance)
-    return finished(merged_OI, parameters.scaling, found.diagnostics(precision=precision))
+    return Merged.of(merged_OI, parameters.scaling, found.diagnostics(precision=precision))
 
 
 def flops(shape: tuple[int, ...], experts: int, parameters: WudiParameters) -> float:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.methods.shared.experts import SURPLUS, Merged, Vote, Weights, finished
+from ace_gui.methods.shared.experts import SURPLUS, Merged, Vote, Weights
 from ace_gui.methods.shared.kit import parameter, scaling_parameter
 from ace_gui.methods.shared.survey import Findings
 
@@ -149,8 +149,10 @@ def merged_by_election(
     """
     election = elected(sparse, weights, parameters.combine)
     if parameters.balanced == "positive":
-        return finished(election.result(parameters.combine, positive_wins=True), parameters.scaling)
+        return Merged.of(
+            election.result(parameters.combine, positive_wins=True), parameters.scaling
+        )
     vote = election.vote()
     (known, *_) = findings.get(SURPLUS, (vote.surplus,))
     result = election.result(parameters.combine, positive_wins=known >= 0)
-    return replace(finished(result, parameters.scaling), vote=vote)
+    return replace(Merged.of(result, parameters.scaling), vote=vote)

@@ -111,6 +111,22 @@ class Merged:
     preliminary: Tensor | None = None
     vote: Vote = Vote()
 
+    @classmethod
+    def of(
+        cls, value: Tensor, scaling: float = 1.0, diagnostics: Diagnostics = Diagnostics()
+    ) -> Self:
+        """A value, which is overwritten, scaled and rounded to float32.
+
+        Raises MethodError if it leaves the range of float32.
+        """
+        delta = value.mul_(scaling).to(torch.float32).contiguous()
+        if not is_finite(delta):
+            raise MethodError(
+                "The merged task vector leaves the range of float32; use smaller weights or "
+                "scaling."
+            )
+        return cls(delta=delta, diagnostics=diagnostics)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
@@ -132,6 +148,12 @@ class Context:
     base: Tensor | None = None
     tolerance: Tolerance = STRICT
     measured: Measured | None = None
+
+    def required_base(self) -> Tensor:
+        """The base's weights. Raises MethodError if they were not given."""
+        if self.base is None:
+            raise MethodError("This method works on whole weights; give it the base's.")
+        return self.base
 
 
 class MergeFunction(Protocol[ParametersIn]):
@@ -274,6 +296,15 @@ class Experts:
         """w_t ΔW_t of any shape as a new tensor, float64."""
         return self.delta(t).to(torch.float64, copy=True).mul_(self.weights[t])
 
+    def only(self) -> Tensor:
+        """w ΔW of the one expert, as ``weighted``. Raises MethodError if there are more."""
+        if len(self) != 1:
+            raise MethodError(
+                f"This method goes from the base to one expert, but there are {len(self)}; choose "
+                "one."
+            )
+        return self.weighted(0)
+
     def matrix(self, t: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """w_t ΔW_t as a new matrix, free to be overwritten, not checked for NaN.
 
@@ -311,13 +342,14 @@ class Experts:
         return self.combination(self.weights, range(len(self)))
 
     def sum_of_kept(self) -> tuple[Census, Tensor]:
-        """The census, and Σ w_t ΔW_t in float64 over the experts it keeps, any shape.
+        """The census, and Σ w_t ΔW_t in float64 over the experts it keeps, of matrices.
 
         Reads every expert once, and those that are left out again, to take them out of the sum.
         """
         total, energies = torch.zeros(()), []
         for t, weight in enumerate(self.weights):
             delta = self.raw(t)
+            require_matrix(delta.shape, t)
             energies.append(weight * weight * energy(delta))
             if t == 0:
                 total = torch.zeros_like(delta, dtype=torch.float64)
@@ -346,10 +378,14 @@ class Experts:
             )
         return total
 
+    @property
+    def total_weight(self) -> float:
+        """Σ w_t. Raises MethodError if it is zero: there is no mean then."""
+        return require_mean(self.weights)
+
     def mean_of_weights(self) -> list[float]:
-        """w_t / Σ w_j. Raises MethodError if the weights sum to zero: there is no mean then."""
-        total = require_mean(self.weights)
-        return [weight / total for weight in self.weights]
+        """w_t / Σ w_j. Raises MethodError if the weights sum to zero."""
+        return [weight / self.total_weight for weight in self.weights]
 
     def surveyed(
         self, surveys: Sequence[TensorSurvey], parameters: Any, context: Context
@@ -380,19 +416,6 @@ def on_experts(
     return called
 
 
-def finished(value: Tensor, scaling: float = 1.0, diagnostics: Diagnostics | None = None) -> Merged:
-    """The result, which is overwritten, scaled and rounded to float32.
-
-    Raises MethodError if it leaves the range of float32.
-    """
-    delta = value.mul_(scaling).to(torch.float32).contiguous()
-    if not is_finite(delta):
-        raise MethodError(
-            "The merged task vector leaves the range of float32; use smaller weights or scaling."
-        )
-    return Merged(delta=delta, diagnostics=diagnostics or Diagnostics())
-
-
 def stacked(layers: Sequence[Experts], t: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """w_t ΔW_t of B layers of one shape, as one new tensor (B × O × I)."""
     first_OI = layers[0].matrix(t, dtype)
@@ -419,22 +442,6 @@ def require_mean(weights: Weights) -> float:
     if total == 0:
         raise MethodError("The experts' weights sum to zero, so they have no mean; change one.")
     return total
-
-
-def require_one(experts: Experts) -> None:
-    """Raise MethodError if there is more than one expert."""
-    if len(experts) != 1:
-        raise MethodError(
-            f"This method goes from the base to one expert, but there are {len(experts)}; choose "
-            "one."
-        )
-
-
-def require_base(base: Tensor | None) -> Tensor:
-    """The base's weights. Raises MethodError if they were not given."""
-    if base is None:
-        raise MethodError("This method works on whole weights; give it the base's.")
-    return base
 
 
 def require_matrix(shape: torch.Size, t: int = 0) -> None:

@@ -17,7 +17,6 @@ from ace_gui.methods.shared.experts import (
     Experts,
     Merged,
     MergeFunction,
-    finished,
     on_experts,
 )
 from ace_gui.methods.shared.kit import (
@@ -71,6 +70,6 @@ def as_learned(learning: Learning[Any]) -> MergeFunction[Any]:
                 total = torch.zeros_like(found, dtype=torch.float64)
             total.add_(found, alpha=scale)
             del found
-        return finished(total.mul_(gates["mask"]) if "mask" in gates else total)
+        return Merged.of(total.mul_(gates["mask"]) if "mask" in gates else total)
 
     return merged

@@ -12,15 +12,7 @@ from typing import Any, Final, Protocol
 import torch
 from torch import Tensor
 
-from ace_gui.methods.shared.experts import (
-    Context,
-    Deltas,
-    Experts,
-    Merged,
-    Weights,
-    finished,
-    on_experts,
-)
+from ace_gui.methods.shared.experts import Context, Deltas, Experts, Merged, Weights, on_experts
 from ace_gui.methods.shared.kit import parameter, scaling_parameter
 from ace_gui.methods.shared.survey import Findings, SumSurvey, SurveyContext, TensorSurvey
 
@@ -137,7 +129,7 @@ def merged_by_sum(
         total.add_(vector, alpha=weight)
         del vector
     total.div_(divisor(weights, parameters.normalize))
-    return finished(total, parameters.scaling)
+    return Merged.of(total, parameters.scaling)
 
 
 class Scaled(Protocol):
@@ -155,4 +147,4 @@ def scaled_sum(experts: Experts, parameters: Scaled, _: Context) -> Merged:
 
     Task arithmetic, in float64. Raises MethodError if a task vector is not finite.
     """
-    return finished(experts.sum(), parameters.scaling)
+    return Merged.of(experts.sum(), parameters.scaling)
