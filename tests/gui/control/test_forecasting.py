@@ -12,13 +12,15 @@ from ace_gui.engine.contract.events import JobDone, JobFailed
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.jobs import ExportJob, SampleMergesJob
 from ace_gui.errors import MethodError
+from ace_gui.gui.control import what_if
 from ace_gui.gui.control.engine_client import EngineClient
-from ace_gui.gui.control.what_if import FORECAST_DELAY, Forecasting
+from ace_gui.gui.control.what_if import Forecasting
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from tests.gui.fakes import ENGINE, GAMMAS, FakeWorker, adopt_two, finished_merge
 
 LAYERS = tuple(GAMMAS)
+DELAY = 100  # ms
 
 
 @pytest.fixture
@@ -29,7 +31,10 @@ def engine(session: Session, worker: FakeWorker) -> Iterator[EngineClient]:
 
 
 @pytest.fixture
-def forecasting(session: Session, engine: EngineClient) -> Iterator[Forecasting]:
+def forecasting(
+    session: Session, engine: EngineClient, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Forecasting]:
+    monkeypatch.setattr(what_if, "FORECAST_DELAY", DELAY)
     made = Forecasting(engine)
     made.set_visible(True)
     session.set_engine(ENGINE)
@@ -61,7 +66,7 @@ def report(name: str, length: float) -> LayerReport:
 def test_it_is_asked_once_the_experts_are_compared_and_told_when_all_is_said(
     forecasting, session, worker, qtbot
 ):
-    qtbot.wait(2 * FORECAST_DELAY)
+    qtbot.wait(2 * DELAY)
     assert not worker.jobs
     analyse(session)
     number = asked(worker, qtbot)
@@ -71,7 +76,7 @@ def test_it_is_asked_once_the_experts_are_compared_and_told_when_all_is_said(
     assert forecasting.current is not None
     assert (forecasting.current.known, forecasting.current.total) == (1, 3)
     assert forecasting.current.relative_norm == pytest.approx(7 / 3.5)
-    qtbot.wait(2 * FORECAST_DELAY)
+    qtbot.wait(2 * DELAY)
     assert len(worker.jobs) == 1
 
 
@@ -94,7 +99,7 @@ def test_it_gives_way_to_work_that_the_person_wants(forecasting, session, engine
     number = asked(worker, qtbot)
     engine.run(ExportJob(store=Path("/cache/store"), folder=Path("/out")))
     assert worker.withdrawn == [number]
-    qtbot.wait(2 * FORECAST_DELAY)
+    qtbot.wait(2 * DELAY)
     assert len(worker.jobs) == 2  # not while that goes on
     worker.say(JobDone(), job=2)
     asked(worker, qtbot, 3)
@@ -121,7 +126,7 @@ def test_a_failure_is_not_told_and_not_tried_again(forecasting, session, worker,
     analyse(session)
     with qtbot.assertNotEmitted(session.problem):
         worker.say(JobFailed(error=MethodError("No.")), job=asked(worker, qtbot))
-    qtbot.wait(2 * FORECAST_DELAY)
+    qtbot.wait(2 * DELAY)
     assert len(worker.jobs) == 1
     assert forecasting.current is None
 
@@ -129,7 +134,7 @@ def test_a_failure_is_not_told_and_not_tried_again(forecasting, session, worker,
 def test_nobody_looks_and_nothing_is_asked(forecasting, session, worker, qtbot):
     forecasting.set_visible(False)
     analyse(session)
-    qtbot.wait(2 * FORECAST_DELAY)
+    qtbot.wait(2 * DELAY)
     assert not worker.jobs
     forecasting.set_visible(True)
     number = asked(worker, qtbot)
