@@ -15,11 +15,11 @@ from PySide6.QtWidgets import QInputDialog, QMainWindow, QMenu, QMenuBar, QWidge
 from ace_gui.engine.contract.events import DeviceInfo
 from ace_gui.formatting import counted
 from ace_gui.gui.control.merge_operation import MergeOperation
-from ace_gui.gui.shell.dialogs import show_once
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import CLUSTER, NO_EXPERT, NO_MODEL, STILL_READ, WAIT, Session
 from ace_gui.gui.text import plain, short_name, tooltip
 from ace_gui.gui.theme import icon
+from ace_gui.gui.widgets.file_dialogs import show_once
 
 _Key = QKeySequence.StandardKey
 WHY: Final = "why"

@@ -6,24 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtWidgets import QDialog, QMessageBox, QWidget
+from PySide6.QtWidgets import QMessageBox, QWidget
 
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.control.engine_client import RunningJob
+from ace_gui.gui.shell.base_window import Window
 from ace_gui.gui.state.activity import MergeRun, State
+from ace_gui.gui.widgets.file_dialogs import show_once
 from ace_gui.recipe import Override, recommended
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.method_dialogs import ChooseMethodDialog
     from ace_gui.gui.dialogs.models_dialogs import CleanUpDialog
     from ace_gui.gui.dialogs.output_dialogs import ExportDialog
-    from ace_gui.gui.shell.main_window import MainWindow
-
-
-def show_once(dialog: QDialog, *, modal: bool = True) -> None:
-    """Show a dialog, which is deleted when it is closed."""
-    dialog.finished.connect(dialog.deleteLater)
-    (dialog.open if modal else dialog.show)()
 
 
 def question(parent: QWidget, text: str, details: str) -> QMessageBox:
@@ -36,7 +31,7 @@ def question(parent: QWidget, text: str, details: str) -> QMessageBox:
 class Dialogs:
     """``export`` and ``clean_up`` are the open dialogs, or None."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: Window) -> None:
         self._window, self._session = window, window.session
         self._to_export: tuple[MergeRun, bool] | None = None
         self.export: ExportDialog | None = None

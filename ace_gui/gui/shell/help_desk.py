@@ -21,15 +21,15 @@ from ace_gui import __version__
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.dialogs.command_palette import Command
 from ace_gui.gui.shell.actions import WHY
-from ace_gui.gui.shell.dialogs import show_once
+from ace_gui.gui.shell.base_window import Window
 from ace_gui.gui.shell.window_frame import WORKSPACES
 from ace_gui.gui.state.activity import Source
 from ace_gui.gui.state.session import NO_MODEL, Session
 from ace_gui.gui.state.settings import Settings
+from ace_gui.gui.widgets.file_dialogs import show_once
 from ace_gui.gui.widgets.labels import term_of
 
 if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
     from ace_gui.gui.shell.tours import Tour
     from ace_gui.gui.shell.workspace import Workspace
 
@@ -39,7 +39,7 @@ _COPIED: Final = "Versions, device, memory and platform are copied, but nothing 
 class HelpDesk:
     """Connects the actions of the Help menu. ``crash`` is the crash text of an earlier window."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: Window) -> None:
         self._window, self._session = window, window.session
         self._tour: Tour | None = None
         self.crash = ""

@@ -9,7 +9,6 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent
 from PySide6.QtWidgets import (
     QApplication,
-    QMainWindow,
     QMenuBar,
     QPushButton,
     QStackedWidget,
@@ -19,27 +18,19 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.errors import WorkbenchError
-from ace_gui.gui.control.conductor import Conductor
-from ace_gui.gui.control.engine_client import EngineClient, EngineThread, Operation
-from ace_gui.gui.control.layer_queries import LayerQueries
-from ace_gui.gui.control.merge_operation import MergeOperation, OutputOperations, RunOperations
+from ace_gui.gui.control.engine_client import EngineThread
 from ace_gui.gui.control.merge_stores import MergeStores
-from ace_gui.gui.control.operations import MethodComparison
-from ace_gui.gui.control.persistence import Preferences, Sessions
-from ace_gui.gui.control.scoring import Scoring
-from ace_gui.gui.control.what_if import Forecasting, WhatIf
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.panels.welcome_page import Start, WelcomePanel
 from ace_gui.gui.saving import protect
 from ace_gui.gui.shell.actions import SAFETY, Actions, Menus
+from ace_gui.gui.shell.base_window import Window
 from ace_gui.gui.shell.dialogs import Dialogs
 from ace_gui.gui.shell.help_desk import HelpDesk
 from ace_gui.gui.shell.messages import LongWork, MergeNews, Questions, Toast
 from ace_gui.gui.shell.projects import Opener, Project, RecentProjects, local_paths
 from ace_gui.gui.shell.window_frame import Footer, Header, PrimaryArea
 from ace_gui.gui.state.activity import Level, State
-from ace_gui.gui.state.history import History
-from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import icon, set_font_scale
 from ace_gui.gui.widgets.file_dialogs import offers
@@ -56,15 +47,13 @@ _BEGUN: Final = (State.MERGING, State.SCORING, State.TUNING, State.COMPARING, St
 """What a person begins."""
 
 
-class MainWindow(QMainWindow):
+class MainWindow(Window):
     """The main window. ``closed`` follows when it is really closed, after any confirmation."""
 
     closed = Signal()
 
     def __init__(self, worker: EngineThread, settings: Settings, stores: MergeStores) -> None:
-        super().__init__()
-        self.settings = settings
-        self._add_controllers(worker, stores)
+        super().__init__(worker, settings, stores)
         self.project = Project(self)
         self.opener = Opener(self)
         self.long_work = LongWork(self)
@@ -97,23 +86,6 @@ class MainWindow(QMainWindow):
         self._connect_actions()
         self._restore()
         protect(lambda: self.session.draft.inputs.models)
-
-    def _add_controllers(self, worker: EngineThread, stores: MergeStores) -> None:
-        self.session = session = Session(self)
-        self.engine = engine = EngineClient(session, worker)
-        self.runs = runs = RunOperations(engine, stores)
-        self.preferences = Preferences(self.settings, engine, runs)
-        self.merge = MergeOperation(engine, runs)
-        self.output = OutputOperations(engine, runs)
-        self.conductor = Conductor(engine, runs)
-        self.comparison = MethodComparison(engine, runs)
-        self.two_models = Operation(engine)
-        self.history = History(session.draft, self)
-        self.sessions = Sessions(session)
-        self.queries = LayerQueries(engine)
-        self.what_if = WhatIf(engine)
-        self.scoring = Scoring(engine, runs)
-        self.forecasting = Forecasting(engine)
 
     @property
     def workspace(self) -> Workspace:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from PySide6.QtCore import (
     QEasingCurve,
@@ -27,14 +27,12 @@ from ace_gui.engine.contract.plan import DISK, Check, Disposition, Verdict
 from ace_gui.errors import NonFiniteError, PickleConsentError, WorkbenchError
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.panels.notice import Notice
+from ace_gui.gui.shell.base_window import Window
 from ace_gui.gui.state.activity import Level, MergeRun, State
 from ace_gui.gui.state.session import count_of
 from ace_gui.gui.text import error_details
 from ace_gui.gui.theme import icon
 from ace_gui.recipe.values import NonFinite
-
-if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
 
 WIDTH: Final = 272  # px, scaled with the font size
 STAYS: Final = 6_000  # ms; errors, warnings and questions stay until they are dismissed
@@ -130,7 +128,7 @@ class Toast(QObject):
 class Questions:
     """Asks in the notice, one question at a time. A later question replaces an earlier one."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: Window) -> None:
         self._window, self._notice = window, window.notice
         self._session, self._conductor = window.session, window.conductor
         self._asked = ""
@@ -208,7 +206,7 @@ _MANY: Final = 400
 class MergeNews:
     """Watches the merges of a window. A restored merge is no news."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: Window) -> None:
         self._window = window
         self._last: MergeRun | None = None
         window.session.results.changed.connect(self._look)
@@ -291,7 +289,7 @@ class LongWork(QObject):
     counted = Signal()
     notified = Signal(str)
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: Window) -> None:
         super().__init__(window)
         session = window.session
         self._session, self._settings, self._window = session, window.settings, window

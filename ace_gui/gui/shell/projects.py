@@ -18,18 +18,25 @@ from ace_gui.gui.control.persistence import project_name
 from ace_gui.gui.panels.welcome_page import last_use
 from ace_gui.gui.saving import save
 from ace_gui.gui.shell.actions import set_allowed
-from ace_gui.gui.shell.dialogs import question, show_once
+from ace_gui.gui.shell.base_window import Window
+from ace_gui.gui.shell.dialogs import question
 from ace_gui.gui.state.activity import Level
 from ace_gui.gui.state.session import WAIT
 from ace_gui.gui.state.settings import RecentProject
 from ace_gui.gui.text import ENDING, plain, short_name
-from ace_gui.gui.widgets.file_dialogs import MODELS, ask_files, ask_folders, ask_paths, ask_target
+from ace_gui.gui.widgets.file_dialogs import (
+    MODELS,
+    ask_files,
+    ask_folders,
+    ask_paths,
+    ask_target,
+    show_once,
+)
 from ace_gui.paths import Sample
 from ace_gui.recipe.model_paths import cache_folder
 
 if TYPE_CHECKING:
     from ace_gui.gui.dialogs.models_dialogs import ScanDialog
-    from ace_gui.gui.shell.main_window import MainWindow
 
 RECIPES: Final = (".yaml", ".yml")
 
@@ -41,7 +48,7 @@ class Project(QObject):
     changed = Signal()
     save_wanted = Signal()
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: Window) -> None:
         super().__init__(window)
         session, history = window.session, window.history
         self._session, self._history, self._sessions = session, history, window.sessions
@@ -164,9 +171,10 @@ _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 class Opener:
     """Asks for paths and opens them. ``scanned`` is the dialog of the latest scan."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: Window) -> None:
         self._session, self._conductor = window.session, window.conductor
-        self._window, self._project = window, window.project
+        self._window = window
+        self._project: Project = window.project
         self._own: Path | None = None  # the recipe that this window wrote
         self.scanned: ScanDialog | None = None
         window.project.save_wanted.connect(self.save_recipe)
@@ -345,7 +353,7 @@ def _holds_model(path: Path) -> bool:
 class RecentProjects(QObject):
     """Shows recent projects in the menu and on the welcome page, and reopens them."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: Window) -> None:
         super().__init__(window)
         settings, opener = window.settings, window.opener
         self._window, self._settings = window, settings

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from PySide6.QtCore import QObject, SignalInstance
 from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.panels.scores_page import ScoresTab
+from ace_gui.gui.shell.base_window import Window
 from ace_gui.gui.shell.window_layout import INSPECTOR, LAYERS, VIEWS
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.widgets.coach_mark import CoachMark
 from ace_gui.gui.widgets.labels import Drawing
 from ace_gui.paths import Sample, resource_path
-
-if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +90,7 @@ class Tour(QObject):
         self.mark.point(step.target(), counted, step.sentence, onward, picture)
 
 
-def tutorial(window: MainWindow) -> Tour:
+def tutorial(window: Window) -> Tour:
     """Start the tutorial in a window, whatever is open in it."""
     session = window.session
     watched = (
@@ -107,7 +105,7 @@ def tutorial(window: MainWindow) -> Tour:
     return Tour(window, [*_merging(window), *_judging(window)], watched)
 
 
-def _show(window: MainWindow, index: int) -> None:
+def _show(window: Window, index: int) -> None:
     workspace = window.workspace
     workspace.show_space(0)
     workspace.cards.bring(index)
@@ -116,7 +114,7 @@ def _show(window: MainWindow, index: int) -> None:
         panel.tabs.setCurrentIndex(0)
 
 
-def _merging(window: MainWindow) -> list[Step]:
+def _merging(window: Window) -> list[Step]:
     session, begin = window.session, window.welcome.sample.begin
 
     def is_open() -> bool:
@@ -160,7 +158,7 @@ def _merging(window: MainWindow) -> list[Step]:
     ]
 
 
-def _judging(window: MainWindow) -> list[Step]:
+def _judging(window: Window) -> list[Step]:
     def scores() -> QWidget | None:
         from ace_gui.gui.panels.scores_page import ScoresTab
 
@@ -198,7 +196,7 @@ COMPARED: Final = ("linear", "ace")
 class Demo(QObject):
     """Performs the steps of a user in the window, as long as the sample is open."""
 
-    def __init__(self, window: MainWindow, recipe: Path) -> None:
+    def __init__(self, window: Window, recipe: Path) -> None:
         super().__init__(window)
         self._window, self._recipe = window, recipe
         self._steps = self._perform()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QIcon, QResizeEvent
@@ -24,6 +23,7 @@ from ace_gui.gui.panels.models_and_runs import ExpertsPanel, RunsPanel
 from ace_gui.gui.panels.scores_page import ScoresPage
 from ace_gui.gui.panels.tasks_tab import TasksTab
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
+from ace_gui.gui.shell.base_window import Window
 from ace_gui.gui.shell.window_layout import INSPECTOR, VIEWS, WIDTH, Cards, LeftColumn, splitter
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
@@ -31,9 +31,6 @@ from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.layout import down, on_font_change, on_visibility_change, tab_through
 from ace_gui.gui.widgets.lazy import IdleQueue, LazyTabs
-
-if TYPE_CHECKING:
-    from ace_gui.gui.shell.main_window import MainWindow
 
 LAYERS, SCORES, COMPARE = range(3)
 
@@ -50,7 +47,7 @@ class Workspace(QWidget):
     left: LeftColumn
     _health: int  # the tab
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: Window) -> None:
         super().__init__()
         self._window = window
         self._fitting = QTimer(self, singleShot=True, interval=1)

@@ -30,6 +30,12 @@ DATA: Final = "data"
 """Purposes of dialogs, each with its own folder."""
 
 
+def show_once(dialog: QDialog, *, modal: bool = True) -> None:
+    """Show a dialog, which is deleted when it is closed."""
+    dialog.finished.connect(dialog.deleteLater)
+    (dialog.open if modal else dialog.show)()
+
+
 def ask_folders(
     parent: QWidget, title: str, purpose: str, use: Use, *, start: Path | None = None
 ) -> QFileDialog:
