@@ -38,7 +38,10 @@ def squared_norm(delta: Tensor) -> Tensor:
     """``energy`` as a tensor without dimensions on the tensor's device, which nothing waits for.
 
     A processor takes pieces that a cache holds, as torch makes a float64 copy of what it is given.
+    A transposed matrix is read as it is stored.
     """
+    if delta.ndim == 2 and delta.mT.is_contiguous():
+        delta = delta.mT
     size = CACHED if delta.device.type == "cpu" else max(1, delta.numel())
     pieces = torch.split(delta.reshape(-1), size)
     norms = [torch.linalg.vector_norm(piece, dtype=torch.float64) for piece in pieces]

@@ -99,13 +99,16 @@ class TaskVectors(OnDemand):
 
     def restored(self, merged: Tensor, norm: Tensor) -> tuple[Tensor, float]:
         """A merged weight in its stored orientation in host memory, and a number."""
-        return self._turn(merged).cpu(), float(norm)
+        return self._turn(merged).contiguous().cpu(), float(norm)
 
     def read(self, index: int) -> Tensor:
         """ΔW_t of an expert."""
         stored, is_change = self._remembered(index, partial(self._fetched, index))
-        own = self._oriented(stored)
-        return own if is_change else own.sub_(self.base)
+        if is_change:
+            return self._oriented(stored)
+        if self._kept is not None:
+            return torch.sub(self._formed(stored.to(self._dtype)), self.base)
+        return self._oriented(stored).sub_(self.base)
 
     def like(self, read: Callable[[Part | None], Tensor]) -> Tensor:
         """Bring another tensor with the row's stored layout into the form of the task vectors.
@@ -160,15 +163,18 @@ class TaskVectors(OnDemand):
 
     def _oriented(self, moved: Tensor) -> Tensor:
         """The tensor in the working dtype; it may be overwritten."""
-        ours = self._turn(moved.to(self._dtype, copy=self._kept is not None))
+        return self._formed(moved.to(self._dtype, copy=self._kept is not None))
+
+    def _formed(self, moved: Tensor) -> Tensor:
+        """The tensor by outputs × inputs, or a part of it in its rows; the memory is the same."""
+        ours = self._turn(moved)
         if self.part is None or self._width is None or not ours.numel():
             return ours
         return ours.reshape(-1, self._width)
 
     def _turn(self, matrix: Tensor) -> Tensor:
-        """Convert between stored and working orientation, contiguous."""
-        turned = self._row.transposed and self.part is None
-        return (matrix.T if turned else matrix).contiguous()
+        """Convert between stored and working orientation, as a view: products read either."""
+        return matrix.T if self._row.transposed and self.part is None else matrix
 
 
 class GpuVectors(TaskVectors):
@@ -189,7 +195,7 @@ class GpuVectors(TaskVectors):
 
         Raises NonFiniteError if an input has NaN or Inf.
         """
-        stored = self._turn(merged)
+        stored = self._turn(merged).contiguous()
         values = torch.empty(stored.shape, dtype=stored.dtype, pin_memory=True)
         values.copy_(stored, non_blocking=True)
         # Waiting for the last operation of a stream waits for all of them.

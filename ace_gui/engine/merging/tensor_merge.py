@@ -292,7 +292,12 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
     deltas = [
         GpuVectors(work.row, work._readers, work.device, keep=work.keeps_experts)
         if work.device.type == "cuda"
-        else TaskVectors(work.row, work._readers, work.device)
+        else TaskVectors(
+            work.row,
+            work._readers,
+            work.device,
+            kept={} if kept_bytes(work.row, work._prepared) else None,
+        )
         for work in works
     ]
     try:

@@ -60,7 +60,7 @@ CAPPED_NUMBERS = 3  # per element: the merged change, and an expert's as read an
 MODULE_BYTES = 40  # per element, for masks or for choosing the largest differences
 ENOUGH_NUMBERS = 8  # default per element and pair of inputs
 
-KEPT_BYTES = 64_000_000  # of a tensor's base and experts, as stored, while it is merged in parts
+KEPT_BYTES = 96_000_000  # of a tensor's base and experts, as stored, while it is merged
 
 FREED_BYTES = 64_000_000  # of freed memory, kept by the C library for later (``use_threads``)
 
@@ -84,7 +84,8 @@ def peak_bytes(prepared: Prepared) -> int:
     """Estimated peak memory of the merge: the largest working set, and memory freed before.
 
     It is higher if matrices are so small that the CPU merges several at a time, and a tensor in
-    parts meanwhile. It does not depend on the number of experts, which are read one after another.
+    parts meanwhile. Experts are read one after another: their number counts only for what is kept
+    of small tensors, up to ``KEPT_BYTES``.
     """
     rows = prepared.plan.rows
     whole = max((working_set(row, prepared) for row in rows if prepared.is_whole(row)), default=0)
@@ -197,7 +198,8 @@ def _host_bytes_with_gpu(row: PlanRow, prepared: Prepared, gpu_bytes: float) -> 
 def _merging(row: PlanRow, prepared: Prepared) -> int:
     by_matrices = prepared.method_of(row).kind is Kind.MATRIX
     if prepared.is_whole(row) and (len(row.shape) == 2 or not by_matrices):
-        return whole_bytes(row, prepared) + BLAS_BYTES * by_matrices
+        blas = BLAS_BYTES * by_matrices
+        return whole_bytes(row, prepared) + blas + kept_bytes(row, prepared)
     # Part by part: the parts being merged, and finished parts that wait.
     elements, width = prod(row.shape), prepared.row_width(row) or 1
     part = min(elements, max(PART_ELEMENTS, width)) if row.part is None else elements
@@ -236,12 +238,13 @@ def _survey_bytes(row: PlanRow, prepared: Prepared) -> int:
 
 
 def kept_bytes(row: PlanRow, prepared: Prepared) -> int:
-    """Bytes for caching the stored base and experts of a row.
+    """Bytes for caching the stored base and experts of a row in host memory.
 
-    The cache saves reading them again in each pass over parts. 0 if it is too large, or not needed.
+    The cache saves reading them again in each pass. 0 if it is too large, or not needed.
     """
     method = prepared.method_of(row)
-    if not row.is_merged or not (method.tensor_surveys or method.votes):
+    in_passes = prepared.is_whole(row) or method.tensor_surveys or method.votes
+    if not row.is_merged or not in_passes:
         return 0
     kept = (1 + len(row.experts)) * prod(row.shape) * FORMATS[row.dtype].bits // 8
     return kept if kept <= KEPT_BYTES else 0

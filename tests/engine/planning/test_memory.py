@@ -84,13 +84,25 @@ def test_the_check_of_memory_knows_where_the_merge_runs(tmp_path):
     assert plan.memory_check(None, on_gpu).verdict is Verdict.OK
 
 
-def test_the_estimate_follows_the_orientation_and_not_the_number_of_experts(tmp_path):
-    found = {}
+def test_the_estimate_follows_the_orientation_and_what_is_kept_of_the_experts(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+):
+    made = {}
     for experts, shape in ((2, (512, 64)), (5, (512, 64)), (2, (64, 512))):
         (tmp_path / f"{experts}{shape}").mkdir()
-        made = recipe(tmp_path / f"{experts}{shape}", experts, shape)
-        found[experts, shape] = prepare(made).plan.peak_bytes
-    assert found[2, (512, 64)] == found[5, (512, 64)] < found[2, (64, 512)]
+        made[experts, shape] = recipe(tmp_path / f"{experts}{shape}", experts, shape)
+
+    def peaks() -> tuple[int, int, int]:
+        few, more, turned = (prepare(each).plan.peak_bytes for each in made.values())
+        return few, more, turned
+
+    few, more, turned = peaks()
+    assert few < turned
+    kept = 3 * 512 * 64 * 4  # of three further experts, once while held and once freed
+    assert more - few == 2 * kept
+    monkeypatch.setattr(budget, "KEPT_BYTES", 0)
+    few, more, turned = peaks()
+    assert few == more < turned
 
 
 @pytest.mark.parametrize("after", [After(spectrum=0.5), After(rank=0.5, scale=2.0, cap=Cap())])
