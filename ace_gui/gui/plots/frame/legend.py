@@ -142,7 +142,13 @@ class Legend(QWidget):
                 chip.update()
             return
         clear_layout(self._flow)
-        self._chips = [self._chip(entry) for entry in entries]
+        chips = self._chips = [self._chip(entry) for entry in entries]
+        for chip in chips:
+            self._flow.addWidget(chip)
+        for chip in chips:
+            # Showing lays out the window, whose plot may set the entries again.
+            if chips is self._chips:
+                chip.show()
         self.updateGeometry()
 
     def sizeHint(self) -> QSize:
@@ -159,8 +165,6 @@ class Legend(QWidget):
         chip = Chip(entry, self._toggles, self)
         chip.setChecked(self.is_on(entry.key))
         chip.toggled.connect(lambda on, key=entry.key: self._toggle(key, on))
-        self._flow.addWidget(chip)
-        chip.show()
         return chip
 
     def _toggle(self, key: str, on: bool) -> None:
