@@ -39,5 +39,6 @@ def test_entries_that_are_set_while_others_are_shown(qtbot, qapp):
         qtbot.wait(10)  # what was replaced is deleted
         assert legend.entries() == nested
         chips = legend.findChildren(Chip)
-        assert {chip.entry for chip in chips} == set(nested) and all(map(isValid, chips))
+        assert {chip.entry for chip in chips} == set(nested)
+        assert all(map(isValid, chips))
         assert legend.sizeHint().width() > 0
