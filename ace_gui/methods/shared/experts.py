@@ -113,7 +113,7 @@ class Merged:
 
     @classmethod
     def of(
-        cls, value: Tensor, scaling: float = 1.0, diagnostics: Diagnostics = Diagnostics()
+        cls, value: Tensor, scaling: float = 1.0, diagnostics: Diagnostics | None = None
     ) -> Self:
         """A value, which is overwritten, scaled and rounded to float32.
 
@@ -125,7 +125,7 @@ class Merged:
                 "The merged task vector leaves the range of float32; use smaller weights or "
                 "scaling."
             )
-        return cls(delta=delta, diagnostics=diagnostics)
+        return cls(delta=delta, diagnostics=diagnostics or Diagnostics())
 
 
 @dataclass(frozen=True, kw_only=True)
