@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
 import yaml
+from torch import Tensor
 
 from ace_gui.engine.calibrating import fisher_information as fisher
 from ace_gui.engine.calibrating.calibrate import measure
@@ -24,6 +26,21 @@ def fisher_recipe(file: Path, **of_the_last_task: object) -> Path:
     return file
 
 
+def expected_squares(model: Any, inputs: list[Any], labels: list[int]) -> dict[str, Tensor]:
+    """Mean over the inputs of the squared gradient of log p, in expectation over the labels."""
+    found = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()}
+    for each in inputs:
+        for label in range(len(labels)):
+            model.zero_grad()
+            log_p = model(**each).logits[0, labels].log_softmax(0)[label]
+            share = log_p.detach().exp()
+            log_p.backward()
+            for name, parameter in model.named_parameters():
+                if parameter.grad is not None:
+                    found[name] += share * parameter.grad**2 / len(inputs)
+    return found
+
+
 @pytest.mark.parametrize(
     ("groups", "labels"), [("one group", ()), ("many groups", ()), ("one group", (0, 2))]
 )
@@ -38,30 +55,25 @@ def test_of_a_classifier_it_is_the_expectation_over_the_labels_of_its_task(
     kind = transformers.BertForSequenceClassification
     for statistics, expert in zip(found, prepared.experts, strict=True):
         model, inputs = one_by_one(own_cache, expert.name, kind)
-        model.double()
-        expected = {n: torch.zeros_like(p) for n, p in model.named_parameters()}
         own_labels = list(range(model.config.num_labels))
         if labels and expert.name == "three":
             own_labels = list(labels)
-        for each in inputs:
-            for label in range(len(own_labels)):
-                model.zero_grad()
-                log_p = model(**each).logits[0, own_labels].log_softmax(0)[label]
-                share = log_p.detach().exp()
-                log_p.backward()
-                for name, parameter in model.named_parameters():
-                    if parameter.grad is not None:
-                        expected[name] += share * parameter.grad**2 / len(inputs)
+        coarse = expected_squares(model, inputs, own_labels)
+        expected = expected_squares(model.double(), inputs, own_labels)
         assert len(statistics.manifest.tensors) > 30
         largest = max(float(torch.linalg.norm(each)) for each in expected.values())
         for name in statistics.manifest.tensors:
-            own = expert.own_names[name]
-            error = torch.linalg.norm(statistics.read(name) - expected[own])
+            exact = expected[expert.own_names[name]]
+            error = torch.linalg.norm(statistics.read(name) - exact)
+            # What float32 itself leaves depends on the processor.
+            rounding = torch.linalg.norm(coarse[expert.own_names[name]] - exact)
+            allowed = 1.5 * rounding + 1e-6 * torch.linalg.norm(exact)
             # Gradients of a key's bias are nothing but rounding.
-            assert error <= 1e-5 * torch.linalg.norm(expected[own]) + 1e-12 * largest, name
+            assert error <= allowed + 1e-12 * largest, name
         own = {expert.own_names[name] for name in statistics.manifest.tensors}
-        squares = sum(float(expected[name].square().sum()) for name in own)
-        assert statistics.manifest.norm == pytest.approx(squares**0.5, rel=1e-6)
+        norm = sum(float(expected[name].square().sum()) for name in own) ** 0.5
+        rounding = sum(float((coarse[n] - expected[n]).square().sum()) for n in own) ** 0.5
+        assert abs(statistics.manifest.norm - norm) <= 1.5 * rounding + 1e-6 * norm
 
 
 def test_of_a_language_model_it_is_that_of_drawn_words(own_cache: Path):
