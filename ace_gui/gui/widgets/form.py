@@ -292,18 +292,20 @@ def _control(
         count.setSpecialValueText(empty)
         count.valueChanged.connect(edited)
         return count, lambda value: count.setValue(int(value))
-    if field.logarithmic:
-        box: QDoubleSpinBox = ScientificSpinBox(
-            field.low, field.high, low_open=field.low_open, parent=parent
-        )
-    else:
-        box = QDoubleSpinBox(parent, decimals=_DECIMALS, singleStep=0.05)
-        box.setKeyboardTracking(False)
-        low = -_UNBOUNDED if field.low is None else field.low
-        box.setMinimum(low + 10**-_DECIMALS if field.low_open else low)
-        box.setMaximum(_UNBOUNDED if field.high is None else field.high)
+    box = _decimals(field, parent)
     box.valueChanged.connect(edited)
     return box, lambda value: box.setValue(float(value))
+
+
+def _decimals(field: FieldInfo, parent: QWidget) -> QDoubleSpinBox:
+    if field.logarithmic:
+        return ScientificSpinBox(field.low, field.high, low_open=field.low_open, parent=parent)
+    box = QDoubleSpinBox(parent, decimals=_DECIMALS, singleStep=0.05)
+    box.setKeyboardTracking(False)
+    low = -_UNBOUNDED if field.low is None else field.low
+    box.setMinimum(low + 10**-_DECIMALS if field.low_open else low)
+    box.setMaximum(_UNBOUNDED if field.high is None else field.high)
+    return box
 
 
 class _Line(QLineEdit):
