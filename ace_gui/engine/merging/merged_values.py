@@ -92,7 +92,8 @@ class LearnedRow:
 
         def read() -> Values:
             if self._stored is None:
-                return {"delta": self.vectors[index]}
+                # Every step takes inner products, which would copy a transposed view each time.
+                return {"delta": self.vectors[index].contiguous()}
             return {name: each.to(self._device) for name, each in self._stored(index).items()}
 
         found = self._kept.get((self.name, index), read)
@@ -102,7 +103,7 @@ class LearnedRow:
 
     def put(self, change: Tensor) -> None:
         """Set the merged model's tensor to W₀ + change."""
-        base = self._kept.get((self.name, "base"), lambda: self.vectors.base)
+        base = self._kept.get((self.name, "base"), lambda: self.vectors.base.contiguous())
         put_row(self._row, base + change, self._parameters)
         self.close()
 

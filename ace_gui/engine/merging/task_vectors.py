@@ -106,9 +106,9 @@ class TaskVectors(OnDemand):
         stored, is_change = self._remembered(index, partial(self._fetched, index))
         if is_change:
             return self._oriented(stored)
-        if self._kept is not None:
-            return torch.sub(self._formed(stored.to(self._dtype)), self.base)
-        return self._oriented(stored).sub_(self.base)
+        own = self._formed(stored.to(self._dtype))
+        is_cached = self._kept is not None and stored.dtype == self._dtype
+        return own - self.base if is_cached else own.sub_(self.base)
 
     def like(self, read: Callable[[Part | None], Tensor]) -> Tensor:
         """Bring another tensor with the row's stored layout into the form of the task vectors.
