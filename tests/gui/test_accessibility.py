@@ -21,28 +21,13 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.events import JobDone
 from ace_gui.gui.state.activity import State
 from tests.gui.fakes import finished_merge, started
+from tests.helpers.windows import stops
 
 MARKUP = re.compile(r"<\w+[ >/]")
 
 
-PASSED: list[QWidget] = []
-"""PySide takes what follows in the chain for a part of it: it must not be let go on the way."""
-
-
-def stops(window: QWidget) -> list[QWidget]:
-    """Where the Tab key stops, in its order."""
-    found, widget = [], window.nextInFocusChain()
-    while widget is not window:
-        PASSED.append(widget)
-        reached = widget.isVisible() and widget.isEnabled() and widget.focusProxy() is None
-        if reached and widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
-            found.append(widget)
-        widget = widget.nextInFocusChain()
-    return found
-
-
-def test_tab_goes_as_one_reads(loaded):
-    reached, workspace = stops(loaded), loaded.workspace
+def test_tab_goes_as_one_reads(loaded, qtbot):
+    reached, workspace = stops(loaded, qtbot), loaded.workspace
     parts = [
         loaded.header,
         workspace.experts,
@@ -63,7 +48,7 @@ def test_a_tab_that_is_made_late_has_its_place(loaded, qtbot):
     tabs.setCurrentIndex(1)
     made = tabs.content(1)
     qtbot.waitUntil(made.isVisible)
-    reached = stops(loaded)
+    reached = stops(loaded, qtbot)
     inside = [i for i, stop in enumerate(reached) if made is stop or made.isAncestorOf(stop)]
     assert inside
     assert inside[0] > reached.index(tabs.bar)

@@ -15,7 +15,9 @@ from PySide6.QtCore import (
     QEvent,
     QMimeData,
     QObject,
+    QPoint,
     QPointF,
+    QRect,
     QSettings,
     Qt,
     QThread,
@@ -24,7 +26,7 @@ from PySide6.QtCore import (
     QUrl,
 )
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -68,6 +70,25 @@ def in_view(qtbot: QtBot, widget: Shown, *, width: int, height: int) -> Shown:
     widget.resize(width, height)
     widget.show()
     return widget
+
+
+def stops(window: QWidget, qtbot: QtBot) -> list[QWidget]:
+    """Where the Tab key stops, once around; each shows that it has the focus."""
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    window.setFocus()
+    found: list[QWidget] = []
+    while True:
+        before = window.grab().toImage()
+        qtbot.keyClick(QApplication.focusWidget() or window, Qt.Key.Key_Tab)
+        reached = QApplication.focusWidget()
+        if reached in found:
+            assert reached is found[0], f"{reached} leads back before all is reached"
+            return found
+        place = QRect(reached.mapTo(window, QPoint()), reached.size()).adjusted(-3, -3, 3, 3)
+        shown = window.grab().toImage().copy(place)
+        assert shown != before.copy(place), f"{reached.accessibleName()} shows no focus"
+        found.append(reached)
 
 
 def drop(widget: QWidget, *paths: Path) -> QDropEvent:

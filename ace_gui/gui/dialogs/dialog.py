@@ -8,7 +8,7 @@ from typing import Final
 from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPushButton, QWidget
 
-from ace_gui.gui.widgets.layout import Part, down, tab_through
+from ace_gui.gui.widgets.layout import Part, down, move_focus
 
 _OF_SCREEN: Final = 0.92
 _Standard = QDialogButtonBox.StandardButton
@@ -22,7 +22,7 @@ class Dialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle(title)
         self._standard = _Standard.Cancel if cancels else _Standard.Close
-        self.buttons = QDialogButtonBox(self._standard)  # its parent later: Tab reaches it last
+        self.buttons = QDialogButtonBox(self._standard)
         self.buttons.rejected.connect(self.reject)
 
     @property
@@ -47,6 +47,8 @@ class Dialog(QDialog):
         return button
 
     def fill(self, *parts: Part, margin: int = 12, gap: int = 8) -> None:
-        """Set the content above the buttons; Tab goes through it in this order."""
+        """Set the content above the buttons."""
         self.setLayout(down(*parts, self.buttons, margins=[margin] * 4, gap=gap))
-        tab_through(self, self)
+
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        return move_focus(self, forward=forward)

@@ -56,7 +56,6 @@ from ace_gui.gui.widgets.layout import (
     pane,
     scroll_area,
     split,
-    tab_through,
 )
 from ace_gui.gui.widgets.tables import MEANS, METHOD, MISFIT, MethodCell, misfit, number_of_experts
 from ace_gui.recipe import Override
@@ -166,7 +165,6 @@ class ChooseMethodDialog(Dialog):
         foot.setProperty("kind", "foot")
         foot.setLayout(across((self.cost, 1), self.buttons, margins=(16, 12, 16, 12)))
         self.setLayout(down((splitter, 1), foot, gap=0))
-        tab_through(self, self)
 
     def _find(self, words: str) -> None:
         before, options = self.method, QRegularExpression.PatternOption

@@ -165,7 +165,7 @@ class WhatIfPanel(QWidget):
         tip = "Return to the values of the recipe"
         self.back = push_button("Discard", what_if.back, tip=tip)
         self.own = muted_label()
-        self._scroll = scroll_area("Values to try", self.form)
+        self._scroll = scroll_area("Values to try", self.form, tabs=False)
         name = "Figures of the layer with the recipe's and the trial values"
         self.table = row_tree(name, ["", *what_if.labels])
         self.rows = [QTreeWidgetItem(self.table, [title]) for title, _tip, _figure in FIGURES]
@@ -243,7 +243,6 @@ class WhatIfPanel(QWidget):
                 row.setToolTip(column, tooltip(tip))
 
     def _lay_out(self) -> None:
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         buttons = across(self.apply, self.back, None)
         left = down(self.own, (self._scroll, 1), buttons)
         middle = down((self.table, 1), self.note)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QPushButton
 
 from ace_gui.engine.contract.health import LayerHealth
@@ -49,7 +49,6 @@ class PreflightPanel(Following):
         self._session = session
         self.summary, self._advice, self.list = heading(""), muted_label(), CheckList()
         area = scroll_area("Checks", self.list)
-        area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # scrollable with the keyboard
         self.setLayout(down(self.summary, self._advice, (area, 1), margins=(4, 8, 0, 0)))
         self.follow(session.checks.changed)
 

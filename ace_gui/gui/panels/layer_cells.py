@@ -84,6 +84,9 @@ class Cell(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         rect = QRectF(option.rect).adjusted(_PADDING, 0, -_PADDING, 0)
         self.draw(Drawn(painter=painter, rect=rect, option=option, index=index, chosen=chosen))
+        if option.state & QStyle.StateFlag.State_HasFocus and not chosen:
+            ring = QStyle.PrimitiveElement.PE_FrameFocusRect
+            style.drawPrimitive(ring, option, painter, option.widget)
         painter.restore()
 
     def draw(self, cell: Drawn) -> None:

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QPushButton,
     QStackedWidget,
     QToolButton,
-    QWidget,
 )
 
 from ace_gui.engine.contract.plan import Plan
@@ -34,7 +33,7 @@ from ace_gui.gui.state.activity import Level, State
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import icon, set_font_scale
 from ace_gui.gui.widgets.file_dialogs import offers
-from ace_gui.gui.widgets.layout import GAP, down, pane
+from ace_gui.gui.widgets.layout import GAP, down, move_focus, pane
 from ace_gui.gui.widgets.lazy import IdleQueue
 from ace_gui.paths import Sample
 
@@ -109,7 +108,6 @@ class MainWindow(Window):
         yield from made.build()
         made.restore_layout(self.settings)
         self._pages.addWidget(made)
-        QWidget.setTabOrder(made.order_tabs(self.header.primary.main), self._footer.device)
         self._workspace = made
 
     # Layout
@@ -218,10 +216,6 @@ class MainWindow(Window):
             a.export: self.dialogs.open_export,
             a.clean_up: self.dialogs.clean_up_runs,
             a.report: self.dialogs.show_report,
-            a.find: lambda: self.workspace.layers.focus_filter(),
-            a.next_layer: lambda: self.workspace.layers.step(1),
-            a.previous_layer: lambda: self.workspace.layers.step(-1),
-            a.top_layer: lambda: self.session.select(self.session.layers.most_heterogeneous),
             a.reset_layout: self._reset_layout,
             a.preferences: self.dialogs.show_preferences,
             a.memory: self.dialogs.show_preferences,
@@ -342,6 +336,9 @@ class MainWindow(Window):
         super().changeEvent(event)
         if event.type() == QEvent.Type.ActivationChange and self.isActiveWindow():
             self.questions.come_back()
+
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        return move_focus(self, forward=forward)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape ends the tutorial, or shows all panels again after one was maximised. Return

@@ -15,7 +15,16 @@ from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.theme.painting import SWATCH, paint_swatch, write
 from ace_gui.gui.widgets.controls import Segments, named, tool_button
-from ace_gui.gui.widgets.layout import GAP, across, card, down, on_font_change, pane, scroll_area
+from ace_gui.gui.widgets.layout import (
+    GAP,
+    across,
+    card,
+    down,
+    move_focus,
+    on_font_change,
+    pane,
+    scroll_area,
+)
 from ace_gui.gui.widgets.lazy import LazyTabs
 
 LAYERS, INSPECTOR, VIEWS = range(3)
@@ -42,7 +51,6 @@ class Cards(QWidget):
 
     def __init__(self, panels: Sequence[QWidget], tabs: Sequence[LazyTabs | None]) -> None:
         super().__init__()
-        self._panels = tuple(panels)
         self._cards = [card(panel) for panel in panels]
         self._alone: int | None = None  # chosen by the user
         self._detached: dict[int, PanelWindow] = {}
@@ -66,8 +74,6 @@ class Cards(QWidget):
             if bar is not None:
                 self._add_maximiser(index, bar)
         self.setLayout(down(across(None, self.turns, None), (self.rows, 1), gap=GAP))
-        for button, bar in zip(self._buttons.values(), filter(None, tabs), strict=True):
-            QWidget.setTabOrder(bar.bar, button)
         self.reset()
 
     @property
@@ -79,10 +85,6 @@ class Cards(QWidget):
     @property
     def is_maximised(self) -> bool:
         return self._alone is not None
-
-    def in_order(self) -> tuple[QWidget, ...]:
-        """The row of segments, then the panels in reading order."""
-        return self.turns, *self._panels
 
     def bring(self, index: int) -> None:
         if index in self._detached:
@@ -246,6 +248,9 @@ class PanelWindow(QWidget):
         super().__init__(parent, Qt.WindowType.Tool)  # makes the window's shortcuts work in it
         self.setWindowTitle(title)
         self.setLayout(down(shown, margins=[GAP] * 4))
+
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        return move_focus(self, forward=forward)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         event.accept()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import cached_property, partial
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
@@ -29,7 +29,7 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import icon
-from ace_gui.gui.widgets.layout import down, on_font_change, on_visibility_change, tab_through
+from ace_gui.gui.widgets.layout import down, on_font_change, on_visibility_change
 from ace_gui.gui.widgets.lazy import IdleQueue, LazyTabs
 
 LAYERS, SCORES, COMPARE = range(3)
@@ -88,8 +88,16 @@ class Workspace(QWidget):
         window.queries.awaited.connect(self.set_awaited)
         actions.inputs.toggled.connect(lambda shown: self.left.fold(not shown))
         self.left.folded_changed.connect(lambda folded: actions.inputs.setChecked(not folded))
-        actions.connect(actions.maximise, self.cards.toggle_maximised)
-        actions.connect(actions.detach, self.cards.toggle_detached)
+        session, cards, layers = window.session, self.cards, self.layers
+        for action, act in (
+            (actions.find, lambda: (cards.bring(LAYERS), layers.focus_filter())),
+            (actions.next_layer, partial(layers.step, 1)),
+            (actions.previous_layer, partial(layers.step, -1)),
+            (actions.top_layer, lambda: session.select(session.layers.most_heterogeneous)),
+            (actions.maximise, cards.toggle_maximised),
+            (actions.detach, cards.toggle_detached),
+        ):
+            actions.connect(action, partial(self._show_layers_and, act))
 
     def _lay_out(self, session: Session) -> None:
         panels = (self.layers, self.inspector, self.heterogeneity)
@@ -128,13 +136,6 @@ class Workspace(QWidget):
         else:
             self.left.fit(event.size().width())
 
-    def order_tabs(self, first: QWidget) -> QWidget:
-        """Set the Tab order from ``first`` through the visible widgets in reading order, and return
-        the last one."""
-        for part in (self.left.rail, self.experts, self.method, *self.cards.in_order()):
-            first = tab_through(first, part)
-        return first
-
     def _share_width(self) -> None:
         """A hidden splitter does not apply new size limits by itself."""
         line, left = self.fontMetrics().height(), self.left
@@ -163,6 +164,11 @@ class Workspace(QWidget):
     def panels_with_tabs(self) -> dict[str, LazyTabs]:
         """The panels of the layers page that have tabs, by their titles."""
         return {"One layer": self.inspector.tabs, "All layers": self.heterogeneity.tabs}
+
+    def _show_layers_and(self, act: Callable[[], object]) -> None:
+        """What is done on the layers page shows it first."""
+        self.show_space(LAYERS)
+        act()
 
     def bring(self, tabs: LazyTabs, index: int) -> None:
         """Bring a tab of a panel of the layers page to the front."""

@@ -270,6 +270,7 @@ _CONTROLS: Final[dict[QStyle.ControlElement, _Draw]] = {
     _CE.CE_ProgressBarGroove: _progress_groove,
     _CE.CE_ProgressBarContents: _progress_contents,
     _CE.CE_Splitter: _nothing,
+    _CE.CE_FocusFrame: lambda painter, option, _: focus_ring(painter, QRectF(option.rect), None),
 }
 
 

@@ -32,7 +32,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.gui.text import tooltip
 from ace_gui.gui.theme import Face, current_theme, face, icon
-from ace_gui.gui.theme.painting import RADIUS
+from ace_gui.gui.theme.painting import RADIUS, rounded
 from ace_gui.gui.widgets.layout import across, on_font_change
 
 PROGRESS_WIDTH: Final = 168  # px: "12 of 24 · 0:04 left" does not move while it counts
@@ -162,6 +162,9 @@ class ProgressButton(QPushButton):
             painter.fillPath(outline, QColor(ground))
             painter.setPen(QColor(ink))
             painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, self.text())
+        if self.hasFocus():
+            painter.setClipping(False)
+            rounded(painter, rect, border="text", width=2.0)
 
 
 class Segments(QFrame):
@@ -191,6 +194,11 @@ class Segments(QFrame):
         index = len(self._group.buttons())
         self._group.addButton(button, index)
         self._row.addWidget(button)
+        policy = Qt.FocusPolicy
+        button.toggled.connect(
+            lambda on: button.setFocusPolicy(policy.StrongFocus if on else policy.ClickFocus)
+        )
+        button.setFocusPolicy(policy.ClickFocus)
         button.setChecked(index == 0)
         return button
 

@@ -34,7 +34,7 @@ from ace_gui.gui.text import quoted, tooltip, value_text
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.controls import Choice
 from ace_gui.gui.widgets.labels import OF_PARAMETERS, explain, plain_label
-from ace_gui.gui.widgets.layout import Column, across, on_font_change, pane, tab_through
+from ace_gui.gui.widgets.layout import Column, across, on_font_change, pane
 from ace_gui.recipe.values import After, Cap, ParameterValue
 
 _SHORT: Final = "0.000"  # a value that is completely visible
@@ -382,7 +382,6 @@ class Form(Column):
             made.control.setAccessibleName(self._spoken.format(info.label))
             made.edited.connect(lambda value, name=info.name: self.edited.emit(name, value))
             self._form.insertRow(index, self._title(info.label, made), made)
-        tab_through(self, self)
         if focused in self.fields:
             self.fields[focused].control.setFocus()
 

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt
-from PySide6.QtGui import QFontMetrics, QResizeEvent
+from PySide6.QtGui import QFocusEvent, QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import (
+    QApplication,
     QBoxLayout,
+    QFocusFrame,
     QFrame,
     QHBoxLayout,
     QLabel,
     QLayout,
     QLayoutItem,
+    QMainWindow,
     QScrollArea,
     QSizePolicy,
     QSplitter,
@@ -24,6 +27,7 @@ from PySide6.QtWidgets import (
 )
 
 _UPPER: Final = 15  # in text lines: with less than this height the upper widget has all of it
+_BY_TAB: Final = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
 _NO_LIMIT: Final = 16_777_215  # Qt's maximum size
 
 
@@ -62,7 +66,29 @@ def _needed(label: QLabel) -> int:
 
 
 class _Area(QScrollArea):
-    """At least as wide as its content: it only scrolls vertically."""
+    """At least as wide as its content: it only scrolls vertically.
+
+    ``tabs``: the Tab key stops at it while there is something to scroll.
+    """
+
+    def __init__(self, *, tabs: bool) -> None:
+        super().__init__()
+        self._ring = QFocusFrame(self)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        if tabs:
+            self.verticalScrollBar().rangeChanged.connect(self._allow_focus)
+
+    def _allow_focus(self, _least: int, most: int) -> None:
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if most else Qt.FocusPolicy.NoFocus)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        if event.reason() in _BY_TAB:
+            self._ring.setWidget(self)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self._ring.setWidget(None)  # type: ignore[arg-type]  # allowed
 
     def minimumSizeHint(self) -> QSize:
         least, content = super().minimumSizeHint(), self.widget()
@@ -80,15 +106,13 @@ class _Area(QScrollArea):
 def scroll_area(name: str, content: QWidget | None = None, *, tabs: bool = True) -> QScrollArea:
     """A frameless area called ``name`` that scrolls vertically; its content has its width.
 
-    ``tabs``: whether the Tab key stops at it.
+    ``tabs``: whether the Tab key stops at it when there is something to scroll.
     """
-    area = _Area()
+    area = _Area(tabs=tabs)
     area.setAccessibleName(name)
     area.setWidgetResizable(True)
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    if not tabs:
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     if content is not None:
         area.setWidget(content)
     return area
@@ -136,38 +160,51 @@ class BesideOrBelow(QSplitter):
         self.setOrientation(Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical)
 
 
-def tab_through(first: QWidget, panel: QWidget) -> QWidget:
-    """Set the Tab order from ``first`` through ``panel`` in layout order, and return the last
-    widget.
+def move_focus(window: QWidget, *, forward: bool) -> bool:
+    """Move the focus to the next control of a window in layout order; False: there is none.
 
-    Qt's default is the order of creation, which puts widgets created later at the end.
+    Qt's order is that of creation, which puts controls created later at the end.
     """
-    last = first
-    for widget in _as_laid_out(panel):
+    order, now = list(_as_laid_out(window)), QApplication.focusWidget()
+    start = order.index(now) if now in order else -1
+    round_trip = order[start + 1 :] + order[: max(start, 0)]
+    for widget in round_trip if forward else reversed(round_trip):
         stops = widget.focusPolicy() & Qt.FocusPolicy.TabFocus and widget.focusProxy() is None
-        if stops and widget is not first and widget.window() is first.window():
-            QWidget.setTabOrder(last, widget)
-            last = widget
-    return last
+        if stops and widget.isVisible() and widget.isEnabled():
+            widget.setFocus(_BY_TAB[not forward])
+            _scroll_to(widget)
+            return True
+    return False
+
+
+def _scroll_to(widget: QWidget) -> None:
+    above = widget.parentWidget()
+    while above is not None:
+        if isinstance(above, QScrollArea):
+            above.ensureWidgetVisible(widget)
+        above = above.parentWidget()
 
 
 def _as_laid_out(widget: QWidget) -> Iterator[QWidget]:
-    """The widget and its children, in layout order."""
+    """The widget and all in it: first those in its layout, in that order."""
     yield widget
-    parts: list[QWidget | None] = []
-    layout = widget.layout()
-    if layout is not None:
-        yield from _items_of(layout)
-    elif isinstance(widget, QScrollArea):
-        parts = [widget.widget()]
-    elif isinstance(widget, QTabWidget):
-        parts = [widget.tabBar(), widget.cornerWidget(Qt.Corner.TopRightCorner)]
-        parts += [widget.widget(index) for index in range(widget.count())]
-    elif isinstance(widget, QSplitter):
-        parts = [widget.widget(index) for index in range(widget.count())]
-    for part in parts:
-        if part is not None:
+    directly = Qt.FindChildOption.FindDirectChildrenOnly
+    children = widget.findChildren(QWidget, options=directly)
+    for part in dict.fromkeys([*_parts(widget), *children]):
+        if part is not None and not part.isWindow():
             yield from _as_laid_out(part)
+
+
+def _parts(widget: QWidget) -> Iterator[QWidget | None]:
+    layout = widget.layout()
+    if isinstance(widget, QMainWindow):
+        yield from (widget.menuWidget(), widget.centralWidget(), widget.statusBar())
+    elif isinstance(widget, QTabWidget):
+        yield from (widget.tabBar(), widget.cornerWidget(Qt.Corner.TopRightCorner))
+    elif isinstance(widget, QSplitter):
+        yield from map(widget.widget, range(widget.count()))
+    elif layout is not None:
+        yield from _items_of(layout)
 
 
 def _items_of(layout: QLayout) -> Iterator[QWidget]:
@@ -177,7 +214,7 @@ def _items_of(layout: QLayout) -> Iterator[QWidget]:
         if inner is not None:
             yield from _items_of(inner)
         if widget is not None:
-            yield from _as_laid_out(widget)
+            yield widget
 
 
 def clear_layout(layout: QLayout) -> None:

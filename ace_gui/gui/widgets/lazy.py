@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QTabBar, QTabWidget, QVBoxLayout, QWidget
 
 from ace_gui.gui.theme import change_kind
 from ace_gui.gui.theme.style import tab_space
-from ace_gui.gui.widgets.layout import down, pane, tab_through
+from ace_gui.gui.widgets.layout import down, pane
 
 
 class Following(QWidget):
@@ -176,7 +176,6 @@ class LazyTabs(QTabWidget):
             self._contents[index] = content
             self._rooms[index].addWidget(content)
             content.show()  # now, and not in the next turn
-            tab_through(self.bar, content)
         return self._contents[index]
 
     @property

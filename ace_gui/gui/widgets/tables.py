@@ -354,7 +354,7 @@ class RunCell(QStyledItemDelegate):
         ground = theme.tint if chosen else theme.card if lines.current else ""
         if not ground and state & QStyle.StateFlag.State_MouseOver:
             ground = theme.hover
-        focused = bool(state & QStyle.StateFlag.State_HasFocus) and chosen
+        focused = bool(state & QStyle.StateFlag.State_HasFocus)
         rounded(painter, rect, ground, theme.accent if focused else "", width=2.0)
         self._write(painter, rect.adjusted(_PADDING, 0, -_PADDING, 0), lines, chosen=chosen)
 

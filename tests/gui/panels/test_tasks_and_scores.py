@@ -54,7 +54,7 @@ from ace_gui.gui.text import tooltip
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.recipe.values import Chat, Metric, Task, TaskKind
 from tests.gui.fakes import COLA, SST2, FakeWorker, load, merged, started, task_score
-from tests.helpers.windows import drop
+from tests.helpers.windows import drop, stops
 
 DATA = (Path("/data/cola.csv"), Path("/data/sst2.csv"))
 TASK_DATA = tuple(Task(data=path, expert=path.stem) for path in DATA)
@@ -307,6 +307,19 @@ def record_scores(window: MainWindow, worker: FakeWorker) -> str:
     job = worker.newest(EvaluateJob)
     worker.say(*scores, Evaluated(scores=tuple(scores)), JobDone(), job=job)
     return str(store)
+
+
+def test_tab_leaves_the_scores_and_comes_back_to_them(page, loaded, worker, qtbot):
+    record_scores(loaded, worker)
+    scores, method = scores_place(page), loaded.workspace.method
+    loaded.conductor.change(loaded.session.draft.inputs.with_method("ties"))  # another form
+    loaded.notice.hide()  # the news of the merge
+    reached = stops(loaded, qtbot)
+    parts = (loaded.header, method, page.tabs.bar, scores, loaded.statusBar())
+    inside = [[part is each or part.isAncestorOf(each) for each in reached] for part in parts]
+    assert all(map(any, inside)), "every part is reached"
+    assert [each.index(True) for each in inside] == sorted(each.index(True) for each in inside)
+    assert {each.control for each in method.parameters.fields.values()} <= set(reached)
 
 
 def test_success_is_only_said_where_the_experts_are_better_than_the_base(page, loaded, worker):

@@ -50,7 +50,7 @@ def test_the_last_panel_stays(loaded, cards):
         cards.toggle_detached()
     assert len(cards._detached) == 2
     cards.put_back()
-    assert all(panel.window() is loaded for panel in cards._panels)
+    assert all(panel.window() is loaded for panel in cards._cards)
     assert cards.top.indexOf(cards._cards[LAYERS]) == 0
     assert cards.rows.indexOf(cards._cards[VIEWS]) == 1
 

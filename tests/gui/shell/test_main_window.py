@@ -218,6 +218,14 @@ def test_selecting_anywhere_selects_everywhere(loaded, worker, qtbot):
     worker.say(JobDone())
 
 
+@pytest.mark.parametrize("name", ["find", "next_layer", "previous_layer", "top_layer", "maximise"])
+def test_what_is_done_with_layers_shows_them(loaded, worker, name):
+    loaded.workspace.show_scores()
+    getattr(loaded.actions_, name).trigger()
+    assert loaded.workspace.layers.isVisible()
+    worker.say(JobDone())
+
+
 def test_the_threshold_dragged_in_the_plot_reaches_form_and_table(loaded):
     plot = loaded.workspace.heterogeneity.plot
     plot.tau_changed.emit(0.6)
