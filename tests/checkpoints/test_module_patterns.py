@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ace_gui.checkpoints.adapters.adapter_config import matcher, matches
+from ace_gui.checkpoints.adapters.adapter_config import AdapterSettings, matcher, matches
 
 ATOMS = st.sampled_from(
     ["a", "b", ".", "0", "[ab]", "[^a]", "[a-b0-9]", "\\.", "\\d", "\\w", "\\D", "^", "$"]
@@ -52,6 +52,14 @@ def test_no_repetition_of_repetitions_takes_for_ever(nested: int):
     started = time.monotonic()
     assert matcher(pattern) is None
     assert time.monotonic() - started < 5
+
+
+def test_a_rank_for_each_of_many_modules_is_found_at_once():
+    ranks = {f"layers.{n}.q_proj": n + 1 for n in range(600)}
+    found = AdapterSettings(rank_pattern=ranks, alpha_pattern=ranks)
+    started = time.monotonic()
+    assert [found.rank_of(f"model.{name}") for name in list(ranks)[-20:]] == list(range(581, 601))
+    assert time.monotonic() - started < 1
 
 
 @pytest.mark.parametrize(
