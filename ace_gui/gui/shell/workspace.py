@@ -90,7 +90,7 @@ class Workspace(QWidget):
         self.left.folded_changed.connect(lambda folded: actions.inputs.setChecked(not folded))
         session, cards, layers = window.session, self.cards, self.layers
         for action, act in (
-            (actions.find, lambda: (cards.bring(LAYERS), layers.focus_filter())),
+            (actions.find, self._find_layer),
             (actions.next_layer, partial(layers.step, 1)),
             (actions.previous_layer, partial(layers.step, -1)),
             (actions.top_layer, lambda: session.select(session.layers.most_heterogeneous)),
@@ -164,6 +164,10 @@ class Workspace(QWidget):
     def panels_with_tabs(self) -> dict[str, LazyTabs]:
         """The panels of the layers page that have tabs, by their titles."""
         return {"One layer": self.inspector.tabs, "All layers": self.heterogeneity.tabs}
+
+    def _find_layer(self) -> None:
+        self.cards.bring(LAYERS)
+        self.layers.focus_filter()
 
     def _show_layers_and(self, act: Callable[[], object]) -> None:
         """What is done on the layers page shows it first."""
