@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QItemSelectionModel, Qt
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -23,6 +23,7 @@ from ace_gui.gui.state.activity import State
 from tests.gui.fakes import finished_merge, started
 from tests.helpers.windows import stops
 
+Choose = QItemSelectionModel.SelectionFlag
 MARKUP = re.compile(r"<\w+[ >/]")
 
 
@@ -80,16 +81,25 @@ def test_the_main_button_keeps_the_focus_through_a_merge(loaded, worker, qtbot):
     assert main.hasFocus()
 
 
-def test_tables_show_where_the_focus_is_before_a_row_is_chosen(loaded, qtbot):
+@pytest.mark.parametrize("chosen", [False, True])
+def test_tables_show_where_the_focus_is(loaded, qtbot, chosen):
     workspace = loaded.workspace
     loaded.activateWindow()
-    for table in (workspace.experts.table, workspace.layers.table):
+    qtbot.keyClick(loaded, Qt.Key.Key_Tab)  # rings are shown to who uses the keyboard
+    tables = (workspace.experts.table, workspace.layers.table)
+    for table in tables[:1] if chosen else tables:  # the first rows of the other are titles
         workspace.layers.text.setFocus()
         qtbot.waitUntil(workspace.layers.text.hasFocus)
-        before = table.grab().toImage()
-        table.setFocus(Qt.FocusReason.TabFocusReason)
-        assert not table.selectionModel().hasSelection()
-        assert table.grab().toImage() != before, table.accessibleName()
+        for column in (0, 2):
+            index = table.model().index(0, column)
+            table.selectionModel().setCurrentIndex(
+                index, (Choose.ClearAndSelect if chosen else Choose.NoUpdate) | Choose.Rows
+            )
+            before = table.grab().toImage()
+            table.setFocus(Qt.FocusReason.TabFocusReason)
+            assert table.selectionModel().hasSelection() is chosen
+            assert table.grab().toImage() != before, table.accessibleName()
+            workspace.layers.text.setFocus()
 
 
 @pytest.mark.parametrize("kind", ["", "primary", "again", "start", "tinted", "ghost", "link"])

@@ -84,7 +84,7 @@ class Cell(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         rect = QRectF(option.rect).adjusted(_PADDING, 0, -_PADDING, 0)
         self.draw(Drawn(painter=painter, rect=rect, option=option, index=index, chosen=chosen))
-        if option.state & QStyle.StateFlag.State_HasFocus and not chosen:
+        if option.state & QStyle.StateFlag.State_HasFocus:
             ring = QStyle.PrimitiveElement.PE_FrameFocusRect
             style.drawPrimitive(ring, option, painter, option.widget)
         painter.restore()

@@ -28,7 +28,7 @@ from ace_gui.gui.theme.painting import SWATCH
 from ace_gui.gui.widgets.controls import action_button, push_button, tool_button, widget_action
 from ace_gui.gui.widgets.labels import ElidedLabel, Swatch, explain, heading, muted_label
 from ace_gui.gui.widgets.layout import across, down, on_font_change
-from ace_gui.gui.widgets.tables import RowGround, RunCell, SizeCell, WeightCell, plain_rows
+from ace_gui.gui.widgets.tables import RunCell, SizeCell, WeightCell, plain_rows
 from ace_gui.recipe.values import model_name
 
 _ROWS_SHOWN: Final = 8
@@ -109,7 +109,6 @@ class ExpertsPanel(QWidget):
         table.setModel(self.model)
         plain_rows(table, padding=12)
         table.setIconSize(QSize(SWATCH, SWATCH))
-        table.setItemDelegateForColumn(NAME, RowGround(table))
         table.setItemDelegateForColumn(WEIGHT, WeightCell(table))
         table.setItemDelegateForColumn(STATUS, SizeCell(table))
         table.clicked.connect(self._edit_weight)

@@ -173,6 +173,8 @@ def move_focus(window: QWidget, *, forward: bool) -> bool:
         if stops and widget.isVisible() and widget.isEnabled():
             widget.setFocus(_BY_TAB[not forward])
             _scroll_to(widget)
+            if isinstance(widget, QLabel):
+                widget.focusNextPrevChild(forward)  # to its link
             return True
     return False
 

@@ -278,17 +278,7 @@ def _in_two_lines(title: str) -> str:
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
-class RowGround(QStyledItemDelegate):
-    """A selected row tints its background; its swatch keeps its colour."""
-
-    def initStyleOption(self, option: QStyleOptionViewItem, index: _Index) -> None:
-        super().initStyleOption(option, index)
-        states = option.state.__class__
-        if option.state & states.State_Selected:
-            option.state &= ~states.State_HasFocus
-
-
-class SizeCell(RowGround):
+class SizeCell(QStyledItemDelegate):
     """The size of the files; a warning about them keeps its icon and colour."""
 
     def initStyleOption(self, option: QStyleOptionViewItem, index: _Index) -> None:
@@ -303,7 +293,7 @@ class SizeCell(RowGround):
         option.displayAlignment = _RIGHT
 
 
-class WeightCell(RowGround):
+class WeightCell(QStyledItemDelegate):
     """Two digits in a frame."""
 
     def displayText(self, value: Any, locale: object) -> str:  # noqa: ARG002  (Qt's signature)
@@ -328,7 +318,9 @@ class WeightCell(RowGround):
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
         theme = current_theme()
         frame = QRectF(option.rect).adjusted(4, 2, -1, -2)
-        rounded(painter, frame, theme.field, theme.edge)
+        focused = bool(option.state & QStyle.StateFlag.State_HasFocus)
+        edge, width = (theme.accent, 2.0) if focused else (theme.edge, 1.0)
+        rounded(painter, frame, theme.field, edge, width=width)
         text = self.displayText(index.data(), option.locale)
         room = frame.adjusted(4, 0, -8, 0)
         write(painter, room, text, option.font, theme.text, align=_RIGHT)
@@ -397,6 +389,9 @@ class MethodCell(QStyledItemDelegate):
         element = QStyle.PrimitiveElement.PE_PanelItemViewItem
         widget.style().drawPrimitive(element, option, painter, widget)
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
+        if option.state & QStyle.StateFlag.State_HasFocus:
+            ring = QStyle.PrimitiveElement.PE_FrameFocusRect
+            widget.style().drawPrimitive(ring, option, painter, widget)
         rect = QRectF(option.rect).adjusted(4, 0, -_GAP, 0)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
