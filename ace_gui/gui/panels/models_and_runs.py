@@ -213,7 +213,7 @@ class RunsPanel(QWidget):
         hint = self.list.sizeHintForRow(0)
         self.list.setFixedHeight(min(len(runs), _RUNS_SHOWN) * (hint + 1) + 2)
         total = sum(run.bytes for run in runs)
-        self.used.setText(f"{len(runs)} kept, {human_bytes(total)}" if total else "")
+        self.used.setText(f"{len(runs)} on disk, {human_bytes(total)}" if total else "")
         self._scores.setVisible(any(run.accuracies for run in runs))
         self._allow()
 

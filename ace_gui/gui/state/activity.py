@@ -79,7 +79,14 @@ class MergeRun:
     @property
     def key(self) -> RecipeKey:
         """Equal for merges of the same models with the same method and values."""
-        return (replace(self.recipe, parameters=dict(self.parameters)),)
+        return recipe_key(self.recipe, self.parameters)
+
+
+def recipe_key(recipe: Recipe, parameters: Mapping[str, ParameterValue]) -> RecipeKey:
+    """Equal for recipes of the same merge, whether names are given or follow from the folders."""
+    named = zip(recipe.models, recipe.expert_names, strict=True)
+    models = tuple(replace(entry, name=name) for entry, name in named)
+    return (replace(recipe, models=models, parameters=dict(parameters)),)
 
 
 _BY_PRIORITY: Final = (

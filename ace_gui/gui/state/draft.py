@@ -14,7 +14,7 @@ from PySide6.QtCore import QObject, Signal
 from ace_gui.engine.contract.events import MethodInfo
 from ace_gui.engine.contract.plan import AUTOMATIC, Plan, PlanRow
 from ace_gui.field_info import FieldInfo
-from ace_gui.gui.state.activity import RecipeKey
+from ace_gui.gui.state.activity import RecipeKey, recipe_key
 from ace_gui.recipe import ModelEntry, Recipe, recommended
 from ace_gui.recipe.overrides import with_names
 from ace_gui.recipe.values import After, Choices, ParameterValue, Task
@@ -357,7 +357,7 @@ class Draft(QObject):
         """Equal for inputs that give the same merge; () without a base model."""
         if self.inputs.base is None:
             return ()
-        return (replace(self.inputs.recipe(), parameters=self.resolved_parameters()),)
+        return recipe_key(self.inputs.recipe(), self.resolved_parameters())
 
     def measured_key(self) -> RecipeKey:
         """Like ``models_key``, with the tasks whose inputs the experts are measured on."""

@@ -87,6 +87,15 @@ def test_settings_of_before_find_their_merge(loaded, worker, merge):
     assert loaded.session.can_export
 
 
+def test_a_name_that_is_also_the_folders_makes_no_other_merge(loaded, merge):
+    run = merge()
+    models = zip(run.recipe.models, run.recipe.expert_names, strict=True)
+    named = tuple(replace(entry, name=name) for entry, name in models)
+    assert run.recipe.models != named
+    assert replace(run, recipe=replace(run.recipe, models=named)).key == run.key
+    assert loaded.session.draft.recipe_key() == run.key
+
+
 def test_a_merge_that_is_made_again_takes_the_earlier_ones_place_once_it_is_done(
     loaded, worker, merge
 ):
@@ -234,7 +243,7 @@ def test_what_is_kept_is_measured_on_the_disk(loaded, worker, merge, qtbot):
         sum(f.stat().st_size for f in r.store.rglob("*") if f.is_file()) for r in (*runs, tried)
     ]
     assert sorted(run.bytes for run in loaded.session.results.runs.all) == sorted(sizes)
-    assert human_bytes(sum(sizes)) in loaded.workspace.runs.used.text()
+    assert loaded.workspace.runs.used.text() == f"4 on disk, {human_bytes(sum(sizes))}"
     loaded.runs.finish()
     found = {run.store: run.bytes for run in read_all(runs[0].store.parent)}
     assert found == {run.store: size for run, size in zip(runs, sizes, strict=False)}
