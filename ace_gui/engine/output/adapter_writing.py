@@ -28,6 +28,7 @@ from typing import IO, Any, Final, Self
 import torch
 from torch import Tensor
 
+from ace_gui.architecture.names import embedding_role
 from ace_gui.checkpoints.derived import read_factor
 from ace_gui.checkpoints.header import torch_dtype
 from ace_gui.checkpoints.staging import claimed_output, discard, mark, promote
@@ -432,11 +433,11 @@ def _write_companions(
 
 def adapter_config(plan: AdapterPlan, prepared: Prepared) -> dict[str, Any]:
     """``adapter_config.json``: every scale is 1, so alphas are ranks, and rsLoRA is off."""
-    base, recipe = prepared.base, prepared.recipe
+    recipe = prepared.recipe
     ranks = {each.module: each.rank for each in plan.factored if each.rank != plan.rank}
     biases = {each.module for each in plan.factored} & {each.module for each in plan.whole}
     whole = list(plan.whole_modules)
-    tied = {base.architecture.absent.get(name) for name in base.architecture.absent}
+    copies = [name for each in plan.whole for name in each.copies]
     turned = [each for each in plan.factored if each.turned and not each.embedding]
     public = lineage_of(recipe).base
     return {
@@ -456,5 +457,6 @@ def adapter_config(plan: AdapterPlan, prepared: Prepared) -> dict[str, Any]:
         "use_dora": False,
         "init_lora_weights": True,
         "inference_mode": True,
-        "ensure_weight_tying": any(each.tensor in tied for each in plan.whole),
+        # PEFT would make linear layers of all copies, also of a decoder's embedding.
+        "ensure_weight_tying": bool(copies) and not any(map(embedding_role, copies)),
     }

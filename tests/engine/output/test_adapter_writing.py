@@ -189,6 +189,29 @@ def test_an_extracted_adapter_keeps_its_energy_and_its_whole_tensors(base: Path,
         assert error.norm() <= 1e-6 * tensor.norm(), name
 
 
+@pytest.mark.parametrize(
+    ("kind", "sizes", "keeps_ties"),
+    [
+        ("Llama", {**SIZES, "tie_word_embeddings": True}, True),
+        ("T5", {"d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 1, "num_heads": 4}, False),
+    ],
+)
+def test_peft_is_to_tie_heads_but_not_the_embeddings_of_a_decoder(
+    kind, sizes, keeps_ties, tmp_path
+):
+    name = {"Llama": "LlamaForCausalLM", "T5": "T5ForConditionalGeneration"}[kind]
+    config = getattr(transformers, f"{kind}Config")(**{**sizes, "vocab_size": 40})
+    model = getattr(transformers, name)(config)
+    model.save_pretrained(tmp_path / "base")
+    for value in model.parameters():
+        value.data += 0.02 * torch.randn(value.shape)
+    model.save_pretrained(tmp_path / "model")
+    ace_gui.extract(tmp_path / "base", tmp_path / "model", tmp_path / "x", rank=4, device="cpu")
+    found = json.loads((tmp_path / "x" / "adapter_config.json").read_text())
+    assert "lm_head" in found["modules_to_save"]
+    assert found["ensure_weight_tying"] is keeps_ties
+
+
 def test_patterns_choose_tensors_and_the_command_line_extracts(base: Path, tmp_path):
     model = fine_tune(base, tmp_path / "model")
     out = tmp_path / "x"
