@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 from PySide6.QtCore import QItemSelectionModel, Qt
+from PySide6.QtGui import QAccessible, QAccessibleInterface
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -60,6 +62,23 @@ def test_names_and_tips_are_plain_text(loaded):
     for widget in loaded.findChildren(QWidget):
         for text in (widget.accessibleName(), widget.accessibleDescription(), widget.toolTip()):
             assert not MARKUP.search(text), (widget, text)
+
+
+def nameless(shown: QAccessibleInterface) -> Iterator[str]:
+    """What takes the focus or is a button, and has nothing that a screen reader could say."""
+    if shown.state().invisible:
+        return
+    stops = shown.state().focusable or shown.role() is QAccessible.Role.Button
+    if stops and not shown.text(QAccessible.Text.Name).strip():
+        yield f"{shown.object()} in {shown.parent().object()}"
+    for index in range(shown.childCount()):
+        yield from nameless(shown.child(index))
+
+
+def test_all_that_a_screen_reader_comes_to_has_a_name(loaded):
+    for space in range(3):
+        loaded.workspace.show_space(space)
+        assert not list(nameless(QAccessible.queryAccessibleInterface(loaded)))
 
 
 def test_return_presses_the_button_with_the_focus(loaded, qtbot):

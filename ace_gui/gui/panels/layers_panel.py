@@ -37,7 +37,8 @@ from ace_gui.gui.widgets.layout import across, down, on_font_change
 from ace_gui.gui.widgets.tables import add_table_actions
 from ace_gui.recipe import Override
 
-_BAR: Final = ((118, 26), (102, 22), (84, 15), (0, 13))  # digits: least table width, width of γ
+_BAR: Final = ((118, 26), (102, 22), (95, 19), (84, 15), (0, 13))
+"""In digits: the least width of the table, and the width of γ."""
 _ROOM: Final = (7, 18)  # digits: minimum and maximum width of a column that fits its texts
 _LOW: Final = 800  # px: rows are closer in a lower window
 _CHOSEN: Final = 3  # px: the mark at the left of the selected row

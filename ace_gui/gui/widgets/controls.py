@@ -343,7 +343,7 @@ def amount_field(
 def search_field(name: str, hint: str) -> QLineEdit:
     """A field that filters a list; ``hint``: what it shows while it is empty."""
     field = named(QLineEdit(placeholderText=hint, clearButtonEnabled=True), name)
-    field.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition)
+    field.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition).setText("Search")
     return field
 
 

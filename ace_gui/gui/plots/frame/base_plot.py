@@ -79,6 +79,7 @@ class Plot(ThemedWidget):
         self.setBackgroundRole(QPalette.ColorRole.Light)
         self.canvas = Canvas(bottom, left)
         self.canvas.setFocusProxy(self)
+        self.canvas.viewport().setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it has no name
         self.canvas.setAccessibleName(self.called)
         self.legend, self._has_legend = Legend(toggles=self.toggles), True
         self.title, self.caption = CaptionLabel(), CaptionLabel(sentence=True, wraps=self.wraps)
