@@ -409,13 +409,16 @@ class MethodCell(QStyledItemDelegate):
     def _draw_mean(
         self, painter: QPainter, rect: QRectF, method: MethodInfo, *, chosen: bool
     ) -> float:
-        """Paint the bar and the number at the right, and return their width in px."""
+        """Paint the number at the right and the bar, if the title leaves it room; their width."""
         theme = current_theme()
         mean = sample_figures().methods.get(method.name)
         font = face(Face.STRONG if chosen else Face.BODY)
         text = "–" if mean is None else short_score_text(mean)
         write(painter, rect, text, font, theme.text2, align=_RIGHT)
-        number = QFontMetricsF(face(Face.STRONG)).horizontalAdvance(".000")
+        measure = QFontMetricsF(face(Face.STRONG)).horizontalAdvance
+        number = measure(".000")
+        if measure(method.title) > rect.width() - number - _BAR[0] - 2 * _GAP:
+            return number
         bar = QRectF(0, 0, *_BAR)
         bar.moveCenter(rect.center())
         bar.moveRight(rect.right() - number - _GAP)

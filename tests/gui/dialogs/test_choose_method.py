@@ -145,7 +145,8 @@ def test_each_method_says_how_good_it_is_on_the_sample_or_why_it_cannot_be_used(
 
 
 def test_the_list_is_drawn_with_a_bar_as_long_as_its_mean(dialog):
-    """The better of two methods has more ink in its row, right of the names."""
+    """The better of two methods has more ink in its row, right of the names; a bar gives way to
+    a name that would be cut."""
 
     def ink(name: str) -> int:
         dialog.select(name)
@@ -159,6 +160,8 @@ def test_the_list_is_drawn_with_a_bar_as_long_as_its_mean(dialog):
         return sum(image.pixelColor(x, middle) == axis for x in range(position.right()))
 
     assert ink("model_stock") < ink("linear") < ink("tsv_m")
+    dialog.tree.setFixedWidth(170)
+    assert ink("linear") == 0
 
 
 def test_the_recommended_merge_is_the_first_and_the_published_variant_one_click_away(opened):
