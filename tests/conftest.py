@@ -8,11 +8,15 @@ os.environ["QT_QPA_PLATFORM"] = "offscreen"  # before Qt is imported
 # others: three times as long on two processors.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import sys
-from collections.abc import Iterator, Mapping
+import multiprocessing
+from collections.abc import Callable, Iterator
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.helpers.engines import describe_here, run_in
 
 # The same cases each time, however busy the machine is.
 settings.register_profile(
@@ -34,31 +38,32 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-class _DescribesHere:
-    """Describes checkpoints in this process, which has transformers already.
-
-    The real one starts a process for each opening, whose imports take seconds; it has tests of its
-    own, and the command line and the engine process use it in theirs.
-    """
-
-    def __enter__(self) -> "_DescribesHere":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def describe(self, config: Mapping[str, object] | None, shapes: Mapping[str, tuple[int, ...]]):
-        from ace_gui.architecture.describe import describe
-
-        yield
-        return describe(config, shapes)
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _described_here() -> Iterator[None]:
     """Only where a test opens models: to import the engine for this alone would cost as much."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, module in list(sys.modules.items()):
-            if name.startswith("ace_gui.engine.") and hasattr(module, "Describer"):
-                patch.setattr(module, "Describer", _DescribesHere)
+        describe_here(patch)
         yield
+
+
+@pytest.fixture(scope="session")
+def context() -> Iterator[ForkServerContext]:
+    """Processes that begin with everything imported."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.helpers.imported"])
+    yield context
+    from multiprocessing.forkserver import _forkserver  # type: ignore[attr-defined]
+
+    _forkserver._stop()
+
+
+@pytest.fixture
+def forked_engines(context: ForkServerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such are the engine's processes, too, which are spawned elsewhere."""
+
+    def process(target: Callable[..., None], args: tuple, **options: object) -> ForkServerProcess:
+        forked = (dict(os.environ), target, *args)
+        return context.Process(target=run_in, args=forked, **options)
+
+    forking = SimpleNamespace(Pipe=context.Pipe, Process=process)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: forking)

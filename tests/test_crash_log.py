@@ -86,7 +86,9 @@ def test_where_nothing_can_be_written_nothing_is(tmp_path: Path) -> None:
     assert take_words(tmp_path / "missing") == ""
 
 
-def test_an_engine_that_crashes_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_crashes_says_where(
+    forked_engines: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     engine = EngineProcess()
     try:

@@ -1,11 +1,9 @@
-"""The window over the real engine process."""
+"""The window over the engine in its process."""
 
 from __future__ import annotations
 
 import gc
-import multiprocessing
 from collections.abc import Iterator
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,11 @@ from tests.helpers.windows import PATIENCE, keep_settings_in, nothing_left_runni
 
 @pytest.fixture
 def bench(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    qapp: QApplication,
+    qtbot: QtBot,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    forked_engines: None,
 ) -> Iterator[Workbench]:
     """A started window with its own engine, ended without a trace."""
     for kind in ("CACHE", "DATA", "STATE"):
@@ -40,16 +42,3 @@ def bench(
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     stores = [path for path in (tmp_path / "merges").glob("*") if path.is_dir()]
     assert all(record_of(store).exists() for store in stores), "what stays is known to the next"
-
-
-@pytest.fixture(scope="session")
-def context() -> Iterator[ForkServerContext]:
-    """Processes that begin with everything imported: importing takes far longer than a merge."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["ace_gui.cli.merging", "transformers.models.roberta.modeling_roberta"]
-    )
-    yield context
-    from multiprocessing.forkserver import _forkserver  # type: ignore[attr-defined]
-
-    _forkserver._stop()

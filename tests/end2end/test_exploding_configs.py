@@ -19,6 +19,11 @@ ENDLESS = {"model_type": "swin", "depths": [4000] * 4000}
 
 
 @pytest.fixture
+def forked_engines() -> None:
+    """None: it is the real engine whose describing is stopped."""
+
+
+@pytest.fixture
 def family(tmp_path: Path) -> Family:
     return roberta_family(tmp_path / "family", experts=1)
 

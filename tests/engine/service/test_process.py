@@ -182,7 +182,7 @@ def test_folders_are_opened_with_chosen_settings(engine: EngineProcess, roberta:
     assert [expert.name for expert in plan.experts] == list(roberta.experts)
 
 
-def test_a_killed_engine_is_reported_in_a_sentence():
+def test_a_killed_engine_is_reported_in_a_sentence(forked_engines):
     process = EngineProcess()
     assert process.receive(60) is not None
     process.kill()
@@ -191,7 +191,7 @@ def test_a_killed_engine_is_reported_in_a_sentence():
     process.close()
 
 
-def test_nothing_stays_of_one_that_is_killed_in_the_middle(tmp_path, monkeypatch):
+def test_nothing_stays_of_one_that_is_killed_in_the_middle(forked_engines, tmp_path, monkeypatch):
     """What it merges to try parameters is in a folder that its owner takes away."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (recipe,) = by_method(load_recipe(Sample.TEXT.recipe), ["task_arithmetic"])
