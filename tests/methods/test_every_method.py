@@ -267,7 +267,7 @@ def test_a_method_that_needs_data_says_so_without(method: MergeMethod[Any]) -> N
     with pytest.raises(MethodError, match="needs data: give every expert a task"):
         method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), **extra)
     other = context(method, tensors[:2])["measured"]
-    with pytest.raises(MethodError, match="not of these 5 experts"):
+    with pytest.raises(MethodError, match="not belong to these 5 experts"):
         method.merge(tensors, [1.0] * 5, checked_parameters(method, {}), measured=other)
 
 

@@ -29,7 +29,7 @@ ACE = MergeMethod(
     merge_batch=ace_batch,
     kind=Kind.MATRIX,
     heterogeneity=True,
-    # Centred over one output nothing is left, and a row's mean over one input is all of it.
+    # Centring a single output leaves nothing, and with a single input a row is its own mean.
     narrowest=2,
     working_memory=working_memory,
     flops=flops,

@@ -7,10 +7,10 @@ I inputs, T experts.
 
 Departures from the published procedure, each reported in the notes of the result:
 
-- An expert with numerically no change in a tensor is left out of it. As published, its log energy
+- An expert that numerically does not change a tensor is ignored there. As published, its log energy
   would dominate γ, and dividing by its trace would let the ridge outweigh all other experts.
-- With one remaining expert the result is its task vector. As published, centring and the prior
-  would change even that. With none the result is zero.
+- If one expert remains, the result is its task vector. As published, centring and the prior would
+  change even that. If none remains, the result is zero.
 - There is no refinement if floor(k_frac · min(O, I)) is 0. As published, it would be the mean of no
   singular values.
 - There is no refinement along directions in which the fused matrix is numerically zero. Eq. 18 does
@@ -52,14 +52,13 @@ from ace_gui.methods.shared.tolerance import Tolerance
 def ace(experts: Experts, parameters: AceParameters, context: Context) -> Merged:
     """Merge task vectors, each outputs × inputs, by ACE-Merging (Algorithm 1).
 
-    Expert t takes part as w_t ΔW_t; the reported energies and γ are those of the weighted task
-    vectors. Of the context, ``base`` is W₀, whose norm the automatic variant needs for its cap.
-    Reads every expert twice at most (once more where sums in float32 turn out too coarse), on the
-    device they are on; holds one at a time, or all where their rows are fewer than the inputs
-    (``closed_form``). Computes in float64, or in float32 where that is exact enough for the
-    ``tolerance`` of the context (``float32_check``). ``delta`` and ``preliminary`` are float32 and
-    include ``scaling``; without refinement they are equal. Raises MethodError for tensors that are
-    no matrices, differ in shape or are not finite.
+    Expert t enters as w_t ΔW_t; energies and γ are those of the weighted task vectors. The
+    automatic variant needs ``base`` in the context, as its cap depends on the norm of W₀. Reads
+    every expert at most twice, and once more if sums in float32 turn out too coarse. Holds one
+    expert at a time, or all if they have few rows in all (``closed_form``). Computes in float64, or
+    in float32 if that is exact enough for the context's ``tolerance`` (``float32_check``).
+    ``delta`` and ``preliminary`` are float32 and include ``scaling``; without refinement they are
+    equal. Raises MethodError for tensors that are not matrices, differ in shape or are not finite.
     """
     layer = MethodInput(experts.deltas, experts.weights, context.base, context.tolerance)
     if parameters.variant == MEASURED:
@@ -68,10 +67,10 @@ def ace(experts: Experts, parameters: AceParameters, context: Context) -> Merged
 
 
 def ace_batch(layers: Sequence[MethodInput], parameters: AceParameters) -> list[Merged]:
-    """Merge several matrices of one shape, each of as many experts, as ``ace`` would merge each.
+    """Merge several matrices of one shape and one number of experts, each as ``ace`` would.
 
-    They take together what each would take of memory alone. The results are those of ``ace`` to the
-    rounding of its sums. Raises MethodError if ``ace`` would for any of them.
+    The memory is the sum of what each needs alone. The results differ from those of ``ace`` only by
+    the rounding of sums. Raises MethodError if ``ace`` would for any of them.
     """
     return _merged(layers, parameters, keep_preliminary=False)
 
@@ -86,13 +85,13 @@ def _merged(
     measured, probes = measure(experts, epsilon, tolerances)
     solutions: dict[int, Solution] = {}
     for rule, single, indices in _alike(measured, parameters):
-        group, own = [measured[b] for b in indices], [tolerances[b] for b in indices]
-        problem = weighed([experts[b] for b in indices], group, rule, parameters, own)
+        group, limits = [measured[b] for b in indices], [tolerances[b] for b in indices]
+        problem = weighed([experts[b] for b in indices], group, rule, parameters, limits)
         problem = replace(problem, measured=layers[indices[0]].measured)
         with full_float32():
-            own_probes = probes if single and problem.measured is None else None
-            found = _solved(problem, group, parameters, own_probes, indices)
-            solutions |= zip(indices, found, strict=True)
+            usable = probes if single and problem.measured is None else None
+            solved = _solved(problem, group, parameters, usable, indices)
+            solutions |= zip(indices, solved, strict=True)
     merged = []
     for b, figures in enumerate(measured):
         solution = solutions.pop(b, None) or _at_most_one(experts[b], figures)
@@ -103,15 +102,16 @@ def _merged(
 def _alike(
     measured: Sequence[LayerEnergies], parameters: AceParameters
 ) -> Iterator[tuple[Rule, bool, list[int]]]:
-    """The layers that can be solved together: the same experts take part, by the same rule.
+    """Groups of layers that can be solved together, with the same experts and the same rule.
 
-    Also whether float32 may do. Layers with fewer than two experts are left out.
+    Each comes with its rule and whether float32 may be exact enough. Layers with fewer than two
+    experts are left out.
     """
     groups: dict[tuple[tuple[int, ...], Rule, bool], list[int]] = {}
-    for b, own in enumerate(measured):
-        if own.gamma is not None:
-            rule = _rule(own.gamma, parameters)
-            groups.setdefault((own.kept, rule, own.single), []).append(b)
+    for b, figures in enumerate(measured):
+        if figures.gamma is not None:
+            rule = _rule(figures.gamma, parameters)
+            groups.setdefault((figures.kept, rule, figures.single), []).append(b)
     for (_, rule, single), indices in groups.items():
         yield rule, single, indices
 
@@ -129,35 +129,35 @@ def weighed(
     parameters: AceParameters,
     tolerances: Sequence[Tolerance],
 ) -> Problem:
-    """How much each expert counts (Eqs. 8-10), and the scale of the prior (Eqs. 12, 13)."""
+    """The system to solve: weights of experts (Eqs. 8-10) and scale of the prior (Eqs. 12, 13)."""
     return Problem(
         layers=layers,
         shape=group[0].shape,
         shares=_shares(group, rule, parameters),
-        prior_scales=[_prior_scale(own, rule) for own in group],
+        prior_scales=[_prior_scale(figures, rule) for figures in group],
         with_residual=_directions(group[0], rule, parameters) > 0,
         rule=rule,
         tolerances=tolerances,
-        sizes=[math.sqrt(math.fsum(own.traces)) for own in group],
+        sizes=[math.sqrt(math.fsum(figures.traces)) for figures in group],
     )
 
 
 def _shares(group: Sequence[LayerEnergies], rule: Rule, parameters: AceParameters) -> list[Share]:
     """Eqs. 8 and 9 in the heterogeneous regime, Eq. 10 in the homogeneous one.
 
-    If all experts count equally whatever their size, the smallest comes first: the part subtracted
-    from all experts must be small compared with the rest.
+    If all experts count equally whatever their size, the smallest comes first. It is subtracted
+    from all experts, so it must be small compared with them.
     """
 
     def size(t: int) -> float:
-        return sum(own.traces[t] / (math.fsum(own.traces) + GUARD) for own in group)
+        return sum(figures.traces[t] / (math.fsum(figures.traces) + GUARD) for figures in group)
 
     kept = group[0].kept
     shares = []
     for t in kept if rule is Rule.HOMOGENEOUS else sorted(kept, key=size):
-        weights = tuple(_weight(own.traces[t], rule) for own in group)
+        weights = tuple(_weight(figures.traces[t], rule) for figures in group)
         if rule is Rule.AUTOMATIC:
-            ridges = tuple(parameters.alpha / own.shape[1] for own in group)
+            ridges = tuple(parameters.alpha / figures.shape[1] for figures in group)
         else:
             ridges = tuple(weight * parameters.epsilon for weight in weights)
         shares.append(Share(expert=t, weights=weights, ridges=ridges))
@@ -171,17 +171,17 @@ def _weight(trace: float, rule: Rule) -> float:
     return 1 / (trace + GUARD) if rule is Rule.HETEROGENEOUS else 1 / (trace or math.inf)
 
 
-def _prior_scale(own: LayerEnergies, rule: Rule) -> float:
+def _prior_scale(figures: LayerEnergies, rule: Rule) -> float:
     """κ, the factor on the collective structural prior: 1, or 1/τ̄ (Eqs. 12, 13)."""
     if rule is not Rule.HETEROGENEOUS:
         return 1.0
-    return 1 / (statistics.fmean(own.energies[t] for t in own.kept) + GUARD)
+    return 1 / (statistics.fmean(figures.energies[t] for t in figures.kept) + GUARD)
 
 
-def _directions(own: LayerEnergies, rule: Rule, parameters: AceParameters) -> int:
-    """k, how many singular directions are to be refined (Eq. 18)."""
+def _directions(figures: LayerEnergies, rule: Rule, parameters: AceParameters) -> int:
+    """k, the number of singular directions to refine (Eq. 18)."""
     share = parameters.k_frac if rule is Rule.HETEROGENEOUS else 0.0
-    return math.floor(share * min(own.shape) + 1e-9)
+    return math.floor(share * min(figures.shape) + 1e-9)
 
 
 def _solved(
@@ -191,28 +191,29 @@ def _solved(
     probes: Probes | None,
     indices: Sequence[int],
 ) -> list[Solution]:
-    """W_pre (Eq. 14), Δ_res (Eq. 17) and ΔW_refine (Eq. 18) in numbers that are exact enough.
+    """W_pre (Eq. 14), Δ_res (Eq. 17) and ΔW_refine (Eq. 18), in float32 if it is exact enough.
 
-    ``probes``: None where float32 will not do; ``indices``: of the layers among theirs.
+    ``probes``: None if float32 is not exact enough; ``indices``: of the problem's layers in them.
     """
-    found: dict[int, Solution] = {}
+    solved: dict[int, Solution] = {}
     single = [] if probes is None else probes.promising(problem, indices)
     if probes is not None and single:
-        own, layers = problem.of(single), [group[b] for b in single]
-        terms = closed_form.solve(own, torch.float32)
-        precisions = probes.weighed(own, [indices[b] for b in single]).precisions(terms, own)
-        solutions = _refined(own, terms, layers, parameters, precisions)
-        found = {
+        part, layers = problem.of(single), [group[b] for b in single]
+        terms = closed_form.solve(part, torch.float32)
+        precisions = probes.weighed(part, [indices[b] for b in single]).precisions(terms, part)
+        solutions = _refined(part, terms, layers, parameters, precisions)
+        solved = {
             b: solution
             for b, solution in zip(single, solutions, strict=True)
             if exact_enough(solution, problem.tolerances[b])
         }
         del terms, solutions
-    rest = [b for b in range(len(group)) if b not in found]
+    rest = [b for b in range(len(group)) if b not in solved]
     if rest:
-        own, layers = problem.of(rest), [group[b] for b in rest]
-        found |= zip(rest, _refined(own, closed_form.solve(own), layers, parameters), strict=True)
-    return [found[b] for b in range(len(group))]
+        part, layers = problem.of(rest), [group[b] for b in rest]
+        solutions = _refined(part, closed_form.solve(part), layers, parameters)
+        solved |= zip(rest, solutions, strict=True)
+    return [solved[b] for b in range(len(group))]
 
 
 def _refined(
@@ -222,9 +223,9 @@ def _refined(
     parameters: AceParameters,
     precisions: Sequence[Precision] = (),
 ) -> list[Solution]:
-    """Layer by layer W_pre, and ΔW_refine where there is a residual (Eqs. 17, 18).
+    """W_pre of each layer, and ΔW_refine if there is a residual (Eqs. 17, 18).
 
-    ``precisions``: what float32 left; empty in float64.
+    ``precisions``: the errors of float32; empty for float64.
     """
     k = _directions(group[0], problem.rule, parameters)
     conditions = _conditions(problem, group)
@@ -248,9 +249,10 @@ def _refined(
 
 
 def _polars(terms: Terms, k: int, conditions: Sequence[float]) -> Sequence[TopPolar]:
-    """The leading polar factors of W_pre + Δ_res (Eq. 17), which is overwritten; none without.
+    """The leading polar factors of W_pre + Δ_res (Eq. 17); empty without a residual.
 
-    Their figures: the inner product with Σ_t ΔW_t, and the norms of W_pre and of that sum.
+    Their figures are the inner product with Σ_t ΔW_t, and the norms of W_pre and of that sum.
+    Overwrites Δ_res.
     """
     if terms.residual_BOI is None or terms.total_BOI is None:
         return []
@@ -260,11 +262,11 @@ def _polars(terms: Terms, k: int, conditions: Sequence[float]) -> Sequence[TopPo
     others_B2 = torch.stack((norms(value_BOI), norms(total_BOI)), dim=1)
 
     def figures(factor_BOI: Tensor, indices: Sequence[int]) -> Tensor:
-        own = [
+        rows = [
             torch.cat((_inner(factor_OI, total_BOI[b]), others_B2[b]))
             for factor_OI, b in zip(factor_BOI, indices, strict=True)
         ]
-        return torch.stack(own)
+        return torch.stack(rows)
 
     return top_polars(fused_BOI, k, noises, figures)
 
@@ -290,29 +292,30 @@ def _conditions(problem: Problem, group: Sequence[LayerEnergies]) -> list[float]
     """Upper bounds on the condition numbers of S = Σ_t w_t Σ̂_t + e I, from its trace."""
     return [
         1.0
-        + math.fsum(share.weights[b] * own.traces[share.expert] for share in problem.shares) / mass
-        for b, (own, mass) in enumerate(zip(group, problem.ridge_masses, strict=True))
+        + math.fsum(share.weights[b] * figures.traces[share.expert] for share in problem.shares)
+        / mass
+        for b, (figures, mass) in enumerate(zip(group, problem.ridge_masses, strict=True))
     ]
 
 
-def _at_most_one(experts: Experts, own: LayerEnergies) -> Solution:
-    """The one expert that changed the layer as it is, or zero."""
-    alone_OI = experts.matrix(own.kept[0]) if own.kept else experts.matrix(0).zero_()
+def _at_most_one(experts: Experts, figures: LayerEnergies) -> Solution:
+    """The task vector of the only expert that changed the layer, or zero."""
+    alone_OI = experts.matrix(figures.kept[0]) if figures.kept else experts.matrix(0).zero_()
     return Solution(value_OI=alone_OI)
 
 
 def _finished(
-    own: LayerEnergies,
+    figures: LayerEnergies,
     solution: Solution,
     parameters: AceParameters,
     layer: MethodInput,
     keep_preliminary: bool,
 ) -> Merged:
-    """W_pre + ΔW_refine (Eq. 19), or W_pre with its norm capped; both times the scaling."""
+    """W_pre + ΔW_refine (Eq. 19) or the capped W_pre, times the scaling."""
     value_OI, refinement, size = solution.value_OI, solution.refinement, solution.size
     cap_factor = None
     if solution.rule is Rule.AUTOMATIC:
-        traces = [own.traces[t] for t in own.kept]
+        traces = [figures.traces[t] for t in figures.kept]
         norm = None if layer.base is None else math.sqrt(energy(layer.base))
         cap_factor = cap_(value_OI, largest_change(traces, norm, parameters.delta), size)
     preliminary = _rounded(value_OI, parameters.scaling, size) if keep_preliminary else None
@@ -321,18 +324,18 @@ def _finished(
         size += refinement.size
     return Merged(
         delta=_rounded(value_OI, parameters.scaling, size),
-        diagnostics=notes.diagnostics(own, solution, parameters, cap_factor, layer.tolerance),
+        diagnostics=notes.diagnostics(figures, solution, parameters, cap_factor, layer.tolerance),
         preliminary=preliminary,
     )
 
 
 def _inner(one_OI: Tensor, other_OI: Tensor) -> Tensor:
-    """Their inner product (1), float64."""
+    """The inner product of two matrices, shape (1), float64."""
     return torch.dot(one_OI.reshape(-1).double(), other_OI.reshape(-1).double())[None]
 
 
 def _rounded(value_OI: Tensor, scaling: float, size: float) -> Tensor:
-    """``scaling`` times the value in float32; ``size``: at least its norm."""
+    """``scaling`` times the value in float32; ``size``: an upper bound of its norm."""
     rounded_OI = value_OI.new_empty(value_OI.shape, dtype=torch.float32)
     torch.mul(value_OI, scaling, out=rounded_OI)
     # Only values this large, or NaN, need a check.
@@ -343,10 +346,10 @@ def _rounded(value_OI: Tensor, scaling: float, size: float) -> Tensor:
 
 
 def working_memory(shape: tuple[int, ...], experts: int) -> float:
-    """Float64 numbers alive at once at most, in the largest of the stages.
+    """The largest number of float64 numbers alive at once, over all stages.
 
-    Summing over the experts (with the refinement's extra sums), solving,
-    and the polar factor with its fallback.
+    The stages are the sums over experts (with those for the refinement), the solution, and the
+    polar factor with its fallback.
     """
     outputs, inputs = shape
     both, small, rows = outputs * inputs, min(shape), experts * outputs
@@ -361,7 +364,7 @@ def working_memory(shape: tuple[int, ...], experts: int) -> float:
 
 
 def flops(shape: tuple[int, ...], experts: int, _parameters: AceParameters) -> float:
-    """Of the sums, of the solution, and of the refinement, which not every matrix needs."""
+    """Operations of the sums, the solution and the refinement, which not every matrix needs."""
     outputs, inputs = shape
     small, both, rows = min(shape), outputs * inputs, experts * outputs
     refining = 4.0 * both * small + 10.0 * small**3

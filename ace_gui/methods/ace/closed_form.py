@@ -1,18 +1,18 @@
 """ACE's closed form: the sums over experts, W_pre (Eq. 14) and Δ_res (Eq. 17).
 
 Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2, section 4. B layers of one
-shape, T experts, O outputs, I inputs. With S = Σ_t Σ̂_t,reg = S₀ + e I, B = Σ_t W̃_t Σ̂_t,reg and the
-prior 1cᵀ, Eq. 14 is W_pre = B (S + 1cᵀ)⁻¹. There are two ways to X = B S⁻¹, and ``few_experts``
-says which one is shorter.
+shape, T experts, O outputs, I inputs. With S = Σ_t Σ̂_t,reg = S₀ + e I, B = Σ_t W̃_t Σ̂_t,reg and
+the prior 1cᵀ, Eq. 14 is W_pre = B (S + 1cᵀ)⁻¹. There are two ways to compute X = B S⁻¹;
+``few_experts`` says which one is shorter.
 
 By inputs, the system has I unknowns. Any matrix R may be subtracted from all experts and added to
-the result: X = R + Σ_t (W̃_t − R) Σ̂_t,reg S⁻¹. With the first expert as R one product is saved. No
-memory grows with T: summing needs 2 I² + 3 O·I numbers per layer without a residual and
-2 I² + 5 O·I with one, the current expert included; with few outputs I² + O² and one O·I less. The
-later steps work in place.
+the result: X = R + Σ_t (W̃_t − R) Σ̂_t,reg S⁻¹. If R is the first expert, one product is saved. The
+memory does not grow with T: the sums need 2 I² + 3 O·I numbers per layer without a residual and
+2 I² + 5 O·I with one, the current expert included. With few outputs they need I² + O² and one O·I
+less. The later steps work in place.
 
-By rows, the system has N = T·O unknowns. Let M be the √w_t W̃_t under one another (N × I), and C the
-blocks √w_t (W̃_t W̃_tᵀ + ε I) side by side (O × N). Then S = MᵀM + e I and B = C M, and as
+By rows, the system has N = T·O unknowns. Let M be the stacked √w_t W̃_t (N × I), and C the blocks
+√w_t (W̃_t W̃_tᵀ + ε I) side by side (O × N). Then S = MᵀM + e I and B = C M, and as
 M (MᵀM + e I)⁻¹ = (M Mᵀ + e I)⁻¹ M,
 
     X = C (M Mᵀ + e I)⁻¹ M.
@@ -37,16 +37,16 @@ from ace_gui.methods.shared.measured import covariance
 
 
 def solve(problem: Problem, dtype: torch.dtype = torch.float64) -> Terms:
-    """Eqs. 14 and 17 by the shorter way, with all numbers of ``dtype``; reads each expert once."""
+    """Eqs. 14 and 17 by the shorter way, computed in ``dtype``; reads each expert once."""
     if problem.measured is None and few_experts(problem.shape, len(problem.shares)):
         return solve_by_rows(problem, dtype)
     return solve_by_inputs(problem, dtype)
 
 
 def few_experts(shape: tuple[int, int], experts: int) -> bool:
-    """Whether the experts of that shape, (O, I), are so few that the way by rows is shorter.
+    """Whether there are so few experts of shape (O, I) that the way by rows is shorter.
 
-    It needs no more memory than the other up to three quarters of the inputs.
+    Up to three quarters of the inputs, it needs no more memory than the other way.
     """
     outputs, inputs = shape
     return 4 * experts * outputs <= 3 * inputs
@@ -54,7 +54,7 @@ def few_experts(shape: tuple[int, int], experts: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ResidualSums:
-    """What only Eq. 17 needs.
+    """Sums that only Eq. 17 needs.
 
     ``total_BOI``: Σ_t ΔW_t. ``ridge_BOI``: Σ_t ε_t W̃_t. ``mean_B1I``: Σ_t Σ̃_t μ_t, as a row.
     """
@@ -66,11 +66,11 @@ class ResidualSums:
 
 @dataclass(frozen=True, kw_only=True)
 class Sums:
-    """What Eqs. 14 and 17 need of all the experts together.
+    """Sums over all experts for Eqs. 14 and 17.
 
     ``scaled_BII``: S₀ = Σ_t Σ̃_t. ``few_outputs``: whether products are taken on the outputs' side.
-    ``reference_BOI``: R, which is W̃ of the first expert, or None for zero.
-    ``numerator_BOI``: Σ_t (W̃_t − R) Σ̂_t,reg = B − R S. ``rest``: for the residual, if wanted.
+    ``reference_BOI``: R, the first expert's W̃, or None for zero. ``numerator_BOI``: Σ_t (W̃_t − R)
+    Σ̂_t,reg = B − R S. ``rest``: for the residual, if it is requested.
     """
 
     scaled_BII: Tensor
@@ -81,7 +81,7 @@ class Sums:
 
 
 def solve_by_inputs(problem: Problem, dtype: torch.dtype = torch.float64) -> Terms:
-    """By I × I sums over the experts, one of which is in memory at a time."""
+    """Solve with I × I sums over the experts, which are in memory one at a time."""
     sums = collect(problem, dtype)
     residual_BOI = None if sums.rest is None else residual(sums, sums.rest, problem)
     value_BOI, cuts = preliminary(sums, problem)
@@ -110,7 +110,7 @@ def _zeros(delta_BOI: Tensor, problem: Problem) -> Sums:
     layers, outputs, inputs = delta_BOI.shape
     by_covariance = problem.measured is not None
     few = not by_covariance and _few_outputs(outputs, inputs, len(problem.shares))
-    # Where experts have little in common, sums in float32 are more exact without the reference.
+    # If experts have little in common, sums in float32 are more exact without the reference.
     coarse = all(tolerance.rounding for tolerance in problem.tolerances)
     referred = not few and not by_covariance and (delta_BOI.dtype == torch.float64 or coarse)
     rest = None
@@ -132,8 +132,8 @@ def _zeros(delta_BOI: Tensor, problem: Problem) -> Sums:
 def _few_outputs(outputs: int, inputs: int, experts: int) -> bool:
     """Whether T products on the outputs' side cost less than T − 1 on the inputs' side.
 
-    Half of a Gram matrix and a product are 3 O²I, against 2 O·I² for a product where the Gram
-    matrix is needed in any case.
+    Half of a Gram matrix and a product cost 3 O²I. The other side costs 2 O·I² for a product, as
+    its Gram matrix is needed in any case.
     """
     return 3 * outputs * experts < 2 * inputs * (experts - 1)
 
@@ -173,8 +173,8 @@ def _add(sums: Sums, share: Share, delta_BOI: Tensor, problem: Problem) -> None:
 def residual(sums: Sums, rest: ResidualSums, problem: Problem) -> Tensor:
     """Δ_res = Σ_t ΔW_t (Σ̃_t − S/T), with the uncentred ΔW_t on the left (Eqs. 16, 17).
 
-    As ΔW_t = W̃_t + 1μ_tᵀ, the first part is B − Σ_t ε_t W̃_t + 1 (Σ_t Σ̃_t μ_t)ᵀ. With B − R S
-    available, only the product of R − Σ_t ΔW_t / T with S remains. Overwrites ``ridge_BOI``.
+    As ΔW_t = W̃_t + 1μ_tᵀ, the first part is B − Σ_t ε_t W̃_t + 1 (Σ_t Σ̃_t μ_t)ᵀ. As B − R S is
+    known, only the product of R − Σ_t ΔW_t / T with S remains. Overwrites ``ridge_BOI``.
     """
     result_BOI = rest.ridge_BOI.neg_().add_(sums.numerator_BOI).add_(rest.mean_B1I)
     left_BOI = rest.total_BOI * (-1.0 / len(problem.shares))
@@ -185,9 +185,9 @@ def residual(sums: Sums, rest: ResidualSums, problem: Problem) -> Tensor:
 
 
 def preliminary(sums: Sums, problem: Problem) -> tuple[Tensor, list[int]]:
-    """W_pre (Eq. 14), without forming an inverse; uses up the sums.
+    """W_pre (Eq. 14) without an explicit inverse; overwrites the sums.
 
-    Also how many directions of S were left out, one a layer.
+    Also, for each layer, how many directions of S were left out.
     """
     system_BII, value_BOI = sums.scaled_BII, sums.numerator_BOI
     q_B1I = system_BII.sum(dim=1, keepdim=True)
@@ -200,7 +200,7 @@ def preliminary(sums: Sums, problem: Problem) -> tuple[Tensor, list[int]]:
 
 
 def solve_by_rows(problem: Problem, dtype: torch.dtype = torch.float64) -> Terms:
-    """By the products between experts, with all of them in memory at once."""
+    """Solve with the products between experts, which are all in memory at once."""
     rows_BNI, total_BOI, mean_B1I = _stacked(problem, dtype)
     gram_BNN = gram(rows_BNI.mT)
     residual_BOI = None
@@ -220,7 +220,7 @@ def solve_by_rows(problem: Problem, dtype: torch.dtype = torch.float64) -> Terms
     cuts = right_divide_(gram_BNN, left_BON, q_B1N)
     value_BOI = product(left_BON, rows_BNI)
     _apply_prior_(value_BOI, product(q_B1N, rows_BNI), problem.prior_scales)
-    beyond = rows_BNI.shape[2] - rows_BNI.shape[1]  # inputs in which S is e I alone
+    beyond = rows_BNI.shape[2] - rows_BNI.shape[1]  # directions in which S is only e I
     return Terms(
         preliminary_BOI=value_BOI,
         cuts=[cut and cut + beyond for cut in cuts],
@@ -268,13 +268,13 @@ def _roots(share: Share) -> list[float]:
 
 
 def _add_ridge_(matrix_BNN: Tensor, ridges: Sequence[float]) -> None:
-    """Add ε I to every matrix of the batch, ε being its own."""
+    """Add each matrix's own ε I to it."""
     diagonal_B1N = matrix_BNN.diagonal(dim1=1, dim2=2)[:, None]
     diagonal_B1N.add_(one_each(ridges, matrix_BNN))
 
 
 def _apply_prior_(value_BOI: Tensor, q_B1I: Tensor, prior_scales: Sequence[float]) -> None:
-    """Turn X = B S⁻¹ into W_pre = B (S + 1cᵀ)⁻¹, in place; q = S⁻¹S₀1 is used up.
+    """Turn X = B S⁻¹ into W_pre = B (S + 1cᵀ)⁻¹ in place; overwrites q = S⁻¹S₀1.
 
     The prior (Eqs. 11-13) is c = κ S₀1/I. Sherman-Morrison gives
     W_pre = X − (X1) qᵀ · κ / (I + κ 1ᵀq); 1ᵀq lies in [0, I].

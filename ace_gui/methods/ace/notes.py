@@ -17,7 +17,7 @@ from ace_gui.methods.shared.experts import Diagnostics
 from ace_gui.methods.shared.tolerance import IN_FLOAT64, Tolerance
 
 LARGEST_CONDITION: Final = 1e10
-"""Beyond it, double precision leaves the solution fewer than about five digits."""
+"""Beyond it, double precision leaves the solution with fewer than about five digits."""
 
 FLOAT32_ROUNDING: Final = 6e-8
 """Task vectors come from float32 numbers at best: weaker directions hold no information."""
@@ -30,7 +30,7 @@ def diagnostics(
     cap_factor: float | None,
     tolerance: Tolerance,
 ) -> Diagnostics:
-    """All that is reported about one layer; ``cap_factor``: what its change was multiplied by."""
+    """All figures and sentences on one layer; ``cap_factor``: the cap's factor on its change."""
     rule, refinement = solution.rule, solution.refinement
     regimes = {Rule.HOMOGENEOUS: False, Rule.HETEROGENEOUS: True}
     found, warnings = left_out(own.heterogeneity), list[str]()
@@ -65,12 +65,12 @@ def diagnostics(
 
 
 def precision(own: Precision, tolerance: Tolerance) -> str:
-    """In which numbers a layer was computed, and why."""
+    """A sentence on the number format in which a layer was computed, and why."""
     return tolerance.describe(own.error / (own.size or 1.0)) if own.error else IN_FLOAT64
 
 
 def left_out(found: Heterogeneity) -> list[str]:
-    """Which experts take no part, and the result with fewer than two that do."""
+    """Notes on ignored experts, and on the result if fewer than two remain."""
     notes = []
     total = len(found.kept) + len(found.left_out)
     if found.left_out:
@@ -115,7 +115,7 @@ def regime(found: Heterogeneity, tau: float, ridge_mass: float) -> list[str]:
 
 
 def about_refinement(refinement: Refinement, refine: str) -> tuple[list[str], list[str]]:
-    """Notes and warnings about a refinement. ``refine``: the parameter, which may leave it out."""
+    """Notes and warnings about a refinement, which the parameter ``refine`` may leave out."""
     notes, warnings = list[str](), list[str]()
     if refinement.rank < refinement.k:
         notes.append(

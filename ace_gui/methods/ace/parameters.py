@@ -19,14 +19,14 @@ MEASURED: Final = "measured"
 class AceParameters:
     """Parameters of ACE-Merging.
 
-    ``variant``: the paper's procedure, or the automatic one, which sets the ridge by each layer's
-    own scale, leaves out the refinement and caps the change, or the paper's with covariances that
-    were measured. Of the published and the measured variant: ``epsilon``:
-    ridge ε added to every expert's Gram matrix; absolute, so that task vectors s times as large
-    need s² times as much; ``tau``: threshold τ on γ; ``k_frac``: share of singular directions that
-    the refinement raises; ``refine``: whether also where it points against the experts. Of the
-    automatic one: ``alpha``: ridge as a share of each Gram matrix's mean eigenvalue; ``delta``: cap
-    on the change as a share of ‖W₀‖. ``scaling``: factor on the merged task vector.
+    ``variant``: published, measured (with measured covariances) or automatic. The automatic variant
+    scales the ridge to each layer, does not refine, and caps the change. For the published and the
+    measured variant, ``epsilon``: ridge ε added to every expert's Gram matrix; absolute, so that
+    task vectors s times as large need s² times as much; ``tau``: threshold τ on γ; ``k_frac``:
+    share of singular directions that the refinement raises; ``refine``: whether to refine even
+    against the experts' direction. For the automatic variant, ``alpha``: ridge as a share of each
+    Gram matrix's mean eigenvalue; ``delta``: cap on the change as a share of ‖W₀‖. ``scaling``:
+    factor on the merged task vector.
     """
 
     variant: str = parameter(

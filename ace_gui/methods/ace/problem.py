@@ -4,8 +4,8 @@ Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2, sectio
 shape, T experts, O outputs, I inputs. Each expert enters with a weight w_t and a ridge ε_t,
 Σ̂_t,reg = w_t Σ̂_t + ε_t I, so that Eqs. 8-10 are one formula.
 
-The layers have nothing to do with each other: they go together so that they keep a GPU busy, and
-one alone is a batch of one.
+The layers are independent. They are solved together only to keep a GPU busy; a single layer is a
+batch of one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ace_gui.methods.shared.tolerance import Tolerance
 
 
 class Rule(Enum):
-    """By what rule the experts of a layer count."""
+    """The rule that weights the experts of a layer."""
 
     HOMOGENEOUS = "as they are"
     HETEROGENEOUS = "by their traces"
@@ -61,7 +61,7 @@ class Problem:
     measured: Measured | None = None
 
     def read(self, t: int, dtype: torch.dtype = torch.float64) -> Tensor:
-        """ΔW_t of every layer (B × O × I) as a new tensor, free to be overwritten."""
+        """ΔW_t of every layer (B × O × I) as a new tensor that may be overwritten."""
         return stacked(self.layers, t, dtype)
 
     @property
@@ -70,7 +70,7 @@ class Problem:
         return tuple(map(math.fsum, zip(*(share.ridges for share in self.shares), strict=True)))
 
     def of(self, indices: Sequence[int]) -> Problem:
-        """Some of the layers."""
+        """The problem of only these layers."""
         shares = [
             replace(
                 share,
@@ -91,11 +91,11 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The result of a solver, in the numbers in which it was computed.
+    """The result of a solver, in the dtype of its computation.
 
-    ``preliminary_BOI``: W_pre (Eq. 14). ``cuts``: how many directions of S were lost in rounding
-    and left out of it, one a layer. Where a residual was wanted, ``residual_BOI``: Δ_res (Eq. 17),
-    and ``total_BOI``: Σ_t ΔW_t.
+    ``preliminary_BOI``: W_pre (Eq. 14). ``cuts``: for each layer, how many directions of S were
+    lost in rounding and left out. If a residual was requested, ``residual_BOI`` is Δ_res (Eq. 17)
+    and ``total_BOI`` is Σ_t ΔW_t.
     """
 
     preliminary_BOI: Tensor
@@ -106,9 +106,9 @@ class Terms:
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """What float32 left of error in one layer (Frobenius norms), estimated; 0 in float64.
+    """Estimated errors of float32 in one layer, as Frobenius norms; 0 for float64.
 
-    ``size``: ‖W_pre‖. ``error``: of W_pre. ``residual_error``: of Δ_res.
+    ``size``: ‖W_pre‖. ``error``: that of W_pre. ``residual_error``: that of Δ_res.
     """
 
     size: float
@@ -121,9 +121,9 @@ class Refinement:
     """ΔW_refine of one layer (Eq. 18), float64.
 
     ``k``: number of requested directions. ``rank``: number of those above rounding; only these are
-    used. ``weakest``: singular value of the last of these as a share of the first. ``sensitivity``:
-    factor by which an error of W_pre + Δ_res is amplified. ``cosine``: with Σ_t ΔW_t. ``size``: its
-    Frobenius norm. ``ratio``: that norm divided by the norm of W_pre.
+    used. ``weakest``: the last of these singular values as a share of the first. ``sensitivity``:
+    factor by which an error of W_pre + Δ_res is amplified. ``cosine``: of the angle to Σ_t ΔW_t.
+    ``size``: its Frobenius norm. ``ratio``: that norm divided by the norm of W_pre.
     """
 
     matrix_OI: Tensor
@@ -136,7 +136,7 @@ class Refinement:
     ratio: float
 
     def wanted(self, refine: str) -> bool:
-        """Whether it is added to W_pre, by the parameter ``refine``."""
+        """Whether the parameter ``refine`` lets it be added to W_pre."""
         return refine != "agreeing" or self.cosine >= 0
 
 
@@ -144,9 +144,9 @@ class Refinement:
 class Solution:
     """W_pre of one layer and its Frobenius norm ``size`` (NaN: not known), and how it was found.
 
-    ``rule`` None: fewer than two experts changed the layer. ``condition``: upper bound on the
+    ``rule``: None if fewer than two experts changed the layer. ``condition``: upper bound on the
     condition number of S; ``cut``: directions left out of S because of rounding. ``precision``:
-    None where nothing was solved.
+    None if no system was solved.
     """
 
     value_OI: Tensor

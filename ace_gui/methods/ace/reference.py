@@ -1,9 +1,9 @@
-"""ACE-Merging as published, step by step: what the fast code in this folder is held to.
+"""ACE-Merging as published, step by step: the reference for the fast code in this folder.
 
-Nothing is rearranged and nothing is saved: a Gram matrix a task for the energies alone, T Gram
-matrices at once, an explicit inverse, T residual products, a full singular value decomposition.
-Equation numbers are those of Xu et al., arXiv:2603.02945v2; the guard of 1e-12 and the unbiased
-variance are the authors' code.
+Nothing is rearranged and no work is saved. It makes a Gram matrix per task for the energies alone,
+T Gram matrices at once, an explicit inverse, T residual products, and a full singular value
+decomposition. Equation numbers are those of Xu et al., arXiv:2603.02945v2; the guard of 1e-12 and
+the unbiased variance follow the authors' code.
 """
 
 from __future__ import annotations

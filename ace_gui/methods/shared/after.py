@@ -1,8 +1,8 @@
-"""Changes to the merged change of a matrix after any method. O outputs, I inputs.
+"""Steps on the merged change of a matrix after any method. O outputs, I inputs.
 
-In this order: fewer singular directions, powers of the singular values, a factor, a cap. Under the
-cap, the merged change of T experts may be as large as one expert's. It may be √T times that if it
-is small compared with the base.
+The order is: fewer singular directions, powers of the singular values, a factor, a cap. The cap
+lets the merged change of T experts be as large as one expert's, or up to √T times that if it is
+small compared with the base.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ FLAT: Final = "The cap does not apply here: the experts move all outputs alike, 
 def largest_change(traces: Sequence[float], base_norm: float | None, delta: float) -> float:
     """max(rms, min(√T · rms, δ‖W₀‖_F)), where rms² is the mean of the experts' traces.
 
-    ``traces``: Tr of each expert's Gram matrix, centred over outputs. Raises MethodError if the
-    norm of the base is not known.
+    ``traces``: Tr of each expert's Gram matrix, centred over outputs. Raises MethodError if
+    ``base_norm`` is None.
     """
     if base_norm is None:
         raise MethodError("The cap on the change needs the norm of the base's matrix.")
@@ -40,7 +40,7 @@ def largest_change(traces: Sequence[float], base_norm: float | None, delta: floa
 
 
 def cap_(change: Tensor, largest: float, norm: float) -> float:
-    """Scale the change, of that norm, down to ``largest`` if it is longer; returns the factor."""
+    """Scale a change of this norm down to ``largest`` if it is larger; returns the factor."""
     if norm <= largest:
         return 1.0
     change.mul_(largest / norm)
@@ -50,22 +50,22 @@ def cap_(change: Tensor, largest: float, norm: float) -> float:
 def limited(
     merged: Merged, deltas: Deltas, weights: Weights, base_OI: Tensor, delta: float
 ) -> Merged:
-    """The merge of a matrix by any method with its change capped, and what that did to it.
+    """The merge of a matrix with its change capped, and a note on the effect.
 
-    Experts count as they are, whatever their weights, so that one cap means the same to methods
-    that add weighted task vectors and to those that average them. Those of weight 0 and those
-    without change do not count. Reads every expert once more where the method did not report its
-    traces. Overwrites ``merged.delta``.
+    The experts' weights do not matter, so that a cap means the same for methods that add task
+    vectors and for those that average them. Experts of weight 0 or without a change are ignored.
+    Reads every expert once more if the method did not report its traces. Overwrites
+    ``merged.delta``.
     """
     traces = _traces(merged, deltas, weights)
-    found = merged.diagnostics
+    before = merged.diagnostics
     if len(traces) < 2 or not any(traces):
         note = FREE if len(traces) < 2 else FLAT
-        return replace(merged, diagnostics=replace(found, notes=(*found.notes, note)))
+        return replace(merged, diagnostics=replace(before, notes=(*before.notes, note)))
     largest = largest_change(traces, math.sqrt(energy(base_OI)), delta)
     factor = cap_(merged.delta, largest, math.sqrt(energy(merged.delta)))
-    notes = found.notes if factor == 1 else (*found.notes, _sentence(factor))
-    diagnostics = replace(found, cap_factor=factor * (found.cap_factor or 1.0), notes=notes)
+    notes = before.notes if factor == 1 else (*before.notes, _sentence(factor))
+    diagnostics = replace(before, cap_factor=factor * (before.cap_factor or 1.0), notes=notes)
     return replace(merged, diagnostics=diagnostics)
 
 
@@ -80,11 +80,11 @@ def changed_after(
     scale: float = 1.0,
     cap: float | None = None,
 ) -> Merged:
-    """The merge of a matrix by any method, with all that is done to its change after the method.
+    """The merge of a matrix by any method, after the steps on its change.
 
     ``rank``: share of the singular directions kept; ``spectrum``: power of the singular values;
-    ``scale``: factor; ``cap``: δ, None without. Overwrites ``merged.delta``; with the defaults it
-    is the merge as it was given.
+    ``scale``: factor; ``cap``: δ, or None for no cap. Overwrites ``merged.delta``. The defaults
+    change nothing.
     """
     if rank != 1 or spectrum != 1:
         merged = _reshaped(merged, base_OI, rank, spectrum)
@@ -94,7 +94,7 @@ def changed_after(
 
 
 def _reshaped(merged: Merged, base_OI: Tensor, rank: float, spectrum: float) -> Merged:
-    """With other singular values, and these and the former ones in the diagnostics."""
+    """The merge with new singular values; the diagnostics have those before and after."""
     noise = EXACT * math.sqrt(energy(merged.delta))
     if merged.delta.dtype == torch.float32 or base_OI.dtype == torch.float32:
         noise += torch.finfo(torch.float32).eps * math.sqrt(energy(base_OI))
@@ -110,14 +110,14 @@ def _sentence(factor: float) -> str:
 
 
 def _traces(merged: Merged, deltas: Deltas, weights: Weights) -> list[float]:
-    """Tr of the centred Gram matrix of every expert that counts, without its weight."""
-    taking = [t for t, weight in enumerate(weights) if weight != 0]
-    found = merged.diagnostics
-    if found.traces:
-        kept = [t for t in taking if t not in found.left_out]
-        return [found.traces[t] / weights[t] ** 2 for t in kept]
+    """Trace of the unweighted, centred Gram matrix of each expert that counts."""
+    counted = [t for t, weight in enumerate(weights) if weight != 0]
+    reported = merged.diagnostics
+    if reported.traces:
+        kept = [t for t in counted if t not in reported.left_out]
+        return [reported.traces[t] / weights[t] ** 2 for t in kept]
     energies, traces = [], []
-    for t in taking:
+    for t in counted:
         delta_OI = deltas[t].to(torch.float64, copy=True)
         energies.append(energy(delta_OI))
         centre_(delta_OI)

@@ -1,7 +1,6 @@
-"""Random numbers that depend on the seed, the expert, the tensor and the entry alone.
+"""Random numbers that depend only on the seed, the expert, the tensor and the entry.
 
-So that neither the order of experts, nor sharding, nor parts, nor resuming, nor the device changes
-a mask.
+The order of experts, shards, parts, resuming and the device therefore do not change a mask.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from ace_gui.errors import MethodError
 from ace_gui.methods.shared.survey import RandomKey
 
 STEP: Final = np.float32(2**-24)
-"""Between two neighbouring numbers: float32 has 24 bits."""
+"""Distance between two neighbouring numbers, as float32 has 24 bits."""
 
 DRAWN: Final = 1 << 16
-"""Numbers drawn at a time, an even count: what they are made of stays in the cache."""
+"""How many numbers are drawn at a time; even, and so few that they stay in the cache."""
 
 
 def seed_of(random_key: RandomKey, t: int) -> int:
@@ -37,19 +36,19 @@ def seed_from(*parts: object) -> int:
 def uniform(random_key: RandomKey, t: int, like: Tensor) -> Tensor:
     """Uniform numbers in [0, 1), float32, in the shape and on the device of ``like``.
 
-    The same for an entry whether its tensor comes whole or in parts: the generator (PCG64 DXSM,
-    whose stream numpy promises to keep) can jump, and gives two numbers a step. Drawn on the CPU,
-    so that every device gets the same.
+    An entry gets the same number whether its tensor comes whole or in parts: the generator can jump
+    ahead, and gives two numbers per step. It is PCG64 DXSM, whose stream numpy promises to keep. It
+    runs on the CPU, so that every device gets the same numbers.
     """
     generator = np.random.PCG64DXSM(seed_of(random_key, t))
     steps, before = divmod(random_key.start, 2)
     generator.advance(steps)
-    found = np.empty(before + like.numel(), np.float32)
-    for first in range(0, len(found), DRAWN):
-        some = found[first : first + DRAWN]
-        drawn = generator.random_raw((len(some) + 1) // 2).view(np.uint32)[: len(some)]
-        np.multiply(drawn >> 8, STEP, out=some, casting="same_kind")
-    numbers = torch.from_numpy(found[before:])
+    drawn = np.empty(before + like.numel(), np.float32)
+    for first in range(0, len(drawn), DRAWN):
+        chunk = drawn[first : first + DRAWN]
+        bits = generator.random_raw((len(chunk) + 1) // 2).view(np.uint32)[: len(chunk)]
+        np.multiply(bits >> 8, STEP, out=chunk, casting="same_kind")
+    numbers = torch.from_numpy(drawn[before:])
     ordered = (
         numbers.reshape(like.shape[::-1]).T if random_key.turned else numbers.reshape(like.shape)
     )

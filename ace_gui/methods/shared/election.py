@@ -1,4 +1,4 @@
-"""Sign election (TIES, steps 2 and 3): each entry follows the sign that outweighs the other."""
+"""Sign election (TIES, steps 2 and 3): each entry takes the sign with the larger sum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PART = 1 << 16
 """Entries worked on at a time: their temporaries stay in the cache."""
 
 TOGETHER = 4
-"""Experts of whom a part is counted before the next part is: sums then stay in the cache, too."""
+"""Experts added per part before the next part, so that the sums also stay in the cache."""
 
 TINY = torch.finfo(torch.float32).tiny
 
@@ -44,7 +44,7 @@ def combine_parameter() -> Any:
 class ElectionParameters:
     """``scaling``: λ, factor on the result. ``combine``: mean or sum of the agreeing entries.
 
-    ``balanced``: the sign where both weigh the same.
+    ``balanced``: the sign if both weigh the same.
     """
 
     scaling: float = scaling_parameter(symbol="λ")
@@ -61,7 +61,7 @@ class ElectionParameters:
 
 
 class Election:
-    """Gathers sparse task vectors, in one pass, and elects signs at the end.
+    """Adds up sparse task vectors in one pass, and elects the signs at the end.
 
     Sums are float64, so that entries that nearly cancel get the sign of their exact sum.
     """
@@ -81,8 +81,8 @@ class Election:
         """Add each vector times its weight."""
         flat = [torch.split(values.reshape(-1), PART) for values in vectors]
         for index, (total, magnitudes, signed, everyone) in enumerate(self._parts):
-            for own, weight in zip(flat, weights, strict=True):
-                scaled, signs = own[index].to(torch.float64, copy=True), own[index].sign()
+            for parts, weight in zip(flat, weights, strict=True):
+                scaled, signs = parts[index].to(torch.float64, copy=True), parts[index].sign()
                 if weight != 1:
                     scaled.mul_(weight)
                 total.add_(scaled)
@@ -92,8 +92,7 @@ class Election:
                 everyone.add_(signs.abs_(), alpha=counts[1])
 
     def vote(self) -> Vote:
-        """How many more entries elected the positive sign than the negative one; whether both
-        weigh the same in any."""
+        """How many more entries elected + than −, and whether any entry is a tie."""
         surplus = elected = voted = 0.0
         for total, magnitudes, _, _ in self._parts:
             signs = total.sign()
@@ -103,12 +102,12 @@ class Election:
         return Vote(surplus=surplus, matters=elected < voted)
 
     def result(self, combine: str, *, positive_wins: bool) -> Tensor:
-        """The mean or sum of the entries of the elected sign, float64; 0 if there are none.
+        """The mean or sum of the entries with the elected sign, float64; 0 if there are none.
 
-        ``positive_wins``: the sign elected in a tie, positive or negative. Works in place: call it
-        once, at the end. Half of Σ|v| and half of |Σv| add up to the sum of the elected sign,
-        without cancellation. Choosing by a mask would take ten times as long. The number of
-        agreeing experts is found likewise; without any, the values are 0.
+        ``positive_wins``: whether a tie elects the positive sign. Works in place: call it once, at
+        the end. Half of Σ|v| and half of |Σv| add up to the sum of the elected sign, without
+        cancellation. A mask would take ten times as long. The number of agreeing experts is
+        computed in the same way.
         """
         for total, magnitudes, signed, everyone in self._parts:
             leaning = total if positive_wins else total - torch.finfo(total.dtype).tiny
@@ -124,13 +123,13 @@ class Election:
 
 
 def elected(sparse: Callable[[int], Tensor], weights: Weights, combine: str = "mean") -> Election:
-    """The election among the w_t τ̂_t. ``sparse``: τ̂_t of expert t, called once for each."""
+    """The election among the w_t τ̂_t. ``sparse``: returns τ̂_t; it is called once per expert."""
     election = None
     for first in range(0, len(weights), TOGETHER):
-        some = weights[first : first + TOGETHER]
-        vectors = [sparse(first + index) for index in range(len(some))]
+        chunk = weights[first : first + TOGETHER]
+        vectors = [sparse(first + index) for index in range(len(chunk))]
         election = election or Election(vectors[0], signed_weights=combine == SIGNED)
-        election.add(vectors, some)
+        election.add(vectors, chunk)
         del vectors
     assert election is not None
     return election
@@ -144,8 +143,8 @@ def merged_by_election(
 ) -> Merged:
     """λ times the mean or sum of the w_t τ̂_t with the elected sign, any shape, float32.
 
-    ``sparse``: τ̂_t of expert t, called once for each. ``findings``: with the tensor's surplus of
-    positive signs, as these may be only some of its entries.
+    ``sparse``: returns τ̂_t; it is called once per expert. ``findings``: may hold the surplus of
+    positive signs of the whole tensor, of which this may be a part.
     """
     election = elected(sparse, weights, parameters.combine)
     if parameters.balanced == "positive":

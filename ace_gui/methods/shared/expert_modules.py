@@ -1,7 +1,7 @@
 """What some methods store for each expert besides the merged weights. O outputs, I inputs.
 
-From it, the model of one task can be rebuilt. It is closer to the expert than the merged model, and
-the stored part is far smaller than the expert.
+The model of one task can be rebuilt from it. That model is closer to the expert than the merged
+model, and the stored part is far smaller than the expert.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class ModuleKind(StrEnum):
 
     ``TASK``: the caller names the task and gets that expert's model. The others route each example
     separately: ``SMILE`` layer by layer; ``MIXTURE`` mixes the experts' differences for the whole
-    model, and ``CHOICE`` selects one expert's, both with a trained router. ``SURGERY`` changes the
-    features before a task's head. ``BLOCKS`` mixes the experts' MLP blocks with a trained router in
-    each.
+    model, and ``CHOICE`` selects one expert's difference; both have a trained router. ``SURGERY``
+    changes the features before a task's head. ``BLOCKS`` mixes the experts' MLP blocks with a
+    trained router in each.
     """
 
     TASK = "task"
@@ -39,14 +39,14 @@ class ModuleKind(StrEnum):
 
 
 ROUTED_WHOLE: Final = frozenset({ModuleKind.MIXTURE, ModuleKind.CHOICE})
-"""Kinds with one router for the whole model, trained on what its body makes of inputs."""
+"""Kinds with one router for the whole model, trained on the features of the model's body."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mask:
-    """For one expert and one part: the entries it uses of the merged model, bool.
+    """The entries of one part of the merged model that one expert uses, bool.
 
-    ``own``, ``shared``: the part's terms of the sums that determine the expert's scale.
+    ``own``, ``shared``: the part's terms in the sums that determine the expert's scale.
     """
 
     chosen: Tensor
@@ -58,9 +58,9 @@ class Mask:
 class Masks(Generic[Parameters]):
     """Expert t is W₀ + scale_t · mask_t ⊙ (W − W₀), entry by entry, W being the merged model.
 
-    ``of``: one mask an expert, from the experts' entries of a part, the parameters and the number
-    of entries of the whole tensor. ``scale``: one number an expert for the whole model,
-    from the parameters and the sums of ``own`` and ``shared``.
+    ``of``: yields one mask per expert, from the experts' entries of a part, the parameters and the
+    number of entries of the whole tensor. ``scale``: returns one number per expert for the whole
+    model, from the parameters and the sums of ``own`` and ``shared``.
     """
 
     of: Callable[[Experts, Parameters, int], Iterator[Mask]]
@@ -71,8 +71,8 @@ class Masks(Generic[Parameters]):
 class Factors(Generic[Parameters]):
     """Expert t is W₀ + U_t diag(S_t) V_tᵀ in matrices, and the merged model elsewhere.
 
-    ``of``: at most ``rank(O, I, T)`` triplets per expert of a matrix. T counts the experts that
-    have the matrix.
+    ``of``: yields at most ``rank(O, I, T)`` triplets per expert for a matrix. T counts the experts
+    that have the matrix.
     """
 
     of: Callable[[Experts], Iterator[Triplets]]
@@ -81,11 +81,11 @@ class Factors(Generic[Parameters]):
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """What is kept of a difference.
+    """What is kept of a difference: everything if all fields are None.
 
     ``density``: this share of its entries, the largest over the whole model. ``in_rows``: this
-    share of each row of a matrix (outputs × inputs). ``rank``: of matrices, so many leading
-    triplets; other tensors are kept whole. None of them: everything.
+    share of each row of a matrix (outputs × inputs). ``rank``: this many leading triplets of each
+    matrix; other tensors are kept whole.
     """
 
     density: float | None = None
@@ -97,12 +97,12 @@ class Cut:
 class Differences(Generic[Parameters]):
     """Expert t is W + D_t, with the merged model W and the part of D_t that ``cut`` keeps.
 
-    ``of``: one D_t per expert, in order, from the experts' tensor (or a flat part of it if entries
-    are selected) and the parameters. ``with_biases``: also for the biases of
-    the matrices. ``roles``: only for these tensors; None: for all that the method merges.
-    ``shared``: for ``BLOCKS``, whose D_t are differences from the base: the merged model's share of
-    each expert, from the parameters, where routers start. These parameters also have ``steps``,
-    ``learning_rate`` and ``patience``.
+    ``of``: yields one D_t per expert, in order, from the experts' tensor (or a flat part of it if
+    entries are selected) and the parameters. ``with_biases``: also for the biases of the matrices.
+    ``roles``: only for tensors of these roles; None: for all that the method merges. ``shared``:
+    only for ``BLOCKS``, whose D_t are differences from the base. It returns the share of each
+    expert with which the routers start. These parameters also have ``steps``, ``learning_rate`` and
+    ``patience``.
     """
 
     of: Callable[[Experts, Parameters], Iterator[Tensor]]
@@ -115,10 +115,9 @@ class Differences(Generic[Parameters]):
 
 @dataclass(frozen=True, kw_only=True)
 class Corrections(Generic[Parameters]):
-    """h − Up ReLU(Down h) of the features before each task's head, trained to equal its
-    expert's.
+    """h − Up ReLU(Down h) for the features h before each task's head, trained to match the expert.
 
-    ``rank``: from the parameters, which also have ``steps`` and ``learning_rate``.
+    ``rank``: returns the rank from the parameters, which also have ``steps`` and ``learning_rate``.
     """
 
     rank: Callable[[Parameters], int]
@@ -130,19 +129,19 @@ Modules = (
 
 
 def kind_of(modules: Modules[Parameters]) -> ModuleKind:
-    """How a model works with what these leave."""
+    """How a model uses these modules."""
     if isinstance(modules, Corrections):
         return ModuleKind.SURGERY
     return modules.kind if isinstance(modules, Differences) else ModuleKind.TASK
 
 
 def needs_base(modules: Modules[Parameters]) -> bool:
-    """Whether an expert is made again from the base's weights, not from the merged ones alone."""
+    """Whether an expert is rebuilt from the base's weights, not only from the merged weights."""
     return isinstance(modules, Masks | Factors)
 
 
 def by_entries(modules: Modules[Parameters], parameters: Parameters) -> bool:
-    """Whether they are made entry by entry, in parts."""
+    """Whether they are computed entry by entry, so that a tensor can be read in parts."""
     if isinstance(modules, Differences):
         return modules.cut(parameters).density is not None
     return isinstance(modules, Masks)
@@ -155,7 +154,7 @@ def learns(modules: Modules[Parameters] | None) -> bool:
 
 
 def packed(mask: Tensor) -> Tensor:
-    """Eight entries of a flat bool mask a byte, uint8, the first in the lowest bit."""
+    """A flat bool mask as uint8, eight entries per byte, the first in the lowest bit."""
     bits = torch.zeros(-(-mask.numel() // 8) * 8, dtype=torch.uint8)
     bits[: mask.numel()] = mask.reshape(-1)
     indices = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8)
@@ -163,6 +162,6 @@ def packed(mask: Tensor) -> Tensor:
 
 
 def unpacked(bits: Tensor, entries: int) -> Tensor:
-    """The flat bool mask of so many entries."""
+    """The flat bool mask of this many entries."""
     indices = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8)
     return (bits[:, None] & indices).ne(0).reshape(-1)[:entries]

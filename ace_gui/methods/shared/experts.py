@@ -1,6 +1,6 @@
-"""What a merge method works with, and what it makes of it.
+"""Inputs and results of a merge method.
 
-The task vectors of T experts, read one at a time, weighted and checked, and the merged one.
+The task vectors of T experts are read one at a time, weighted and checked.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from ace_gui.methods.shared.survey import (
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 
 Deltas = Sequence[Tensor]
-"""One task vector an expert, all of one shape and dtype.
+"""One task vector per expert, all of one shape and dtype.
 
-Any sequence will do, also one that reads an expert's tensor from disk each time it is indexed; a
-method therefore never keeps more of them than it needs.
+The sequence may read an expert's tensor from disk each time it is indexed. A method therefore never
+keeps more of them than it needs.
 """
 
 Weights = Sequence[float]
-"""One weight an expert."""
+"""One weight per expert."""
 
 
 Parameters = TypeVar("Parameters")
@@ -46,19 +46,19 @@ ParametersIn = TypeVar("ParametersIn", contravariant=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnostics:
-    """Figures of a method on one tensor; None where it has no such figure.
+    """Figures of a method on one tensor; None if it has no such figure.
 
-    ``energies``: ‖ΔW_t‖²_F, one an expert. ``traces``: the same centred over outputs, of matrices.
-    ``left_out``: indices of experts with numerically no change, which took no part. ``gamma``:
-    heterogeneity (ACE, Eq. 7); ``log_variance``: Var ln E in it. ``heterogeneous``: the regime.
-    ``ridge_mass``: Σ_t ε_t. ``condition``: upper bound on the condition number of the
-    solved system. ``refinement_cosine``: of the refinement with the summed task vectors;
-    ``refinement_ratio``: its norm by that of the solution before it. ``cap_factor``: by how much a
-    cap scaled the change, 1 where it was short enough. ``precision``: in which numbers it was
-    computed, and why they are exact enough. ``reshaped``: the singular values of the change before
-    and after it was given others, the largest first. ``notes``: departures from the published
-    procedure that were taken here; ``warnings``: what may be wrong with the result, and what one
-    can do. A sentence each.
+    ``energies``: ‖ΔW_t‖²_F of each expert. ``traces``: the same after centring over outputs, for
+    matrices. ``left_out``: indices of experts without a numerical change, which were ignored.
+    ``gamma``: heterogeneity (ACE, Eq. 7); ``log_variance``: its numerator Var ln E.
+    ``heterogeneous``: the regime. ``ridge_mass``: Σ_t ε_t. ``condition``: upper bound on the
+    condition number of the solved system. ``refinement_cosine``: cosine between the refinement and
+    the sum of the task vectors; ``refinement_ratio``: norm of the refinement divided by that of the
+    solution before it. ``cap_factor``: the cap's factor on the change, 1 if the change was small
+    enough. ``precision``: the number format of the computation, and why it is exact enough.
+    ``reshaped``: the singular values of the change before and after they were modified, largest
+    first. ``notes``: departures from the published procedure; ``warnings``: what may be wrong with
+    the result and what to do. Both hold one sentence each.
     """
 
     energies: tuple[float, ...] = ()
@@ -79,12 +79,12 @@ class Diagnostics:
 
 
 SURPLUS: Final = "surplus"
-"""Finding: the sum of the votes of a tensor's parts, the same for every expert."""
+"""Name of a finding: the sum of the votes of a tensor's parts, the same for every expert."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Vote:
-    """A part's contribution to a decision of the whole tensor, by the sign of a sum.
+    """A part's contribution to a sum whose sign decides something for the whole tensor.
 
     ``surplus``: the part's share of the sum. ``matters``: whether the part's result depends on the
     decision.
@@ -99,9 +99,9 @@ class Vote:
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """A merged task vector, with further findings of the method.
+    """A merged task vector, with further results of the method.
 
-    ``delta``: to add to the base, same shape as the task vectors, float32 or float64.
+    ``delta``: is added to the base; it has the shape of the task vectors and is float32 or float64.
     ``preliminary``: the solution before refinement, if the method has one and it was requested.
     ``vote``: for methods whose parts vote, if their parameters need it.
     """
@@ -115,7 +115,7 @@ class Merged:
     def of(
         cls, value: Tensor, scaling: float = 1.0, diagnostics: Diagnostics | None = None
     ) -> Self:
-        """A value, which is overwritten, scaled and rounded to float32.
+        """The value times ``scaling``, rounded to float32. Overwrites ``value``.
 
         Raises MethodError if it leaves the range of float32.
         """
@@ -133,12 +133,12 @@ class Context:
     """Further arguments for methods; most methods ignore them.
 
     ``keep_preliminary``: also return the solution before refinement, if there is one.
-    ``random_key``: for methods that draw random numbers. ``findings``: of the method's survey of
-    the whole model, for the experts that have the tensor; for methods that requested one. ``own``:
-    parameters for each expert, if the method supports them. ``base``: W₀, shaped and oriented as
-    the task vectors; for methods that work on whole weights. ``tolerance``: required accuracy of
-    the result, for methods that can save time by it. ``measured``: the statistics of the experts'
-    data that the method ``needs``.
+    ``random_key``: for methods that draw random numbers. ``findings``: results of the method's
+    survey of the whole model, for the experts that have the tensor. ``own``: parameters for each
+    expert, if the method supports them. ``base``: W₀, shaped and oriented like the task vectors,
+    for methods that work on whole weights. ``tolerance``: required accuracy of the result, for
+    methods that can save time with it. ``measured``: the statistics of the experts' data that the
+    method ``needs``.
     """
 
     keep_preliminary: bool = False
@@ -152,7 +152,7 @@ class Context:
     def required_base(self) -> Tensor:
         """The base's weights. Raises MethodError if they were not given."""
         if self.base is None:
-            raise MethodError("This method works on whole weights; give it the base's.")
+            raise MethodError("This method works on whole weights; pass the base's tensor.")
         return self.base
 
 
@@ -170,7 +170,7 @@ class MergeFunction(Protocol[ParametersIn]):
 
 
 class OnDemand(Sequence[Tensor]):
-    """A sequence of tensors; subclasses say how many there are, and how one is read."""
+    """A sequence that reads a tensor when it is indexed; subclasses define ``read`` and ``len``."""
 
     @abstractmethod
     def read(self, index: int) -> Tensor:
@@ -187,7 +187,7 @@ class OnDemand(Sequence[Tensor]):
 
 
 class Computed(OnDemand):
-    """``length`` tensors, each by ``function`` of its index."""
+    """``length`` tensors, each computed by ``function`` from its index."""
 
     def __init__(self, length: int, function: Callable[[int], Tensor]) -> None:
         self._length, self._function = length, function
@@ -202,9 +202,9 @@ class Computed(OnDemand):
 
 @dataclass(frozen=True, kw_only=True)
 class Census:
-    """Which experts changed a tensor; one with at most 1e-10 of the median energy did not.
+    """Which experts changed a tensor; an energy of at most 1e-10 of the median is no change.
 
-    ``energies``: ‖w_t ΔW_t‖²_F, one an expert. ``kept``, ``left_out``: indices, ascending.
+    ``energies``: ‖w_t ΔW_t‖²_F of each expert. ``kept``, ``left_out``: indices, ascending.
     """
 
     energies: tuple[float, ...]
@@ -213,15 +213,15 @@ class Census:
 
     @classmethod
     def of(cls, energies: Sequence[float]) -> Self:
-        """Of these energies. Raises MethodError if one is not finite."""
-        found = heterogeneity(energies)
-        return cls(energies=tuple(energies), kept=found.kept, left_out=found.left_out)
+        """The census of these energies. Raises MethodError if one is not finite."""
+        result = heterogeneity(energies)
+        return cls(energies=tuple(energies), kept=result.kept, left_out=result.left_out)
 
     def diagnostics(self, notes: Sequence[str] = (), precision: str = "") -> Diagnostics:
-        """With a note on the experts that were left out, before the given ones."""
-        counts = []
+        """The diagnostics; a note on left-out experts precedes ``notes``."""
+        first = []
         if self.left_out:
-            counts.append(
+            first.append(
                 f"{len(self.left_out)} of {len(self.energies)} experts do not change this tensor "
                 "and were left out of it."
             )
@@ -229,15 +229,16 @@ class Census:
             energies=self.energies,
             left_out=self.left_out,
             precision=precision,
-            notes=(*counts, *notes),
+            notes=(*first, *notes),
         )
 
 
 class Experts:
     """The task vectors ΔW_t of T experts, read afresh at each use, and their ``weights`` w_t.
 
-    Holds no tensor. Raises MethodError for no experts, and for weights that are not finite or not
-    one an expert; whatever reads raises it for task vectors that are not finite, unless it says so.
+    Holds no tensor. Raises MethodError if there are no experts, if the weights are not finite, and
+    if there is not one per expert. Methods that read a task vector raise it for NaN or Inf, unless
+    they say otherwise.
     """
 
     def __init__(self, deltas: Deltas, weights: Weights) -> None:
@@ -245,7 +246,7 @@ class Experts:
             raise MethodError("There is nothing to merge; add at least one expert.")
         if len(weights) != len(deltas):
             raise MethodError(
-                f"There are {len(deltas)} experts but {len(weights)} weights; give one an expert."
+                f"There are {len(deltas)} experts but {len(weights)} weights; give one per expert."
             )
         if not all(math.isfinite(weight) for weight in weights):
             raise MethodError("An expert's weight is NaN or infinite; give a finite number.")
@@ -267,7 +268,7 @@ class Experts:
         return Experts(self.deltas, [1.0] * len(self))
 
     def raw(self, t: int) -> Tensor:
-        """ΔW_t as given, not checked for NaN.
+        """ΔW_t as it was passed, not checked for NaN.
 
         Raises MethodError if its shape differs from the first one read.
         """
@@ -284,7 +285,7 @@ class Experts:
         return delta
 
     def delta(self, t: int) -> Tensor:
-        """ΔW_t as given. Raises MethodError if it is not finite: masks would hide a NaN."""
+        """ΔW_t as it was passed. Raises MethodError if it is not finite: masks would hide a NaN."""
         delta = self.raw(t)
         if not is_finite(delta):
             raise MethodError(
@@ -297,7 +298,7 @@ class Experts:
         return self.delta(t).to(torch.float64, copy=True).mul_(self.weights[t])
 
     def only(self) -> Tensor:
-        """w ΔW of the one expert, as ``weighted``. Raises MethodError if there are more."""
+        """w ΔW of a single expert, as ``weighted``. Raises MethodError if there are more."""
         if len(self) != 1:
             raise MethodError(
                 f"This method goes from the base to one expert, but there are {len(self)}; choose "
@@ -306,9 +307,9 @@ class Experts:
         return self.weighted(0)
 
     def matrix(self, t: int, dtype: torch.dtype = torch.float64) -> Tensor:
-        """w_t ΔW_t as a new matrix, free to be overwritten, not checked for NaN.
+        """w_t ΔW_t as a new matrix that may be overwritten, not checked for NaN.
 
-        Raises MethodError if it is none.
+        Raises MethodError if it is not a matrix.
         """
         delta = self.raw(t)
         require_matrix(delta.shape, t)
@@ -316,7 +317,7 @@ class Experts:
         return matrix if self.weights[t] == 1 else matrix.mul_(self.weights[t])
 
     def seen(self, t: int) -> Tensor:
-        """The matrix w_t ΔW_t, only to be read: as it is given, or weighted in float64."""
+        """The matrix w_t ΔW_t, read-only: as it was passed if w_t is 1, else in float64."""
         delta = self.raw(t)
         require_matrix(delta.shape, t)
         return delta if self.weights[t] == 1 else delta.to(torch.float64) * self.weights[t]
@@ -331,7 +332,7 @@ class Experts:
         return torch.zeros_like(self.raw(0), dtype=torch.float64)
 
     def combination(self, coefficients: Sequence[float], indices: Sequence[int]) -> Tensor:
-        """Σ c_t ΔW_t over ``indices`` in float64, any shape; zero where there are none."""
+        """Σ c_t ΔW_t over ``indices`` in float64, any shape; zeros if there are no indices."""
         total = self.zeros()
         for coefficient, t in zip(coefficients, indices, strict=True):
             total.add_(self.delta(t), alpha=coefficient)
@@ -342,9 +343,9 @@ class Experts:
         return self.combination(self.weights, range(len(self)))
 
     def sum_of_kept(self) -> tuple[Census, Tensor]:
-        """The census, and Σ w_t ΔW_t in float64 over the experts it keeps, of matrices.
+        """The census, and Σ w_t ΔW_t of matrices in float64 over the kept experts.
 
-        Reads every expert once, and those that are left out again, to take them out of the sum.
+        Reads every expert once, and the left-out ones again to subtract them from the sum.
         """
         total, energies = torch.zeros(()), []
         for t, weight in enumerate(self.weights):
@@ -354,10 +355,10 @@ class Experts:
             if t == 0:
                 total = torch.zeros_like(delta, dtype=torch.float64)
             total.add_(delta, alpha=weight)
-        found = Census.of(energies)
-        for t in found.left_out:
+        census = Census.of(energies)
+        for t in census.left_out:
             total.sub_(self.raw(t), alpha=self.weights[t])
-        return found, total
+        return census, total
 
     def sum_in_float32(self) -> Tensor:
         """Σ_t w_t ΔW_t in float32, any shape, reading each expert once.
@@ -390,9 +391,10 @@ class Experts:
     def surveyed(
         self, surveys: Sequence[TensorSurvey], parameters: Any, context: Context
     ) -> SurveyContext:
-        """The parameters for each expert, its own or the same for all, and a method's findings.
+        """Everything that the method knows of the tensor before it merges.
 
-        These are completed where the method was given a whole tensor without them.
+        Missing findings are computed from the task vectors, which are then those of the whole
+        tensor.
         """
         known = SurveyContext(
             each=[parameters] * len(self) if context.own is None else context.own,
@@ -407,17 +409,17 @@ class Experts:
 def on_experts(
     merge: Callable[[Experts, Parameters, Context], Merged],
 ) -> MergeFunction[Parameters]:
-    """A method of this package, as it is called: with task vectors, weights and keywords."""
+    """Make a method, called with task vectors and weights, of a function of ``Experts``."""
 
     @wraps(merge)
-    def called(deltas: Deltas, weights: Weights, parameters: Parameters, **given: Any) -> Merged:
-        return merge(Experts(deltas, weights), parameters, Context(**given))
+    def called(deltas: Deltas, weights: Weights, parameters: Parameters, **context: Any) -> Merged:
+        return merge(Experts(deltas, weights), parameters, Context(**context))
 
     return called
 
 
 def stacked(layers: Sequence[Experts], t: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """w_t ΔW_t of B layers of one shape, as one new tensor (B × O × I)."""
+    """w_t ΔW_t of B layers of one shape as a new tensor (B × O × I)."""
     first_OI = layers[0].matrix(t, dtype)
     if len(layers) == 1:
         return first_OI[None]
@@ -430,7 +432,7 @@ def stacked(layers: Sequence[Experts], t: int, dtype: torch.dtype = torch.float6
 
 
 def seen(layers: Sequence[Experts], t: int) -> Tensor:
-    """The same as they are given, or wider, and only to be read."""
+    """``Experts.seen`` of all layers as one tensor (B × O × I), read-only."""
     if len(layers) == 1:
         return layers[0].seen(t)[None]
     return torch.stack([layer.seen(t) for layer in layers])
@@ -445,7 +447,7 @@ def require_mean(weights: Weights) -> float:
 
 
 def require_matrix(shape: torch.Size, t: int = 0) -> None:
-    """Raise MethodError if expert t's tensor, of that shape, is no matrix."""
+    """Raise MethodError if this shape of expert t's tensor is not that of a matrix."""
     if len(shape) != 2:
         raise MethodError(
             f"This method merges matrices, not tensors of shape {tuple(shape)}; average this one "

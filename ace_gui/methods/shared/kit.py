@@ -1,4 +1,4 @@
-"""What the entry of a method is made with: its parameters, and what it takes of memory and work."""
+"""Helpers to declare a method: its parameters, its working memory and its number of operations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from ace_gui.field_info import FieldInfo
 
 INFO: Final = "info"
-"""Where the metadata of a parameter's dataclass field hold its FieldInfo."""
+"""Key of a parameter's FieldInfo in the metadata of its dataclass field."""
 
 
 def parameter(
@@ -125,36 +125,36 @@ def patience_parameter() -> Any:
 
 
 WorkingMemory = Callable[[tuple[int, ...], int], float]
-"""From the shape of a tensor (O × I for a matrix) and T to how many float64 numbers the method
-holds at once at most, the expert in hand included."""
+"""Maps a tensor's shape (O × I for a matrix) and T to the largest number of float64 numbers that
+the method holds at once, the current expert included."""
 
 
 Flops = Callable[[tuple[int, ...], int, Any], float]
-"""From the shape of a matrix (O × I), T and the parameters to how many arithmetic operations."""
+"""Maps a matrix's shape (O × I), T and the parameters to the number of arithmetic operations."""
 
 
 def products_with_itself(shape: tuple[int, ...], experts: int, _parameters: Any = None) -> float:
-    """Operations of the product of T matrices with their own transposes, on the larger side."""
+    """Operations to multiply T matrices by their own transposes, on the larger side."""
     return 2.0 * experts * math.prod(shape) * max(shape)
 
 
 def per_decomposition(*, experts: float = 0.0, once: float = 0.0) -> Flops:
-    """Operations of so many singular value decompositions for each expert, and once."""
+    """Operations of ``experts`` singular value decompositions per expert, and ``once`` in all."""
 
-    def flops(shape: tuple[int, ...], found: int, _parameters: Any) -> float:
+    def flops(shape: tuple[int, ...], count: int, _parameters: Any) -> float:
         one = _DECOMPOSITION * math.prod(shape) * min(shape)
-        return (experts * found + once) * one
+        return (experts * count + once) * one
 
     return flops
 
 
 _DECOMPOSITION: Final = 14.0
-"""Operations of one, in multiples of O · I · min(O, I): with vectors, of a matrix not far from
-square; the usual count."""
+"""Operations of one decomposition with vectors, as a multiple of O · I · min(O, I): the usual count
+for a nearly square matrix."""
 
 
 def per_entry(numbers: float) -> WorkingMemory:
-    """So many float64 numbers an entry, whatever the number of experts."""
+    """A fixed number of float64 numbers per entry, whatever the number of experts."""
     return lambda shape, _experts: numbers * math.prod(shape)
 
 
@@ -166,9 +166,10 @@ def per_matrix(
     inputs: float = 0.0,
     expert: float = 0.0,
 ) -> WorkingMemory:
-    """So many float64 numbers for each of O·I, min(O, I)², O² and I².
+    """The sum of float64 numbers in multiples of matrix sizes.
 
-    ``expert``: more of min(O, I)², for each expert.
+    ``entries``: multiple of O·I. ``smaller``: of min(O, I)². ``outputs``: of O². ``inputs``: of
+    I². ``expert``: of min(O, I)² for each expert.
     """
 
     def numbers(shape: tuple[int, ...], experts: int) -> float:

@@ -1,4 +1,4 @@
-"""What methods that learn share: how they learn, and the merge with what was learned.
+"""What all learning methods share: their parameters, and the merge with the learned values.
 
 T experts.
 """
@@ -32,7 +32,7 @@ from ace_gui.methods.shared.survey import Findings
 
 @dataclass(frozen=True, kw_only=True)
 class LearningParameters:
-    """Parameters of the search for the values. ``steps`` 0 keeps the initial values."""
+    """Parameters of the training. With 0 ``steps``, the values stay at their start."""
 
     steps: int = steps_parameter(1000, help="Number of training steps. 0 keeps the initial values.")
     learning_rate: float = learning_rate_parameter(1e-3, help="Learning rate of Adam.", high=10.0)
@@ -45,7 +45,7 @@ class LearningParameters:
 def factors_of(
     learning: Learning[Any], experts: Experts, parameters: Any, findings: Findings | None
 ) -> Iterator[Values]:
-    """What the parts are made of, expert by expert. Raises MethodError if not finite."""
+    """Each expert's input to ``learning.part``. Raises MethodError for NaN or Inf."""
     deltas = Computed(len(experts), experts.delta)
     if learning.factors is not None and learning.prepares(parameters):
         return learning.factors(deltas, experts.weights, parameters, findings)
@@ -53,9 +53,9 @@ def factors_of(
 
 
 def as_learned(learning: Learning[Any]) -> MergeFunction[Any]:
-    """m ⊙ Σ_t w_t λ_t part(t) with the values that were learned, any shape, float32.
+    """m ⊙ Σ_t w_t λ_t part(t) with the learned values, any shape, float32.
 
-    Raises MethodError for a task vector that is not finite, and without what was learned.
+    Raises MethodError for a task vector that is not finite, and if nothing was learned.
     """
 
     @on_experts
@@ -65,11 +65,11 @@ def as_learned(learning: Learning[Any]) -> MergeFunction[Any]:
         factors = factors_of(learning, experts, parameters, context.findings)
         total = torch.zeros(())
         for t, scale in enumerate(scales(experts.weights, gates)):
-            found = learning.part(t, next(factors), gates)
+            part = learning.part(t, next(factors), gates)
             if t == 0:
-                total = torch.zeros_like(found, dtype=torch.float64)
-            total.add_(found, alpha=scale)
-            del found
+                total = torch.zeros_like(part, dtype=torch.float64)
+            total.add_(part, alpha=scale)
+            del part
         return Merged.of(total.mul_(gates["mask"]) if "mask" in gates else total)
 
     return merged

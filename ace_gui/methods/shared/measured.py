@@ -1,4 +1,4 @@
-"""What is measured of a tensor with each expert's own data, for methods that want data."""
+"""Statistics and learned values of a tensor, for methods that need the experts' data."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ class Need(StrEnum):
 
     @property
     def learned(self) -> bool:
-        """Whether it is learned with the merged model, and not measured of each expert."""
+        """Whether it is learned with the merged model. Otherwise it is measured for each expert."""
         return self in {Need.ENTROPY, Need.LOSS}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One tensor an expert, in the order of the task vectors, float32.
+    """The statistics or learned values of one tensor, float32, in the order of the task vectors.
 
-    ``each``: of ``INPUTS``, I × I for a matrix of I inputs, not centred; of ``GRADIENTS``, shaped
-    as the task vector. Each index may read the tensor from disk. ``centres``: of ``INPUTS``, the
-    mean input (I). ``norms``, ``means``: Euclidean norm and mean of all that was measured in the
-    expert's whole model. ``values``: what was learned, by name, for so many ``experts``.
+    ``each``: one tensor per expert. For ``INPUTS`` it is I × I for a matrix of I inputs, not
+    centred. For ``GRADIENTS`` it has the shape of the task vector. Indexing may read from disk.
+    ``centres``: for ``INPUTS``, the mean input (I). ``norms``, ``means``: Euclidean norm and mean
+    of the statistics of each expert's whole model. ``values``: the learned values by name;
+    ``experts``: their number of experts.
     """
 
     each: Sequence[Tensor] = ()
@@ -51,22 +52,22 @@ class Measured:
 
 
 def required_measured(measured: Measured | None, experts: int) -> Measured:
-    """What was measured. Raises MethodError if nothing was, or of another number of experts."""
-    found = _given(measured)
-    if len(found.each) != experts:
-        raise MethodError(f"The measured statistics are not of these {experts} experts.")
-    return found
+    """The statistics. Raises MethodError if there are none, or not one per expert."""
+    statistics = _required(measured)
+    if len(statistics.each) != experts:
+        raise MethodError(f"The measured statistics do not belong to these {experts} experts.")
+    return statistics
 
 
 def required_values(measured: Measured | None, experts: int) -> Mapping[str, Tensor]:
-    """What was learned. Raises as ``required_measured``."""
-    found = _given(measured)
-    if found.experts != experts:
-        raise MethodError(f"The learned values are not of these {experts} experts.")
-    return found.values
+    """The learned values. Raises MethodError as ``required_measured`` does."""
+    learned = _required(measured)
+    if learned.experts != experts:
+        raise MethodError(f"The learned values do not belong to these {experts} experts.")
+    return learned.values
 
 
-def _given(measured: Measured | None) -> Measured:
+def _required(measured: Measured | None) -> Measured:
     if measured is None:
         raise MethodError(
             "This method needs data: give every expert a task with `calibration` inputs."
@@ -79,8 +80,8 @@ def covariance(measured: Measured, t: int) -> Tensor:
 
     Zero where the inputs never vary.
     """
-    found_II = measured.each[t].to(torch.float64, copy=True)
-    centre_I = measured.centres[t].to(torch.float64)
-    found_II.addr_(centre_I, centre_I, alpha=-1)
-    trace = float(found_II.diagonal().sum())
-    return found_II.div_(trace) if trace > 0 else found_II.zero_()
+    covariance_II = measured.each[t].to(torch.float64, copy=True)
+    mean_I = measured.centres[t].to(torch.float64)
+    covariance_II.addr_(mean_I, mean_I, alpha=-1)
+    trace = float(covariance_II.diagonal().sum())
+    return covariance_II.div_(trace) if trace > 0 else covariance_II.zero_()

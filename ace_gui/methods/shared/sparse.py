@@ -1,4 +1,4 @@
-"""Sums of task vectors, and of what a method keeps of each: which entries, times which factor.
+"""Sums of task vectors, whole or sparse: which entries are kept, and how they are rescaled.
 
 T experts; τ̂_t is the sparse task vector of expert t.
 """
@@ -21,14 +21,14 @@ BY_CHANCE: Final = "by chance"
 BY_NORM: Final = "by norm"
 
 RATIO: Final = "ratio"
-"""Finding: the sum of magnitudes of each expert's task vector over that of its kept entries."""
+"""Name of a finding: each expert's sum of magnitudes divided by that of its kept entries."""
 
 VANISHING: Final = 1e-7
-"""Sums of magnitudes below which nothing is rescaled, as in mergekit."""
+"""If a sum of magnitudes is below this, nothing is rescaled, as in mergekit."""
 
 
 def rescale_parameter(default: str = NONE) -> Any:
-    """The parameter; methods that choose by magnitude have no chances."""
+    """The parameter ``rescale``; "by chance" is only for methods that drop at random."""
     chances = (
         "by chance: divides each by its probability of being kept. " if default != NONE else ""
     )
@@ -37,7 +37,7 @@ def rescale_parameter(default: str = NONE) -> Any:
         label="Rescaling",
         help=(
             f"What is done to kept entries. none: nothing. {chances}by norm: multiplies each "
-            "expert's entries of a tensor so that the sum of their magnitudes is that of all, as "
+            "kept entries of a tensor so that the sum of magnitudes is what it was before, as "
             "mergekit's `rescale` does."
         ),
         choices=(NONE, *((BY_CHANCE,) if default != NONE else ()), BY_NORM),
@@ -46,10 +46,10 @@ def rescale_parameter(default: str = NONE) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Sparse:
-    """How a method makes a task vector sparse. Its parameters have a ``rescale``.
+    """How a method makes a task vector sparse. Its parameters have ``rescale``.
 
-    ``kept``: from a task vector or a part of it, the number of its expert and what is known of the
-    tensor, the entries that are kept; the others are 0. ``surveys``: what it must know first.
+    ``kept``: returns a task vector or a part of it with only the kept entries, the others 0. It
+    gets the expert's number and what is known of the tensor. ``surveys``: run before it.
     """
 
     kept: Callable[[Tensor, int, SurveyContext], Tensor]
@@ -57,25 +57,25 @@ class Sparse:
 
     @property
     def all_surveys(self) -> tuple[TensorSurvey, ...]:
-        """The surveys of a tensor, that of the ratios included."""
+        """The surveys of a tensor, including that of the ratios."""
         return (*self.surveys, self._ratios)
 
     def vector(self, delta: Tensor, t: int, known: SurveyContext) -> Tensor:
-        """τ̂_t: the kept entries, rescaled by norm if the ratios were found."""
+        """τ̂_t: the kept entries, rescaled by norm if the ratios are known."""
         kept = self.kept(delta, t, known)
         return kept * known.findings[RATIO][t] if RATIO in known.findings else kept
 
     def vectors(
         self, experts: Experts, parameters: Any, context: Context
     ) -> tuple[Callable[[int], Tensor], SurveyContext]:
-        """τ̂_t by the number of the expert, and what is known of the tensor."""
+        """A function that returns τ̂_t for expert t, and what is known of the tensor."""
         known = experts.surveyed(self.all_surveys, parameters, context)
         return lambda t: self.vector(experts.delta(t), t, known), known
 
     def _ratios(self, known: SurveyContext) -> SumSurvey | None:
-        """By what the kept entries of each expert in a tensor are multiplied, if it is by norm.
+        """The factor on each expert's kept entries in a tensor, if rescaling is by norm.
 
-        The ratio is 1 if there is next to nothing to rescale.
+        It is 1 if there is next to nothing to rescale.
         """
         if known.each[0].rescale != BY_NORM or RATIO in known.findings:
             return None
@@ -112,7 +112,7 @@ class SumParameters:
 
 
 def divisor(weights: Weights, normalize: bool) -> float:
-    """The divisor of a sum: the sum of the weights, or 1 if that is 0 or not wanted."""
+    """The divisor of a sum: the sum of the weights, or 1 if that is 0 or ``normalize`` is off."""
     total = sum(weights)
     return total if normalize and abs(total) >= 1e-8 else 1.0
 
@@ -120,7 +120,7 @@ def divisor(weights: Weights, normalize: bool) -> float:
 def merged_by_sum(
     sparse: Callable[[int], Tensor], weights: Weights, parameters: SumParameters
 ) -> Merged:
-    """λ Σ_t w_t τ̂_t, any shape, float32. ``sparse``: τ̂_t of expert t, called once for each."""
+    """λ Σ_t w_t τ̂_t, any shape, float32. ``sparse``: returns τ̂_t, called once per expert."""
     total = torch.zeros(())
     for t, weight in enumerate(weights):
         vector = sparse(t)

@@ -1,7 +1,7 @@
-"""What some methods must know of the whole model before they merge its first tensor.
+"""Surveys: what some methods must know of the whole model before they merge its first tensor.
 
-A survey reads the experts' task vectors once or more, pass by pass, part by part, and keeps a
-bounded amount: sums and counts, never the numbers. T experts.
+A survey reads the experts' task vectors in one or more passes, part by part. It keeps only sums and
+counts, so its memory is bounded. T experts.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from ace_gui.linalg.selection import (
 )
 
 Findings = Mapping[str, tuple[float, ...]]
-"""What a survey found: by name, one number an expert."""
+"""The results of a survey: by name, one number per expert."""
 
 
 class Survey(Protocol):
-    """A statistic of the whole model in the making.
+    """A statistic of the whole model while it is computed.
 
-    For every pass: ``measure`` every part of every tensor, ``add`` what comes of it, then
-    ``finish_pass``. ``whole``: needs matrices whole and oriented; else flat parts of any tensor do.
+    In every pass, ``measure`` each part of each tensor and ``add`` the result, then call
+    ``finish_pass``. ``whole``: needs whole, oriented matrices; otherwise flat parts of any tensor
+    are enough.
     """
 
     @property
@@ -44,15 +45,15 @@ class Survey(Protocol):
         ...
 
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
-        """What a part contributes. Changes nothing, so that threads may share the survey.
+        """The contribution of a part. Changes nothing, so that threads may share the survey.
 
-        ``experts``: indices of those that have the tensor; ``deltas``: theirs, unweighted;
-        ``start``: where the part begins in the flattened tensor.
+        ``experts``: indices of the experts that have the tensor; ``deltas``: their unweighted task
+        vectors; ``start``: where the part begins in the flattened tensor.
         """
         ...
 
     def add(self, measured: Tensor) -> None:
-        """Count a part's contribution in; parts come in the plan's order."""
+        """Add a part's contribution; parts come in the plan's order."""
         ...
 
     def finish_pass(self) -> bool:
@@ -67,12 +68,11 @@ class Survey(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomKey:
-    """Which tensor it is: all that a method's random numbers depend on, and the tensor's role.
+    """Identifies a tensor: all that a method's random numbers depend on, and the tensor's role.
 
-    ``tensor``: the base's name of it. ``experts``: their distinct names, in the order of the task
-    vectors. ``seed``: the recipe's. ``start``: where, in the flattened tensor as it is stored, the
-    given part of it begins. ``turned``: whether the task vectors are the transposes of what is
-    stored.
+    ``tensor``: its name in the base. ``experts``: their distinct names, in the order of the task
+    vectors. ``seed``: the recipe's seed. ``start``: where this part begins in the flattened tensor
+    as it is stored. ``turned``: whether the task vectors are transposes of the stored tensors.
     """
 
     tensor: str
@@ -87,8 +87,8 @@ class RandomKey:
 class SurveyContext:
     """What is known of a tensor before it is surveyed.
 
-    ``each``: the parameters for each expert, with their ``weights``. ``findings``: of the model,
-    and of the tensor's earlier surveys.
+    ``each``: the parameters of each expert, with ``weights``. ``findings``: from the model's survey
+    and the tensor's earlier surveys.
     """
 
     each: Sequence[Any]
@@ -103,16 +103,16 @@ class SurveyContext:
 
 
 TensorSurvey = Callable[[SurveyContext], Survey | None]
-"""The survey of a tensor before its parts are merged.
+"""Returns the survey of a tensor before its parts are merged.
 
-None if none is needed, or if its findings exist.
+None if no survey is needed, or if its findings exist.
 """
 
 
 def found_by(
     surveys: Sequence[TensorSurvey], known: SurveyContext, carry_out: Callable[[Survey], Findings]
 ) -> Findings:
-    """The findings of a tensor's surveys, in order, added to those that are known.
+    """The known findings, and those of a tensor's surveys, which run in order.
 
     ``carry_out``: runs a survey over the tensor.
     """
@@ -129,7 +129,7 @@ def findings_of(findings: Findings, experts: Sequence[int]) -> Findings:
 
 
 def required_findings(findings: Findings | None, experts: int) -> Findings:
-    """The findings. Raises MethodError if there are none, or of another number of experts."""
+    """The findings. Raises MethodError if they are missing or have another number of experts."""
     if findings is None:
         raise MethodError("This method needs a survey of the whole model; run one first.")
     if any(len(values) != experts for values in findings.values()):
@@ -138,7 +138,7 @@ def required_findings(findings: Findings | None, experts: int) -> Findings:
 
 
 def surveyed(survey: Survey | None, tensors: Sequence[Sequence[Tensor]]) -> Findings | None:
-    """Carry out a survey in memory. ``tensors``: of each tensor, one task vector an expert."""
+    """Run a survey in memory. ``tensors``: for each tensor, one task vector per expert."""
     if survey is None:
         return None
     unfinished = True
@@ -150,7 +150,7 @@ def surveyed(survey: Survey | None, tensors: Sequence[Sequence[Tensor]]) -> Find
 
 
 def found_at_once(survey: Survey, deltas: Sequence[Tensor]) -> Findings:
-    """The same findings of one whole tensor in memory, without passes where that is shorter."""
+    """The findings of one whole tensor in memory, without passes where that is faster."""
     if isinstance(survey, RankSurvey):
         return survey.of_whole(deltas)
     return surveyed(survey, [deltas]) or {}
@@ -164,11 +164,11 @@ Values = Callable[[Sequence[Tensor], Findings, int], Iterator[Tensor]]
 class Stage:
     """Order statistics of one kind of value.
 
-    ``names``: of the findings, one a rank. ``values``: from the task vectors of a part, what was
-    found so far of their experts, and where the part begins, the values of one expert after
-    another. ``ranks``: from the number of an expert's values to the wanted ranks, from 1 for the
-    smallest; one for all experts, or one for each. ``common``: all experts have the same values and
-    ranks, so that the first one's are counted for all.
+    ``names``: names of the findings, one per rank. ``values``: yields each expert's values from the
+    task vectors of a part, these experts' earlier findings, and the position where the part begins.
+    ``ranks``: maps the number of an expert's values to the wanted ranks, 1 for the smallest. It is
+    one function for all experts, or one for each. ``common``: all experts have the same values and
+    ranks, so that the first expert's are counted for all.
     """
 
     names: tuple[str, ...]
@@ -178,10 +178,10 @@ class Stage:
 
 
 class RankSurvey:
-    """Exact order statistics of every expert, stage after stage, in two passes each.
+    """Exact order statistics of every expert; each stage takes two passes.
 
-    Values are compared in float32. An expert without values finds 0; a rank beyond the last value
-    finds infinity.
+    Values are compared in float32. Without values, the finding is 0. For a rank beyond the last
+    value it is infinity.
     """
 
     def __init__(self, experts: int, *stages: Stage, whole: bool = False) -> None:
@@ -199,10 +199,10 @@ class RankSurvey:
         return self._whole
 
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
-        """Counts of the values by bin, T × ranks × bins; in a first pass one for all ranks."""
+        """Counts per bin, T × ranks × bins; a first pass has one count for all ranks."""
         measured = self._zeros()
-        stage, found = self._stages[self._stage], findings_of(self._found, experts)
-        for t, values in zip(experts, stage.values(deltas, found, start), strict=True):
+        stage, earlier = self._stages[self._stage], findings_of(self._found, experts)
+        for t, values in zip(experts, stage.values(deltas, earlier, start), strict=True):
             if self._bins is None:
                 measured[t, 0] = upper_counts(values)
             else:
@@ -222,16 +222,16 @@ class RankSurvey:
         counts += measured.numpy()
 
     def finish_pass(self) -> bool:
-        """Choose the bins of the second pass, or the numbers, and go to the next stage."""
+        """First pass: choose the bins. Second pass: choose the numbers, and end the stage."""
         stage = self._stages[self._stage]
         counted = self._zeros() if self._counts is None else self._counts
         if self._bins is None:
             pairs = zip(counted, self._ranks(stage), strict=True)
-            self._bins = [_bins(own[0], ranks) for own, ranks in pairs]
+            self._bins = [_bins(counts[0], ranks) for counts, ranks in pairs]
         else:
             for j, name in enumerate(stage.names):
-                chosen = zip(counted, self._bins, strict=True)
-                self._found[name] = tuple(_number(own[j], *bins[j]) for own, bins in chosen)
+                binned = zip(counted, self._bins, strict=True)
+                self._found[name] = tuple(_number(counts[j], *bins[j]) for counts, bins in binned)
             self._stage, self._bins = self._stage + 1, None
         if self._stage == len(self._stages):
             return False
@@ -244,19 +244,19 @@ class RankSurvey:
         return self._found
 
     def of_whole(self, deltas: Sequence[Tensor]) -> Findings:
-        """The findings, where these are all there is; on any device."""
+        """The findings of ``deltas`` alone, if these are whole tensors, on any device."""
         for stage in self._stages:
-            every = stage.values(deltas, self._found, 0)
-            found = [
+            experts = stage.values(deltas, self._found, 0)
+            numbers = [
                 [_chosen(values, rank) for rank in ranks(max(1, values.numel()))]
-                for values, ranks in zip(every, self._ranks(stage), strict=True)
+                for values, ranks in zip(experts, self._ranks(stage), strict=True)
             ]
-            self._found |= dict(zip(stage.names, zip(*found, strict=True), strict=True))
+            self._found |= dict(zip(stage.names, zip(*numbers, strict=True), strict=True))
         return self._found
 
     def _ranks(self, stage: Stage) -> tuple[Ranks, ...]:
-        given = stage.ranks
-        return given if isinstance(given, tuple) else (given,) * self._experts
+        ranks = stage.ranks
+        return ranks if isinstance(ranks, tuple) else (ranks,) * self._experts
 
     def _zeros(self) -> Tensor:
         ranks = 1 if self._bins is None else len(self._stages[self._stage].names)
@@ -264,7 +264,7 @@ class RankSurvey:
 
 
 def _bins(counts: Tensor, ranks: Ranks) -> list[tuple[int, int]]:
-    """For each rank the upper bin that holds it, and its rank in there."""
+    """For each rank, the upper bin that holds it, and its rank within that bin."""
     total = int(counts.numpy().sum())
     if not total:
         return [(ZERO_BIN, 1) for _ in ranks(1)]
@@ -274,13 +274,13 @@ def _bins(counts: Tensor, ranks: Ranks) -> list[tuple[int, int]]:
 
 
 def _number(counts: Tensor, upper: int, rank: int) -> float:
-    """The number of that rank among those of an upper bin; where there are none, its least."""
+    """The number of this rank in an upper bin; its smallest number if the bin is empty."""
     lower = bin_of_rank(counts, rank)[0] if counts.numpy().any() else 0
     return number_of(upper, lower)
 
 
 def _chosen(values: Tensor, rank: int) -> float:
-    """The number of that rank among all values."""
+    """The number of this rank among all values."""
     if not values.numel():
         return 0.0
     return float(smallest(values.to(torch.float32), rank)) if rank <= values.numel() else math.inf
@@ -292,7 +292,7 @@ def magnitudes(deltas: Sequence[Tensor], _found: Findings, _start: int) -> Itera
 
 
 class SumSurvey:
-    """Sums of figures of each expert over all parts, float64, in one pass."""
+    """Sums each expert's figures over all parts in float64, in one pass."""
 
     whole = False
 
@@ -303,9 +303,9 @@ class SumSurvey:
         figures: Callable[[Sequence[Tensor], int], Iterable[Sequence[float]]],
         found: Callable[[list[list[float]]], Findings],
     ) -> None:
-        """``figures``: from the task vectors of a part and where it begins, ``width`` numbers each.
+        """``figures``: maps a part's task vectors and its start to ``width`` numbers per expert.
 
-        ``found``: from the sums, T × ``width``, to the findings.
+        ``found``: maps the sums, T × ``width``, to the findings.
         """
         self._sums = torch.zeros(experts, width, dtype=torch.float64)
         self._figures, self._found = figures, found
@@ -313,8 +313,8 @@ class SumSurvey:
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
         """The figures of a part; zero for experts that lack the tensor."""
         measured = torch.zeros_like(self._sums)
-        for t, own in zip(experts, self._figures(deltas, start), strict=True):
-            measured[t] = torch.tensor(own, dtype=torch.float64)
+        for t, figures in zip(experts, self._figures(deltas, start), strict=True):
+            measured[t] = torch.tensor(figures, dtype=torch.float64)
         return measured
 
     def add(self, measured: Tensor) -> None:
@@ -322,12 +322,12 @@ class SumSurvey:
         self._sums += measured
 
     def finish_pass(self) -> bool:
-        """One pass is all."""
+        """Never needs another pass."""
         return False
 
     @property
     def findings(self) -> Findings:
-        """What the sums say."""
+        """The findings, computed from the sums."""
         return self._found(self._sums.tolist())
 
 

@@ -19,7 +19,7 @@ THRESHOLD: Final = "threshold"
 
 
 def trim_parameter() -> Any:
-    """The parameter for the range over which the largest entries are chosen."""
+    """The parameter that chooses the largest entries over the model or in each tensor."""
     return parameter(
         "model",
         label="Chosen over",
@@ -33,7 +33,7 @@ def trim_parameter() -> Any:
 
 
 def kept_count(density: float, entries: int) -> int:
-    """floor(density · entries), but at least one of any: a small tensor is not emptied."""
+    """floor(density · entries), but at least 1, so that a small tensor keeps an entry."""
     return min(entries, max(1, math.floor(density * entries + 1e-9)))
 
 
@@ -51,7 +51,7 @@ def trimmed(delta: Tensor, density: float) -> Tensor:
 def at_least(delta: Tensor, threshold: float) -> Tensor:
     """The entries whose magnitude is at least ``threshold``, of delta's dtype; the others are zero.
 
-    In one operation, four times as fast as a comparison and a choice.
+    This single operation is four times as fast as a comparison and ``where``.
     """
     limit = torch.tensor(threshold, dtype=delta.dtype)
     return hardshrink(delta, float(torch.nextafter(limit, torch.full_like(limit, -math.inf))))
@@ -70,9 +70,9 @@ def above(delta: Tensor, threshold: float) -> Tensor:
 
 
 def trim_survey(densities: Sequence[float], values: Values = magnitudes) -> RankSurvey:
-    """Finds the smallest magnitude among the largest share of each expert's entries.
+    """Finds the smallest magnitude that each expert keeps, given its density.
 
-    ``values``: the magnitudes, where they are not those of the task vectors.
+    ``values``: the magnitudes; by default those of the task vectors.
     """
 
     def ranks(density: float) -> Ranks:
