@@ -21,7 +21,8 @@ from ace_gui.engine.contract.jobs import (
     PlanJob,
     ReportJob,
 )
-from ace_gui.errors import NonFiniteError, PickleConsentError
+from ace_gui.errors import MismatchError, NonFiniteError, PickleConsentError, WorkbenchError
+from ace_gui.formatting import listing
 from ace_gui.gui.control.engine_client import End, EngineClient
 from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.control.scoring import SCORING
@@ -46,6 +47,7 @@ class Conductor(QObject):
         super().__init__(engine)
         self._session, self._engine, self._runs = engine.session, engine, runs
         self._refused: tuple[Path | None, Callable[[], None]] | None = None
+        self._left_out: dict[str, str] = {}  # why, by name, while the rest is being added
         self._plan_timer = engine.delayed(PLAN_DELAY, self.plan)
         # A cancelled analysis does not restart at once.
         engine.ended.connect(lambda job: None if isinstance(job, AnalyseJob) else self.analyse())
@@ -67,6 +69,8 @@ class Conductor(QObject):
         self._run_plan(LoadRecipeJob(paths=paths, chosen=chosen))
 
     def add_experts(self, paths: Iterable[Path]) -> None:
+        """Of several experts, those that fit are added without the others."""
+        self._left_out = {}
         self.change(self._session.draft.inputs.with_experts(paths))
 
     def change(self, inputs: Inputs) -> None:
@@ -186,13 +190,29 @@ class Conductor(QObject):
         session.adopt(planned, event.plan)
         if isinstance(job, LoadRecipeJob):
             self.opened.emit(job.paths)
+        elif len(self._left_out) > 1:
+            names, sentences = listing(self._left_out), "\n".join(self._left_out.values())
+            text = f"{names} do not fit this base, and were not added."
+            session.fail(MismatchError(text, details=sentences))
+            self._left_out = {}
 
     def _end_plan(self, job: PlanJob | LoadRecipeJob, inputs: Inputs | None, end: End) -> None:
         if isinstance(job, PlanJob) and isinstance(end, JobFailed):
             self._session.draft.reject()
+            if inputs is not None:
+                self._leave_out(inputs, end.error)
         if not (isinstance(end, JobFailed) and isinstance(end.error, PickleConsentError)):
             return
         if inputs is not None:
             self._refused = end.error.path, partial(self.change, inputs)
         elif isinstance(job, LoadRecipeJob):
             self._refused = end.error.path, partial(self.open, job.paths)
+
+    def _leave_out(self, inputs: Inputs, error: WorkbenchError) -> None:
+        """Add the other experts that were to be added with the one that the error is about."""
+        now, path = self._session.draft.inputs, error.path
+        added = [expert for expert in inputs.experts if expert not in now.experts]
+        fit = [each for each in added if path is None or each.path not in (path, *path.parents)]
+        if fit and len(fit) < len(added) and not isinstance(error, PickleConsentError):
+            self._left_out |= {each.path.name: error.sentence for each in added if each not in fit}
+            self.change(now.with_experts(each.path for each in fit))

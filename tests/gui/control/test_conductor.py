@@ -24,7 +24,13 @@ from ace_gui.engine.contract.jobs import (
     ReportJob,
     SpectrumJob,
 )
-from ace_gui.errors import EngineError, MismatchError, PickleConsentError, ResumeError
+from ace_gui.errors import (
+    EngineError,
+    MismatchError,
+    PickleConsentError,
+    ResumeError,
+    WorkbenchError,
+)
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.engine_client import EngineClient
 from ace_gui.gui.control.layer_queries import DELAY, LayerQueries
@@ -108,6 +114,19 @@ def test_an_expert_that_does_not_fit_changes_nothing(ready, session, worker, qtb
     assert session.draft.inputs == before
     assert session.layers.is_analysed
     assert session.state is State.READY
+
+
+def test_of_several_experts_those_that_fit_are_added(ready, session, worker):
+    told: list[WorkbenchError] = []
+    session.problem.connect(told.append)
+    others = [BROKEN.with_name(name) for name in ("small", "good", "wide")]
+    ready.conductor.add_experts(others)
+    for path in (others[0] / "config.json", others[2]):
+        worker.say(JobFailed(error=MismatchError(f"{path} does not fit.", path=path)))
+    assert [expert.path for expert in session.draft.inputs.experts] == [COLA, SST2, others[1]]
+    load(worker, COLA, SST2, others[1])
+    assert told[-1].sentence == "`small`, `wide` do not fit this base, and were not added."
+    assert session.draft.planned == session.draft.inputs
 
 
 def test_adding_a_good_expert_compares_again(ready, session, worker, qtbot):
