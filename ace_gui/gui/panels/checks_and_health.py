@@ -17,7 +17,7 @@ from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.state.planned_layers import ACE, automatic_for
 from ace_gui.gui.state.session import Session, count_of
 from ace_gui.gui.text import breakable, plain, quoted, shared_prefix, tooltip
-from ace_gui.gui.theme import Face, icon
+from ace_gui.gui.theme import Face, face, icon
 from ace_gui.gui.widgets.controls import push_button, read_only
 from ace_gui.gui.widgets.labels import (
     ElidedLabel,
@@ -159,6 +159,7 @@ class HealthPanel(Following):
         area = scroll_area("Layers with the worst findings", self.worst)
         self.setLayout(down(head, (area, 1), margins=(8, 6, 8, 4)))
         self.follow(healths.changed)
+        session.selection_changed.connect(self._mark)
 
     def refresh(self) -> None:
         found = self._healths.summary()
@@ -180,6 +181,14 @@ class HealthPanel(Following):
         self.offer.setVisible(bool(found.misbehaving))
         inside = [row.name for row in self._session.layers.rows if row.block is not None]
         self.worst.show_checks(list(map(_worst, found.worst)), shared_prefix(inside))
+        self._mark()
+
+    def _mark(self) -> None:
+        """The name of the selected layer is bold."""
+        for row in self.worst.rows:
+            if row.link is not None:
+                chosen = row.check.subject == self._session.selection
+                row.link.setFont(face(Face.STRONG if chosen else Face.BUTTON))
 
     def _use(self, names: tuple[str, ...] | None) -> None:
         self._session.inputs_wanted.emit(automatic_for(self._session.layers, names))

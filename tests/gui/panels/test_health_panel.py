@@ -145,6 +145,7 @@ def test_the_summary_names_the_worst_layers_and_leads_to_them(panel, session):
     assert set(links) == {"…10.q", "…2.q"}
     links["…10.q"].click()
     assert session.selection == SICK
+    assert [name for name, link in links.items() if link.font().bold()] == ["…10.q"]
 
 
 def test_a_sound_model_says_so_without_an_empty_table(panel, session, qtbot):
