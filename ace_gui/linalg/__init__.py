@@ -1,5 +1,5 @@
 """Pure tensor functions: centring, heterogeneity, solves, polar factors, spectra.
 
-They do not use files, recipes or devices; every tensor stays on its device, and
-whatever is factorised is factorised in float64.
+They do not use files, recipes or devices. Every tensor stays on its device, and all factorisations
+are in float64.
 """

@@ -11,13 +11,13 @@ from typing import Any, Final
 from ace_gui.errors import MethodError
 
 GUARD: Final = 1e-12
-"""Added to energies before the logarithm and to denominators, as in the authors' code."""
+"""Is added to energies before the logarithm and to denominators, as in the authors' code."""
 
 NO_CHANGE: Final = 1e-10
-"""An expert with at most this share of the median energy has numerically not changed a tensor.
+"""An expert with at most this share of the median energy numerically does not change a tensor.
 
-In norms this is 1e-5. A fine-tune moves weights by about 1e-3 to 1e-2 of their size, so such a
-change is no larger than the rounding (6e-8 of the weight) of the float32 numbers it was read from.
+In norms this is 1e-5. Fine-tuning moves weights by about 1e-3 to 1e-2 of their size. Such a change
+is therefore no larger than the rounding of the float32 weights (6e-8 of their size).
 """
 
 LARGEST_RIDGE_MASS: Final = 0.5
@@ -36,10 +36,11 @@ WHY_BY_SCALE: Final = (
 class Heterogeneity:
     """γ of one tensor and what it was computed from.
 
-    ``gamma``: Var_t(ℓ_t) / mean_t(ℓ_t)², ℓ_t = ln E_t; None with fewer than two experts kept.
-    ``mean_log_energy``: mean of ℓ_t; None with none kept. ``log_variance``: Var_t(ℓ_t), which no
-    common factor on the task vectors changes; None where γ is. ``kept`` and ``left_out``: indices
-    of the experts that changed the tensor, and of those that numerically did not; both ascending.
+    ``gamma``: Var_t(ℓ_t) / mean_t(ℓ_t)², ℓ_t = ln E_t; None if fewer than two experts are kept.
+    ``mean_log_energy``: mean of ℓ_t; None if no expert is kept. ``log_variance``: Var_t(ℓ_t), which
+    a common factor on the task vectors does not change; None if γ is None. ``kept`` and
+    ``left_out``: indices of the experts that changed the tensor, and of those that numerically did
+    not; both ascending.
     """
 
     gamma: float | None
@@ -50,10 +51,10 @@ class Heterogeneity:
 
 
 def heterogeneity(energies: Sequence[float]) -> Heterogeneity:
-    """γ of a tensor from one energy an expert (Eq. 7), unbiased variance, natural logarithm.
+    """γ of a tensor from one energy per expert (Eq. 7), unbiased variance, natural logarithm.
 
-    Experts with numerically no change are left out first: ln 0 would turn one frozen tensor into
-    an extreme γ. Raises MethodError if an energy is NaN or infinite.
+    Experts that numerically do not change the tensor are left out first, as ln 0 would make γ
+    extreme for a single frozen tensor. Raises MethodError if an energy is NaN or infinite.
     """
     for t, value in enumerate(energies, start=1):
         if not math.isfinite(value):
@@ -91,7 +92,7 @@ def gamma_near_pole(gamma: Any, mean_log: Any, tau: float) -> Any:
 
 
 def by_scale_alone(gamma: float, mean_log: float) -> str:
-    """What is said where ``gamma_near_pole`` holds, without advice."""
+    """The sentence for a tensor with ``gamma_near_pole``, without advice."""
     return (
         f"Heterogeneous by scale alone, γ = {gamma:.3g}: {WHY_BY_SCALE} (mean log energy "
         f"{mean_log:.2g})."

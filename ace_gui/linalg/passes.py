@@ -1,4 +1,4 @@
-"""One pass over a tensor: is it finite, its energy, its mean, its float64 copies part by part.
+"""One pass over a tensor: whether it is finite, its energy, its mean, float64 copies of parts.
 
 B matrices of O outputs, I inputs.
 """
@@ -14,14 +14,14 @@ from torch import Tensor
 from ace_gui.linalg.products import product
 
 CACHED: Final = 1 << 18
-"""Float64 numbers that stay in a processor's cache while they are used several times."""
+"""Number of float64 numbers that stay in a processor's cache while they are reused."""
 
 
 def is_finite(tensor: Tensor) -> bool:
     """Whether no value is NaN or infinite; always true for integers.
 
-    One pass: the smallest and the largest element are NaN if any is, and cannot overflow as a sum
-    could. ``torch.isfinite(tensor).all()`` takes twenty times as long.
+    Reads the smallest and largest element in one pass. They are NaN if any element is, and cannot
+    overflow as a sum could. ``torch.isfinite(tensor).all()`` takes twenty times as long.
     """
     if tensor.numel() == 0 or not tensor.is_floating_point():
         return True
@@ -35,10 +35,10 @@ def energy(delta: Tensor) -> float:
 
 
 def squared_norm(delta: Tensor) -> Tensor:
-    """``energy`` as a tensor without dimensions on the tensor's device, which nothing waits for.
+    """``energy`` as a scalar tensor on the same device, without waiting for the device.
 
-    A processor takes pieces that a cache holds, as torch makes a float64 copy of what it is given.
-    A transposed matrix is read as it is stored.
+    On a processor it works in pieces that fit a cache, as torch makes a float64 copy of its input.
+    A transposed matrix is read in its storage order.
     """
     if delta.ndim == 2 and delta.mT.is_contiguous():
         delta = delta.mT
@@ -61,10 +61,10 @@ def centre_(delta_OI: Tensor) -> Tensor:
 
 
 def widened(matrix_BOI: Tensor, *, less: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
-    """Consecutive outputs, and their float64 copies; float64 input is not copied.
+    """Slices of consecutive outputs with their float64 copies; float64 input is not copied.
 
-    Few at a time on a processor, all at once elsewhere. ``less``: a row to subtract from all of
-    them (B × 1 × I, float64).
+    A slice is small on a processor, and holds all outputs elsewhere. ``less``: a row to subtract
+    from each output (B × 1 × I, float64).
     """
     layers, outputs, inputs = matrix_BOI.shape
     step = outputs
@@ -85,6 +85,6 @@ def norms(matrix_BOI: Tensor) -> Tensor:
 
 
 def times_transposed(few_BPI: Tensor, matrix_BOI: Tensor) -> Tensor:
-    """few · matrixᵀ in float64 (B × P × O), for a few rows in float64."""
+    """few · matrixᵀ in float64 (B × P × O); ``few_BPI`` has a few float64 rows."""
     parts = [product(few_BPI, part_BNI.mT) for _, part_BNI in widened(matrix_BOI)]
     return torch.cat(parts, dim=2)

@@ -2,12 +2,12 @@
 
 B matrices X of O outputs and I inputs, K directions; R is the smaller side of X and C the larger.
 
-Two ways. The eigenvectors of the smaller Gram matrix are the cheap one; squaring halves the digits,
-so that the subspace is known to about u·s₁²/(s_k² − s_{k+1}²), u = 2e-16. Where that is too
-coarse, a QR and a singular value decomposition of X give u·s₁/(s_k − s_{k+1}).
+There are two ways. The cheap one uses eigenvectors of the smaller Gram matrix. Squaring halves the
+digits, so the subspace has an error of about u·s₁²/(s_k² − s_{k+1}²), u = 2e-16. If that is too
+coarse, a QR and a singular value decomposition of X have an error of u·s₁/(s_k − s_{k+1}).
 
-A decomposition of a small matrix gains little from a second processor; two of them at once
-(``side_by_side``) gain all of it.
+A second processor hardly helps a single decomposition of a small matrix. Two decompositions at once
+(``side_by_side``) use it fully.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ from ace_gui.linalg.products import gram, one_each, product, some
 SMALLEST_GAP: Final = 1e-10
 """Least (s_k² − s_{k+1}²)/s₁² for the Gram matrix to separate the leading k directions to 1e-5.
 
-That is the worst case, of the two directions next to the cut; over all of them it is far less.
+This is the worst case, for the two directions next to the cut; the error of all directions together
+is far smaller.
 """
 
 
 Figures = Callable[[Tensor, Sequence[int]], Tensor]
-"""Further figures of the factors of some of the matrices (B × O × I), given their indices in the
-batch: B × F, float64.
+"""Returns further figures (B × F, float64) of some matrices' factors (B × O × I), given the indices
+of the matrices in the batch.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopPolar:
-    """``factor_OI``: U_k V_kᵀ, without directions that have no singular value above rounding.
+    """``factor_OI``: U_k V_kᵀ, without directions whose singular value is below rounding.
 
     ``mean``: mean of s_1..s_k. ``rank``: number of the k directions in the factor. ``weakest``:
-    their smallest singular value, as a share of the largest. ``sensitivity``: by how much a small
-    error of the matrix is amplified in the factor (``cut_sensitivity``). ``figures``: further
-    requested figures of the factor.
+    their smallest singular value, as a share of the largest. ``sensitivity``: factor by which a
+    small error of the matrix is amplified (``cut_sensitivity``). ``figures``: further requested
+    figures of the factor.
     """
 
     factor_OI: Tensor
@@ -61,9 +62,9 @@ def top_polars(
     """U_k V_kᵀ and the mean of the k largest singular values of every matrix of a float64 batch.
 
     1 ≤ k ≤ min(O, I). ``noises``: error of each matrix relative to its largest singular value.
-    Singular vectors are arbitrary if their singular value does not exceed this error (or the
-    matrix's rounding), and are left out. ``figures`` are computed with the singular values, so a
-    GPU is synchronised only once.
+    Singular vectors are left out if their singular value does not exceed this error or the matrix's
+    rounding, as they are arbitrary. ``figures`` are computed with the singular values, so a GPU is
+    synchronised only once.
     """
     batch = _Batch(matrix_BOI=matrix_BOI, k=k, noises=noises, figures=figures)
     squares_BR, vectors_BRR = torch.linalg.eigh(gram(batch.wide_BRC.mT))
@@ -80,7 +81,7 @@ def top_polars(
 
 @dataclass(frozen=True, kw_only=True)
 class _Batch:
-    """The matrices, and what is wanted of them."""
+    """The matrices and the request for them."""
 
     matrix_BOI: Tensor
     k: int
@@ -98,7 +99,7 @@ class _Batch:
     def polars(
         self, indices: Sequence[int], basis_BRK: Tensor, values_BR: Tensor
     ) -> list[tuple[TopPolar, bool]]:
-        """From U_k and all of s; also whether the cut was clear enough for a Gram matrix."""
+        """Results from U_k and all of s, and whether the cut was clear enough for a Gram matrix."""
         wide_BRC = some(self.wide_BRC, indices)
         unit = torch.finfo(wide_BRC.dtype).eps
         floors = [max(self.noises[b], unit * wide_BRC.shape[2]) for b in indices]
@@ -133,7 +134,7 @@ class _Batch:
 def _factors(
     wide_BRC: Tensor, basis_BRK: Tensor, values_BR: Tensor, floors: Sequence[float]
 ) -> Tensor:
-    """U_k diag(1/s) U_kᵀ X, with zero for what is not above its floor."""
+    """U_k diag(1/s) U_kᵀ X, with 0 instead of 1/s if s is not above its floor."""
     values_B1K = values_BR[:, None, : basis_BRK.shape[2]]
     kept_B1K = values_B1K > values_B1K[..., :1] * one_each(floors, values_B1K)
     shares_B1K = torch.where(kept_B1K, values_B1K.reciprocal(), 0)
@@ -143,10 +144,10 @@ def _factors(
 def cut_sensitivity(values_R: Tensor, k: int, columns: int) -> float:
     """‖δ(U_k V_kᵀ)‖_F / ‖δX‖_F of an R × ``columns`` matrix X, for an isotropic random δX.
 
-    To first order and as the mean over the directions of δX, by the derivatives of singular vectors
+    To first order, and as the mean over directions of δX, from the derivatives of singular vectors
     (for instance Stewart, Perturbation Theory for the Singular Value Decomposition, 1990): pairs
-    within the leading k, pairs on both sides of the cut, and the columns outside of all. Infinite
-    if the cut lies between equal values.
+    within the leading k, pairs across the cut, and columns outside of all directions. Infinite if
+    the cut lies between equal values.
     """
     if not k:
         return 0.0
@@ -160,7 +161,7 @@ def cut_sensitivity(values_R: Tensor, k: int, columns: int) -> float:
 
 
 def _by_svd(wide_RC: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """U_k and all of s; the left vectors of X = (Q T)ᵀ are those of the small matrix Tᵀ."""
+    """U_k and all of s. X = (Q T)ᵀ has the left vectors of the small matrix Tᵀ."""
     triangle_RR = torch.linalg.qr(wide_RC.T, mode="r").R
     u_RR, s_R, _ = torch.linalg.svd(triangle_RR.T)
     return u_RR[:, :k], s_R
@@ -170,16 +171,15 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 SMALL: Final = 1 << 22
-"""Entries of a matrix up to which a few of them at a time take no memory worth counting."""
+"""Largest number of entries for which a few matrices at a time take negligible memory."""
 
 
 def side_by_side(
     work: Callable[[Item], Result], items: Iterable[Item], *, entries: int, device: torch.device
 ) -> list[Result]:
-    """``work`` on every item, results in order.
+    """``work`` on every item in parallel, results in order.
 
-    One after another for matrices of more than ``SMALL`` entries, and on a GPU, which each has to
-    itself.
+    Matrices of more than ``SMALL`` entries, and those on a GPU, are done one after another.
     """
     threads = torch.get_num_threads() if entries <= SMALL and device.type == "cpu" else 1
     if threads == 1:

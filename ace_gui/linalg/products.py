@@ -1,15 +1,15 @@
 """Sums of matrix products, of one matrix or of a batch of B of one shape. N rows, M columns.
 
-A GPU gets a batch as a whole, since one small matrix leaves most of it idle. A batch of one is
-computed as a single matrix: batched library calls do not help a processor, and may be slower.
+A GPU gets a whole batch, since one small matrix leaves most of it idle. A batch of one is computed
+as a single matrix, because batched library calls do not help a processor and may be slower.
 
-On processors that are not Intel's, torch's MKL leaves speed unused: with AVX-512 half of it. There,
-products of single threads use numpy's OpenBLAS, which also computes only half of a matrix times
-its own transpose, and reads parts and transposes of matrices where they are.
+On processors that are not Intel's, torch's MKL is too slow, with AVX-512 by a factor of two. There,
+single threads use numpy's OpenBLAS. It computes only half of a matrix times its own transpose, and
+reads parts and transposes without a copy.
 
-Other products do not exploit that their result is symmetric. Such a matrix is made in blocks of
-columns, and the work below the diagonal (nearly half) is skipped. Everything is in place and on the
-matrix's own device.
+Other products do not use the symmetry of their result. They are therefore computed in blocks of
+columns, and the blocks below the diagonal (nearly half) are skipped. Everything is in place and on
+the matrix's own device.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 PIECE: Final = 1536
-"""Rows and columns of a product that is made at a time before it is added to a sum."""
+"""Rows and columns of the part of a product that is computed before it is added to a sum."""
 
 Factor = float | Sequence[float]
-"""A factor for all matrices, or one for each of the batch."""
+"""A factor for all matrices, or one per matrix of the batch."""
 
 
 def _by_intel() -> bool:
     """Whether the processor is Intel's, according to the system."""
     description = os.environ.get("PROCESSOR_IDENTIFIER", "")  # Windows
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as info:
-        description += info.read(500)  # Linux: the first processor's
+        description += info.read(500)  # Linux: the vendor of the first processor
     return "GenuineIntel" in description
 
 
@@ -48,7 +48,7 @@ def _by_intel() -> bool:
 def by_numpy() -> bool:
     """Whether single threads use numpy on this processor.
 
-    OpenBLAS then uses no threads of its own in this process: those that merge have one each.
+    OpenBLAS then uses no threads of its own in this process, as each merging thread calls it.
     """
     if _by_intel() or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return False
@@ -60,17 +60,17 @@ def by_numpy() -> bool:
 
 
 def library() -> str:
-    """By what a processor's products are taken, on which their last digits depend."""
+    """The library for a processor's products, on which their last digits depend."""
     return "numpy" if by_numpy() else "torch"
 
 
 def times(left_NK: Tensor, right_KM: Tensor) -> Tensor:
-    """left · right, two matrices of one number format."""
+    """left · right for two matrices of one dtype."""
     return _by_numpy(left_NK, right_KM) if _for_numpy(left_NK) else left_NK @ right_KM
 
 
 def product(left_BNK: Tensor, right_BKM: Tensor) -> Tensor:
-    """left · right, matrix by matrix."""
+    """left · right for each matrix of the batch."""
     if len(left_BNK) == 1:
         return times(left_BNK[0], right_BKM[0])[None]
     return torch.bmm(left_BNK, right_BKM)
@@ -79,7 +79,7 @@ def product(left_BNK: Tensor, right_BKM: Tensor) -> Tensor:
 def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Factor = 1.0) -> None:
     """Add ``alpha`` · left right to the sum; all three are matrices or batches of B of them.
 
-    Where the matrices of a batch have factors of their own, ``left`` is copied.
+    If the matrices of a batch have different factors, ``left`` is copied.
     """
     if isinstance(alpha, Sequence):
         alike = len(set(alpha)) == 1
@@ -99,13 +99,13 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
 
 
 def _for_numpy(matrix: Tensor) -> bool:
-    """Threads that share a matrix are torch's: while numpy computes, they would wait in vain."""
+    """Several threads on one matrix use torch, as they would idle while numpy computes."""
     known = matrix.dtype in (torch.float32, torch.float64) and matrix.device.type == "cpu"
     return known and torch.get_num_threads() == 1 and by_numpy()
 
 
 def halves_squares(matrix: Tensor) -> bool:
-    """Whether a product like this matrix with its own transpose takes half the operations."""
+    """Whether the product of this matrix with its own transpose takes half the operations."""
     return (matrix.ndim == 2 or len(matrix) == 1) and _for_numpy(matrix)
 
 
@@ -117,15 +117,16 @@ def _by_numpy(left_NK: Tensor, right_KM: Tensor) -> Tensor:
 
 
 def parts(size: int) -> list[slice]:
-    """Ranges that cover so many rows or columns, of at most ``PIECE`` and of about one size."""
+    """Ranges that cover ``size`` rows or columns, at most ``PIECE`` long and nearly equal."""
     count = math.ceil(size / PIECE)
     return [slice(n * size // count, (n + 1) * size // count) for n in range(count)]
 
 
 def one_each(factors: Sequence[float], like_BNM: Tensor) -> Tensor:
-    """Factors by which the matrices of a batch can be multiplied (B × 1 × 1).
+    """Factors for the matrices of a batch (B × 1 × 1).
 
-    No GPU waits for them: one for all is written there, others are copied from pinned memory.
+    A GPU does not wait for them: a common factor is written there, others are copied from pinned
+    memory.
     """
     if len(set(factors)) == 1:
         return like_BNM.new_full((len(factors), 1, 1), factors[0])
@@ -135,7 +136,7 @@ def one_each(factors: Sequence[float], like_BNM: Tensor) -> Tensor:
 def some(batch_BNM: Tensor, indices: Sequence[int]) -> Tensor:
     """Some of the matrices of a batch, without an index list that a GPU would have to wait for.
 
-    All of them in their order are not copied.
+    Nothing is copied if these are all matrices in their order.
     """
     if len(indices) == len(batch_BNM):
         return batch_BNM
@@ -143,17 +144,17 @@ def some(batch_BNM: Tensor, indices: Sequence[int]) -> Tensor:
 
 
 def moved(given: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the processor's on the device; a GPU copies it when it comes to it."""
+    """A tensor from the processor's memory on the device; a GPU copies it asynchronously."""
     if device.type == "cuda":
         return given.pin_memory().to(device, non_blocking=True)
     return given.to(device)
 
 
 SMALLEST, LARGEST = 96, 192
-"""Columns of a block: wide enough for products at full speed, narrow enough to leave work out."""
+"""Columns of a block: wide enough for full speed, narrow enough to skip work."""
 
 SMALLEST_ON_GPU, LARGEST_ON_GPU = 256, 512
-"""On a GPU they must be wider: each block costs it several launches."""
+"""Blocks are wider on a GPU, because each one costs several launches."""
 
 
 def blocks(size: int, device: torch.device) -> Iterator[slice]:
@@ -164,7 +165,7 @@ def blocks(size: int, device: torch.device) -> Iterator[slice]:
 
 
 def widest(size: int) -> int:
-    """Columns of a block of so many, on whatever device."""
+    """Columns of the widest block for ``size`` columns on any device."""
     return max(_width(size, on_gpu=on_gpu) for on_gpu in (False, True))
 
 
@@ -181,7 +182,7 @@ def add_gram_(sum_NN: Tensor, factor_KN: Tensor, *, alpha: Factor = 1.0) -> None
 
 
 def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slice]) -> None:
-    """Halve the columns again and again: products as large as they can be are the fastest."""
+    """Halve the columns recursively, because the largest products are the fastest."""
     if not steps:
         return
     half = len(steps) // 2
@@ -196,7 +197,7 @@ def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slic
 
 
 def mirror_(matrix_NN: Tensor) -> Tensor:
-    """Copy what is above the diagonal to below it; returns the matrix."""
+    """Copy the part above the diagonal to below it; returns the matrix."""
     for block in blocks(matrix_NN.shape[-1], matrix_NN.device):
         square_NN = matrix_NN[..., block, block]
         square_NN.copy_(square_NN.triu() + square_NN.triu(1).mT)
@@ -218,14 +219,14 @@ def gram(factor_KN: Tensor, *, alpha: Factor = 1.0) -> Tensor:
 
 _LOCK: Final = threading.Lock()
 _WITHIN: Final[list[list[str]]] = []
-"""One entry a thread that is within: the settings that it found."""
+"""One entry per thread inside the block: the settings before it."""
 
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Within it, matrix products of float32 use neither TF32 (CUDA) nor bfloat16 (CPU).
+    """Inside the block, float32 matrix products use neither TF32 (CUDA) nor bfloat16 (CPU).
 
-    The settings are global to the process: they are put back when the last thread leaves.
+    The settings are global to the process. They are restored when the last thread leaves.
     """
     settings: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
     with _LOCK:

@@ -1,9 +1,9 @@
-"""Order statistics: of numbers in memory, and of more than it holds, in two passes over them.
+"""Exact order statistics of numbers in memory, or in two passes of more numbers than fit.
 
-Both are exact. For the latter: the bits of float32 numbers, read as integers, are in the order of
-the numbers (of negative ones turned round). A first pass counts the numbers by their upper 16 bits;
-a second one counts those in the bin that holds the wanted rank by their lower 16 bits, which leaves
-one number. Counts are whole numbers, so that neither the parts nor their order matter.
+The two passes use that the bits of float32 numbers, read as integers, have the order of the numbers
+(reversed for negative ones). The first pass counts the numbers by their upper 16 bits. The second
+takes the bin that holds the wanted rank, and counts its numbers by their lower 16 bits, which
+leaves one number. Counts are integers, so neither the parts nor their order matter.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ ZERO_BIN: Final = 1 << 15
 """The upper bin of zero and of the smallest positive numbers."""
 
 INFINITE_BIN: Final = ZERO_BIN + 0x7F80
-"""The upper bin of infinity, which no finite number shares."""
+"""The upper bin of infinity, which holds no finite number."""
 
 _MAGNITUDE: Final = 0x7FFFFFFF
 
 SAMPLE: Final = 1 << 14
-"""Number of sampled entries from which an order statistic is estimated."""
+"""Size of the sample from which an order statistic is estimated."""
 
 
 def smallest(magnitudes: Tensor, rank: int) -> Tensor:
@@ -50,7 +50,7 @@ def smallest(magnitudes: Tensor, rank: int) -> Tensor:
 def _between(flat: Tensor, low: float, high: float) -> tuple[Tensor, int]:
     """The values from ``low`` to ``high``, and how many are smaller.
 
-    Uses numpy where possible, which selects few of many values in a fifth of torch's time.
+    Uses numpy if possible, which selects few of many values in a fifth of torch's time.
     """
     if flat.is_cpu and flat.dtype in {torch.float32, torch.float64}:
         numbers = flat.numpy()
@@ -60,15 +60,15 @@ def _between(flat: Tensor, low: float, high: float) -> tuple[Tensor, int]:
 
 
 def upper_counts(values: Tensor) -> Tensor:
-    """How many of the values fall into each of the ``BINS`` upper bins, int64."""
+    """Number of values in each of the ``BINS`` upper bins, int64."""
     return torch.bincount((_ordered_bits(values) >> 16).add_(ZERO_BIN), minlength=BINS)
 
 
 def lower_counts(values: Tensor, upper: int) -> Tensor:
-    """How many of the values in the upper bin ``upper`` fall into each lower one, int64."""
+    """Number of values of the upper bin ``upper`` in each lower bin, int64."""
     first = (upper - ZERO_BIN) << 16
     bits = _ordered_bits(values).numpy()
-    # Most of what 16-bit numbers differ by has no lower bits; to choose the rest takes longer.
+    # Most differences of 16-bit numbers have no lower bits; selecting the others takes longer.
     inside = bits[(bits > first) & (bits <= first + BINS - 1)]
     counts = np.bincount(inside - first, minlength=BINS)
     counts[0] = np.count_nonzero(bits == first)
@@ -78,8 +78,8 @@ def lower_counts(values: Tensor, upper: int) -> Tensor:
 def bin_of_rank(counts: Tensor, rank: int) -> tuple[int, int]:
     """The bin that holds the ``rank``-th smallest, from 1, and its rank within the bin.
 
-    Uses numpy, as does all other work with counts: torch would use all threads, and wait long for
-    those that are busy with the next part.
+    Uses numpy, like all work with counts. torch would use all threads, and wait long for those that
+    are busy with the next part.
     """
     numbers = counts.numpy()
     reached = numbers.cumsum()
@@ -97,8 +97,8 @@ def number_of(upper: int, lower: int) -> float:
 def order_in_rows(magnitudes: Tensor) -> Tensor:
     """The indices that sort each row in ascending order, int64; stable for equal values.
 
-    With the index appended to the bits of each number, no two keys are equal. Such keys, of float32
-    on the processor, are sorted in a tenth of the time of a stable sort.
+    Each key is the bits of a number followed by its index, so that no two keys are equal. For
+    float32 on the processor, this takes a tenth of the time of a stable sort.
     """
     if not magnitudes.is_cpu or magnitudes.dtype != torch.float32:
         return magnitudes.argsort(dim=1, stable=True)
@@ -111,11 +111,11 @@ def order_in_rows(magnitudes: Tensor) -> Tensor:
 
 
 def _ordered_bits(values: Tensor) -> Tensor:
-    """Integers in the order of the values, int32, flat, only to be read.
+    """Integers in the order of the values, int32, flat, read-only.
 
     Wider values are rounded to float32.
     """
     bits = values.to(torch.float32).contiguous().reshape(-1).view(torch.int32)
     if not bits.numel() or int(bits.min()) >= 0:
-        return bits  # nothing to turn round, as of magnitudes
+        return bits  # no negative values to reverse, as with magnitudes
     return (bits >> 31).bitwise_and_(_MAGNITUDE).bitwise_xor_(bits)

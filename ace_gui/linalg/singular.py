@@ -1,7 +1,7 @@
-"""Singular values and vectors: the leading ones, products of two thin factors, other values.
+"""Singular values and vectors: the leading ones, those of thin products, and changed values.
 
-O outputs, I inputs, R = min(O, I), K triplets or columns. Float64 throughout. Two ways, as in
-``polar``: eigenvectors of the smaller Gram matrix where the spectrum leaves them accurate, else a
+O outputs, I inputs, R = min(O, I), K triplets or columns. Float64 throughout. There are two ways,
+as in ``polar``: eigenvectors of the smaller Gram matrix if the spectrum makes them accurate, else a
 decomposition of the matrix.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from ace_gui.linalg.products import gram, times
 
 NOTHING: Final = 1e-6
-"""Singular values up to this share of the largest count as zero, because their vectors are
+"""Singular values up to this share of the largest count as zero, as their vectors are only
 rounding.
 
 Task vectors are differences of float32 numbers, so smaller values hold no information.
@@ -28,10 +28,10 @@ CLEAR: Final = 1e-9
 """Gap of squared singular values, relative to the largest, that a Gram matrix resolves to 1e-6."""
 
 FAINT: Final = 1e-7
-"""Squared singular values above this share of the largest have vectors that a Gram matrix shows."""
+"""A Gram matrix gives the vectors of squared singular values above this share of the largest."""
 
 INVISIBLE: Final = 1e-13
-"""Squared singular values that a Gram matrix shows below this are surely below ``NOTHING``²."""
+"""If a Gram matrix gives squared singular values below this, they are below ``NOTHING``²."""
 
 BLURRED: Final = 1e-6
 """Share of a nuclear norm that may be uncertain."""
@@ -58,7 +58,7 @@ class Triplets:
 def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triplets:
     """The k largest singular values and vectors of a float64 matrix, 0 ≤ k ≤ R.
 
-    Fewer where singular values do not exceed ``NOTHING`` of the largest one, or of ``scale``.
+    Fewer if singular values do not exceed ``NOTHING`` times the largest one, or times ``scale``.
     """
     if matrix_OI.shape[0] > matrix_OI.shape[1]:
         turned = leading_triplets(matrix_OI.T, k, scale=scale)
@@ -70,7 +70,7 @@ def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triple
 
 
 def _by_gram(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets | None:
-    """None where the Gram matrix does not separate the kept triplets from the rest."""
+    """The triplets; None if the Gram matrix does not separate them from the rest."""
     squares_R, vectors_RR = eigen[0].flip(0).clamp_(min=0), eigen[1].flip(1)
     threshold = NOTHING**2 * max(float(squares_R[0]), scale**2)
     kept = int((squares_R[:k] > threshold).sum())
@@ -92,10 +92,10 @@ def _triplets(wide_RC: Tensor, u_RK: Tensor, s_K: Tensor) -> Triplets:
 
 
 def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
-    """The fewest leading triplets that make up ``share`` of the nuclear norm, and all of that norm.
+    """The fewest leading triplets that make up ``share`` of the nuclear norm, and the norm.
 
-    Of a float64 matrix that is not empty. The Gram matrix blurs small singular values: where those
-    could move the norm by ``BLURRED`` of it, as with low-rank matrices, the matrix is decomposed.
+    The matrix is float64 and not empty. The Gram matrix blurs small singular values. If that could
+    change the norm by ``BLURRED`` of it, as for low-rank matrices, the matrix itself is decomposed.
     """
     if matrix_OI.shape[0] > matrix_OI.shape[1]:
         turned, nuclear = leading_share(matrix_OI.T, share)
@@ -117,9 +117,9 @@ def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
 
 
 def _fewest(s_R: Tensor, share: float) -> int:
-    """How many of them make up ``share`` of their sum."""
+    """The number of leading values that make up ``share`` of their sum."""
     reached = s_R.cumsum(0)
-    # Rounding of the sum must not exceed the number of all.
+    # Rounding of the sum must not lead to more values than there are.
     missing = reached < share * reached[-1] * (1 - 1e-12)
     return int(missing.sum()) + 1
 
@@ -143,9 +143,9 @@ def inverse_root(columns_NK: Tensor) -> Tensor:
 def right_singular(columns_NK: Tensor) -> tuple[Tensor, Tensor]:
     """Singular values above ``NOTHING`` of the largest of K ≤ N columns C, and right vectors.
 
-    By the eigenvectors of CᵀC; those that it shows faintly are turned by a decomposition of C times
-    them alone, few as they are. Where others that it does not show at all blur even their span, by
-    a decomposition of C. In no particular order.
+    They come from the eigenvectors of CᵀC. The few inaccurate ones are improved by a decomposition
+    of C times these vectors. If even their span is inaccurate, C itself is decomposed. The order is
+    arbitrary.
     """
     return _right_singular(columns_NK, torch.linalg.eigh(gram(columns_NK)))
 
@@ -168,20 +168,20 @@ def _right_singular(columns_NK: Tensor, eigen: _Eigen) -> tuple[Tensor, Tensor]:
 
 
 _RESOLVED: Final = 1e-10
-"""Smallest eigenvalue of a Gram matrix, by the largest, whose root is still right to 1e-5."""
+"""Smallest eigenvalue of a Gram matrix, relative to the largest, whose root is right to 1e-5."""
 
 FEW: Final = 32
-"""Most singular values that are worth a projection of their own."""
+"""Largest number of singular values for which a separate projection pays."""
 
 
 def singular_values(matrix: Tensor) -> Tensor:
     """Singular values of a real matrix, largest first, float64, shape (min(rows, columns),).
 
-    Eigenvalues of the smaller Gram matrix where a singular value exceeds 1e-5 of the largest: their
-    error, about 1e-15 of the largest squared, leaves it right to 1e-5 of itself, far below what a
-    plot shows. Smaller ones are those of the matrix on the Gram matrix's last eigenvectors, right
-    to about 1e-10 of the largest, so that a logarithmic plot shows them too. Of more than ``FEW``
-    such, all are those of a QR's factor, right to about 1e-15 of the largest, and twice as slow.
+    Singular values above 1e-5 of the largest come from eigenvalues of the smaller Gram matrix.
+    Their relative error is 1e-5, far below what a plot shows. Smaller ones come from the matrix
+    projected onto the Gram matrix's last eigenvectors. They are right to about 1e-10 of the
+    largest, so that a logarithmic plot shows them too. With more than ``FEW`` small ones, all
+    values come from a QR's factor, right to about 1e-15 of the largest and twice as slow.
     """
     tall = matrix.to(torch.float64)
     if tall.shape[0] < tall.shape[1]:
@@ -203,7 +203,7 @@ def singular_values(matrix: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Factors:
-    """B·A, with B O × R and A R × I. ``kept``: its share of the energy of what it was cut from."""
+    """B·A, where B is O × R and A is R × I. ``kept``: its share of the original matrix's energy."""
 
     b_OR: Tensor
     a_RI: Tensor
@@ -211,7 +211,7 @@ class Factors:
 
 
 def joined(terms: Sequence[tuple[float, Tensor, Tensor]]) -> Factors:
-    """Σ c·B·A of (c, B, A), exactly: the factors joined, float64."""
+    """Σ c·B·A for terms (c, B, A), exact, as two concatenated factors, float64."""
     return Factors(
         b_OR=torch.cat([c * b.double() for c, b, _ in terms], dim=1),
         a_RI=torch.cat([a.double() for _, _, a in terms]),
@@ -226,13 +226,13 @@ def squared_values(matrix_OI: Tensor) -> Tensor:
 
 
 def core_values(factors: Factors) -> Tensor:
-    """As ``squared_values``, of a product, without making it."""
+    """``squared_values`` of a product B·A, without computing it."""
     values: Tensor = torch.linalg.svdvals(_core(factors)[1])
     return values.square()
 
 
 def rank_for(squares: Tensor, energy: float) -> int:
-    """The least rank that keeps this share of the energy; 0 of a zero matrix."""
+    """The smallest rank that keeps this share of the energy; 0 for a zero matrix."""
     total = float(squares.sum())
     if total == 0:
         return 0
@@ -243,9 +243,9 @@ def rank_for(squares: Tensor, energy: float) -> int:
 def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> Factors:
     """The nearest matrix of this rank (Eckart and Young) to a float64 matrix.
 
-    B = U·S and A = Vᵀ; ``balanced``: √S on both sides. Of fewer singular values than ``rank``, the
-    rest are zeros. The eigenvectors of the smaller Gram matrix span what is kept, and the matrix
-    is projected on them.
+    B = U·S and A = Vᵀ; ``balanced``: √S on both sides. If there are fewer singular values than
+    ``rank``, the rest are zeros. The matrix is projected onto the leading eigenvectors of the
+    smaller Gram matrix.
     """
     wide = matrix_OI.shape[0] <= matrix_OI.shape[1]
     squares, vectors = torch.linalg.eigh(gram(matrix_OI.T if wide else matrix_OI))
@@ -260,7 +260,7 @@ def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> Factors:
 
 
 def cut_product(factors: Factors, rank: int, *, balanced: bool = False) -> Factors:
-    """As ``cut``, of a product, from the QR decompositions of its factors; it is never made."""
+    """``cut`` of a product B·A from the QR decompositions of its factors, without computing it."""
     q_OR, core_RR, q_IR = _core(factors)
     u, s, vh = torch.linalg.svd(core_RR)
     total = float(s.square().sum())
@@ -268,7 +268,7 @@ def cut_product(factors: Factors, rank: int, *, balanced: bool = False) -> Facto
 
 
 def _core(factors: Factors) -> tuple[Tensor, Tensor, Tensor]:
-    """Q_B, R_B·R_Aᵀ and Q_A of B = Q_B·R_B and Aᵀ = Q_A·R_A."""
+    """Q_B, R_B·R_Aᵀ and Q_A, where B = Q_B·R_B and Aᵀ = Q_A·R_A."""
     q_OR, r_b = torch.linalg.qr(factors.b_OR)
     q_IR, r_a = torch.linalg.qr(factors.a_RI.T)
     return q_OR, r_b @ r_a.T, q_IR
@@ -285,8 +285,8 @@ def _scaled(
     return Factors(b_OR=b_OR, a_RI=a_RI, kept=min(kept, 1.0))
 
 
-# Other singular values: U f(S) Vᵀ is U diag(f(s) / s) Uᵀ M for M = U S Vᵀ with R rows, so that the
-# eigenvectors of the Gram matrix on the smaller side are enough.
+# Changing singular values: for M = U S Vᵀ with R rows, U f(S) Vᵀ is U diag(f(s) / s) Uᵀ M. The
+# eigenvectors of the Gram matrix on the smaller side are therefore enough.
 
 COLUMNS: Final = 1024
 """Columns of the matrix that are multiplied at a time, so that it needs no second copy."""
@@ -295,12 +295,12 @@ UNRESOLVED: Final = 1e-7
 """Singular values up to this share of the largest may be rounding of the Gram matrix."""
 
 _DECOMPOSITION: Final = 9.0
-"""Operations of an eigen-decomposition with vectors by R³: the usual count."""
+"""Operations of an eigendecomposition with vectors, divided by R³: the usual count."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shaped:
-    """``matrix_OI``: float64. ``before_R``, ``after_R``: its singular values, the largest first."""
+    """``matrix_OI``: float64. ``before_R``, ``after_R``: singular values, largest first."""
 
     matrix_OI: Tensor
     before_R: Tensor
@@ -317,8 +317,7 @@ def shape_(matrix_OI: Tensor, *, share: float, power: float, noise: float) -> Sh
 
     The powers are scaled so that the Frobenius norm of the leading directions is unchanged. A power
     below 1 would amplify rounding, so a singular value up to ``noise_floor`` counts as 0.
-    ``noise``: Frobenius norm of the error of the matrix. ``power`` ≥ 0. Overwrites a float64
-    matrix.
+    ``noise``: Frobenius norm of the matrix's error. ``power`` ≥ 0. Overwrites a float64 matrix.
     """
     wide_RC = matrix_OI.to(torch.float64)
     tall = wide_RC.shape[0] > wide_RC.shape[1]
@@ -341,24 +340,24 @@ def shape_(matrix_OI: Tensor, *, share: float, power: float, noise: float) -> Sh
 
 
 def noise_floor(noise: float, shape: tuple[int, ...]) -> float:
-    """The largest singular value of a random O × I matrix of that Frobenius norm, about."""
+    """The approximate largest singular value of a random O × I matrix of this Frobenius norm."""
     return noise * sum(1 / math.sqrt(size) for size in shape)
 
 
 def shaping_numbers(shape: tuple[int, ...]) -> float:
-    """How many float64 numbers ``shape_`` holds at once, LAPACK's own included."""
+    """The number of float64 numbers that ``shape_`` holds at once, including LAPACK's."""
     small, large = sorted(shape)
     return small * large + 4.0 * small**2 + small * min(large, COLUMNS)
 
 
 def shaping_flops(shape: tuple[int, ...]) -> float:
-    """Arithmetic operations of ``shape_``, about."""
+    """The approximate number of arithmetic operations of ``shape_``."""
     small, large = sorted(shape)
     return _DECOMPOSITION * small**3 + 3.0 * small**2 * large
 
 
 def _factors(values_R: Tensor, dropped_R: Tensor, power: float, floor: float) -> Tensor:
-    """By what each left singular vector's share is multiplied. Singular values in any order."""
+    """The factor for each left singular vector; singular values are in any order."""
     largest = values_R.max()
     left_R = values_R.masked_fill(dropped_R, 0.0)
     if power < 1:

@@ -12,13 +12,13 @@ from ace_gui.linalg.products import add_product_, blocks, product, times
 
 
 def right_divide_(matrix_BII: Tensor, *numerators_BKI: Tensor) -> list[int]:
-    """Turn each numerator into numerator · matrix⁻¹, in place; the matrices are overwritten too.
+    """Turn each numerator into numerator · matrix⁻¹, in place; overwrites the matrices too.
 
     The matrices are symmetric positive (semi)definite, float64. Uses Cholesky in blocks, so that
-    most of the work is products. A numerically singular matrix is solved by its eigenvectors,
-    without the eigenvalues that rounding cannot tell from zero. Returns how many were left out of
-    each. Needs memory for two blocks of columns, and for two more matrices with the eigenvectors of
-    one. Raises MethodError for a matrix that is not finite.
+    most of the work is products. A numerically singular matrix is solved with its eigenvectors,
+    without eigenvalues that rounding cannot distinguish from zero. Returns how many were left out
+    of each. Needs memory for two blocks of columns, and for two more matrices if one is singular.
+    Raises MethodError for a matrix that is not finite.
     """
     finite_1 = torch.isfinite(matrix_BII.sum())[None]
     steps = list(blocks(matrix_BII.shape[-1], matrix_BII.device))
@@ -51,8 +51,8 @@ def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], Tensor]:
     """Overwrite the blocks above the diagonal with those of Lᵀ, where L Lᵀ is the matrix.
 
     Returns the inverses of the diagonal blocks of L: multiplying by them is as accurate as solving
-    with the blocks, and several times faster. Also which matrices are not positive definite: their
-    lower triangles off the diagonal blocks are then (as always) untouched.
+    with the blocks, and several times faster. Also returns which matrices are not positive
+    definite. Lower triangles outside the diagonal blocks are never changed.
     """
     steps = list(blocks(matrix_BII.shape[-1], matrix_BII.device))
     inverses: list[Tensor] = []
@@ -73,7 +73,7 @@ def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], Tensor]:
 
 
 def _substitute_(numerator_BKI: Tensor, upper_BII: Tensor, inverses: list[Tensor]) -> None:
-    """Numerator · (L Lᵀ)⁻¹, from what ``_cholesky_`` left: first by Lᵀ, then by L."""
+    """Numerator · (L Lᵀ)⁻¹ from the result of ``_cholesky_``: first Lᵀ, then L."""
     steps = list(zip(blocks(upper_BII.shape[-1], upper_BII.device), inverses, strict=True))
     for block, inverse in steps:
         part, after = numerator_BKI[..., block], numerator_BKI[..., block.stop :]
@@ -86,7 +86,7 @@ def _substitute_(numerator_BKI: Tensor, upper_BII: Tensor, inverses: list[Tensor
 
 
 def _divide_by_eigenvectors_(matrix_II: Tensor, numerators_KI: Sequence[Tensor]) -> int:
-    """Of one matrix; reads its lower triangle."""
+    """``right_divide_`` of one matrix with its eigenvectors; reads its lower triangle."""
     values_I, vectors_II = torch.linalg.eigh(matrix_II)
     unit = torch.finfo(matrix_II.dtype).eps
     kept = values_I > len(values_I) * unit * values_I.abs().max()

@@ -1,4 +1,4 @@
-"""AdaMerging: coefficients of the task vectors with which the merged model is sure of its answers.
+"""AdaMerging: coefficients of task vectors, learned to make the merged model sure of its answers.
 
 T experts.
 """
@@ -28,7 +28,7 @@ _TIES = (TASK_WISE_TIES, LAYER_WISE_TIES)
 
 @dataclass(frozen=True, kw_only=True)
 class AdaMergingParameters(LearningParameters):
-    """``variant``: what has a coefficient, and of which task vectors."""
+    """``variant``: which tensors share a coefficient, and whether task vectors are trimmed."""
 
     variant: str = parameter(
         LAYER_WISE,
@@ -52,7 +52,7 @@ class AdaMergingParameters(LearningParameters):
 
 
 def survey(parameters: AdaMergingParameters, experts: int) -> RankSurvey | None:
-    """The smallest magnitude kept of each expert over the whole model (++)."""
+    """The smallest magnitude that each expert keeps over the whole model (++)."""
     trims = parameters.variant in _TIES and parameters.density < 1
     return trim_survey([parameters.density] * experts) if trims else None
 
@@ -72,7 +72,7 @@ def _shared(parameters: AdaMergingParameters, experts: int) -> Values:
 def _factors(
     deltas: Deltas, weights: Weights, parameters: AdaMergingParameters, findings: Findings | None
 ) -> Iterator[Values]:
-    """What is left of ΔW_t (++): the largest entries, where w_t ΔW_t has the elected sign."""
+    """The entries of ΔW_t that remain (++): the largest, if w_t ΔW_t has the elected sign."""
     experts = range(len(deltas))
     if parameters.density < 1:
         limits = required_findings(findings, len(deltas))[THRESHOLD]
@@ -81,7 +81,7 @@ def _factors(
     total = torch.zeros(())
     for t in experts:
         total = total + above(deltas[t], limits[t]).to(torch.float64) * weights[t]
-    most = 1.0 if float(total.sign().sum()) >= 0 else -1.0  # what balanced entries elect
+    most = 1.0 if float(total.sign().sum()) >= 0 else -1.0  # the sign of ties
     elected = torch.where(total != 0, total.sign(), most)
     for t in experts:
         kept = above(deltas[t], limits[t])

@@ -27,12 +27,12 @@ from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
 
 BEGINNING: Final = 0.1
-"""A logit at the beginning: this of a direction that is kept, its negative of another."""
+"""Initial logit of a kept direction; its negative is that of a dropped one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaRankParameters(LearningParameters):
-    """``scaling``: every λ to begin with. ``ratio``: directions kept to begin with."""
+    """``scaling``: initial value of every λ. ``ratio``: share of directions kept at the start."""
 
     steps: int = steps_parameter(
         1000,
@@ -68,7 +68,7 @@ class AdaRankParameters(LearningParameters):
 
 
 class _Step(torch.autograd.Function):
-    """1 where the logit is above 0, else 0; its gradient is that of σ(logit / temperature)."""
+    """1 if the logit is above 0, else 0; its gradient is that of σ(logit / temperature)."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, temperature: float) -> Tensor:
@@ -124,7 +124,7 @@ def _part(t: int, factors: Values, gates: Values) -> Tensor:
 
 
 def _figures(gates: Values) -> Tensor:
-    """Nothing of tensors that have no directions."""
+    """The share of kept directions; empty for a tensor without directions."""
     if "kept" not in gates or not gates["kept"].numel():
         return gates["coefficient"][:0]
     return gates["kept"].mean(dim=1)
@@ -142,7 +142,7 @@ LEARNING = Learning[AdaRankParameters](
 
 
 def working_memory(shape: tuple[int, ...], _experts: int) -> float:
-    """Float64 numbers alive at once at most: the decomposition and the factors of one expert."""
+    """The largest number of float64 numbers at once: one expert's decomposition and factors."""
     if len(shape) != 2:
         numbers = 1.0
         for each in shape:

@@ -1,4 +1,4 @@
-"""Arcee Fusion: take one expert's entries that matter most, and leave the others as in the base."""
+"""Arcee Fusion: take one expert's most important entries, and keep the base's others."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TINY: Final = 1e-8
 """Added to every probability, as in mergekit."""
 
 ROWS_ENTRIES: Final = 1 << 14
-"""Entries of the rows that are compared at a time: what is made of them stays in the cache."""
+"""Entries compared at a time, so that intermediate results stay in the cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArceeFusionParameters:
-    """Parameters of Arcee Fusion. ``spread``: how far the threshold is above the median."""
+    """Parameters of Arcee Fusion. ``spread``: distance of the threshold from the median."""
 
     spread: float = parameter(
         1.5,
@@ -38,10 +38,11 @@ class ArceeFusionParameters:
 
 @on_experts
 def arcee_fusion(experts: Experts, parameters: ArceeFusionParameters, context: Context) -> Merged:
-    """τ = w ΔW where |τ| · KL(softmax(W₀ + τ) ‖ softmax(W₀)) of its row is large; float32.
+    """τ = w ΔW if |τ| times its row's KL(softmax(W₀ + τ) ‖ softmax(W₀)) is large, else 0; float32.
 
     Any shape; rows are along the last dimension. Quantiles are those of all entries. Raises
-    MethodError for other than one expert, without a base, and where the expert is not finite.
+    MethodError if there is not exactly one expert, if there is no base, and if the expert is not
+    finite.
     """
     value, base = experts.only(), context.required_base()
     if not value.numel():

@@ -25,7 +25,7 @@ CITATION: Final = (
 
 LOW: Final = "low"
 HIGH: Final = "high"
-"""Findings: the smallest and the largest magnitude that is kept of each expert."""
+"""Names of findings: the smallest and the largest magnitude that each expert keeps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,32 +74,32 @@ class BreadcrumbsTiesParameters(ElectionParameters, Ends):
 
 
 def bounds(known: SurveyContext) -> RankSurvey | None:
-    """The smallest and the largest magnitude kept of each expert in a tensor."""
+    """The smallest and the largest magnitude that each expert keeps in a tensor."""
     if LOW in known.findings:
         return None
 
-    def ranks(own: Ends) -> Ranks:
-        return lambda entries: kept_ranks(own, entries)
+    def ranks(ends: Ends) -> Ranks:
+        return lambda entries: kept_ranks(ends, entries)
 
     stage = Stage(names=(LOW, HIGH), values=magnitudes, ranks=tuple(map(ranks, known.each)))
     return RankSurvey(len(known.each), stage)
 
 
-def kept_ranks(own: Ends, entries: int) -> tuple[int, int]:
+def kept_ranks(ends: Ends, entries: int) -> tuple[int, int]:
     """The first and last rank kept, with 1 for the smallest entry.
 
     Removes the floor(gamma · n) largest entries, or fewer if ``density`` keeps more, and then the
     smallest until ``density`` of all n remain, at least one.
     """
-    kept = kept_count(own.density, entries)
-    largest = min(math.floor(own.gamma * entries + 1e-9), entries - kept)
+    kept = kept_count(ends.density, entries)
+    largest = min(math.floor(ends.gamma * entries + 1e-9), entries - kept)
     return max(0, entries - kept - largest) + 1, entries - largest
 
 
 def crumbs(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
-    """The task vector with its entries of middling magnitude; the others are zero.
+    """The task vector with only its entries of medium magnitude; the others are zero.
 
-    Magnitudes are compared in float32; those as large as the last one kept on either side stay.
+    Magnitudes are compared in float32. Entries equal to a bound are kept.
     """
     magnitudes = delta.abs().to(torch.float32)
     inside = (magnitudes >= known.findings[LOW][t]) & (magnitudes <= known.findings[HIGH][t])
@@ -133,9 +133,9 @@ def breadcrumbs_ties(
 
 
 def _noted(merged: Merged, each: Sequence[Ends]) -> Merged:
-    """With a note if mergekit would keep no entry, as it does where it leaves out no outlier."""
+    """Add a note if mergekit would keep no entry, which happens if it removes no outlier."""
     entries = merged.delta.numel()
-    shares = [share for own in each if own.density < 1 for share in (own.density, own.gamma)]
+    shares = [share for ends in each if ends.density < 1 for share in (ends.density, ends.gamma)]
     if not entries or all(math.floor(share * entries + 1e-9) for share in shares):
         return merged
     note = "The tensor is so small that mergekit would keep no entry of it."

@@ -1,4 +1,4 @@
-"""BYOM: task arithmetic, and for each expert the part of what it lost that matters most."""
+"""BYOM: task arithmetic, and the largest part of each expert's difference from the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOW_RANK: Final = "low rank"
 
 @dataclass(frozen=True, kw_only=True)
 class ByomParameters:
-    """``keep``: what of a difference; ``density``: m; ``rank``: q; ``scaling``: α."""
+    """``keep``: entries or low rank; ``density``: m; ``rank``: q; ``scaling``: α."""
 
     keep: str = parameter(
         ENTRIES,
@@ -62,7 +62,7 @@ def differences(experts: Experts, parameters: ByomParameters) -> Iterator[Tensor
 
 
 def cut(parameters: ByomParameters) -> Cut:
-    """What is kept of them."""
+    """What is kept of the differences."""
     if parameters.keep == LOW_RANK:
         return Cut(rank=parameters.rank)
     return Cut(density=parameters.density)

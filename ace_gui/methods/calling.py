@@ -1,4 +1,4 @@
-"""Calls a method and checks what it returns, so that a mistake in it is one sentence, not a result.
+"""Calls a method and checks its result, so that a mistake becomes an error in one sentence.
 
 T experts.
 """
@@ -29,27 +29,27 @@ _SENTENCES: Final = ("notes", "warnings")
 
 
 def source_of(function: Callable[..., object]) -> str:
-    """The file of a function, or its module where there is none."""
+    """The file of a function, or its module if it has no file."""
     plain = _plain(function)
     code = getattr(plain, "__code__", None)
     return str(code.co_filename if code else getattr(plain, "__module__", "unknown"))
 
 
 def source_digest(function: Callable[..., object]) -> str:
-    """SHA-256 of the file of a function, and of its package where the file is part of one.
+    """SHA-256 of a function's file, and of its package if the file belongs to one.
 
-    Of a notebook's function the source is taken, or its code where there is no source.
+    For a function from a notebook it is that of the source, or of the code if there is no source.
     """
     plain = _plain(function)
-    found = marshal.dumps(getattr(plain, "__code__", None))
+    content = marshal.dumps(getattr(plain, "__code__", None))
     with suppress(OSError, TypeError):
-        found = inspect.getsource(plain).encode()
+        content = inspect.getsource(plain).encode()
     with suppress(OSError):
         path = Path(source_of(function))
         in_package = (path.parent / "__init__.py").is_file()
         files = sorted(path.parent.rglob("*.py")) if in_package else [path]
-        found = b"\0".join(file.read_bytes() for file in files)
-    return hashlib.sha256(found).hexdigest()
+        content = b"\0".join(file.read_bytes() for file in files)
+    return hashlib.sha256(content).hexdigest()
 
 
 def _plain(function: Callable[..., object]) -> Callable[..., object]:
@@ -58,7 +58,7 @@ def _plain(function: Callable[..., object]) -> Callable[..., object]:
 
 
 def require_signature(name: str, function: Callable[..., object]) -> None:
-    """Raise MethodError for a function that cannot be called as methods are."""
+    """Raise MethodError for a function that cannot be called like a method."""
     try:
         context = {field.name: None for field in fields(Context)}
         inspect.signature(function).bind((), (), None, **context)
@@ -77,10 +77,10 @@ def merged_by(
     base: Tensor,
     context: Context,
 ) -> Merged:
-    """What the method makes of task vectors shaped like ``base``.
+    """The method's merge of task vectors shaped like ``base``.
 
-    Raises MethodError that names the method and its file where it returns something else, and for
-    whatever a method from outside this package raises but a lack of memory.
+    Raises MethodError, which names the method and its file, for a wrong result. Any error of a
+    method from outside this package becomes a MethodError too, except a lack of memory.
     """
     with _calling(method, method.merge):
         merged: Merged = method.merge(deltas, weights, parameters, **vars(context))
@@ -93,7 +93,7 @@ def merged_together(
     bases: Sequence[Tensor],
     parameters: Any,
 ) -> list[Merged]:
-    """The same for several tensors at once. ``bases``: one a layer."""
+    """``merged_by`` for several tensors at once. ``bases``: one per layer."""
     assert method.merge_batch is not None
     with _calling(method, method.merge_batch):
         merged = method.merge_batch(layers, parameters)
@@ -104,7 +104,7 @@ def merged_together(
 
 
 class _WrongReturnError(Exception):
-    """What a method returned, and what it should have."""
+    """The sentence says what a method returned, and what it should have returned."""
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def _calling(method: MergeMethod[Any], function: Callable[..., object]) -> Itera
         raise
     except _WrongReturnError as error:
         raise MethodError(f"{whose} returned {error}.") from None
-    except BaseException as error:  # sys.exit, too: a method never ends the program
+    except BaseException as error:  # also sys.exit: a method never ends the program
         if is_ours or is_out_of_memory(error) or lacks_room(error):
             raise
         raise MethodError(
@@ -138,25 +138,27 @@ def _checked(merged: object, base: Tensor, experts: int) -> Merged:
     return replace(merged, delta=merged.delta.detach()) if merged.delta.requires_grad else merged
 
 
-def _require_like(found: object, base: Tensor, what: str) -> None:
-    if not isinstance(found, Tensor):
-        raise _WrongReturnError(f"{what} of type {type(found).__name__}, not a torch tensor")
-    if found.layout is not torch.strided:
-        raise _WrongReturnError(f"{what} that is {found.layout}, not dense; call `.to_dense()`")
-    if found.shape != base.shape:
-        shapes = f"{list(found.shape)}, not {list(base.shape)}"
+def _require_like(value: object, base: Tensor, what: str) -> None:
+    if not isinstance(value, Tensor):
+        raise _WrongReturnError(f"{what} of type {type(value).__name__}, not a torch tensor")
+    if value.layout is not torch.strided:
+        raise _WrongReturnError(f"{what} that is {value.layout}, not dense; call `.to_dense()`")
+    if value.shape != base.shape:
+        shapes = f"{list(value.shape)}, not {list(base.shape)}"
         raise _WrongReturnError(f"{what} of shape {shapes} as the task vectors have")
-    if found.dtype not in _FORMATS:
-        raise _WrongReturnError(f"{what} in {found.dtype}, not float32 or float64")
-    if found.device != base.device:
-        raise _WrongReturnError(f"{what} on {found.device}, not on {base.device}")
+    if value.dtype not in _FORMATS:
+        raise _WrongReturnError(f"{what} in {value.dtype}, not float32 or float64")
+    if value.device != base.device:
+        raise _WrongReturnError(f"{what} on {value.device}, not on {base.device}")
 
 
-def _require_diagnostics(found: object, experts: int) -> None:
-    """Raise for figures that a report cannot hold: None, numbers, and tuples as declared."""
-    if not isinstance(found, Diagnostics):
-        raise _WrongReturnError(f"diagnostics of type {type(found).__name__}, not `Diagnostics`")
-    for name, value in vars(found).items():
+def _require_diagnostics(diagnostics: object, experts: int) -> None:
+    """Raise for figures that a report cannot hold; it can hold None, numbers and tuples."""
+    if not isinstance(diagnostics, Diagnostics):
+        raise _WrongReturnError(
+            f"diagnostics of type {type(diagnostics).__name__}, not `Diagnostics`"
+        )
+    for name, value in vars(diagnostics).items():
         if name in _PER_EXPERT:
             fits = _is_tuple(value, float) and len(value) in {0, experts}
             wanted = f"a tuple of {experts} finite numbers"

@@ -46,10 +46,10 @@ class CartParameters:
 def cart(experts: Experts, parameters: CartParameters, _: Context) -> Merged:
     """M + λ Σ w_t SVD_k(ΔW_t − M), M the weighted mean, k = max(1, floor(ρ R)); float32.
 
-    With ρ = 0 the mean. The base cancels. (The authors of ACE truncate the mean of the
-    differences, which is zero; here, as published, each difference is truncated.) Reads every
-    expert twice. Raises MethodError for tensors that are no matrices or not finite, and for weights
-    that sum to zero.
+    With ρ = 0 it is the mean. The base cancels. As published, each difference is truncated. (The
+    authors of ACE truncate the mean of the differences, which is zero.) Reads every expert twice.
+    Raises MethodError for tensors that are not matrices or not finite, and for weights that sum to
+    zero.
     """
     shares, plain = experts.mean_of_weights(), experts.unweighted()
     plain.matrix(0)

@@ -21,12 +21,12 @@ from ace_gui.methods.shared.survey import Findings
 
 TASK_ARITHMETIC, ADAMERGING = "task-arithmetic", "adamerging"
 _LEAST: Final = 1e-6
-"""Of uniform numbers, so that their logits are finite; and of a mask's mean."""
+"""Lower bound of uniform numbers, so that their logits are finite, and of a mask's mean."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConcreteParameters(LearningParameters):
-    """``variant``: whether the coefficients are learned too. ``temperature``: of the relaxation."""
+    """``variant``: whether coefficients are learned too. ``temperature``: of the random masks."""
 
     steps: int = steps_parameter(
         2000,
@@ -76,8 +76,8 @@ def _gates(
 ) -> Values:
     """λ_t, and m / mean(m) over the tensor.
 
-    m is drawn, σ((x + ln u − ln(1 − u)) / temperature) with uniform u; what is exported is its
-    probability σ(x), so that no chance is left.
+    While learning, m = σ((x + ln u − ln(1 − u)) / temperature) with random uniform u. The exported
+    mask is the probability σ(x), so that the result does not depend on chance.
     """
     logits, coefficient_T = values["logits"][0], values["coefficient"]
     if generator is None:

@@ -45,7 +45,7 @@ def density_parameter(default: float = 0.5) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Dropping:
-    """``density``: 1 − p. ``rescale``: what is done to kept entries."""
+    """``density``: 1 − p. ``rescale``: how kept entries are rescaled."""
 
     density: float = density_parameter()
     rescale: str = rescale_parameter(BY_CHANCE)
@@ -53,12 +53,12 @@ class Dropping:
 
 @dataclass(frozen=True, kw_only=True)
 class DareLinearParameters(SumParameters, Dropping):
-    """Parameters of DARE with task arithmetic: those of both."""
+    """Parameters of DARE and of task arithmetic."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DroppingAndTrimming(Dropping):
-    """``trim_density``: share of entries that TIES keeps of what DARE left."""
+    """``trim_density``: share of entries that TIES keeps after DARE."""
 
     trim_density: float = share_parameter(
         1.0,
@@ -72,7 +72,7 @@ class DroppingAndTrimming(Dropping):
 
 @dataclass(frozen=True, kw_only=True)
 class DareTiesParameters(ElectionParameters, DroppingAndTrimming):
-    """Parameters of DARE with TIES: those of both."""
+    """Parameters of DARE and of TIES."""
 
 
 def dropped(delta: Tensor, density: float, random_key: RandomKey, t: int) -> Tensor:
@@ -81,11 +81,11 @@ def dropped(delta: Tensor, density: float, random_key: RandomKey, t: int) -> Ten
 
 
 def masked(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
-    """The kept entries of ΔW_t, rescaled by chance or not yet."""
-    own, here = known.each[t], required(known.random_key, len(known.each))
-    if own.rescale == BY_CHANCE:
-        return dropped(delta, own.density, here, t)
-    return torch.where(uniform(here, t, delta) < own.density, delta, 0)
+    """The kept entries of ΔW_t; rescaled if that is by chance."""
+    parameters, key = known.each[t], required(known.random_key, len(known.each))
+    if parameters.rescale == BY_CHANCE:
+        return dropped(delta, parameters.density, key, t)
+    return torch.where(uniform(key, t, delta) < parameters.density, delta, 0)
 
 
 DROPPED = Sparse(kept=masked)
@@ -102,7 +102,7 @@ def dare_linear(experts: Experts, parameters: DareLinearParameters, context: Con
 
 
 def thresholds(known: SurveyContext) -> RankSurvey | None:
-    """The smallest magnitude that TIES keeps of what DARE left of each expert in a tensor."""
+    """The smallest magnitude that TIES keeps for each expert in a tensor, after DARE."""
     if THRESHOLD in known.findings or known.each[0].trim_density == 1:
         return None
 

@@ -31,14 +31,14 @@ CITATION: Final = (
 
 
 ROWS_ENTRIES: Final = 1 << 15
-"""Entries of the rows that are sorted at a time: ranks and chances take far more than they do."""
+"""Entries sorted at a time, because ranks and chances take far more memory than the entries."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chances:
     """``density``: mean chance 1 − p of keeping an entry.
 
-    ``epsilon``: how far the chances of a row's smallest and largest entries lie from it.
+    ``epsilon``: the difference of the chances of a row's smallest and largest entries from it.
     """
 
     density: float = share_parameter(
@@ -76,8 +76,9 @@ class DellaLinearParameters(SumParameters, Chances):
 def keep_chances(delta: Tensor, density: float, epsilon: float) -> Tensor:
     """The chance with which each entry is kept, float32, in the task vector's shape.
 
-    Linear in the rank of |entry| within its row (of all but the first dimension; a vector is one
-    row); equal magnitudes rank in storage order. A row of one entry has chance ``density``.
+    It is linear in the rank of |entry| within its row. A row spans all dimensions but the first; a
+    vector is one row. Equal magnitudes rank in storage order. A row of one entry has chance
+    ``density``.
     """
     rows = delta.flatten(1) if delta.ndim > 1 else delta.reshape(1, -1)
     last = rows.shape[1] - 1
@@ -90,22 +91,22 @@ def keep_chances(delta: Tensor, density: float, epsilon: float) -> Tensor:
     return chances.reshape(delta.shape)
 
 
-def dropped(delta: Tensor, own: Chances, random_key: RandomKey, t: int) -> Tensor:
-    """The kept entries, each divided by its own chance if these rescale, the others zero."""
-    if own.density == 1:
+def dropped(delta: Tensor, parameters: Chances, random_key: RandomKey, t: int) -> Tensor:
+    """The kept entries, divided by their chances if ``rescale`` says so; the others are zero."""
+    if parameters.density == 1:
         return delta
     numbers, kept = uniform(random_key, t, delta), torch.empty_like(delta)
     rows = [each if each.ndim > 1 else each.reshape(1, -1) for each in (numbers, delta, kept)]
     some = max(1, ROWS_ENTRIES * len(rows[0]) // max(1, delta.numel()))
     for drawn, row, out in zip(*(torch.split(each, some) for each in rows), strict=True):
-        chances = keep_chances(row, own.density, own.epsilon)
-        values = row / chances if own.rescale == BY_CHANCE else row
+        chances = keep_chances(row, parameters.density, parameters.epsilon)
+        values = row / chances if parameters.rescale == BY_CHANCE else row
         out.copy_(torch.where(drawn < chances, values, 0))
     return kept
 
 
 def check_chances(density: float, epsilon: float) -> None:
-    """Raises MethodError if a chance would leave (0, 1]."""
+    """Raise MethodError if a chance would leave (0, 1]."""
     low, high = density - epsilon, density + epsilon
     if density < 1 and (low <= 0 or high > 1):
         raise MethodError(
@@ -115,10 +116,10 @@ def check_chances(density: float, epsilon: float) -> None:
 
 
 def sampled(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
-    """``dropped`` for expert t. Raises MethodError for chances that are none."""
-    own = known.each[t]
-    check_chances(own.density, own.epsilon)
-    return dropped(delta, own, required(known.random_key, len(known.each)), t)
+    """``dropped`` for expert t. Raises MethodError if a chance would leave (0, 1]."""
+    parameters = known.each[t]
+    check_chances(parameters.density, parameters.epsilon)
+    return dropped(delta, parameters, required(known.random_key, len(known.each)), t)
 
 
 SAMPLED = Sparse(kept=sampled)

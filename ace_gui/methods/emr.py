@@ -1,4 +1,4 @@
-"""EMR-Merging: elect a unified task vector, and leave each expert a mask and a scale."""
+"""EMR-Merging: elect a unified task vector, and store a mask and a scale for each expert."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""ESM: merging in the experts' essential subspaces, those in which their outputs change.
+"""ESM: merging in the experts' essential subspaces, in which their outputs change most.
 
-These are the supplement's equations, with the authors' code where the equations lose all magnitude:
-each polar factor has the mean of its singular values, and each direction a small power of its
-eigenvalue. The code's constant factor 2 is left to the scaling. T experts, O outputs, I inputs, K
-directions in all.
+This follows the supplement's equations. They lose all magnitudes, so here the authors' code
+decides: each polar factor is scaled by the mean of its singular values, and each direction by a
+small power of its eigenvalue. The code's constant factor 2 is left to ``scaling``. T experts, O
+outputs, I inputs, K directions in all.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ace_gui.methods.shared.kit import parameter, per_matrix, scaling_parameter
 from ace_gui.methods.shared.measured import Need, required_measured
 
 FAINT: Final = 1e-6
-"""Eigenvalues up to this share of the largest are none: what was measured is float32."""
+"""Eigenvalues up to this share of the largest count as zero, as the statistics are float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EsmParameters:
-    """``power``: of the polarised scalings. ``eigenvalue_power``: of each direction's eigenvalue.
+    """``power``: exponent of the scalings. ``eigenvalue_power``: of each direction's eigenvalue.
 
-    ``layers``: whether layers that change more than others of their role count more.
-    ``scaling``: α.
+    ``layers``: whether layers that change more than others of their role count more. ``scaling``:
+    α.
     """
 
     power: float = parameter(
@@ -75,22 +75,21 @@ class EsmParameters:
 
 @on_experts
 def esm(experts: Experts, parameters: EsmParameters, context: Context) -> Merged:
-    """α β σ̄(P) polar(P) σ̄(A) polar(A) of the horizontally stacked P_t and vertically stacked
-    A_t.
+    """α β σ̄(P) polar(P) σ̄(A) polar(A), where P has the P_t side by side and A stacks the A_t.
 
-    P_t: the leading floor(O / T) eigenvectors of ΔW_t G_t ΔW_tᵀ, with the mean G_t of x xᵀ, and A_t
-    = P_tᵀ ΔW_t. T counts the experts that changed the matrix. ``findings`` and ``random_key`` of
-    the context give the mean size of the merged matrices of this role, else β is 1. Float32,
-    computed in float64. Raises MethodError for tensors that are no matrices or not finite, and
-    without measured statistics.
+    P_t has the leading floor(O / T) eigenvectors of ΔW_t G_t ΔW_tᵀ, where G_t is the mean of x xᵀ,
+    and A_t = P_tᵀ ΔW_t. T counts the experts that changed the matrix. The context's ``findings``
+    give the mean size of the merged matrices of this role; without them, β is 1. Float32, computed
+    in float64. Raises MethodError for tensors that are not matrices or not finite, and without
+    measured statistics.
     """
     grams = required_measured(context.measured, len(experts)).each
-    found = experts.census()
+    census = experts.census()
     first_OI = experts.matrix(0)
     outputs, power = first_OI.shape[0], parameters.power
-    kept = max(1, outputs // max(1, len(found.kept)))
+    kept = max(1, outputs // max(1, len(census.kept)))
     bases, coordinates, sizes, cut = [], [], [], 0
-    for t in found.kept:
+    for t in census.kept:
         delta_OI = experts.matrix(t)
         basis_OK, values_K = essential_basis(delta_OI, grams[t], kept)
         cut += len(values_K) < kept
@@ -100,7 +99,7 @@ def esm(experts: Experts, parameters: EsmParameters, context: Context) -> Merged
         bases.append(basis_OK * share_K)
         coordinates.append(coordinates_KI.mul_(share_K[:, None]))
     if not any(sizes):
-        return Merged.of(first_OI.zero_(), diagnostics=found.diagnostics())
+        return Merged.of(first_OI.zero_(), diagnostics=census.diagnostics())
     mean = math.fsum(sizes) / len(sizes)
     for size, coordinates_KI in zip(sizes, coordinates, strict=True):
         coordinates_KI.mul_((size / mean) ** power)
@@ -109,25 +108,25 @@ def esm(experts: Experts, parameters: EsmParameters, context: Context) -> Merged
     rows_KI.mul_((norms_I / norms_I.mean()) ** power)
     merged_OI = times(scaled_polar(torch.cat(bases, dim=1)), scaled_polar(rows_KI))
     merged_OI.mul_(_of_layer(merged_OI, power, context))
-    diagnostics = found.diagnostics()
+    diagnostics = census.diagnostics()
     if cut:
         diagnostics = replace(diagnostics, notes=(*diagnostics.notes, _fewer(cut, rows_KI, kept)))
     return Merged.of(merged_OI, parameters.scaling, diagnostics)
 
 
 def _fewer(experts: int, rows_KI: Tensor, kept: int) -> str:
-    """That eigenvalues ended before the directions of some experts did."""
+    """A note on experts with fewer eigenvalues than directions."""
     return (
         f"{len(rows_KI)} directions in all: {experts} of the experts have fewer than the {kept} of "
-        "Algorithm 1, as the outputs of their inputs change along no more. More calibration inputs "
-        "may show more."
+        "Algorithm 1, as their outputs change along fewer directions. More calibration inputs may "
+        "show more."
     )
 
 
 def essential_basis(delta_OI: Tensor, gram_II: Tensor, kept: int) -> tuple[Tensor, Tensor]:
     """The leading eigenvectors (O × K) and eigenvalues (K) of ΔW G ΔWᵀ, at most ``kept``.
 
-    Fewer where eigenvalues are faint; none where the outputs do not change.
+    Fewer if eigenvalues are too small; none if the outputs do not change.
     """
     change_OO = times(times(delta_OI, gram_II.to(torch.float64)), delta_OI.T)
     values_O, vectors_OO = torch.linalg.eigh((change_OO + change_OO.T) / 2)
@@ -146,7 +145,7 @@ def scaled_polar(matrix_NM: Tensor) -> Tensor:
 
 
 def _of_layer(merged_OI: Tensor, power: float, context: Context) -> float:
-    """β: the size of this layer relative to the others of its role, to the power."""
+    """β: the size of this layer relative to the others of its role, raised to ``power``."""
     findings, random_key = context.findings, context.random_key
     if not findings or random_key is None or random_key.role not in findings:
         return 1.0

@@ -21,7 +21,7 @@ from ace_gui.methods.shared.measured import Measured, Need, required_measured
 
 @dataclass(frozen=True, kw_only=True)
 class FisherParameters:
-    """``normalize``: by each expert's norm. ``floor``: as a share of the mean information."""
+    """``normalize``: divide by each expert's norm. ``floor``: a share of the mean information."""
 
     normalize: bool = parameter(
         True,
@@ -68,10 +68,10 @@ class UbgmParameters:
 
 @on_experts
 def fisher(experts: Experts, parameters: FisherParameters, context: Context) -> Merged:
-    """Σ_t w_t F_t ΔW_t / Σ_t w_t F_t, entry by entry, float32; the mean where that is 0 / 0.
+    """Σ_t w_t F_t ΔW_t / Σ_t w_t F_t, entry by entry, float32; for 0 / 0, the mean.
 
     Raises MethodError for weights that sum to zero, for a task vector that is not finite, and
-    without what was measured.
+    without measured statistics.
     """
     measured = required_measured(context.measured, len(experts))
     total = experts.total_weight
@@ -92,8 +92,8 @@ def fisher(experts: Experts, parameters: FisherParameters, context: Context) -> 
 def ubgm(experts: Experts, parameters: UbgmParameters, context: Context) -> Merged:
     """Σ_t w_t (H₀ + H_t) ΔW_t / (H₀ + Σ_j w_j H_j), entry by entry, float32; H_t: of expert t.
 
-    The sum Σ_t w_t ΔW_t where that is 0 / 0. Raises MethodError for a task vector that is not
-    finite, and without what was measured.
+    For 0 / 0 it is the sum Σ_t w_t ΔW_t. Raises MethodError for a task vector that is not finite,
+    and without measured statistics.
     """
     measured = required_measured(context.measured, len(experts))
     prior = parameters.prior * _mean(measured.means)
@@ -107,11 +107,11 @@ def ubgm(experts: Experts, parameters: UbgmParameters, context: Context) -> Merg
 
 
 def _each(experts: Experts, measured: Measured) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Expert by expert: its number, its task vector, and its information (float64, its own)."""
+    """Each expert's number, task vector and information (float64, a new tensor)."""
     for t in range(len(experts)):
         delta, information = experts.delta(t), measured.each[t]
         if information.shape != delta.shape:
-            raise MethodError("The Fisher information is of another shape; measure it again.")
+            raise MethodError("The Fisher information has another shape; measure it again.")
         yield t, delta, information.to(torch.float64, copy=True)
 
 

@@ -1,6 +1,6 @@
 """FR-Merging filters the low frequencies out of the experts' changes. O outputs, I inputs.
 
-FREE-Merging is that, the largest entries of each expert, and a router that selects one expert.
+FREE-Merging adds the largest entries of each expert and a router that selects one expert.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class FrParameters:
 def fr_merging(experts: Experts, parameters: FrParameters, _: Context) -> Merged:
     """Scaling · Σ λ_t G_t, G_t the high frequencies of w_t ΔW_t; float32.
 
-    Without the experts that FREE-Merging adds. Reads every expert twice. Raises MethodError for
-    tensors that are no matrices or not finite.
+    FREE-Merging adds its experts to this. Reads every expert twice. Raises MethodError for tensors
+    that are no matrices or not finite.
     """
-    found = experts.census()
+    census = experts.census()
     total_OI = torch.zeros_like(experts.matrix(0))
     magnitudes = 0.0
-    for t in found.kept:
+    for t in census.kept:
         filtered_OI = high_pass(experts.matrix(t), parameters.cutoff)
         magnitude = 1.0
         if parameters.coefficients == "magnitude":
@@ -75,13 +75,13 @@ def fr_merging(experts: Experts, parameters: FrParameters, _: Context) -> Merged
         total_OI.add_(filtered_OI, alpha=magnitude)
     if magnitudes:
         total_OI.div_(magnitudes)
-    return Merged.of(total_OI, parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
+    return Merged.of(total_OI, parameters.scaling, census.diagnostics(precision=IN_FLOAT64))
 
 
 def high_pass(matrix_OI: Tensor, cutoff: float) -> Tensor:
     """The matrix without frequencies of a radius below ``cutoff`` times the highest possible.
 
-    The radius of (η, γ), in cycles an entry, is √(η² + γ²); the highest possible is √½.
+    The radius of (η, γ), in cycles per entry, is √(η² + γ²); the highest possible is √½.
     """
     rows, columns = matrix_OI.shape
     options = {"dtype": matrix_OI.dtype, "device": matrix_OI.device}
@@ -102,7 +102,7 @@ FR_MERGING = MergeMethod(
     formula=(
         "merged matrix: W = W₀ + scaling · Σₜ λₜ Gₜ,  Gₜ = F⁻¹[H ⊙ F(wₜ ΔWₜ)],  F the 2-D "
         "Fourier transform\n"
-        "high-pass filter: H = 1 where √(η² + γ²) ≥ D₀ · √½, else 0,  η and γ in cycles an entry\n"
+        "high-pass filter: H = 1 where √(η² + γ²) ≥ D₀ · √½, else 0,  η and γ in cycles per entry\n"
         "coefficients: λₜ = mean|Gₜ| / Σⱼ mean|Gⱼ|, or 1"
     ),
     citation=(
@@ -117,7 +117,7 @@ FR_MERGING = MergeMethod(
 
 @dataclass(frozen=True, kw_only=True)
 class FreeParameters(FrParameters):
-    """Of FR-Merging, and ``density``: d of what each expert keeps."""
+    """Parameters of FR-Merging, and ``density``: the share d that each expert keeps."""
 
     density: float = share_parameter(
         0.01,
@@ -142,7 +142,7 @@ def sparse_experts(experts: Experts, parameters: FreeParameters) -> Iterator[Ten
 def rescaling(own_OI: Tensor, parameters: FreeParameters) -> float:
     """μ_t = −log₁₀ d · mean|M(ΔW, d)| / mean|G|, the first mean over the kept entries.
 
-    At d = 1, where that is 0, and where there is nothing to compare, 1: the entries as they are.
+    It is 1 for d = 1, where the formula gives 0, and if there is nothing to compare.
     """
     count = kept_count(parameters.density, own_OI.shape[1])
     kept = float(own_OI.abs().topk(count, dim=1).values.mean())

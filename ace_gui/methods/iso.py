@@ -68,36 +68,38 @@ class IsoCtsParameters:
 def iso_c(experts: Experts, parameters: IsoCParameters, _: Context) -> Merged:
     """α · mean(S) · U Vᵀ of Σ w_t ΔW_t = U S Vᵀ; float32.
 
-    Directions with numerically no singular value are left out, also of the mean: there U Vᵀ is
-    arbitrary. Reads every expert once. Raises MethodError for tensors that are no matrices or not
-    finite.
+    Directions with a numerically zero singular value are left out, also of the mean, because U Vᵀ
+    is arbitrary there. Reads every expert once. Raises MethodError for tensors that are not
+    matrices or not finite.
     """
-    found, sum_OI = experts.sum_of_kept()
-    return Merged.of(isotropic(sum_OI), parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
+    census, sum_OI = experts.sum_of_kept()
+    return Merged.of(
+        isotropic(sum_OI), parameters.scaling, census.diagnostics(precision=IN_FLOAT64)
+    )
 
 
 @on_experts
 def iso_cts(experts: Experts, parameters: IsoCtsParameters, _: Context) -> Merged:
     """α · mean(S) · polar(U) polar(V)ᵀ of common and specific directions side by side; float32.
 
-    Common: the leading ones of the sum. Specific: the leading ones of what each w_t ΔW_t leaves
-    outside of the common outputs. Directions with numerically no singular value are left out. Reads
-    every expert twice. Raises MethodError for tensors that are no matrices or not finite.
+    Common: the leading ones of the sum. Specific: the leading directions of each w_t ΔW_t outside
+    the common outputs. Directions with a numerically zero singular value are left out. Reads every
+    expert twice. Raises MethodError for tensors that are not matrices or not finite.
     """
-    found, sum_OI = experts.sum_of_kept()
-    report = found.diagnostics(precision=IN_FLOAT64)
-    specific = specific_size(min(sum_OI.shape), len(found.kept), parameters.common)
+    census, sum_OI = experts.sum_of_kept()
+    report = census.diagnostics(precision=IN_FLOAT64)
+    specific = specific_size(min(sum_OI.shape), len(census.kept), parameters.common)
     if not specific:
         return Merged.of(isotropic(sum_OI), parameters.scaling, report)
-    common = leading_triplets(sum_OI, min(sum_OI.shape) - specific * len(found.kept))
+    common = leading_triplets(sum_OI, min(sum_OI.shape) - specific * len(census.kept))
 
     def own(t: int) -> Triplets:
         delta_OI = experts.matrix(t)
         delta_OI -= times(common.u_OK, times(common.u_OK.T, delta_OI))
-        return leading_triplets(delta_OI, specific, scale=math.sqrt(found.energies[t]))
+        return leading_triplets(delta_OI, specific, scale=math.sqrt(census.energies[t]))
 
     entries, device = sum_OI.numel(), sum_OI.device
-    parts = [common, *side_by_side(own, found.kept, entries=entries, device=device)]
+    parts = [common, *side_by_side(own, census.kept, entries=entries, device=device)]
     joined = Triplets(
         u_OK=orthogonalised(torch.cat([part.u_OK for part in parts], dim=1)),
         s_K=torch.cat([part.s_K for part in parts]),
@@ -110,7 +112,7 @@ def iso_cts(experts: Experts, parameters: IsoCtsParameters, _: Context) -> Merge
 
 
 def specific_size(rank: int, experts: int, common: float) -> int:
-    """Directions of each expert's own: an even share of what ``common`` leaves, rounded."""
+    """Number of directions per expert: an equal share of what ``common`` leaves, rounded."""
     if not experts:
         return 0
     left = rank - math.floor(common * rank + 1e-9)
@@ -118,7 +120,7 @@ def specific_size(rank: int, experts: int, common: float) -> int:
 
 
 def isotropic(matrix_OI: Tensor) -> Tensor:
-    """mean(S) · U Vᵀ of a float64 matrix U S Vᵀ, by the singular vectors of its smaller side."""
+    """mean(S) · U Vᵀ of a float64 matrix U S Vᵀ, from the singular vectors of its smaller side."""
     wide = matrix_OI.shape[0] < matrix_OI.shape[1]
     s_K, vh_KR = right_singular(matrix_OI.T if wide else matrix_OI)
     if not len(s_K):

@@ -96,7 +96,7 @@ def common_basis(matrix: Callable[[int], Tensor], experts: Sequence[int]) -> Ten
 
 
 def survey(parameters: KnotsTiesParameters, experts: int) -> RankSurvey | None:
-    """The smallest coordinate kept of each expert over the whole model, where chosen there."""
+    """The smallest coordinate that each expert keeps, if it is chosen over the whole model."""
     if parameters.trim == "tensor" or parameters.density == 1:
         return None
     stage = Stage(
@@ -108,7 +108,7 @@ def survey(parameters: KnotsTiesParameters, experts: int) -> RankSurvey | None:
 
 
 def _coordinates(deltas: Deltas, _found: Findings, _start: int) -> Iterator[Tensor]:
-    """|C_t|, expert by expert; the signs depend on those of the singular vectors."""
+    """|C_t| of each expert; without signs, which depend on those of the singular vectors."""
     experts = Experts(deltas, [1.0] * len(deltas))
     kept = experts.census().kept
     basis_OK = common_basis(experts.matrix, kept) if kept else None
@@ -124,7 +124,7 @@ def knots_ties(experts: Experts, parameters: KnotsTiesParameters, context: Conte
     """λ U · TIES(C_1 … C_T) of task vectors O × I, float32; weights count as in TIES.
 
     Experts without a change are left out. Reads every expert three times. Raises MethodError for
-    tensors that are no matrices or not finite, and without findings where it needs them.
+    tensors that are not matrices or not finite, and without findings where it needs them.
     """
     thresholds = None
     if survey(parameters, len(experts)) is not None:
@@ -160,7 +160,7 @@ def _elected(
     parameters: KnotsTiesParameters | KnotsDareTiesParameters,
 ) -> Merged:
     plain, combine = experts.unweighted(), parameters.combine
-    merged_OI = torch.zeros_like(plain.matrix(0))  # refuses what is no matrix
+    merged_OI = torch.zeros_like(plain.matrix(0))  # raises for a tensor that is not a matrix
     found = plain.census()
     if found.kept and merged_OI.numel():
         basis_OK = common_basis(plain.matrix, found.kept)

@@ -12,7 +12,7 @@ from ace_gui.methods.shared.kit import parameter, per_entry
 
 @dataclass(frozen=True, kw_only=True)
 class LinearParameters:
-    """Parameters of weight averaging. ``base_weight``: the base's own. ``normalize``: a mean."""
+    """Parameters of weight averaging. ``base_weight``: the base's weight. ``normalize``: a mean."""
 
     base_weight: float = parameter(
         0.0,
@@ -34,9 +34,8 @@ class LinearParameters:
 def linear(deltas: Deltas, weights: Weights, parameters: LinearParameters, **given: Any) -> Merged:
     """Σ_t w_t ΔW_t / (w_0 + Σ_t w_t), elementwise, float32, for tensors of any shape.
 
-    Not divided: w_0 W₀ + Σ_t w_t W_t. Raises MethodError if a mean has weights that sum to zero,
-    where something else has no base, and where a task vector is not finite. Without experts, it
-    is w_0 W₀.
+    Without ``normalize``, it is w_0 W₀ + Σ_t w_t W_t; without experts, w_0 W₀. Raises MethodError
+    if the weights of a mean sum to zero, if a sum has no base, and if a task vector is not finite.
     """
     context = Context(**given)
     if not len(deltas) and not parameters.normalize:

@@ -50,22 +50,22 @@ class LocalizeStitchParameters:
 
 
 def survey(parameters: LocalizeStitchParameters | FewShotParameters, experts: int) -> RankSurvey:
-    """The smallest magnitude kept of each expert over the whole model; of masks, at first."""
+    """The smallest magnitude that each expert keeps over the whole model, or at the start."""
     return trim_survey([parameters.density] * experts)
 
 
 @on_experts
 def localize_stitch(experts: Experts, _: LocalizeStitchParameters, context: Context) -> Merged:
-    """Σ γ_t w_t ΔW_t / Σ γ_t, entry by entry, 0 where no γ_t is 1; any shape, float32.
+    """Σ γ_t w_t ΔW_t / Σ γ_t, entry by entry, 0 if no γ_t is 1; any shape, float32.
 
-    γ_t = 1 for entries at least as large as the survey's threshold, and not 0. Reads every expert
+    γ_t = 1 for nonzero entries at least as large as the survey's threshold. Reads every expert
     once. Raises MethodError without findings, and where a task vector is not finite.
     """
-    found = required_findings(context.findings, len(experts))
+    findings = required_findings(context.findings, len(experts))
     total = experts.zeros()
     counts = torch.zeros_like(total, dtype=torch.int16)
     for t, weight in enumerate(experts.weights):
-        kept = above(experts.delta(t), found[THRESHOLD][t])
+        kept = above(experts.delta(t), findings[THRESHOLD][t])
         total.add_(kept, alpha=weight)
         counts += kept != 0
     return Merged.of(total.div_(counts.clamp_(min=1)))
@@ -99,7 +99,7 @@ BEGINNING: Final = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class FewShotParameters(LearningParameters):
-    """``density``: share of entries kept to begin with. ``sparsity``: factor of the penalty."""
+    """``density``: share of entries kept at the start. ``sparsity``: factor of the penalty."""
 
     steps: int = steps_parameter(
         10,
@@ -147,7 +147,7 @@ class FewShotParameters(LearningParameters):
 
 
 def _start(deltas: Deltas, _parameters: FewShotParameters, findings: Findings | None) -> Values:
-    """Of each expert ±5, as its change is among its largest."""
+    """Logits: 5 for each expert's largest changes, −5 elsewhere."""
     limits = required_findings(findings, len(deltas))[THRESHOLD]
     large = [above(delta, limit) != 0 for delta, limit in zip(deltas, limits, strict=True)]
     return {"logits": torch.where(torch.stack(large), BEGINNING, -BEGINNING)}
@@ -156,7 +156,7 @@ def _start(deltas: Deltas, _parameters: FewShotParameters, findings: Findings | 
 def _gates(
     values: Values, _parameters: FewShotParameters, generator: torch.Generator | None
 ) -> Values:
-    """While it is learned σ(S); what is exported is rounded, and shared where masks meet."""
+    """σ(S) while learning. The exported masks are 0 or 1, and are averaged where they overlap."""
     logits = values["logits"]
     if generator is not None:
         return {"share": torch.sigmoid(logits)}
@@ -194,7 +194,7 @@ LEARNING = Learning[FewShotParameters](
 
 
 def working_memory(shape: tuple[int, ...], experts: int) -> float:
-    """Float64 numbers alive at once at most: masks are a byte an entry and expert."""
+    """The largest number of float64 numbers at once; a mask takes one byte per entry."""
     return (6 + experts / 4) * prod(shape)
 
 

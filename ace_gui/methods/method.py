@@ -28,11 +28,11 @@ ParametersIn = TypeVar("ParametersIn", contravariant=True)
 class Kind(StrEnum):
     """Which tensors a method gets, and in what form.
 
-    ``ENTRY``: any tensor, in flat parts; every entry of the result depends on that entry of the
-    experts, and on what the method's surveys found, alone. ``ROW``: any tensor, in parts of whole
-    rows, an output each; every row of the result depends on that row likewise. ``TENSOR``: any
-    tensor, whole; matrices of linear layers oriented outputs × inputs. ``MATRIX``: those matrices
-    only; everything else is averaged.
+    ``ENTRY``: any tensor, in flat parts; every entry of the result depends only on that entry of
+    the experts and on the findings of the method's surveys. ``ROW``: any tensor, in parts of whole
+    rows, one per output; every row of the result depends only on that row and the findings.
+    ``TENSOR``: any tensor, whole; matrices of linear layers oriented outputs × inputs. ``MATRIX``:
+    those matrices only; everything else is averaged.
     """
 
     ENTRY = "entry"
@@ -42,7 +42,7 @@ class Kind(StrEnum):
 
 
 class MethodInput(NamedTuple):
-    """The input of a method for one tensor: its task vectors, their weights, W₀, and the rest."""
+    """The input of a method for one tensor: task vectors, weights, W₀, and more."""
 
     deltas: Deltas
     weights: Weights
@@ -52,10 +52,10 @@ class MethodInput(NamedTuple):
 
 
 class BatchFunction(Protocol[ParametersIn]):
-    """The same for several tensors of one shape at once, which uses a GPU better.
+    """A method for several tensors of one shape at once, which uses a GPU better.
 
-    ``layers``: each with the same number of experts, all on one device. The memory for one layer is
-    needed for all at the same time.
+    ``layers``: all have the same number of experts and are on one device. The memory is the sum
+    over all layers.
     """
 
     def __call__(self, layers: Sequence[MethodInput], parameters: ParametersIn) -> list[Merged]:
@@ -72,24 +72,24 @@ class MergeMethod(Generic[Parameters]):
     ``narrowest``: minimum number of outputs and of inputs of a matrix; a narrower one is averaged.
     ``for_one_expert``: parameters that may differ between experts, if no survey is needed.
 
-    ``survey``: from the parameters and the number of experts to the survey of the whole model, None
-    if it is not needed. ``for_survey``: the parameters that it uses; None: all. ``tensor_surveys``:
-    for entry or row methods, surveys of each tensor before its first part, one after the other;
-    without their findings, the method treats the tensor as whole. ``sums``: its change is Σ c·ΔW,
-    with c of weights and parameters alone. ``votes``: its parts decide something together; until
-    all were merged once, a sum of 0 is assumed.
+    ``survey``: returns the survey of the whole model from the parameters and the number of experts,
+    or None if none is needed. ``for_survey``: the parameters that it uses; None: all.
+    ``tensor_surveys``: for entry or row methods, surveys of each tensor before its first part, in
+    order. Without their findings, the method treats the tensor as whole. ``sums``: whether the
+    change is Σ c·ΔW, where c depends only on weights and parameters. ``votes``: whether the parts
+    of a tensor decide something together; until all parts have voted, the sum of votes counts as 0.
 
     ``modules``: what it stores for each expert besides the merged weights. ``merge_batch``: the
     method for several tensors at once, if available; such a method draws no random numbers and
-    needs no survey. ``working_memory``: for a whole tensor, None for a generous default; entry and
-    row methods get small parts. ``flops``: of a matrix.
+    needs no survey. ``working_memory``: for a whole tensor; None: a generous default. Entry and row
+    methods get small parts. ``flops``: operations for a matrix.
 
-    ``needs``: from the parameters to the statistics to measure with the experts' data first, None
-    without data; a tensor without statistics is averaged. ``learning``: how it learns from data,
-    for methods that need it. ``layer_norms``: whether it first needs the mean size of its merged
-    tensors of each role; these are its findings, by role, the same for every expert. ``defaults``:
-    from the base's config, which may be empty, to the defaults that follow from it, each with a
-    sentence about its source.
+    ``needs``: returns the statistics that must first be measured with the experts' data, from the
+    parameters; None if it needs no data. A tensor without statistics is averaged. ``learning``: how
+    it learns from data, for methods that need it. ``layer_norms``: whether it first needs the mean
+    size of its merged tensors of each role; these are its findings, by role, the same for every
+    expert. ``defaults``: returns the defaults that follow from the base's config, which may be
+    empty, each with a sentence on its source.
     """
 
     name: str
@@ -123,5 +123,5 @@ class MergeMethod(Generic[Parameters]):
     )
 
     def need(self, parameters: Parameters) -> Need | None:
-        """What must be measured with the experts' data before it merges."""
+        """The statistics that must be measured with the experts' data before the merge."""
         return None if self.needs is None else self.needs(parameters)

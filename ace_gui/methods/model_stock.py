@@ -1,4 +1,4 @@
-"""Model Stock: the mean of the experts, drawn towards the base the more they disagree."""
+"""Model Stock: the mean of the experts, moved towards the base if they disagree."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class ModelStockParameters:
 def model_stock(experts: Experts, parameters: ModelStockParameters, _: Context) -> Merged:
     """t · Σ w_t ΔW_t / Σ w_t, t = N c / (1 + (N − 1) c), c the mean cosine; any shape, float32.
 
-    N counts the experts that changed the tensor; c is the mean over their pairs, of cosines (not,
-    as in FusionBench, of angles), and at least 0: below, the formula would leave the base in the
-    opposite direction. One expert alone is returned as it is. Reads every expert three times.
-    Raises MethodError if one is not finite, and for weights that sum to zero.
+    N counts the experts that changed the tensor. c is the mean cosine over their pairs (FusionBench
+    takes the mean angle). It is at least 0, because a negative one would point away from the
+    experts. A single expert is returned unchanged. Reads every expert three times. Raises
+    MethodError if one is not finite, and for weights that sum to zero.
     """
-    found = experts.census()
-    kept = [experts.weights[t] for t in found.kept]
+    census = experts.census()
+    kept = [experts.weights[t] for t in census.kept]
     total = require_mean(kept) if kept else 1.0
     notes: list[str] = []
     share = 1.0
     if len(kept) > 1:
         if parameters.filter_wise:
-            return _by_rows(experts, found, [weight / total for weight in kept])
-        cosine = mean_cosine(experts, found)
+            return _by_rows(experts, census, [weight / total for weight in kept])
+        cosine = mean_cosine(experts, census)
         share = interpolation(len(kept), cosine)
         if cosine < 0:
             notes.append(
@@ -58,24 +58,24 @@ def model_stock(experts: Experts, parameters: ModelStockParameters, _: Context) 
                 "tensor stays as in the base."
             )
     coefficients = [share * weight / total for weight in kept]
-    merged = experts.combination(coefficients, found.kept)
-    return Merged.of(merged, diagnostics=found.diagnostics(notes))
+    merged = experts.combination(coefficients, census.kept)
+    return Merged.of(merged, diagnostics=census.diagnostics(notes))
 
 
-def _by_rows(experts: Experts, found: Census, shares: Sequence[float]) -> Merged:
-    """The same for each row along the last dimension; a row without a change has cosine 0."""
+def _by_rows(experts: Experts, census: Census, shares: Sequence[float]) -> Merged:
+    """Model Stock for each row along the last dimension; a row without a change has cosine 0."""
     total = experts.zeros()
     changed = torch.zeros_like(total[..., :1])
-    for t in found.kept:
+    for t in census.kept:
         row = experts.raw(t).to(torch.float64)
         norm = row.norm(dim=-1, keepdim=True)
         total.add_(row / torch.where(norm == 0, 1, norm))
         changed.add_(norm != 0)
-    count = len(found.kept)
+    count = len(census.kept)
     pairs = count * (count - 1)
     cosine = (total.square().sum(dim=-1, keepdim=True) - changed) / pairs
     held = cosine.clamp(0, 1)
-    merged = experts.combination(shares, found.kept)
+    merged = experts.combination(shares, census.kept)
     merged.mul_(count * held / (1 + (count - 1) * held))
     notes = []
     if opposite := int((cosine < 0).sum()):
@@ -83,16 +83,16 @@ def _by_rows(experts: Experts, found: Census, shares: Sequence[float]) -> Merged
             f"The experts point in opposite directions in {opposite} of {cosine.numel()} rows, "
             "which stay as in the base."
         )
-    return Merged.of(merged, diagnostics=found.diagnostics(notes))
+    return Merged.of(merged, diagnostics=census.diagnostics(notes))
 
 
-def mean_cosine(experts: Experts, found: Census) -> float:
+def mean_cosine(experts: Experts, census: Census) -> float:
     """Mean cosine over all pairs of N ≥ 2 experts: (‖Σ u_t‖² − N) / (N (N − 1)), u_t of norm 1."""
     total = experts.zeros()
-    for t in found.kept:
+    for t in census.kept:
         unit = experts.raw(t).to(torch.float64)
         total.add_(unit / unit.norm())
-    count = len(found.kept)
+    count = len(census.kept)
     return (float(total.square().sum()) - count) / (count * (count - 1))
 
 

@@ -14,8 +14,8 @@ from ace_gui.methods.shared.survey import SumSurvey, norms_survey, required_find
 
 @dataclass(frozen=True, kw_only=True)
 class NanParameters:
-    """Parameters of NAN. ``norms``: of each tensor or the whole model. ``scaling``: in addition to
-    T/2.
+    """Parameters of NAN. ``norms``: per tensor or over the model. ``scaling``: a factor in addition
+    to T/2.
     """
 
     norms: str = parameter(
@@ -39,7 +39,7 @@ class NanParameters:
 
 
 def survey(parameters: NanParameters, experts: int) -> SumSurvey | None:
-    """The norms of the whole task vectors, where they count."""
+    """The norms of the whole task vectors, if ``norms`` asks for them."""
     return norms_survey(experts) if parameters.norms == "model" else None
 
 
@@ -47,15 +47,15 @@ def survey(parameters: NanParameters, experts: int) -> SumSurvey | None:
 def nan(experts: Experts, parameters: NanParameters, context: Context) -> Merged:
     """Scaling · (T/2) Σ w_t c_t ΔW_t, c_t = ‖ΔW_t‖⁻¹ / Σ ‖ΔW_j‖⁻¹, any shape, float32.
 
-    Norms of the unweighted task vectors, of one tensor or as surveyed. (The paper derives inverse
-    squares and speaks of a softmax; its formula and its results are these.) Experts without a
-    change, or of weight zero, are left out. Reads every expert twice. Raises MethodError if one
-    is not finite, and without findings where it needs them.
+    The norms are those of the unweighted task vectors, in one tensor or surveyed over the model.
+    (The paper derives inverse squares and mentions a softmax, but this is its formula.) Experts
+    without a change, or of weight zero, are left out. Reads every expert twice. Raises MethodError
+    if one is not finite, and without findings where it needs them.
     """
-    found = experts.census()
-    kept: Sequence[int] = found.kept
+    census = experts.census()
+    kept: Sequence[int] = census.kept
     if parameters.norms == "tensor":
-        norms = {t: math.sqrt(found.energies[t]) / abs(experts.weights[t]) for t in kept}
+        norms = {t: math.sqrt(census.energies[t]) / abs(experts.weights[t]) for t in kept}
     else:
         surveyed = required_findings(context.findings, len(experts))["norm"]
         kept = [t for t, weight in enumerate(experts.weights) if weight and surveyed[t]]
@@ -63,7 +63,7 @@ def nan(experts: Experts, parameters: NanParameters, context: Context) -> Merged
     total = sum(1 / norm for norm in norms.values())
     coefficients = [len(kept) / 2 / norms[t] / total * experts.weights[t] for t in kept]
     merged = experts.combination(coefficients, kept)
-    return Merged.of(merged, parameters.scaling, found.diagnostics())
+    return Merged.of(merged, parameters.scaling, census.diagnostics())
 
 
 NAN = MergeMethod(

@@ -10,12 +10,12 @@ from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry
 
 SMALLEST: Final = 1e-6
-"""Distances below this count as this, as in mergekit."""
+"""Smaller distances are raised to this, as in mergekit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearswapParameters:
-    """Parameters of NearSwap. ``t``: distance up to which the expert's weight is taken whole."""
+    """Parameters of NearSwap. ``t``: distance up to which the expert's entry is taken in full."""
 
     t: float = parameter(
         1e-4,

@@ -37,12 +37,12 @@ from ace_gui.methods.shared.survey import (
 from ace_gui.methods.shared.trimming import kept_count
 
 WINSORISED: Final = 0.01
-"""Share of entries at either end whose magnitude is moved to that of the next, as published."""
+"""Share of entries at either end whose magnitude is clipped to the next one, as published."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PcbParameters:
-    """Parameters of PCB-Merging. ``density``: ρ. ``trim``: where it counts. ``scaling``: λ."""
+    """Parameters of PCB-Merging. ``density``: ρ. ``trim``: its range. ``scaling``: λ."""
 
     density: float = share_parameter(
         0.05,
@@ -75,7 +75,7 @@ class PcbParameters:
 
 
 def survey(parameters: PcbParameters, experts: int) -> RankSurvey | None:
-    """Over the whole model: the bounds of the magnitudes, then those of the scores."""
+    """The bounds of magnitudes, and then of scores, over the whole model."""
     return None if parameters.trim == "tensor" else _competition(parameters, experts)
 
 
@@ -85,7 +85,7 @@ def norms(known: SurveyContext) -> SumSurvey | None:
 
 
 def competition(known: SurveyContext) -> RankSurvey | None:
-    """The same bounds in a tensor, among the experts that changed it."""
+    """The bounds of magnitudes and scores in a tensor, for the experts that changed it."""
     if "top" in known.findings:
         return None
     kept = _changed(known.findings, known.weights).kept
@@ -97,8 +97,8 @@ def _competition(
 ) -> RankSurvey:
     """``kept``: the competing experts; None: all that changed anything."""
 
-    def values(deltas: Deltas, found: Findings, _start: int) -> Iterator[Tensor]:
-        return _scores(deltas, _bounds(found, kept))
+    def values(deltas: Deltas, findings: Findings, _start: int) -> Iterator[Tensor]:
+        return _scores(deltas, _bounds(findings, kept))
 
     bounds = Stage(names=("low", "high"), values=magnitudes, ranks=_winsorised_ranks)
     scores = Stage(
@@ -111,22 +111,22 @@ def _competition(
 
 @on_experts
 def pcb(experts: Experts, parameters: PcbParameters, context: Context) -> Merged:
-    """λ Σ ŝ_t w_t τ_t / Σ ŝ_t entry by entry, any shape, float32, 0 where all ŝ_t are.
+    """λ Σ ŝ_t w_t τ_t / Σ ŝ_t entry by entry, 0 if all ŝ_t are 0; any shape, float32.
 
-    Of the published variants the one for vision models. τ_t are winsorised, as for the scores;
-    experts without a change are left out. Holds two experts at a time; reads each 2 + T times.
-    Raises MethodError if one is not finite, and without findings where it needs them.
+    This is the published variant for vision models. τ_t are winsorised, as for the scores. Experts
+    without a change are left out. Holds two experts at a time; reads each 2 + T times. Raises
+    MethodError if one is not finite, and without findings where it needs them.
     """
     if parameters.trim == "model":
         required_findings(context.findings, len(experts))
-    found = experts.surveyed((norms, competition), parameters, context).findings
-    changed = _changed(found, experts.weights)
-    bounds = _bounds(found, None if parameters.trim == "model" else changed.kept)
+    findings = experts.surveyed((norms, competition), parameters, context).findings
+    changed = _changed(findings, experts.weights)
+    bounds = _bounds(findings, None if parameters.trim == "model" else changed.kept)
     merged = experts.zeros()
     shares = torch.zeros_like(merged)
     for t in bounds:
-        score = _score(experts.delta, bounds, t).to(torch.float32)  # as it was compared
-        share = success(score, found["lost"][t], found["top"][t])
+        score = _score(experts.delta, bounds, t).to(torch.float32)  # in which scores were compared
+        share = success(score, findings["lost"][t], findings["top"][t])
         del score
         value = experts.raw(t).to(torch.float64)
         value = value.sign() * value.abs().clamp(*bounds[t])
@@ -136,8 +136,8 @@ def pcb(experts: Experts, parameters: PcbParameters, context: Context) -> Merged
     return Merged.of(result, parameters.scaling, changed.diagnostics())
 
 
-def _changed(found: Findings, weights: Weights) -> Census:
-    pairs = zip(found["norm"], weights, strict=True)
+def _changed(findings: Findings, weights: Weights) -> Census:
+    pairs = zip(findings["norm"], weights, strict=True)
     return Census.of([(weight * norm) ** 2 for norm, weight in pairs])
 
 
@@ -146,9 +146,9 @@ def _winsorised_ranks(entries: int) -> tuple[int, int]:
     return cut + 1, entries - cut
 
 
-def _bounds(found: Findings, kept: Sequence[int] | None) -> dict[int, tuple[float, float]]:
+def _bounds(findings: Findings, kept: Sequence[int] | None) -> dict[int, tuple[float, float]]:
     """The smallest and the largest magnitude after winsorising, over the competing experts."""
-    pairs = list(zip(found["low"], found["high"], strict=True))
+    pairs = list(zip(findings["low"], findings["high"], strict=True))
     competing = [t for t, (_, high) in enumerate(pairs) if high > 0] if kept is None else kept
     return {t: pairs[t] for t in competing}
 
@@ -162,7 +162,7 @@ def _scores(deltas: Deltas, bounds: Mapping[int, tuple[float, float]]) -> Iterat
 
 
 def _unit(delta: Tensor, bounds: tuple[float, float]) -> Tensor:
-    """τ̄_t; where all magnitudes are equal they are 1."""
+    """τ̄_t; if all magnitudes are equal, they become 1."""
     low, high = bounds
     values = delta.to(torch.float64)
     if low == high:
@@ -174,15 +174,15 @@ def _score(
     delta: Callable[[int], Tensor], bounds: Mapping[int, tuple[float, float]], t: int
 ) -> Tensor:
     """exp(T τ̄_t²) · Σ_j tanh(τ̄_t τ̄_j): size within the expert, times agreement with all."""
-    own = _unit(delta(t), bounds[t])
-    agreement = torch.zeros_like(own)
+    unit = _unit(delta(t), bounds[t])
+    agreement = torch.zeros_like(unit)
     for j, limits in bounds.items():
-        agreement.add_(torch.tanh(own * _unit(delta(j), limits)))
-    return agreement.mul_(own.square_().mul_(len(bounds)).exp_())
+        agreement.add_(torch.tanh(unit * _unit(delta(j), limits)))
+    return agreement.mul_(unit.square_().mul_(len(bounds)).exp_())
 
 
 def success(score: Tensor, lost: float, top: float) -> Tensor:
-    """ŝ: scores from the largest that loses to the top mapped onto (0, 1]; lower ones 0."""
+    """ŝ: scores above ``lost``, the largest losing one, mapped onto (0, 1]; the others 0."""
     if not top > lost:
         return (score == top).to(torch.float64)
     return ((score.to(torch.float64) - lost) / (top - lost)).clamp_(min=0)

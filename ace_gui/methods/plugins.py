@@ -1,8 +1,8 @@
-"""Methods that are not part of this package: of installed packages, and of a person's own folder.
+"""Methods from outside this package: from installed packages and from the user's own folder.
 
-A package offers them by an entry point in the group ``ace_gui.methods`` whose value is a module
-that calls ``register_method``, or a ``MergeMethod``. A person puts a Python file that does so into
-``methods_folder()``. Only these two are ever run; nothing that comes with a model is.
+A package offers methods with an entry point in the group ``ace_gui.methods``. Its value is a
+``MergeMethod``, or a module that calls ``register_method``. A user puts a Python file that calls it
+into ``methods_folder()``. No other code is run, and never code that comes with a model.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ace_gui.paths import methods_folder
 GROUP: Final = "ace_gui.methods"
 
 PATIENCE: Final = 60.0
-"""Seconds that a file or a package may take to be imported."""
+"""Seconds that the import of a file or a package may take."""
 
 _ANYTHING: Final = (Exception, SystemExit)
-"""What a stranger's code may raise; Ctrl+C still stops the program."""
+"""All that foreign code may raise; Ctrl+C still stops the program."""
 
 
 def load_plugins() -> tuple[str, ...]:
-    """Run every plugin once; a sentence for each that could not be used."""
+    """Run every plugin once. Returns a sentence for each one that could not be used."""
     problems = []
     for point in entry_points(group=GROUP):
         try:
@@ -60,8 +60,8 @@ def _too_slow() -> TimeoutError:
 def _limited() -> Iterator[None]:
     """Raise TimeoutError in a block that takes too long.
 
-    A system's alarm also interrupts a call that waits. Without one, and in threads other than the
-    main one, the error is raised at the next instruction of Python.
+    The system's alarm also interrupts a waiting call. On a system without it, and outside the main
+    thread, the error is raised at the next Python instruction.
     """
     alarm = getattr(signal, "SIGALRM", None)
     if alarm is None or threading.current_thread() is not threading.main_thread():
@@ -97,7 +97,7 @@ def _limited_by_thread() -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
-        raise_in(ctypes.c_ulong(thread), None)  # one that came too late
+        raise_in(ctypes.c_ulong(thread), None)  # an error that came too late
 
 
 def _load_entry_point(point: EntryPoint) -> None:

@@ -1,4 +1,4 @@
-"""RAM and RAM+: what one expert changed is kept whole, what several changed is averaged.
+"""RAM and RAM+: keep changes by one expert in full, and average changes by several.
 
 τ_t = w_t ΔW_t.
 """
@@ -39,8 +39,8 @@ class RamParameters:
 class RamPlusParameters:
     """Parameters of RAM+, tensor by tensor.
 
-    ``epsilon``: changes up to this count as none. An expert's entries that no other changed are
-    scaled by 1 + ``r`` · min(shared / unique, ``alpha``).
+    ``epsilon``: changes up to this count as none. Entries that only one expert changed are scaled
+    by 1 + ``r`` · min(shared / unique, ``alpha``).
     """
 
     epsilon: float = threshold_parameter()
@@ -89,7 +89,7 @@ def ramplus_tl(experts: Experts, parameters: RamPlusParameters, _: Context) -> M
 
 
 def _gathered(experts: Experts, epsilon: float) -> tuple[Tensor, Tensor]:
-    """The sum of what was changed, float64, and by how many."""
+    """The sum of the changes in float64, and the number of experts that changed each entry."""
     total = experts.zeros()
     counts = torch.zeros_like(total, dtype=torch.int32)
     for t in range(len(experts)):

@@ -106,7 +106,7 @@ YOUR_OWN: Final = "Your own"
 """The default heading for registered methods."""
 
 _SOURCES: Final[dict[str, str]] = {}
-"""Digest of the source of every added method, from when it was added."""
+"""Digest of each added method's source at the time it was added."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
@@ -115,7 +115,7 @@ Function = TypeVar("Function", bound=MergeFunction[Any])
 
 @dataclass(frozen=True, kw_only=True)
 class NoParameters:
-    """The parameters of a method that has none."""
+    """The empty parameters of a method without parameters."""
 
 
 _KINDS: Final = {
@@ -168,15 +168,15 @@ def add_method(method: MergeMethod[Any], family: str = YOUR_OWN, *, replace: boo
 
 
 def added_sources(names: Iterable[str]) -> dict[str, str]:
-    """Digest of the source of those of these methods that were added, by name.
+    """Digests of the sources of these methods, if they were added, by name.
 
-    Results depend on it as they do on the code of this package.
+    Results depend on them as they do on the code of this package.
     """
     return {name: _SOURCES[name] for name in names if name in _SOURCES}
 
 
 def _require_fields(method: MergeMethod[Any]) -> None:
-    """Raise MethodError if a plain field of a method is of another type than declared."""
+    """Raise MethodError if a plain field of a method has another type than declared."""
     plain = {"str": str, "int": int, "bool": bool, "Kind": Kind}
     for field in dataclasses.fields(method):
         value, wanted = getattr(method, field.name), plain.get(str(field.type))
@@ -280,8 +280,8 @@ def checked_parameters(method: MergeMethod[Any], values: Mapping[str, object]) -
     """The method's parameter dataclass with the recipe's values. Missing values have their
     defaults.
 
-    Raises RecipeError, with ``key``, for an unknown name, a value of the wrong kind, NaN or Inf, or
-    a value out of range.
+    Raises RecipeError with its ``key`` for an unknown name, a value of the wrong type, NaN or Inf,
+    or a value out of range.
     """
     fields = {field.name: field for field in parameter_fields(method)}
     for name in values:

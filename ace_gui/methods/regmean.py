@@ -33,7 +33,7 @@ from ace_gui.methods.shared.measured import Need, required_measured
 
 @dataclass(frozen=True, kw_only=True)
 class RegMeanParameters:
-    """``alpha``: factor on what inputs have in common. ``ridge``: as a share of a mean square."""
+    """``alpha``: factor on off-diagonal entries. ``ridge``: a share of the mean square."""
 
     alpha: float = share_parameter(
         0.9,
@@ -60,10 +60,10 @@ class RegMeanParameters:
 def regmean(experts: Experts, parameters: RegMeanParameters, context: Context) -> Merged:
     """(Σ_t w_t ΔW_t G_t) (Σ_t w_t G_t)⁻¹, float32; G_t: the mean of x xᵀ, off the diagonal times α.
 
-    A weight is how much an expert's inputs count. The ridge is in every G_t, so that the mean is
-    left where no expert had inputs. Reads each expert once and each G_t twice, and computes in
-    float64. Raises MethodError for tensors that are no matrices or not finite, for weights that sum
-    to zero, and without what was measured.
+    The weights say how much each expert's inputs count. Every G_t includes the ridge, so that
+    directions in which no expert had inputs get the mean. Reads each expert once and each G_t
+    twice, and computes in float64. Raises MethodError for tensors that are not matrices or not
+    finite, for weights that sum to zero, and without measured statistics.
     """
     grams = required_measured(context.measured, len(experts)).each
     ridge = parameters.ridge * (_mean_square(grams) or 1.0)
@@ -86,7 +86,7 @@ def regmean(experts: Experts, parameters: RegMeanParameters, context: Context) -
 
 
 def _mean_square(grams: Sequence[Tensor]) -> float:
-    """Of one input, over the inputs and the experts."""
+    """Mean square of an input feature, over features and experts."""
     means = [float(gram.diagonal().mean(dtype=torch.float64)) for gram in grams]
     return math.fsum(means) / len(means)
 
@@ -110,7 +110,7 @@ def _notes(cut: int) -> list[str]:
 
 
 def working_memory(shape: tuple[int, ...], _experts: int) -> float:
-    """Float64 numbers alive at once at most: while summing, or while solving."""
+    """The largest number of float64 numbers at once, while summing or solving."""
     outputs, inputs = shape
     summing = 2.5 * inputs**2 + 3 * outputs * inputs
     return max(summing, inputs**2 + 2 * outputs * inputs + 5 * widest(inputs) * inputs)

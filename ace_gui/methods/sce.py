@@ -26,18 +26,18 @@ from ace_gui.methods.shared.kit import per_entry, scaling_parameter, share_param
 from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, SumSurvey, SurveyContext
 
 SMALLEST: Final = 1e-6
-"""What the coefficients of the agreeing experts sum to at least, as in mergekit."""
+"""Lower bound of the sum of the agreeing experts' coefficients, as in mergekit."""
 
 VARIANCE: Final = "variance"
 SQUARE: Final = "square"
-"""Findings: the smallest variance selected, the same for all experts; their mean squares."""
+"""Names of findings: the smallest selected variance, the same for all experts; mean squares."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SceParameters:
     """Parameters of SCE. ``select_topk``: share of entries kept. ``scaling``: factor.
 
-    ``alike_below``: mean square of a tensor's changes below which all experts count alike.
+    ``alike_below``: if a tensor's mean squares sum to less, all experts count alike.
     """
 
     select_topk: float = share_parameter(
@@ -63,17 +63,17 @@ class SceParameters:
 
 
 def least_variance(known: SurveyContext) -> RankSurvey | None:
-    """The smallest variance of an entry that is selected; 0 or infinity where none is.
+    """The smallest variance of a selected entry; 0 or infinity if no entry is selected.
 
-    The share is of the entries that vary at all.
+    The share counts only entries that vary at all.
     """
     weights, share = known.weights, known.each[0].select_topk
     if share == 1 or VARIANCE in known.findings:
         return None
 
     def values(deltas: Deltas, _: Findings, _start: int) -> Iterator[Tensor]:
-        found = variance(deltas, weights)
-        return repeat(found[found > 0], len(weights))
+        variances = variance(deltas, weights)
+        return repeat(variances[variances > 0], len(weights))
 
     def ranks(entries: int) -> tuple[int, ...]:
         return (entries - math.floor(share * entries + 1e-9) + 1,)
@@ -83,7 +83,7 @@ def least_variance(known: SurveyContext) -> RankSurvey | None:
 
 
 def mean_squares(known: SurveyContext) -> SumSurvey | None:
-    """The mean squares of the experts' selected changes, of which their coefficients are made."""
+    """The mean squares of the experts' selected changes, from which coefficients are computed."""
     weights, findings = known.weights, known.findings
     if SQUARE in findings:
         return None
@@ -91,8 +91,8 @@ def mean_squares(known: SurveyContext) -> SumSurvey | None:
     def figures(deltas: Deltas, _start: int) -> Iterator[tuple[float, int]]:
         mask = selected(deltas, weights, findings)
         for weight, delta in zip(weights, deltas, strict=True):
-            own = delta if mask is None else torch.where(mask, delta, 0)
-            yield weight**2 * energy(own), delta.numel()
+            kept = delta if mask is None else torch.where(mask, delta, 0)
+            yield weight**2 * energy(kept), delta.numel()
 
     def means(sums: list[list[float]]) -> Findings:
         return {SQUARE: tuple(square / max(1.0, entries) for square, entries in sums)}
@@ -104,18 +104,19 @@ def mean_squares(known: SurveyContext) -> SumSurvey | None:
 def sce(experts: Experts, parameters: SceParameters, context: Context) -> Merged:
     """Σ c_t τ_t / Σ c_t over the experts with the sign of Σ τ_t, τ_t = w_t ΔW_t; float32.
 
-    Any shape. c_t is the mean square of τ_t over the tensor, of selected entries alone, in shares
-    of their sum. A sum of 0 counts as positive. Reads every expert twice and once before, or four
-    times and five before with a selection. Raises MethodError if one is not finite.
+    Any shape. c_t is the mean square of τ_t over the tensor's selected entries, as a share of the
+    sum over experts. A sum of 0 counts as positive. Without a selection, surveys read every expert
+    once and the merge twice; with one, five and four times. Raises MethodError if one is not
+    finite.
     """
     total, notes = experts.sum(), []
-    found = experts.surveyed((least_variance, mean_squares), parameters, context).findings
-    mask = selected(experts.deltas, experts.weights, found)
-    if mask is not None and not 0 < found[VARIANCE][0] < math.inf:
+    findings = experts.surveyed((least_variance, mean_squares), parameters, context).findings
+    mask = selected(experts.deltas, experts.weights, findings)
+    if mask is not None and not 0 < findings[VARIANCE][0] < math.inf:
         notes.append("No entry varies enough to be selected: this tensor stays as in the base.")
     positive, divisor = total >= 0, torch.zeros_like(total)
     merged = torch.zeros_like(total)
-    for t, share in enumerate(_shares(found[SQUARE], parameters.alike_below)):
+    for t, share in enumerate(_shares(findings[SQUARE], parameters.alike_below)):
         value = experts.weighted(t)
         chosen = value if mask is None else torch.where(mask, value, 0)
         agreeing = torch.where(positive, chosen > 0, chosen < 0)
@@ -137,26 +138,26 @@ def _shares(squares: Sequence[float], alike_below: float) -> list[float]:
 
 
 def selected(deltas: Deltas, weights: Weights, findings: Findings) -> Tensor | None:
-    """Where the variance is among the largest, equals of the last one included; None: all."""
+    """Mask of the entries with the largest variance, ties included; None: all entries."""
     if VARIANCE not in findings:
         return None
-    found = variance(deltas, weights)
-    return (found > 0) & (found >= findings[VARIANCE][0])
+    variances = variance(deltas, weights)
+    return (variances > 0) & (variances >= findings[VARIANCE][0])
 
 
 def variance(deltas: Deltas, weights: Weights) -> Tensor:
-    """Of the τ_t over t, entry by entry, float32; exactly 0 where all are equal."""
+    """Variance of the τ_t over t, entry by entry, float32; exactly 0 if all are equal."""
     first, count = deltas[0].to(torch.float64) * weights[0], len(weights)
 
     def difference(t: int) -> Tensor:
         return deltas[t].to(torch.float64).mul_(weights[t]).sub_(first)
 
-    mean, found = torch.zeros_like(first), torch.zeros_like(first)
+    mean, total = torch.zeros_like(first), torch.zeros_like(first)
     for t in range(1, count):
         mean.add_(difference(t), alpha=1 / count)
     for t in range(count):
-        found.add_(difference(t).sub_(mean).square_(), alpha=1 / count)
-    return found.to(torch.float32)
+        total.add_(difference(t).sub_(mean).square_(), alpha=1 / count)
+    return total.to(torch.float32)
 
 
 SCE = MergeMethod(

@@ -48,7 +48,7 @@ class SlerpParameters:
 class NuslerpParameters:
     """Parameters of NuSLERP. ``row_wise``: an angle for every row instead of one for the tensor.
 
-    ``column_wise``: for every column.
+    ``column_wise``: an angle for every column.
     """
 
     row_wise: bool = parameter(
@@ -71,7 +71,7 @@ class NuslerpParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class BaseSlerpParameters:
-    """Parameters of SLERP from the base. ``t``: how far. ``parallel``: where it is straight."""
+    """Parameters of SLERP from the base. ``t``: how far. ``parallel``: |cosine| limit."""
 
     t: float = parameter(
         0.5,
@@ -95,9 +95,9 @@ class BaseSlerpParameters:
 def slerp(experts: Experts, parameters: SlerpParameters, _: Context) -> Merged:
     """From w_1 ΔW_1 to w_2 ΔW_2 of any shape, as one vector each; float32.
 
-    Angles are those of the vectors, lengths are not normalised. Straight where |cos| > 0.9995; a
-    vector of zeros is at a right angle to any other. Raises MethodError for other than two experts,
-    and where one is not finite.
+    The angle is that of the vectors; lengths are not normalised. Linear if |cos| > 0.9995. A vector
+    of zeros is at a right angle to any other. Raises MethodError if there are not exactly two
+    experts, and if one is not finite.
     """
     one, other = _pair(experts)
     straight = (1 - NEARLY_PARALLEL**2) ** 0.5
@@ -109,8 +109,8 @@ def slerp(experts: Experts, parameters: SlerpParameters, _: Context) -> Merged:
 def nuslerp(experts: Experts, parameters: NuslerpParameters, _: Context) -> Merged:
     """From ΔW_1 to ΔW_2 by t = w_2 / (w_1 + w_2), any shape, as one vector or row by row; float32.
 
-    Raises MethodError for other than two experts, weights that sum to zero, and where one is not
-    finite.
+    Raises MethodError if there are not exactly two experts, for weights that sum to zero, and if an
+    expert is not finite.
     """
     one, other = _pair(experts.unweighted())
     t = experts.weights[1] / experts.total_weight
@@ -127,8 +127,8 @@ def nuslerp(experts: Experts, parameters: NuslerpParameters, _: Context) -> Merg
 def base_slerp(experts: Experts, parameters: BaseSlerpParameters, context: Context) -> Merged:
     """From W₀ to W₀ + w ΔW, any shape, as one vector each; float32.
 
-    Raises MethodError for other than one expert, without a base, and where the expert is not
-    finite.
+    Raises MethodError if there is not exactly one expert, if there is no base, and if the expert is
+    not finite.
     """
     change = experts.only()
     base = context.required_base().to(torch.float64).reshape(-1)

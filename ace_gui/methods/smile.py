@@ -18,8 +18,8 @@ from ace_gui.methods.shared.kit import parameter, per_matrix
 
 @dataclass(frozen=True, kw_only=True)
 class SmileParameters:
-    """``rank``: k. ``gate_rank``: k_g; at most k counts, and half of a layer's inputs. ``top``: K,
-    how many experts are used.
+    """``rank``: k. ``gate_rank``: k_g, limited to k and to half of a layer's inputs. ``top``: K,
+    the number of experts used.
     """
 
     rank: int = parameter(
@@ -62,16 +62,16 @@ class SmileParameters:
 
 @on_experts
 def smile(experts: Experts, _: SmileParameters, __: Context) -> Merged:
-    """A zero change: the layer keeps the base's matrix, to which its experts are added; float32.
+    """A zero change, float32: the layer keeps the base's matrix, and experts are added to it.
 
-    Reads every expert once. Raises MethodError for tensors that are no matrices or not finite.
+    Reads every expert once. Raises MethodError for tensors that are not matrices or not finite.
     """
-    found = experts.census()
-    return Merged.of(experts.matrix(0).zero_(), diagnostics=found.diagnostics())
+    census = experts.census()
+    return Merged.of(experts.matrix(0).zero_(), diagnostics=census.diagnostics())
 
 
 def differences(experts: Experts, _: SmileParameters) -> Iterator[Tensor]:
-    """w_t ΔW_t of matrices, and of biases w_t Δb_t less their mean, which the merged model has."""
+    """w_t ΔW_t of matrices; for biases w_t Δb_t minus the mean, which the merged model has."""
     mean = None
     if experts.raw(0).ndim != 2:
         mean = experts.combination(experts.mean_of_weights(), range(len(experts)))

@@ -1,8 +1,8 @@
 """Means on the sphere: the Karcher mean, and multi-SLERP's mean of directions.
 
-Of the experts' changes, or of whole weights, the base's among them. T experts. Everything of the
-Karcher mean happens in the span of the directions u_t, so that only their cosines are needed: a
-point is x = Σ b_t u_t, and its inner products with them are C b.
+The means are of the experts' changes, or of whole weights with or without the base's. T experts.
+The Karcher mean stays in the span of the directions u_t, so only their cosines C are needed: a
+point is x = Σ b_t u_t, and its inner products with the u_t are C b.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CANCELLED_OUT: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class PointsParameters:
-    """``points``: what the mean is of. ``base_weight``: the base's own, among whole weights."""
+    """``points``: changes or whole weights. ``base_weight``: the base's weight among the latter."""
 
     points: str = parameter(
         CHANGES,
@@ -66,28 +66,31 @@ def merged_points(
     parameters: PointsParameters,
     context: Context,
 ) -> Merged:
-    """The mean by ``merge``, of changes or of whole weights, as a change of the base.
+    """The mean of changes or of whole weights by ``merge``, as a change of the base.
 
-    Raises MethodError if whole weights are wanted and there is no base.
+    Raises MethodError if whole weights are requested and there is no base.
     """
     if parameters.points == CHANGES:
         return merge(experts)
-    base, own = context.required_base(), [parameters.base_weight] if parameters.base_weight else []
-    first, deltas = len(own), experts.deltas
+    base, base_weights = (
+        context.required_base(),
+        [parameters.base_weight] if parameters.base_weight else [],
+    )
+    first, deltas = len(base_weights), experts.deltas
     points = Computed(
         first + len(deltas), lambda t: base if t < first else deltas[t - first] + base
     )
-    found = merge(Experts(points, [*own, *experts.weights]))
-    return Merged(delta=found.delta.sub_(base))
+    merged = merge(Experts(points, [*base_weights, *experts.weights]))
+    return Merged(delta=merged.delta.sub_(base))
 
 
 VANISHING: Final = 1e-7
-"""Norm of a mean of directions that counts as zero: they cancel, and have no mean direction."""
+"""Norm of a mean of directions that counts as zero: the directions cancel."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KarcherParameters(PointsParameters):
-    """Parameters of the Karcher mean. ``iterations``: at most; ``tolerance``: of the last step."""
+    """Parameters of the Karcher mean. ``iterations``: maximum; ``tolerance``: step to stop at."""
 
     iterations: int = parameter(
         10,
@@ -108,10 +111,9 @@ class KarcherParameters(PointsParameters):
 def karcher(experts: Experts, parameters: KarcherParameters, context: Context) -> Merged:
     """The weighted spherical mean of the directions, times the weighted mean norm; float32.
 
-    Of the changes, or of whole weights. Any shape, each tensor as one vector; weights are
-    normalised. Experts without a change, or of weight zero, are left out. Reads every expert as
-    often as there are experts, and twice more.
-    Raises MethodError if one is not finite, for negative weights, and where directions cancel.
+    Any shape, each tensor as one vector. Weights are normalised. Experts without a change, or of
+    weight zero, are left out. Reads every expert as often as there are experts, and twice more.
+    Raises MethodError if one is not finite, for negative weights, and if directions cancel.
     """
     return merged_points(partial(_mean, parameters), experts, parameters, context)
 
@@ -122,35 +124,35 @@ def _mean(parameters: KarcherParameters, experts: Experts) -> Merged:
         raise MethodError(
             "A mean of directions needs weights of at least 0; change the negative ones."
         )
-    found = experts.census()
-    if not found.kept:
-        return Merged.of(experts.combination((), ()), diagnostics=found.diagnostics())
-    shares = torch.tensor([weights[t] for t in found.kept], dtype=torch.float64)
-    norms = _norms(found, shares)
+    census = experts.census()
+    if not census.kept:
+        return Merged.of(experts.combination((), ()), diagnostics=census.diagnostics())
+    shares = torch.tensor([weights[t] for t in census.kept], dtype=torch.float64)
+    norms = _norms(census, shares)
     shares /= shares.sum()
-    point_T = spherical_mean(cosines(experts, found), shares, parameters)
+    point_T = spherical_mean(cosines(experts, census), shares, parameters)
     coefficients = point_T / norms * float(shares @ norms)
-    merged = experts.combination(coefficients.tolist(), found.kept)
-    return Merged.of(merged, diagnostics=found.diagnostics())
+    merged = experts.combination(coefficients.tolist(), census.kept)
+    return Merged.of(merged, diagnostics=census.diagnostics())
 
 
-def _norms(found: Census, shares: Tensor) -> Tensor:
-    """‖ΔW_t‖ without its weight."""
-    weighted = [math.sqrt(found.energies[t]) for t in found.kept]
+def _norms(census: Census, shares: Tensor) -> Tensor:
+    """‖ΔW_t‖ of the kept experts, unweighted."""
+    weighted = [math.sqrt(census.energies[t]) for t in census.kept]
     return torch.tensor(weighted, dtype=torch.float64) / shares
 
 
-def cosines(experts: Experts, found: Census) -> Tensor:
+def cosines(experts: Experts, census: Census) -> Tensor:
     """Cosines between the experts that changed the tensor, float64, on the CPU.
 
-    Flat, of any shape. Holds two experts at a time; reads each as often as there are others.
+    Each tensor is one vector. Holds two experts at a time; reads each as often as there are others.
     """
-    size = len(found.kept)
+    size = len(census.kept)
     cosines_TT = torch.eye(size, dtype=torch.float64)
-    for i, t in enumerate(found.kept[:-1]):
+    for i, t in enumerate(census.kept[:-1]):
         one = _unit(experts.raw(t))
         for j in range(i + 1, size):
-            other = _unit(experts.raw(found.kept[j]))
+            other = _unit(experts.raw(census.kept[j]))
             cosines_TT[i, j] = cosines_TT[j, i] = float(one @ other)
     return cosines_TT.clamp_(-1, 1)
 
@@ -208,7 +210,7 @@ KARCHER = MergeMethod(
 
 
 CANCELLED: Final = 1e-8
-"""Norm of a mean of directions that counts as zero, and what is added to norms; as in mergekit."""
+"""Norm of a mean of directions that counts as zero; also added to norms, as in mergekit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,11 +231,11 @@ class MultislerpParameters(PointsParameters):
 def multislerp(experts: Experts, parameters: MultislerpParameters, context: Context) -> Merged:
     """The normalised weighted mean of the directions, times the weighted mean norm; float32.
 
-    What multi-SLERP computes: its step in the tangent space at that mean is zero. Any shape, each
-    tensor as one vector. An expert that changed nothing has no direction, and norm 0. One expert
-    is returned as it is; where the directions of two cancel, their mean is. Reads every expert
-    twice. Raises MethodError if one is not finite, where the weights sum to zero, and where the
-    directions of more than two cancel.
+    multi-SLERP computes this, as its step in the tangent space at that mean is zero. Any shape,
+    each tensor as one vector. An expert without a change has no direction, and norm 0. A single
+    expert is returned unchanged. If the directions of two experts cancel, their mean is returned.
+    Reads every expert twice. Raises MethodError if one is not finite, if the weights sum to zero,
+    and if the directions of more than two cancel.
     """
     return merged_points(partial(_multislerp, parameters), experts, parameters, context)
 

@@ -37,22 +37,24 @@ class StarParameters:
 
 @on_experts
 def star(experts: Experts, parameters: StarParameters, _: Context) -> Merged:
-    """α Σ w_t c_t SVD_k(ΔW_t) / Σ w_t, each with the nuclear norm it had; float32.
+    """α Σ w_t c_t SVD_k(ΔW_t) / Σ w_t, where c_t restores each nuclear norm; float32.
 
-    Experts that do not change the matrix count as zero matrices. Exact decompositions, so nothing
-    is drawn at random. Reads every expert twice. Raises MethodError for tensors that are no
-    matrices or not finite, and for weights that sum to zero.
+    Experts that do not change the matrix count as zero matrices. Draws no random numbers. Reads
+    every expert twice. Raises MethodError for tensors that are not matrices or not finite, and for
+    weights that sum to zero.
     """
     total = experts.total_weight
-    found = experts.census()
+    census = experts.census()
     merged_OI = torch.zeros_like(experts.matrix(0))
-    for t in found.kept:
+    for t in census.kept:
         merged_OI.add_(truncated(experts.matrix(t), parameters.eta))
-    return Merged.of(merged_OI, parameters.scaling / total, found.diagnostics(precision=IN_FLOAT64))
+    return Merged.of(
+        merged_OI, parameters.scaling / total, census.diagnostics(precision=IN_FLOAT64)
+    )
 
 
 def truncated(matrix_OI: Tensor, eta: float) -> Tensor:
-    """The fewest leading singular values that make up η % of the nuclear norm, scaled up to it."""
+    """The matrix cut to the fewest triplets that hold η % of the nuclear norm, scaled up to it."""
     if eta == 100:
         return matrix_OI
     kept, nuclear = leading_share(matrix_OI, eta / 100)

@@ -1,4 +1,4 @@
-"""Representation Surgery: task arithmetic, and a correction of what each task's head is given."""
+"""Representation Surgery: task arithmetic, and a correction of the features before each head."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """TALL masks: which entries of the summed task vectors each expert relies on.
 
-Consensus task arithmetic keeps the entries of the sum on which enough experts rely.
+Consensus task arithmetic keeps the entries of the sum that enough experts rely on.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ def consensus(experts: Experts, parameters: ConsensusParameters, _: Context) -> 
     return Merged.of(total.masked_fill_(relying < parameters.agreeing, 0), parameters.scaling)
 
 
-def relies(own: Tensor, total: Tensor, threshold: float) -> Tensor:
-    """The TALL mask |w ΔW| > λ |τ − w ΔW|, bool; ``own``: w ΔW, which is overwritten.
+def relies(vector: Tensor, total: Tensor, threshold: float) -> Tensor:
+    """The TALL mask |w ΔW| > λ |τ − w ΔW|, bool; ``vector``: w ΔW, which is overwritten.
 
     The inequality is strict, so all-zero entries are false.
     """
-    others = (total - own).abs_().mul_(threshold)
-    return own.abs_() > others
+    others = (total - vector).abs_().mul_(threshold)
+    return vector.abs_() > others
 
 
 CONSENSUS_TA = MergeMethod(
@@ -139,7 +139,7 @@ def masks(
 
 
 def scale(parameters: TallParameters, own: float, shared: float) -> float:  # noqa: ARG001
-    """1 / α, which gives the sum of the task vectors back."""
+    """1 / α, which restores the sum of the task vectors."""
     return 1 / parameters.scaling
 
 

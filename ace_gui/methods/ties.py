@@ -19,7 +19,7 @@ from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_parameter, tri
 class Trimming:
     """``density``: share of entries kept of every task vector.
 
-    ``trim``: chosen over the whole model or in each tensor.
+    ``trim``: whether they are chosen over the whole model or in each tensor.
     """
 
     density: float = share_parameter(
@@ -46,17 +46,17 @@ class TiesParameters(ElectionParameters, Trimming):
 
 
 def survey(parameters: TiesParameters, experts: int) -> RankSurvey | None:
-    """The smallest magnitude kept of each expert over the whole model, where it is chosen there."""
+    """The smallest magnitude that each expert keeps, if it is chosen over the whole model."""
     if parameters.trim == "tensor" or parameters.density == 1:
         return None
     return trim_survey([parameters.density] * experts)
 
 
 def thresholds(known: SurveyContext) -> RankSurvey | None:
-    """The smallest magnitude kept of each expert in a tensor, where it is chosen there."""
-    if THRESHOLD in known.findings or all(own.density == 1 for own in known.each):
+    """The smallest magnitude that each expert keeps in a tensor, if it is chosen there."""
+    if THRESHOLD in known.findings or all(parameters.density == 1 for parameters in known.each):
         return None
-    return trim_survey([own.density for own in known.each])
+    return trim_survey([parameters.density for parameters in known.each])
 
 
 def largest(delta: Tensor, t: int, known: SurveyContext) -> Tensor:

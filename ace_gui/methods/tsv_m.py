@@ -1,6 +1,6 @@
 """TSV-Merging: keep each expert's leading singular vectors and decorrelate them across experts.
 
-TSV-Compress merges alike, and leaves each expert its leading singular triplets.
+TSV-Compress merges in the same way, and stores each expert's leading singular triplets.
 
 T experts, O outputs, I inputs, R = min(O, I), K singular vectors in all.
 """
@@ -51,10 +51,10 @@ class TsvMParameters:
 def tsv_m(experts: Experts, parameters: TsvMParameters, _: Context) -> Merged:
     """α · polar(U) diag(S) polar(V)ᵀ of the experts' leading triplets side by side; float32.
 
-    floor(R / T) triplets of each w_t ΔW_t, T counting the experts that changed the matrix; at least
-    one. The polar factors leave out directions in which the vectors depend on each other: there the
-    published ones are arbitrary. Reads every expert twice, holds few at a time, and U, S, V.
-    Raises MethodError for tensors that are no matrices or not finite.
+    Takes floor(R / T) triplets of each w_t ΔW_t, at least one. T counts the experts that changed
+    the matrix. The polar factors leave out directions in which the vectors depend on each other,
+    because the published factors are arbitrary there. Reads every expert twice. Holds few experts
+    at a time, and U, S, V. Raises MethodError for tensors that are not matrices or not finite.
     """
     found = experts.census()
     if len(found.kept) < 2:
@@ -64,11 +64,11 @@ def tsv_m(experts: Experts, parameters: TsvMParameters, _: Context) -> Merged:
     del like
     rank, together = min(shape), partial(side_by_side, entries=shape.numel(), device=device)
     kept = max(1, rank // len(found.kept))
-    own = together(lambda t: leading_triplets(experts.matrix(t), kept), found.kept)
-    u_OK = torch.cat([triplets.u_OK for triplets in own], dim=1)
-    s_K = torch.cat([triplets.s_K for triplets in own])
-    v_IK = torch.cat([triplets.vh_KI.T for triplets in own], dim=1)
-    del own
+    leading = together(lambda t: leading_triplets(experts.matrix(t), kept), found.kept)
+    u_OK = torch.cat([triplets.u_OK for triplets in leading], dim=1)
+    s_K = torch.cat([triplets.s_K for triplets in leading])
+    v_IK = torch.cat([triplets.vh_KI.T for triplets in leading], dim=1)
+    del leading
     left_KK, right_KK = together(inverse_root, (u_OK, v_IK))
     middle_KK = times(left_KK * s_K, right_KK)
     if shape[0] < shape[1]:  # the shorter product first
@@ -82,7 +82,7 @@ def tsv_m(experts: Experts, parameters: TsvMParameters, _: Context) -> Merged:
 def factors(experts: Experts) -> Iterator[Triplets]:
     """The leading triplets of each w_t ΔW_t, at most ``compressed_rank``. Reads each once.
 
-    Raises MethodError for tensors that are no matrices.
+    Raises MethodError for tensors that are not matrices.
     """
     for t in range(len(experts)):
         delta_OI = experts.matrix(t)
@@ -91,7 +91,7 @@ def factors(experts: Experts) -> Iterator[Triplets]:
 
 
 def compressed_rank(outputs: int, inputs: int, experts: int) -> int:
-    """Triplets that each expert keeps: the factors of all take the room of two matrices at most."""
+    """Triplets per expert: all factors together take at most the space of two matrices."""
     rank = min(outputs, inputs)
     return min(rank, max(1, rank // experts))
 

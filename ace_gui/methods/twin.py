@@ -13,7 +13,7 @@ from ace_gui.methods.shared.sparse import scaled_sum
 
 @dataclass(frozen=True, kw_only=True)
 class TwinParameters(ByomParameters):
-    """``keep``, ``density``, ``rank``: of each expert's difference; ``scaling``: λ."""
+    """``keep``, ``density``, ``rank``: how differences are compressed; ``scaling``: λ."""
 
     keep: str = parameter(
         LOW_RANK,

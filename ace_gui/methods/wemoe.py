@@ -1,4 +1,4 @@
-"""WEMoE: task arithmetic, and MLP blocks that are weighed for each example by a router."""
+"""WEMoE: task arithmetic, and MLP blocks that a router mixes for each example."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""WUDI-Merging: the matrix whose difference to each expert acts least on that expert's inputs.
+"""WUDI-Merging: the matrix whose difference from each expert acts least on that expert's inputs.
 
-T experts, O outputs, I inputs. The loss of M is Σ_t ‖(M − ΔW_t) ΔW_tᵀ‖²_F / ‖ΔW_t‖²_F; with
-S = Σ_t ΔW_tᵀ ΔW_t / ‖ΔW_t‖² and B = Σ_t ΔW_t ΔW_tᵀ ΔW_t / ‖ΔW_t‖² its gradient is 2 (M S − B), so
-that a step costs one product whatever T is.
+T experts, O outputs, I inputs. The loss of M is Σ_t ‖(M − ΔW_t) ΔW_tᵀ‖²_F / ‖ΔW_t‖²_F; with S = Σ_t
+ΔW_tᵀ ΔW_t / ‖ΔW_t‖² and B = Σ_t ΔW_t ΔW_tᵀ ΔW_t / ‖ΔW_t‖² its gradient is 2 (M S − B), so a step
+costs one product for any T.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from ace_gui.methods.shared.tolerance import IN_FLOAT64, Tolerance
 
 BETAS: Final = (0.9, 0.999)
 DIVISION_GUARD: Final = 1e-8
-"""Adam's own constants, at which the published optimisation leaves them."""
+"""Adam's default constants, which the published optimisation also uses."""
 
 SINGULAR: Final = 1e-10
 """Eigenvalues of S up to this share of the largest count as zero: no expert has that input."""
 
 ROWS: Final = 16
-"""Outputs of M by which float32 is checked; none depends on another."""
+"""Number of outputs of M that check float32; outputs are independent of each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WudiParameters:
     """Parameters of WUDI-Merging.
 
-    ``solution``: as published, by Adam, or the minimiser itself. ``steps``, ``learning_rate``: of
+    ``solution``: by Adam, as published, or the exact minimiser. ``steps``, ``learning_rate``: of
     Adam. ``scaling``: factor on the merged matrix.
     """
 
@@ -77,43 +77,43 @@ class WudiParameters:
 def wudi(experts: Experts, parameters: WudiParameters, context: Context) -> Merged:
     """Scaling times the (approximate) minimiser M of the loss, for w_t ΔW_t.
 
-    In float64 within; Adam in float32 where that is exact enough for the ``tolerance`` of the
-    context (``descended``). Experts that do not change the matrix are left out; a single one is
-    returned as it is. Reads every expert three times for Adam, twice for the closed form; holds
-    one, S and B. Raises MethodError for tensors that are no matrices or not finite.
+    Computed in float64; Adam uses float32 if that is exact enough for the context's ``tolerance``
+    (``descended``). Experts that do not change the matrix are left out. A single expert is returned
+    unchanged. Reads every expert three times for Adam, twice for the closed form. Holds one expert,
+    S and B. Raises MethodError for tensors that are not matrices or not finite.
     """
-    found = experts.census()
-    if len(found.kept) < 2:
-        alone = experts.matrix(found.kept[0] if found.kept else 0)
-        return Merged.of(alone, parameters.scaling, found.diagnostics())
-    gram_II, target_OI = _sums(experts, found)
+    census = experts.census()
+    if len(census.kept) < 2:
+        alone = experts.matrix(census.kept[0] if census.kept else 0)
+        return Merged.of(alone, parameters.scaling, census.diagnostics())
+    gram_II, target_OI = _sums(experts, census)
     precision = IN_FLOAT64
     if parameters.solution == "closed":
         merged_OI = closed(gram_II, target_OI)
     else:
-        start_OI = experts.combination([experts.weights[t] for t in found.kept], found.kept)
+        start_OI = experts.combination([experts.weights[t] for t in census.kept], census.kept)
         tolerance = context.tolerance.scaled(parameters.scaling)
         merged_OI, precision = descended(start_OI, gram_II, target_OI, parameters, tolerance)
-    return Merged.of(merged_OI, parameters.scaling, found.diagnostics(precision=precision))
+    return Merged.of(merged_OI, parameters.scaling, census.diagnostics(precision=precision))
 
 
 def flops(shape: tuple[int, ...], experts: int, parameters: WudiParameters) -> float:
-    """Of S and B, then of a product with S at every step, or of one solution."""
+    """Operations for S and B, and for a product with S per step or for one solution."""
     outputs, inputs = shape
     product = 2.0 * outputs * inputs**2
     closed_form = parameters.solution == "closed"
     return 2 * experts * product + (inputs**3 if closed_form else parameters.steps * product)
 
 
-def _sums(experts: Experts, found: Census) -> tuple[Tensor, Tensor]:
+def _sums(experts: Experts, census: Census) -> tuple[Tensor, Tensor]:
     """S (I × I) and B (O × I)."""
-    first_OI = experts.matrix(found.kept[0])
+    first_OI = experts.matrix(census.kept[0])
     target_OI = torch.zeros_like(first_OI)
     gram_II = first_OI.new_zeros(first_OI.shape[1], first_OI.shape[1])
     del first_OI
-    for t in found.kept:
+    for t in census.kept:
         delta_OI = experts.matrix(t)
-        own_II = gram(delta_OI).div_(found.energies[t])
+        own_II = gram(delta_OI).div_(census.energies[t])
         add_product_(target_OI, delta_OI, own_II)
         gram_II.add_(own_II)
     return gram_II, target_OI
@@ -126,10 +126,10 @@ def descended(
     parameters: WudiParameters,
     tolerance: Tolerance,
 ) -> tuple[Tensor, str]:
-    """The end of Adam's steps from ``start_OI``, and in which numbers it was found.
+    """The result of Adam's steps from ``start_OI``, and a sentence on the number format.
 
-    Where 16 bits allow float32, it is held by rows that are followed in float64 as well, as if all
-    were as far off as the worst of them; where that is too far, float64 it is.
+    With 16-bit inputs, float32 may be exact enough. Some rows are then also computed in float64,
+    and the worst of them counts for all. If it is too inexact, everything is computed in float64.
     """
     if tolerance.rounding and parameters.steps:
         outputs = len(start_OI)
