@@ -24,14 +24,14 @@ from ace_gui.methods.shared.expert_modules import ModuleKind, kind_of, learns
 from ace_gui.methods.shared.measured import Need
 
 _AT_FIRST: Final = torch.get_num_threads()
-"""Before any merge changed it, so that no merge depends on an earlier one."""
+"""Torch's number of threads before any merge changed it: no merge depends on an earlier one."""
 
 _STARTED: Final[set[str]] = set()
 _STARTING: Final = threading.Lock()
 
 
 def use_threads(wanted: int | None) -> None:
-    """Compute with this number of threads; None: torch's at first, within a container's limit.
+    """Compute with this number of threads; None: torch's default, within a container's limit.
 
     Also makes glibc keep up to 64 MB of freed memory instead of returning it at once: its
     thresholds adapt to the largest block ever freed, up to 32 MiB with its own header. A merge
@@ -45,16 +45,16 @@ def use_threads(wanted: int | None) -> None:
 def available_devices() -> tuple[DeviceInfo, ...]:
     """Every device a merge can run on, the CPU first, then the GPUs in torch's order."""
     usable = [gpu for gpu in gpus() if not why_unfit(gpu, kernels())]
-    found = [
+    infos = [
         DeviceInfo(name=gpu.name, title=gpu.title, memory_bytes=gpu.memory_bytes) for gpu in usable
     ]
-    return (DeviceInfo(name="cpu", title="Processor (CPU)"), *found)
+    return (DeviceInfo(name="cpu", title="Processor (CPU)"), *infos)
 
 
 def devices_not_used() -> tuple[str, ...]:
     """Why there is no GPU to use, or why one of several cannot be used, one sentence each."""
-    found = gpus()
-    reasons = [why_unfit(gpu, kernels()) for gpu in found] if found else [why_none()]
+    present = gpus()
+    reasons = [why_unfit(gpu, kernels()) for gpu in present] if present else [why_none()]
     return tuple(filter(None, reasons))
 
 
@@ -184,18 +184,18 @@ def gpus() -> list[Gpu]:
 def _gpu(index: int) -> Gpu:
     name = f"cuda:{index}"
     try:
-        found = torch.cuda.get_device_properties(index)
+        properties = torch.cuda.get_device_properties(index)
         if torch.version.hip is not None:
-            architecture = found.gcnArchName.partition(":")[0]
-            title = f"{found.name} (ROCm, not tried yet)"
+            architecture = properties.gcnArchName.partition(":")[0]
+            title = f"{properties.name} (ROCm, not tried yet)"
         else:
-            architecture, title = f"sm_{found.major}{found.minor}", found.name
+            architecture, title = f"sm_{properties.major}{properties.minor}", properties.name
         return Gpu(
             name=name,
             title=title,
             architecture=architecture,
-            processors=found.multi_processor_count,
-            memory_bytes=found.total_memory,
+            processors=properties.multi_processor_count,
+            memory_bytes=properties.total_memory,
         )
     except Exception:  # a GPU without properties may still compute
         return Gpu(name=name, title=f"GPU {index}")
@@ -210,7 +210,7 @@ def kernels() -> list[str]:
 
 
 def why_unfit(gpu: Gpu, built_for: Sequence[str]) -> str:
-    """Why this build of torch does not support a GPU, a sentence; empty if it does."""
+    """A sentence on why this build of torch does not support a GPU; empty if it does."""
     if not gpu.architecture or not built_for or gpu.architecture in built_for:
         return ""
     if any(_runs(gpu.architecture, each) for each in built_for):
@@ -224,17 +224,17 @@ def why_unfit(gpu: Gpu, built_for: Sequence[str]) -> str:
 
 def _runs(architecture: str, built: str) -> bool:
     """Whether the code runs: binaries on later GPUs of a generation, PTX on all later ones."""
-    own, code = _capability(architecture, "sm"), _capability(built, "sm")
-    if own and code:
-        return own[0] == code[0] and own[1] >= code[1]
-    general = _capability(built, "compute")
-    return bool(own and general and own >= general)
+    gpu, binary = _capability(architecture, "sm"), _capability(built, "sm")
+    if gpu and binary:
+        return gpu[0] == binary[0] and gpu[1] >= binary[1]
+    ptx = _capability(built, "compute")
+    return bool(gpu and ptx and gpu >= ptx)
 
 
 def _capability(text: str, kind: str) -> tuple[int, int] | None:
     """ "sm_86" to (8, 6); None for another kind, and for code of one GPU alone ("sm_90a")."""
-    found = re.fullmatch(rf"{kind}_(\d+)(\d)", text)
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.fullmatch(rf"{kind}_(\d+)(\d)", text)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def fastest_first(found: Sequence[Gpu]) -> list[Gpu]:
@@ -243,10 +243,10 @@ def fastest_first(found: Sequence[Gpu]) -> list[Gpu]:
 
 
 def _doubles(gpu: Gpu) -> int:
-    found = _capability(gpu.architecture, "sm")
-    if found is None:
+    capability = _capability(gpu.architecture, "sm")
+    if capability is None:
         return _AMD_DOUBLES.get(gpu.architecture, 2) * gpu.processors
-    return _DOUBLES.get(f"{found[0]}.{found[1]}", 2) * gpu.processors
+    return _DOUBLES.get(f"{capability[0]}.{capability[1]}", 2) * gpu.processors
 
 
 def why_none() -> str:

@@ -59,11 +59,11 @@ def keep_tensors(path: Path, tensors: Mapping[str, Tensor], about: str = "") -> 
 
     Raises OutputError and ResourceError.
     """
-    own = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
-    digest = _digest_of(about, tensors_digest(own.items()))
+    content = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    digest = _digest_of(about, tensors_digest(content.items()))
     with writing(path.parent), replacing(path) as fresh:
         try:
-            save_file(own, fresh, {_KEPT: json.dumps([digest, about])})  # one entry: one order
+            save_file(content, fresh, {_KEPT: json.dumps([digest, about])})  # several vary in order
         except SafetensorError as error:  # a full disk, too
             number = _NUMBER.search(str(error))
             raise OSError(int(number[1]) if number else 0, str(error), str(fresh)) from None
@@ -101,7 +101,7 @@ def open_json(path: Path) -> dict[str, Any]:
 
 def is_there(path: Path) -> bool:
     """Whether the path exists, even if it is unreadable; False if the folder is not accessible."""
-    return os.path.exists(path)  # noqa: PTH110 - Path.exists fails where it may not look
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises without permission
 
 
 def warn_recomputed(path: Path, error: Exception) -> None:
@@ -114,7 +114,7 @@ def warn_recomputed(path: Path, error: Exception) -> None:
 
 
 def opened_file(path: Path) -> tuple[Checkpoint, Mapping[str, str]]:
-    """A safetensors file as it is, and its metadata. Raises CheckpointError."""
+    """A safetensors file, not yet verified, and its metadata. Raises CheckpointError."""
     header = read_header(path)
     tensors = {info.name: info for info in header.tensors}
     files = (header.stamp,)

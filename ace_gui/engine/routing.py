@@ -11,7 +11,7 @@ Representation Surgery: the inputs of each task's head are computed in the merge
 expert, for the calibration inputs. Adam minimises the mean absolute difference. The merged features
 never change in training, so they are computed once.
 
-N inputs, examples of a batch or feature vectors, H wide; T experts; C labels; R the rank.
+N inputs, examples of a batch or feature vectors; H features; T experts; C labels; R the rank.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def trained_blocks(
     yield from trained(
         loop, training_folder, 0, title=BLOCKS_TITLE, experts=names, curve="mean share"
     )
-    found = {f"{TRAINED}{SHARED}": shared.cpu()}
-    return found | {f"{TRAINED}{n}": value.detach().float().cpu() for n, value in values.items()}
+    tensors = {f"{TRAINED}{SHARED}": shared.cpu()}
+    return tensors | {f"{TRAINED}{n}": value.detach().float().cpu() for n, value in values.items()}
 
 
 def _answers_of_experts(prepared: Prepared, device: torch.device) -> dict[str, list[Tensor]]:
@@ -147,17 +147,17 @@ def _tasks(
     prepared: Prepared, folder: Path, device: torch.device, expected: Mapping[str, Sequence[Tensor]]
 ) -> Iterator[TaskObjective]:
     models, body = Models(prepared, (folder,), with_base=False), dict[str, Tensor]()
-    found = 0
+    count = 0
     for t in range(len(prepared.experts)):
         for data, _ in calibration(prepared, t).tasks:
             if KINDS[data.kind].has_entropy:
                 loading = models.loading(models.subjects()[-1], data.task)
-                one = evaluator(data, loading, load(loading, device))
-                _share(one.model, body)
+                merged = evaluator(data, loading, load(loading, device))
+                _share(merged.model, body)
                 known = expected.get(data.name)
-                yield TaskObjective(one, None, size=BATCH, seed=(SEED, found), expected=known)
-                found += 1
-    if not found:
+                yield TaskObjective(merged, None, size=BATCH, seed=(SEED, count), expected=known)
+                count += 1
+    if not count:
         raise TaskError(
             "The routers learn from how sure answers are, and no task has answers with "
             "probabilities; choose a method without such a router.",
@@ -190,10 +190,10 @@ def _layers(prepared: Prepared, changes: Changes, device: torch.device) -> Itera
 
 
 def _stacked(row: PlanRow, prepared: Prepared, changes: Changes) -> Tensor:
-    found = torch.zeros(len(prepared.experts), *row.shape)
-    for t, own in zip(row.experts, changes(row), strict=True):
-        found[t] = own.T if row.transposed else own
-    return found
+    by_expert = torch.zeros(len(prepared.experts), *row.shape)
+    for t, change in zip(row.experts, changes(row), strict=True):
+        by_expert[t] = change.T if row.transposed else change
+    return by_expert
 
 
 def _begun(
@@ -218,7 +218,7 @@ def _begun(
 
 CORRECTIONS_TITLE: Final = "correcting features of {}"
 VECTORS: Final = 512
-"""Feature vectors per step, drawn with a fixed seed; for most tasks these are all."""
+"""Most feature vectors in a step. If there are more, they are drawn with a fixed seed."""
 
 CURVE: Final = "share of features corrected"
 
@@ -236,47 +236,47 @@ def trained_corrections(
     ArchitectureError for models without heads.
     """
     loaded, models = Loaded(device), Models(prepared, (folder,), with_base=False)
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for t, expert in enumerate(prepared.experts):
-        given, wanted = list[Tensor](), list[Tensor]()
-        for data, own in calibration(prepared, t).tasks:
+        inputs, targets = list[Tensor](), list[Tensor]()
+        for data, loading in calibration(prepared, t).tasks:
             merged = models.loading(models.subjects()[-1], data.task)
-            given.append(_head_inputs(loaded.evaluator(data, merged)))
-            wanted.append(_head_inputs(loaded.evaluator(data, own)))
-        given_NH, rank = torch.cat(given), modules.rank(prepared.parameters)
-        width, generator = given_NH.shape[1], torch.Generator().manual_seed(SEED)
+            inputs.append(_head_inputs(loaded.evaluator(data, merged)))
+            targets.append(_head_inputs(loaded.evaluator(data, loading)))
+        inputs_NH, rank = torch.cat(inputs), modules.rank(prepared.parameters)
+        width, generator = inputs_NH.shape[1], torch.Generator().manual_seed(SEED)
         down_RH = torch.randn(rank, width, generator=generator) / width**0.5
-        begun = {"down": down_RH, "up": torch.zeros(width, rank)}  # nothing is corrected at first
-        values = {name: value.to(given_NH).requires_grad_() for name, value in begun.items()}
-        step = partial(_correction_step, expert.name, values, given_NH, torch.cat(wanted))
+        initial = {"down": down_RH, "up": torch.zeros(width, rank)}  # nothing is corrected at first
+        values = {name: value.to(inputs_NH).requires_grad_() for name, value in initial.items()}
+        step = partial(_correction_step, expert.name, values, inputs_NH, torch.cat(targets))
         loop = Loop(values, step, prepared.parameters)
         title = CORRECTIONS_TITLE.format(expert.name)
         yield from trained(
             loop, training_folder, t, title=title, experts=[expert.name], curve=CURVE
         )
         for name, value in values.items():
-            found[f"{TRAINED}{expert.name}/{name}"] = value.detach().float().cpu()
-    return found
+            tensors[f"{TRAINED}{expert.name}/{name}"] = value.detach().float().cpu()
+    return tensors
 
 
 def _correction_step(
-    name: str, values: Mapping[str, Tensor], given_NH: Tensor, wanted_NH: Tensor, step: int
+    name: str, values: Mapping[str, Tensor], inputs_NH: Tensor, targets_NH: Tensor, step: int
 ) -> Seen:
     """The mean absolute difference to the expert's features, and the correction's relative size."""
-    if len(given_NH) > VECTORS:
-        chosen = batch_indices(len(given_NH), VECTORS, step, (SEED,))
-        given_NH, wanted_NH = given_NH[chosen], wanted_NH[chosen]
+    if len(inputs_NH) > VECTORS:
+        chosen = batch_indices(len(inputs_NH), VECTORS, step, (SEED,))
+        inputs_NH, targets_NH = inputs_NH[chosen], targets_NH[chosen]
     with torch.enable_grad():
-        change_NH = torch.relu(given_NH @ values["down"].T) @ values["up"].T
-        loss = functional.l1_loss(given_NH - change_NH, wanted_NH)
+        change_NH = torch.relu(inputs_NH @ values["down"].T) @ values["up"].T
+        loss = functional.l1_loss(inputs_NH - change_NH, targets_NH)
         torch.autograd.backward(loss)
-    share = change_NH.detach().norm() / given_NH.norm().clamp(min=1e-12)
+    share = change_NH.detach().norm() / inputs_NH.norm().clamp(min=1e-12)
     return Seen(losses={name: float(loss.detach())}, figures=[float(share)])
 
 
 def _head_inputs(evaluator: Evaluator) -> Tensor:
     """The feature vectors that answers depend on, for each input in turn, N × H."""
-    model, found, seen = evaluator.model, list[Tensor](), list[Tensor]()
+    model, vectors, seen = evaluator.model, list[Tensor](), list[Tensor]()
     for parameter in model.parameters():
         parameter.requires_grad_(False)
 
@@ -295,8 +295,8 @@ def _head_inputs(evaluator: Evaluator) -> Tensor:
         hidden = seen[0]
         assert hidden.grad is not None
         used = hidden.grad.ne(0).any(dim=-1)  # a head may use only the first token, or the last
-        found.append(hidden.detach()[used])
-    return torch.cat(found)
+        vectors.append(hidden.detach()[used])
+    return torch.cat(vectors)
 
 
 ROUTER_TITLE: Final = "training the router"
@@ -341,9 +341,9 @@ def _trained_router(
             evaluator = loaded.evaluator(data, loading)
             for batch in stacked_batches(evaluator):
                 with torch.inference_mode():
-                    found = features(evaluator.model, batch.inputs)
-                seen.append(found.double().cpu())
-                owners += [t] * len(found)
+                    batch_NH = features(evaluator.model, batch.inputs)
+                seen.append(batch_NH.double().cpu())
+                owners += [t] * len(batch_NH)
                 yield PassProgress(title=ROUTER_TITLE, done=len(owners), total=total)
     return fitted(torch.cat(seen), owners)
 
@@ -353,8 +353,8 @@ def fitted(features_NH: Tensor, owners_N: Sequence[int]) -> dict[str, Tensor]:
     from sklearn.linear_model import LogisticRegression
 
     centre_H, scale_H = features_NH.mean(dim=0), features_NH.std(dim=0).clamp(min=1e-6)
-    given_NH = ((features_NH - centre_H) / scale_H).numpy()
-    model = LogisticRegression(max_iter=STEPS).fit(given_NH, owners_N)
+    scaled_NH = ((features_NH - centre_H) / scale_H).numpy()
+    model = LogisticRegression(max_iter=STEPS).fit(scaled_NH, owners_N)
     weight, bias = np.asarray(model.coef_), np.asarray(model.intercept_)
     if len(model.classes_) == 2:  # it then has a single row, for the second class
         weight, bias = np.vstack([-weight, weight]) / 2, np.append(-bias, bias) / 2

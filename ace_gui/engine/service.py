@@ -47,7 +47,7 @@ class Runner:
         self._recent = []
 
     def prepared(self, recipe: Recipe) -> Steps[Prepared]:
-        """The plan of a recipe, one of the last if its files have not changed."""
+        """The plan of a recipe; a recent one is used again if its files have not changed."""
         for known in self._recent:
             same = known.plan.recipe == recipe and known.plan.recipe.tasks == recipe.tasks
             if same and known.is_current():
@@ -89,7 +89,7 @@ class Runner:
     ) -> Steps[Models]:
         """A recipe's models, folders of models or models in memory, and finished merges.
 
-        ``names``: of the folders; none: their paths, as for merges.
+        ``names``: names of the folders; if empty, their paths serve as names, as for merges.
         """
         prepared = None if recipe is None else (yield from self.prepared(recipe))
         paths = (*folders, *(store / MODEL for store in stores))
@@ -106,9 +106,9 @@ class Runner:
 
 
 def run(job: Job, *, convert: bool = False) -> Iterator[Event]:
-    """The events of a job in this process. ``convert``: PyTorch pickles of its recipe, before it.
+    """Run a job in this process and yield its events. Raises the job's errors.
 
-    Raises the job's errors.
+    ``convert``: first convert PyTorch pickles of its recipe.
     """
     runner, recipe = Runner(), getattr(job, "recipe", None)
     if convert and recipe is not None:
@@ -135,7 +135,7 @@ def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:
 
 
 class JobScheduler:
-    """The newest job comes first, until newer ones took ``HEAD_START`` more than the oldest.
+    """Runs the newest job first, until newer ones took ``HEAD_START`` more than the oldest.
 
     A user who opens one layer after another during a merge keeps sending jobs; half of the time
     still goes to the merge.

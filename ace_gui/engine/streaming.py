@@ -35,10 +35,10 @@ PASS_ELEMENTS: Final = 1 << 20
 def parts_of(elements: int, width: int | None = None) -> Iterator[Part]:
     """Consecutive parts of a flattened tensor; an empty tensor has one empty part.
 
-    ``width``: number of elements that stay together, as those of a row.
+    ``width``: number of elements that stay together, such as those of a row.
     """
-    together = width or 1
-    step = max(1, PART_ELEMENTS // together) * together
+    unit = width or 1
+    step = max(1, PART_ELEMENTS // unit) * unit
     for start in range(0, max(elements, 1), step):
         yield start, min(start + step, elements)
 
@@ -77,7 +77,7 @@ def ordered(
     *,
     ahead: int = 2,
 ) -> Iterator[Result]:
-    """Run ``work`` on every item in the pool, results in order, with ``ahead`` of them waiting."""
+    """Run ``work`` in the pool and yield results in order; ``ahead`` more items are submitted."""
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -118,7 +118,7 @@ def sha256(path: Path) -> str:
 
 
 class Executor(Protocol):
-    """Processes that run functions at the same time. ``device``: on which each computes."""
+    """Processes that run functions at the same time. ``device``: where each of them computes."""
 
     device: str
 
@@ -128,9 +128,9 @@ class Executor(Protocol):
         arguments: Sequence[tuple[Any, ...]],
         about: Sequence[str],
     ) -> Iterator[tuple[int, Any] | None]:
-        """Yield a function's result for each of several arguments, with its index.
+        """Call the function with each of the arguments; yield each result with its index.
 
-        They come in order of completion; None: no result yet. ``about``: a name for each argument.
+        Results come in order of completion; None: no result yet. ``about``: names of the calls.
         Closing the iterator stops the processes. Raises the errors of the function, and
         ClusterError.
         """
@@ -143,9 +143,9 @@ Found = TypeVar("Found", Tensor, Tensor | None)
 def of_row(row: PlanRow, wanted: Part | None, read: Callable[[Part | None], Found]) -> Found:
     """Read a row's part of its stored tensor.
 
-    ``read`` takes the first and last element of the flattened tensor and gives these flat; None:
-    the whole tensor in its shape. ``wanted`` is such a range of the row. For a range, only the
-    repetitions that contain it are read.
+    ``read``: reads a range of the flattened tensor, or with None the whole tensor in its shape.
+    ``wanted``: a range of the row, or None for the whole row. For a range, only the repetitions
+    that contain it are read.
     """
     part = row.part
     if part is None:
@@ -159,8 +159,8 @@ def of_row(row: PlanRow, wanted: Part | None, read: Callable[[Part | None], Foun
         stretch = read((part.start + first * part.period, part.start + last * part.period))
         if stretch is None:
             return stretch
-        mine = stretch.reshape(-1, part.period)[:, part.first : part.last].reshape(-1)
-        flat = mine[start - first * width : stop - first * width]
+        elements = stretch.reshape(-1, part.period)[:, part.first : part.last].reshape(-1)
+        flat = elements[start - first * width : stop - first * width]
     return flat if wanted is not None or flat is None else flat.reshape(row.shape)
 
 
@@ -179,22 +179,19 @@ def elements_of(flat: Tensor, part: MatrixPart) -> Tensor:
 
 
 class Assembly:
-    """Puts the parts of a tensor, which come in order, together as they are stored."""
+    """Puts the parts of a tensor together as they are stored. They must come in order."""
 
     def __init__(self) -> None:
         self._stretch: Tensor | None = None
 
     def add(self, part: MatrixPart, values: Tensor) -> Tensor | None:
-        """Add the elements of a part.
-
-        Gives the elements from ``part.start`` on once all of them are there.
-        """
+        """Add a part; the last one returns all elements from ``part.start`` on, others None."""
         if part.in_one_piece:
             return values
         if self._stretch is None:
             self._stretch = torch.empty(part.stop - part.start, dtype=values.dtype)
-        own = self._stretch.view(-1, part.period)[:, part.first : part.last]
-        own.copy_(values.view(own.shape))
+        target = self._stretch.view(-1, part.period)[:, part.first : part.last]
+        target.copy_(values.view(target.shape))
         if not part.fills_stretch:
             return None
         complete, self._stretch = self._stretch, None

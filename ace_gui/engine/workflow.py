@@ -70,7 +70,7 @@ class Options:
 
 
 def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:
-    """The prepared recipe. Pickles among its models are converted only if that was requested.
+    """The prepared recipe. Converts PyTorch pickles among its models only with ``convert``.
 
     Raises the errors of ``prepare``, including PickleConsentError.
     """
@@ -82,7 +82,7 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
 
     Yields PlanReady with the checks for this output, then the events of the merge, then Exported.
     Closing the generator cancels and keeps the unfinished merge in ``staging_folder``, where it can
-    be resumed. Stages of the recipe come first, unless their results are there. Raises
+    be resumed. Stages of the recipe come first, unless their results exist. Raises
     ResourceError for a failed check, and the errors of preparing, merging and publishing.
     """
     if options.cluster:
@@ -135,9 +135,9 @@ def _model_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Ev
 
 
 def _ready(prepared: Prepared, checks: Iterable[Check]) -> PlanReady:
-    """The plan with these checks, and those for which some weights are read."""
-    found = worst_first((*checks, *unrelated_checks(prepared)))
-    return PlanReady(plan=replace(prepared.plan, checks=found))
+    """The plan with these checks and with those that read some weights."""
+    sorted_checks = worst_first((*checks, *unrelated_checks(prepared)))
+    return PlanReady(plan=replace(prepared.plan, checks=sorted_checks))
 
 
 def refuse_merge(
@@ -160,12 +160,12 @@ def refuse_merge(
 
 
 def _refuse_adapter(recipe: Recipe, options: Options) -> None:
-    for name, asked in {
+    for name, chosen in {
         "--cluster": options.cluster,
         "--evaluate": options.evaluate,
         "--complete-heads": options.complete_heads,
     }.items():
-        if asked:
+        if chosen:
             raise RecipeError(f"{name} needs a whole model, not an adapter.", key="output")
     require_adapter(recipe)
 
@@ -217,20 +217,20 @@ def report_to_file(
     use_threads(options.threads)
     device = resolve_device(options.device)
     prepared = prepared_with_consent(recipe, convert=options.convert)
-    tried = bool(prepared.recipe.tasks)
+    has_tasks = bool(prepared.recipe.tasks)
     check_file(file, (*inputs, *input_paths(prepared)), mark=MARK, overwrite=overwrite)
     checks = store_checks(
         prepared.plan,
         memory_bytes=options.memory_bytes,
         gpu_memory=memory_of(device),
-        store=Path(tempfile.gettempdir()) if tried else None,
+        store=Path(tempfile.gettempdir()) if has_tasks else None,
     )
     ready = _ready(prepared, checks)
     yield ready
-    refuse_errors(ready.plan.checks if tried else ())
+    refuse_errors(ready.plan.checks if has_tasks else ())
     cache = InspectionCache(inspections_folder())
     with tempfile.TemporaryDirectory(prefix="ace-report-") as folder:
-        store = Path(folder) / "store" if tried else None
+        store = Path(folder) / "store" if has_tasks else None
         if store is not None:
             result_of(check_tasks(prepared))
             result_of(require_tasks(prepared, options.device, with_base=True))
@@ -257,7 +257,7 @@ def inspect(recipe: Recipe, *, convert: bool = False, threads: int | None = None
     """
     use_threads(threads)
     prepared = prepared_with_consent(recipe, convert=convert)
-    statistics = {found.statistics.name: found.statistics for found in analyse(prepared)}
+    statistics = {event.statistics.name: event.statistics for event in analyse(prepared)}
     return Inspected(
         prepared=prepared,
         layers=layers_of(prepared.plan, statistics),
@@ -268,12 +268,12 @@ def inspect(recipe: Recipe, *, convert: bool = False, threads: int | None = None
     )
 
 
-def expected_of(found: Inspected) -> Forecast | None:
+def expected_of(inspected: Inspected) -> Forecast | None:
     """How far the merge would move the model, from as many matrices as a few seconds allow."""
     cache = InspectionCache(inspections_folder())
-    events = sampled(found.prepared, resolve_device("cpu"), cache)
+    events = sampled(inspected.prepared, resolve_device("cpu"), cache)
     reports = {event.name: event for event in events if isinstance(event, LayerReport)}
-    return forecast(found.prepared.plan, found.statistics, reports)
+    return forecast(inspected.prepared.plan, inspected.statistics, reports)
 
 
 StateDict = Mapping[str, Tensor]

@@ -3,7 +3,7 @@
 The entropy keeps falling even when answers become certain and wrong. Training has gone far enough
 when the merged model's answers no longer approach those of the experts, which needs no labels.
 
-N examples, R answers of one (words, tokens; mostly one), C possible answers.
+N examples; R answers of each (words or tokens, mostly one); C possible answers.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Result = TypeVar("Result")
 
 
 class Kept:
-    """Keeps the first values up to ``most`` bytes; the others are computed each time.
+    """A cache of the first values, up to ``most`` bytes; others are computed each time.
 
-    Values are never dropped, so that each step takes as long as the one before.
+    No value is ever dropped, so that each step takes as long as the one before.
     """
 
     def __init__(self, most: int) -> None:
@@ -48,14 +48,14 @@ class Kept:
     def get(self, key: Hashable, make: Callable[[], Result]) -> Result:
         """The cached result of ``make``. It must not be overwritten."""
         if key in self._held:
-            found: Result = self._held[key]
-            return found
-        made = make()
-        size = _bytes_of(made)
+            cached: Result = self._held[key]
+            return cached
+        result = make()
+        size = _bytes_of(result)
         if self._bytes + size <= self._most:
-            self._held[key] = made
+            self._held[key] = result
             self._bytes += size
-        return made
+        return result
 
 
 def _bytes_of(value: Any) -> int:
@@ -74,8 +74,8 @@ class Found:
     """The result of one task in one step. ``loss``: mean over the examples, with its graph.
 
     ``spread``: entropy of the mean answer, in nats; near 0 if all inputs get one answer; None if
-    answers have no probabilities. ``distance``: share of answers that the expert does not give, if
-    its answers are known.
+    answers have no probabilities. ``distance``: share of answers that differ from the expert's;
+    None if these are unknown.
     """
 
     loss: Tensor
@@ -116,19 +116,21 @@ class TaskObjective:
         examples = self.evaluator.data.examples
         keys = [("inputs", self.name, at) for at in chosen]
         missing = [n for n, key in enumerate(keys) if key not in kept]
-        together = (
+        computed = (
             self.evaluator.pieces_of([examples[chosen[n]] for n in missing]) if missing else []
         )
-        made = dict(zip(missing, together, strict=True))
-        pieces = [kept.get(key, lambda: made[n]) for n, key in enumerate(keys)]  # noqa: B023
+        by_index = dict(zip(missing, computed, strict=True))
+        pieces = [kept.get(key, lambda: by_index[n]) for n, key in enumerate(keys)]  # noqa: B023
         outputs = answers(self.evaluator, pieces)
         if self._targets is None:
             losses = torch.cat([entropy(each) for each in _stacked(outputs)])
         else:
             losses = torch.stack(
                 [
-                    self.evaluator.loss(own, self._targets[index], given) if len(own) else own.sum()
-                    for own, index, given in zip(outputs, chosen, pieces, strict=True)
+                    self.evaluator.loss(out, self._targets[index], example)
+                    if len(out)
+                    else out.sum()
+                    for out, index, example in zip(outputs, chosen, pieces, strict=True)
                 ]
             )
         spread = _spread(outputs) if self.evaluator.has_entropy else None
@@ -164,7 +166,7 @@ def descended(tasks: Sequence[TaskObjective], step: int, kept: Kept) -> Seen:
 def entropy(outputs_NRC: Tensor) -> Tensor:
     """−Σ_c p_c ln p_c of logits, averaged over the answers of each example (N).
 
-    0 without answers: a text of one token, or all of its words truncated.
+    0 for an example without answers, such as a text of one token, or with all words truncated.
     """
     if not outputs_NRC.shape[1]:
         return outputs_NRC.sum(dim=(1, 2))
@@ -174,8 +176,8 @@ def entropy(outputs_NRC: Tensor) -> Tensor:
 
 def _stacked(outputs: Sequence[Tensor]) -> list[Tensor]:
     """All outputs as one N × R × C, or each by itself where their shapes differ."""
-    alike = len({own.shape for own in outputs}) == 1
-    return [torch.stack(list(outputs))] if alike else [own[None] for own in outputs]
+    alike = len({output.shape for output in outputs}) == 1
+    return [torch.stack(list(outputs))] if alike else [output[None] for output in outputs]
 
 
 def batch_indices(count: int, size: int, step: int, seed: tuple[int, ...]) -> list[int]:
@@ -186,13 +188,13 @@ def batch_indices(count: int, size: int, step: int, seed: tuple[int, ...]) -> li
     size = min(size, count)
     first = step * size
     orders: dict[int, list[int]] = {}
-    found = []
+    chosen = []
     for at in range(first, first + size):
-        turn = at // count
-        if turn not in orders:
-            orders[turn] = np.random.default_rng([*seed, turn]).permutation(count).tolist()
-        found.append(orders[turn][at % count])
-    return found
+        epoch = at // count
+        if epoch not in orders:
+            orders[epoch] = np.random.default_rng([*seed, epoch]).permutation(count).tolist()
+        chosen.append(orders[epoch][at % count])
+    return chosen
 
 
 def _spread(outputs: Sequence[Tensor]) -> float:
@@ -200,8 +202,8 @@ def _spread(outputs: Sequence[Tensor]) -> float:
 
     If each example has choices of its own, it is taken over their positions.
     """
-    width = max(own.shape[1] for own in outputs)
-    means = [own.detach().softmax(dim=2).mean(dim=1) for own in _stacked(outputs)]
+    width = max(output.shape[1] for output in outputs)
+    means = [output.detach().softmax(dim=2).mean(dim=1) for output in _stacked(outputs)]
     padded = [functional.pad(mean_NC, (0, width - mean_NC.shape[1])) for mean_NC in means]
     mean_C = torch.cat(padded).mean(dim=0).double()
     return float(torch.special.entr(mean_C).sum())
@@ -210,34 +212,35 @@ def _spread(outputs: Sequence[Tensor]) -> float:
 def answers(evaluator: Evaluator, pieces: Sequence[Sequence[Piece]]) -> list[Tensor]:
     """Logits of every example, R × C; pieces of one shape go through the model together."""
     waiting = defaultdict[Any, list[tuple[int, int]]](list)
-    for n, own in enumerate(pieces):
-        for at, piece in enumerate(own):
+    for n, parts in enumerate(pieces):
+        for at, piece in enumerate(parts):
             shape = tuple((name, tuple(t.shape)) for name, t in piece.inputs.items())
             waiting[shape].append((n, at))
-    found: dict[tuple[int, int], Tensor] = {}
+    rows: dict[tuple[int, int], Tensor] = {}
     for group in waiting.values():
         batch = stacked(evaluator, [pieces[n][at] for n, at in group])
-        found |= dict(zip(group, evaluator.rows(batch), strict=True))
+        rows |= dict(zip(group, evaluator.rows(batch), strict=True))
     return [
-        evaluator.joined([found[n, at] for at in range(len(own))]) for n, own in enumerate(pieces)
+        evaluator.joined([rows[n, at] for at in range(len(parts))])
+        for n, parts in enumerate(pieces)
     ]
 
 
 def expert_answers(expert: Evaluator) -> list[Tensor]:
-    """The indices of the answers of an expert to each input of its task, R."""
-    examples, found = expert.data.examples, list[Tensor]()
+    """The indices of the answers (R) that an expert gives to each input of its task."""
+    examples, chosen = expert.data.examples, list[Tensor]()
     with torch.no_grad():
         for first in range(0, len(examples), _TOGETHER):
             pieces = expert.pieces_of(examples[first : first + _TOGETHER])
-            found += [logits_RC.argmax(dim=1) for logits_RC in answers(expert, pieces)]
-    return found
+            chosen += [logits_RC.argmax(dim=1) for logits_RC in answers(expert, pieces)]
+    return chosen
 
 
 def _distance(outputs: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    """The share of answers that the expert does not give, averaged over inputs with answers."""
+    """The share of answers that differ from the expert's, averaged over inputs with answers."""
     each = [
-        (own_RC.detach().argmax(dim=1) != theirs_R).double().mean()
-        for own_RC, theirs_R in zip(outputs, expected, strict=True)
-        if len(own_RC)
+        (merged_RC.detach().argmax(dim=1) != expert_R).double().mean()
+        for merged_RC, expert_R in zip(outputs, expected, strict=True)
+        if len(merged_RC)
     ]
     return float(torch.stack(each).mean()) if each else 0.0

@@ -43,7 +43,7 @@ class SharedParameters:
         self._buffers: dict[str, list[Tensor]] = defaultdict(list)
 
     def adopt(self, model: Any, expert: OpenedModel, shapes: dict[str, tuple[int, ...]]) -> None:
-        """Replace the parameters of a task's model by these.
+        """Replace the parameters of a task's model by the shared ones.
 
         ``shapes``: the base tensors to share, with their shapes. The model's own parameters take no
         gradients. Raises MismatchError if a tensor has another shape, or cannot be located in the
@@ -53,15 +53,15 @@ class SharedParameters:
         own = dict(model.named_parameters(remove_duplicate=False))
         buffers = dict(model.named_buffers(remove_duplicate=False))
         covers: dict[str, list[_Cover]] = defaultdict(list)
-        found = pieces(model, expert, shapes)
-        for name, made_of in found.items():
+        located = pieces(model, expert, shapes)
+        for name, parts in located.items():
             _require_shape(expert, name, shapes[name])
             at = 0
-            for parameter, first, last in made_of:
+            for parameter, first, last in parts:
                 covers[parameter].append(_Cover(name, at, first, last))
                 at += last - first
         finder = DiskNames(model, own | buffers)
-        for name in shapes.keys() - found.keys():
+        for name in shapes.keys() - located.keys():
             destination = finder.find(expert.own_names[name])
             if (
                 destination is not None
@@ -75,29 +75,29 @@ class SharedParameters:
                     "nothing can be learned for it; choose a method that needs no data.",
                     tensor=name,
                 )
-        shared = {id(own[name]): self._parameter(own[name], made) for name, made in covers.items()}
+        shared = {id(own[name]): self._parameter(own[name], each) for name, each in covers.items()}
         for module in model.modules():
             for name, parameter in module._parameters.items():
                 if parameter is not None and id(parameter) in shared:
                     module._parameters[name] = shared[id(parameter)]
 
-    def _parameter(self, own: Parameter, made: list[_Cover]) -> Parameter:
-        rows = len(own) if own.ndim else 1
-        made = sorted(made, key=lambda cover: cover.first)
-        if [cover.first for cover in made] != [0, *(cover.last for cover in made)][:-1] or (
-            made[-1].last != rows
+    def _parameter(self, original: Parameter, covers: list[_Cover]) -> Parameter:
+        rows = len(original) if original.ndim else 1
+        covers = sorted(covers, key=lambda cover: cover.first)
+        if [cover.first for cover in covers] != [0, *(cover.last for cover in covers)][:-1] or (
+            covers[-1].last != rows
         ):
             raise MismatchError(
-                f"`{made[0].tensor}` is only a part of the model's parameter, so nothing can be "
+                f"`{covers[0].tensor}` is only a part of the model's parameter, so nothing can be "
                 "learned for it; choose a method that needs no data.",
-                tensor=made[0].tensor,
+                tensor=covers[0].tensor,
             )
-        key = tuple(own.shape), tuple(made)
+        key = tuple(original.shape), tuple(covers)
         if key not in self._parameters:
-            takes = any(cover.tensor in self._learned for cover in made)
-            fresh = Parameter(torch.zeros_like(own), requires_grad=takes)
+            is_learned = any(cover.tensor in self._learned for cover in covers)
+            fresh = Parameter(torch.zeros_like(original), requires_grad=is_learned)
             self._parameters[key] = fresh
-            for cover in made:
+            for cover in covers:
                 self._by_tensor[cover.tensor].append((fresh, cover))
         return self._parameters[key]
 
@@ -124,7 +124,7 @@ class SharedParameters:
         self,
         name: str,
         shape: tuple[int, ...],
-        of: Callable[[Parameter], Tensor | None],
+        value_of: Callable[[Parameter], Tensor | None],
         *,
         add: bool,
     ) -> Tensor:
@@ -133,12 +133,12 @@ class SharedParameters:
         total = torch.zeros(shape, device=device, dtype=owners[0][0].dtype if owners else None)
         flat = total.view(shape[0] if shape else 1, -1) if total.numel() else total
         for parameter, cover in owners:
-            found = of(parameter)
-            if found is not None and total.numel():
+            value = value_of(parameter)
+            if value is not None and total.numel():
                 count = cover.last - cover.first
-                own = found.reshape(len(found) if found.ndim else 1, -1)
-                index, rows = flat[cover.at : cover.at + count], own[cover.first : cover.last]
-                index.add_(rows) if add else index.copy_(rows)
+                source = value.reshape(len(value) if value.ndim else 1, -1)
+                target, rows = flat[cover.at : cover.at + count], source[cover.first : cover.last]
+                target.add_(rows) if add else target.copy_(rows)
         return total
 
     def forget_gradients(self) -> None:
@@ -155,8 +155,8 @@ class SharedParameters:
 def _require_shape(expert: OpenedModel, name: str, shape: tuple[int, ...]) -> None:
     if name in expert.token_rows or expert.shape(name) != shape:
         raise MismatchError(
-            f"`{name}` of {expert.name} has other rows than the merged model, which the inputs of "
-            "its task are not made for; choose a method that needs no data.",
+            f"`{name}` of {expert.name} has other rows than in the merged model, so the inputs of "
+            "its task do not fit that model; choose a method that needs no data.",
             tensor=name,
             shapes={"merged": shape, expert.name: expert.shape(name)},
         )

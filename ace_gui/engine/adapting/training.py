@@ -1,6 +1,6 @@
 """The training loop: gradient descent on any values and objective; it can be resumed.
 
-The caller supplies the values, and an objective that computes the gradient. What is unfinished is
+The caller supplies the values, and an objective that computes the gradient. Unfinished training is
 kept on disk::
 
     FOLDER/
@@ -68,7 +68,7 @@ Objective = Callable[[int], Seen]
 
 @dataclass(kw_only=True)
 class History:
-    """What was seen in the steps so far.
+    """The results of all steps so far.
 
     ``losses``, ``spreads``: by task, of every step; ``figures``: one per expert, of every step.
     ``distances``: of every step, or empty. ``nearest``: the least mean distance of a window so far
@@ -115,22 +115,22 @@ class State(History):
 def window_of(counts: Sequence[int], size: int) -> int:
     """The number of steps in whole passes over the inputs of the largest task, near ``WINDOW``.
 
-    ``counts``: inputs of each task, 0 steps without any; ``size``: of a batch.
+    ``counts``: number of inputs of each task; without tasks 0 is returned. ``size``: of a batch.
     """
     if not counts:
         return 0
-    most = max(counts)
-    a_pass = most / min(size, most)
-    return round(max(1, round(WINDOW / a_pass)) * a_pass)
+    largest = max(counts)
+    pass_steps = largest / min(size, largest)
+    return round(max(1, round(WINDOW / pass_steps)) * pass_steps)
 
 
 class Loop:
-    """Changes ``values`` by Adam, or without moments (``plain``), along an objective's gradient.
+    """Updates ``values`` with Adam or, if ``plain``, with gradient descent without moments.
 
-    ``parameters``: with ``steps`` and ``learning_rate``. ``window``: a number of steps, if each has
-    a distance, which must not grow; else 0. The final values are then those before the window with
-    the least mean distance, or the last ones if no window follows it. The parameters have a
-    ``patience``: the number of steps within which a window must be nearer.
+    ``parameters``: with ``steps``, ``learning_rate`` and, if there are windows, ``patience``.
+    ``window``: number of steps over which distances are averaged; 0 if steps have no distance.
+    With windows, the final values are those before the window with the least mean distance, or the
+    last ones if no window follows it. Training ends if no window is nearer within ``patience``.
     """
 
     def __init__(
@@ -152,12 +152,12 @@ class Loop:
         self.state = state
         if state.moments:
             indices = {name: index for index, name in enumerate(state.values)}
-            found: dict[int, dict[str, Tensor]] = {}
+            by_index: dict[int, dict[str, Tensor]] = {}
             for key, value in state.moments.items():
                 leaf, name = key.split("\0")
-                found.setdefault(indices[leaf], {})[name] = value
-            whole = self._optimizer.state_dict()
-            self._optimizer.load_state_dict({**whole, "state": found})
+                by_index.setdefault(indices[leaf], {})[name] = value
+            current = self._optimizer.state_dict()
+            self._optimizer.load_state_dict({**current, "state": by_index})
 
     def steps(self) -> Iterator[State]:
         """Run until all steps are done or patience runs out. Each yielded state may be saved."""
@@ -184,8 +184,8 @@ class Loop:
         names = list(self.state.values)
         return {
             f"{names[index]}\0{name}": torch.as_tensor(value)
-            for index, own in self._optimizer.state_dict()["state"].items()
-            for name, value in own.items()
+            for index, buffers in self._optimizer.state_dict()["state"].items()
+            for name, value in buffers.items()
             if value is not None
         }
 
@@ -196,9 +196,9 @@ class Loop:
     def _compare(self) -> None:
         """Compare the window that has just ended with the nearest one."""
         state, window = self.state, self._window
-        found = math.fsum(state.distances[-window:]) / window  # the same in any order
-        if found < state.nearest[0]:
-            state.nearest, state.best = (found, state.step - window), state.before
+        mean = math.fsum(state.distances[-window:]) / window  # the same in any order
+        if mean < state.nearest[0]:
+            state.nearest, state.best = (mean, state.step - window), state.before
             state.before = {}
 
     def _has_settled(self) -> bool:
@@ -209,12 +209,12 @@ class Loop:
 
 def collapse(state: State) -> list[str]:
     """A sentence for each task whose answers lost half of their variety in the final values."""
-    spreads = {task: own[: state.taken] for task, own in state.spreads.items()}
+    spreads = {task: values[: state.taken] for task, values in state.spreads.items()}
     return [
-        f"The merged model came to give nearly one answer to all inputs of {plain(task)}; take "
+        f"The merged model now gives nearly the same answer to all inputs of {plain(task)}; take "
         "fewer steps or a lower learning rate."
-        for task, own in spreads.items()
-        if len(own) >= 2 * WINDOW and sum(own[-WINDOW:]) < _COLLAPSED * sum(own[:WINDOW])
+        for task, values in spreads.items()
+        if len(values) >= 2 * WINDOW and sum(values[-WINDOW:]) < _COLLAPSED * sum(values[:WINDOW])
     ]
 
 
@@ -252,8 +252,8 @@ def trained(
 ) -> Iterator[LearningProgress]:
     """Run a training loop to its end, from its checkpoint if there is one.
 
-    Its values change in place. ``stage``: number of the stage in the folder. ``experts``: owners of
-    the figures, and ``curve`` the figures' name. Raises the errors of the objective.
+    Its values change in place. ``stage``: number of the stage in the folder. ``experts``: names for
+    the figures; ``curve``: what the figures are. Raises the errors of the objective.
     """
     loop.go_on_from(load_checkpoint(folder, stage, loop.state))
     state = loop.state
@@ -268,7 +268,7 @@ def trained(
             total=loop.total,
             first=first,
             losses={task: tuple(each[first:]) for task, each in state.losses.items()},
-            figures={name: tuple(own) for name, own in zip(experts, figures, strict=True)},
+            figures={name: tuple(values) for name, values in zip(experts, figures, strict=True)},
             curve=curve,
         )
 
@@ -290,7 +290,7 @@ def _checkpointed(folder: Path, stage: int, loop: Loop) -> bool:
             folder.mkdir(exist_ok=True)
         save_checkpoint(folder, stage, loop.state, loop.moments())
     except (OutputError, ResourceError) as error:
-        _log.warning("What is learned cannot be resumed if it is stopped: %s", error)
+        _log.warning("The training cannot be resumed if it is interrupted: %s", error)
         return False
     return True
 
@@ -306,7 +306,7 @@ def save_checkpoint(folder: Path, stage: int, state: State, moments: Mapping[str
 
 
 def load_checkpoint(folder: Path, stage: int, state: State) -> State:
-    """The saved state of a stage, or ``state``, its beginning, if there is none.
+    """The saved state of a stage, or the initial ``state`` if there is none.
 
     A damaged or foreign checkpoint is ignored with a warning.
     """
@@ -392,12 +392,12 @@ def factors_on_disk(
     paths = [index / f"{name}-{t:04d}.safetensors" for t in range(experts)]
     if not all(map(_is_sound, paths)):
         index.mkdir(parents=True, exist_ok=True)
-        for path, own in zip(paths, make(), strict=True):
-            keep_tensors(path, own)
+        for path, factors in zip(paths, make(), strict=True):
+            keep_tensors(path, factors)
 
     def read(t: int) -> Values:
         kept = open_tensors(paths[t])
-        return {own: kept.read(own) for own in kept.checkpoint.tensors}
+        return {factor: kept.read(factor) for factor in kept.checkpoint.tensors}
 
     return read
 

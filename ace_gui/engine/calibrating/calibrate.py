@@ -58,7 +58,7 @@ EXAMPLES: Final = 256
 """Most inputs of each task, as in the papers."""
 
 SEED: Final = 0
-"""Seed for drawing inputs if there are more: always the same ones."""
+"""Seed for drawing inputs from those of a task with more than ``EXAMPLES``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,33 +112,33 @@ def calibration(
     name = prepared.recipe.expert_names[t]
     require_own_names(tasks)
     subject = models.subjects()[t]
-    found = []
+    chosen = []
     for task in tasks:
         if models.owner(task) == t and task.calibration is not None:
             config = models.reference(task)
             data = read_calibration(task, config, limit=limit, seed=SEED, labelled=labelled)
             loading = models.loading(subject, task)
             require_kind(loading, data, subject)
-            found.append((data, loading))
-    return Calibration(name=name, tasks=tuple(found))
+            chosen.append((data, loading))
+    return Calibration(name=name, tasks=tuple(chosen))
 
 
 def digest(texts: Iterable[str]) -> str:
     """SHA-256 of several texts in order."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for text in texts:
-        found.update(text.encode("utf-8", "surrogatepass") + b"\0")
-    return found.hexdigest()
+        hasher.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return hasher.hexdigest()
 
 
 def file_digest(paths: Sequence[Path]) -> str:
     """SHA-256 of the contents of several files in order. Raises OSError."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
             while block := file.read(1 << 20):
-                found.update(block)
-    return found.hexdigest()
+                hasher.update(block)
+    return hasher.hexdigest()
 
 
 def _stamp(path: Path) -> tuple[str, int, int, int]:
@@ -182,12 +182,12 @@ def measure(
         for t, source in enumerate(sources)
     ]
     found = {t: known for t, folder in enumerate(folders) if (known := found_statistics(folder))}
-    left = {t: folder for t, folder in enumerate(folders) if t not in found}
+    missing = {t: folder for t, folder in enumerate(folders) if t not in found}
     if workers is not None:
         names = [source.name for source in sources]
-        found |= yield from _measured_by(workers, prepared, need, left, names)
+        found |= yield from _measured_by(workers, prepared, need, missing, names)
     else:
-        for t, folder in left.items():
+        for t, folder in missing.items():
             index = folder_to_write(folder, prepared)
             found[t] = yield from _measured(prepared, t, need, sources[t], index, where)
     prepared.measurements[need] = tuple(found[t] for t in range(len(sources)))
@@ -206,9 +206,9 @@ def _measured_by(
     """
     folders = {t: folder_to_write(folder, prepared) for t, folder in folders.items()}
     recipe, about = prepared.recipe.absolute(), [names[t] for t in folders]
-    given = [(recipe, t, need, folder, workers.device) for t, folder in folders.items()]
+    arguments = [(recipe, t, need, folder, workers.device) for t, folder in folders.items()]
     done = 0
-    for result in workers.map_unordered(_measured_alone, given, about):
+    for result in workers.map_unordered(_measured_alone, arguments, about):
         if result is None:
             yield None
             continue
@@ -241,7 +241,7 @@ def recall(prepared: Prepared, need: Need, device: torch.device) -> Steps[bool]:
     """
     if need in prepared.measurements:
         return True
-    found = []
+    statistics = []
     if prepared.recipe.without_calibration:
         return False
     for t in range(len(prepared.experts)):
@@ -252,9 +252,9 @@ def recall(prepared: Prepared, need: Need, device: torch.device) -> Steps[bool]:
             return False
         if known is None:
             return False
-        found.append(known)
+        statistics.append(known)
         yield
-    prepared.measurements[need] = tuple(found)
+    prepared.measurements[need] = tuple(statistics)
     return True
 
 
@@ -281,7 +281,7 @@ def _names(prepared: Prepared, t: int, need: Need) -> list[str]:
 def _measured(
     prepared: Prepared, t: int, need: Need, source: Calibration, folder: Path, device: torch.device
 ) -> Generator[PassProgress, None, Statistics]:
-    """Measure expert ``t`` into the folder, which no other process may do meanwhile."""
+    """Measure expert ``t`` into the folder, which is locked meanwhile."""
     loaded, title = Loaded(device), _TITLES[need].format(plain(source.name))
     tensors, groups = _groups(prepared, t, need, loaded.evaluator(*source.tasks[0]))
     progress = PassProgress(title=title, done=0, total=source.examples * len(groups))
@@ -310,7 +310,7 @@ def _measured(
 def _groups(
     prepared: Prepared, t: int, need: Need, evaluator: Evaluator
 ) -> tuple[dict[str, str], Sequence[GramSums | FisherSums]]:
-    """The stored names by the base's, and the groups of tensors measured together."""
+    """The stored name of each base tensor, and the groups of tensors measured together."""
     expert, names = prepared.experts[t], _names(prepared, t, need)
     if need is Need.GRADIENTS:
         return fisher_groups(evaluator, expert, names)

@@ -10,7 +10,7 @@ One backward pass gives the squares of many examples. Uses of a parameter are re
 model runs. At each use, the inputs and the gradient of the batch's sum are still separate by
 example. For a linear layer the gradient of example n is G_nᵀ X_n, which is squared before summing
 over examples. No list of architectures could tell whether the examples of a batch stay independent.
-So two of them are also computed alone, and all are unless both ways agree.
+So two examples are also computed alone; if both ways disagree, all examples are computed alone.
 
 N examples, M rows of each (tokens), I inputs, O outputs, V rows of an embedding.
 """
@@ -41,7 +41,7 @@ from ace_gui.machine import free_memory
 from ace_gui.recipe.values import TaskKind
 
 _ENTRIES: Final = 1 << 19
-"""Bytes of gradients held at a time, so that they stay in the CPU cache."""
+"""Entries of gradients computed at a time, so that they stay in the CPU cache."""
 
 Square = Callable[[Tensor], Tensor]
 """Maps the gradient at an output to the sum of the examples' squares, in a parameter's shape."""
@@ -72,30 +72,30 @@ class ExampleGradients(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [*args, *kwargs.values()]
-        names = {self._names[id(each)]: each for each in given if id(each) in self._names}
+        arguments = [*args, *kwargs.values()]
+        names = {self._names[id(each)]: each for each in arguments if id(each) in self._names}
         if not names:
             return func(*args, **kwargs)
         use = _USES.get(func)
         if func is functional.embedding and args[0].ndim > 1 and len(args[0]) == 1:
             args = (args[0].expand(self._count, *args[0].shape[1:]), *args[1:])  # shared by all
-        found = func(*args, **kwargs)
-        if not isinstance(found, Tensor) or not found.requires_grad or id(found) in self._names:
-            return found
+        output = func(*args, **kwargs)
+        if not isinstance(output, Tensor) or not output.requires_grad or id(output) in self._names:
+            return output
         for name, tensor in names.items():
-            square = use and use(_Use(tensor, found, self._count), *args, **kwargs)
-            if square is None or name in self._uses or len(found) % self._count:
+            square = use and use(_Use(tensor, output, self._count), *args, **kwargs)
+            if square is None or name in self._uses or len(output) % self._count:
                 self.left.add(name)
             else:
-                self._uses[name] = get_gradient_edge(found), square
-        return found
+                self._uses[name] = get_gradient_edge(output), square
+        return output
 
     def squares(self, values: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
         """Σ_n (∂ value_n / ∂ parameter)² by name, for each value (N)."""
         names = [name for name in self._uses if name not in self.left]
         edges = [self._uses[name][0] for name in names]
-        for found in gradients_of(values, edges):
-            for name, gradient in zip(names, found, strict=True):
+        for gradients in gradients_of(values, edges):
+            for name, gradient in zip(names, gradients, strict=True):
                 if gradient is not None:
                     yield name, self._uses[name][1](gradient)
 
@@ -104,26 +104,26 @@ class ExampleGradients(TorchFunctionMode):
 class _Use:
     """One use of a parameter by ``count`` examples, and its output."""
 
-    own: Tensor
+    parameter: Tensor
     out: Tensor
     count: int
 
     @property
-    def is_spread(self) -> bool:
+    def is_broadcast(self) -> bool:
         """Whether all examples share the tensor by broadcasting."""
-        shared = self.out.ndim > self.own.ndim or len(self.own) == 1 or self.count == 1
+        shared = self.out.ndim > self.parameter.ndim or len(self.parameter) == 1 or self.count == 1
         return shared and len(self.out) == self.count
 
     def of_rows(self, gradient: Tensor) -> Tensor:
         """The squares for a tensor shared by all rows."""
         return _rows(gradient, self.count).sum(dim=1).square().sum(dim=0)
 
-    def of_spread(self, gradient: Tensor) -> Tensor:
+    def of_broadcast(self, gradient: Tensor) -> Tensor:
         """The squares for a tensor shared by all examples, possibly with further broadcasting."""
-        own = self.own.shape
-        whole = (self.count, *[1] * (gradient.ndim - len(own) - 1), *own)[-gradient.ndim :]
-        each = gradient.sum_to_size(self.count, *whole[1:])
-        return each.square().sum(dim=0).reshape(own)
+        shape = self.parameter.shape
+        whole = (self.count, *[1] * (gradient.ndim - len(shape) - 1), *shape)[-gradient.ndim :]
+        by_example = gradient.sum_to_size(self.count, *whole[1:])
+        return by_example.square().sum(dim=0).reshape(shape)
 
 
 def _rows(tensor: Tensor, count: int) -> Tensor:
@@ -146,8 +146,8 @@ def _of_products(left_NMO: Tensor, right_NMI: Tensor) -> Tensor:
     if left_NMO.shape[1] == 1:
         return left_NMO[:, 0].square().T @ right_NMI[:, 0].square()
     total = left_NMO.new_zeros(shape)
-    some = max(1, _ENTRIES // prod(shape))
-    for left, right in zip(*(torch.split(e, some) for e in (left_NMO, right_NMI)), strict=True):
+    size = max(1, _ENTRIES // prod(shape))
+    for left, right in zip(*(torch.split(e, size) for e in (left_NMO, right_NMI)), strict=True):
         total += torch.bmm(left.mT, right).square_().sum(dim=0)
     return total
 
@@ -156,7 +156,7 @@ def _linear(use: _Use, x: Tensor, weight: Tensor, *_: Any, **__: Any) -> Square 
     count, x = use.count, x.detach()
     if x.numel() // x.shape[-1] % count:
         return None
-    if use.own is weight:
+    if use.parameter is weight:
         return lambda gradient: _of_products(_rows(gradient, count), _rows(x, count))
     return use.of_rows
 
@@ -164,36 +164,36 @@ def _linear(use: _Use, x: Tensor, weight: Tensor, *_: Any, **__: Any) -> Square 
 def _addmm(use: _Use, _bias: Tensor, x: Tensor, weight: Tensor) -> Square | None:
     """GPT-2's Conv1D, whose matrix is inputs × outputs."""
     count = use.count
-    if use.own is x or len(x) % count:
+    if use.parameter is x or len(x) % count:
         return None
     x = x.detach()
-    if use.own is weight:
+    if use.parameter is weight:
         return lambda gradient: _of_products(_rows(x, count), _rows(gradient, count))
     return use.of_rows
 
 
 def _layer_norm(
-    use: _Use, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, **given: Any
+    use: _Use, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, **options: Any
 ) -> Square | None:
     if len(shape) != 1 or x.numel() // x.shape[-1] % use.count:
         return None
-    if use.own is not weight:
+    if use.parameter is not weight:
         return use.of_rows
-    normal = functional.layer_norm(x.detach(), shape, eps=given["eps"])
+    normal = functional.layer_norm(x.detach(), shape, eps=options["eps"])
     return lambda gradient: use.of_rows(gradient * normal)
 
 
 def _embedding(
     use: _Use, chosen: Tensor, weight: Tensor, padding_idx: int | None = None, *_: Any, **__: Any
 ) -> Square | None:
-    if use.own is not weight or len(chosen) != use.count:
+    if use.parameter is not weight or len(chosen) != use.count:
         return None
 
     def square(gradient: Tensor) -> Tensor:
         rows, width = len(weight), gradient.shape[-1]
         first = torch.arange(use.count, device=chosen.device)[:, None] * rows
-        own = first + chosen.reshape(use.count, -1)
-        keys, where = torch.unique(own, return_inverse=True)
+        numbered = first + chosen.reshape(use.count, -1)
+        keys, where = torch.unique(numbered, return_inverse=True)
         each = gradient.new_zeros(len(keys), width)
         each.index_add_(0, where.reshape(-1), gradient.reshape(-1, width))
         total = gradient.new_zeros(weight.shape).index_add_(0, keys % rows, each.square_())
@@ -216,28 +216,28 @@ def _convolution(
 ) -> Square | None:
     if len(x) != use.count or groups != 1 or isinstance(padding, str):
         return None
-    if use.own is not weight:
+    if use.parameter is not weight:
         return lambda gradient: use.of_rows(gradient.flatten(2).mT)
 
     def square(gradient: Tensor) -> Tensor:
         patches_NIM = functional.unfold(x.detach(), weight.shape[2:], dilation, padding, stride)
-        found = _of_products(gradient.flatten(2).mT, patches_NIM.mT)
-        return found.reshape(weight.shape)
+        squares = _of_products(gradient.flatten(2).mT, patches_NIM.mT)
+        return squares.reshape(weight.shape)
 
     return square
 
 
-def _spread(use: _Use, *_: Any, **more: Any) -> Square | None:
+def _broadcast(use: _Use, *_: Any, **options: Any) -> Square | None:
     """Added to all examples, such as position embeddings, or once to each of them."""
-    return use.of_spread if use.is_spread and not more else None
+    return use.of_broadcast if use.is_broadcast and not options else None
 
 
-def _multiplied(use: _Use, *given: Any) -> Square | None:
-    other = next((each for each in given if each is not use.own), None)
-    if not isinstance(other, Tensor) or not use.is_spread:
+def _multiplied(use: _Use, *factors: Any) -> Square | None:
+    other = next((each for each in factors if each is not use.parameter), None)
+    if not isinstance(other, Tensor) or not use.is_broadcast:
         return None
     factor = other.detach()
-    return lambda gradient: use.of_spread(gradient * factor)
+    return lambda gradient: use.of_broadcast(gradient * factor)
 
 
 _USES: Final[Mapping[Any, Callable[..., Square | None]]] = {
@@ -246,9 +246,9 @@ _USES: Final[Mapping[Any, Callable[..., Square | None]]] = {
     functional.layer_norm: _layer_norm,
     functional.embedding: _embedding,
     functional.conv2d: _convolution,
-    Tensor.add: _spread,
-    torch.add: _spread,
-    Tensor.expand: _spread,
+    Tensor.add: _broadcast,
+    torch.add: _broadcast,
+    Tensor.expand: _broadcast,
     Tensor.mul: _multiplied,
     torch.mul: _multiplied,
 }
@@ -280,17 +280,17 @@ class SquaredGradients:
         """Add the squares of a batch to ``sums``; yields the number of added examples."""
         count, start = _examples(inputs), 0
         while start < count:
-            some = _cut(inputs, start, start + (self._together or _TRIED))
-            own = _examples(some)
+            part = _cut(inputs, start, start + (self._together or _TRIED))
+            size = _examples(part)
             with torch.enable_grad(), full_float32():
-                if self._together is None and own == _TRIED:
-                    self._together = self._tried(some, first + start)
+                if self._together is None and size == _TRIED:
+                    self._together = self._tried(part, first + start)
                 if self._together is None or self._together == 1:
-                    self._one_by_one(some, first + start, sums)
+                    self._one_by_one(part, first + start, sums)
                 else:
-                    self._at_once(some, first + start, sums)
-            start += own
-            yield own
+                    self._at_once(part, first + start, sums)
+            start += size
+            yield size
 
     def _at_once(self, inputs: Inputs, first: int, sums: Sums) -> bool:
         """Whether all parameters' squares were added in one pass."""
@@ -303,8 +303,8 @@ class SquaredGradients:
     def _one_by_one(self, inputs: Inputs, first: int, sums: Sums) -> None:
         for n in range(_examples(inputs)):
             values = self._values(_cut(inputs, n, n + 1), first + n)
-            for found in gradients_of(values, list(self._parameters.values())):
-                for name, gradient in zip(self._parameters, found, strict=True):
+            for gradients in gradients_of(values, list(self._parameters.values())):
+                for name, gradient in zip(self._parameters, gradients, strict=True):
                     if gradient is not None:
                         _add(sums, name, gradient.float().square())
 
@@ -317,22 +317,22 @@ class SquaredGradients:
             held += tensor.nbytes
             return tensor
 
-        found: Sums = {}
-        known: Sums = {}
+        joint: Sums = {}
+        single: Sums = {}
         with torch.autograd.graph.saved_tensors_hooks(kept, lambda tensor: tensor):
-            whole = self._at_once(inputs, first, found)
-        self._one_by_one(inputs, first, known)
+            complete = self._at_once(inputs, first, joint)
+        self._one_by_one(inputs, first, single)
         room = _SHARE * free_memory() * _TRIED / max(held, 1)
-        return max(1, min(_MOST, int(room))) if whole and _agree(found, known) else 1
+        return max(1, min(_MOST, int(room))) if complete and _agree(joint, single) else 1
 
 
-def _agree(found: Sums, known: Sums) -> bool:
+def _agree(joint: Sums, single: Sums) -> bool:
     """Whether both ways agree except for rounding, which is all that remains of a zero gradient."""
-    largest = max((float(torch.linalg.vector_norm(each)) for each in known.values()), default=0.0)
-    return found.keys() == known.keys() and all(
-        float(torch.linalg.vector_norm(found[name] - each))
+    largest = max((float(torch.linalg.vector_norm(each)) for each in single.values()), default=0.0)
+    return joint.keys() == single.keys() and all(
+        float(torch.linalg.vector_norm(joint[name] - each))
         <= 1e-3 * float(torch.linalg.vector_norm(each)) + 1e-6 * largest
-        for name, each in known.items()
+        for name, each in single.items()
     )
 
 
@@ -348,7 +348,7 @@ def _examples(inputs: Inputs) -> int:
 
 
 def _cut(inputs: Inputs, start: int, stop: int) -> Inputs:
-    return {name: given[start:stop] for name, given in inputs.items()}
+    return {name: tensor[start:stop] for name, tensor in inputs.items()}
 
 
 FEW: Final = 16
@@ -356,22 +356,23 @@ FEW: Final = 16
 
 _LEAST_BYTES: Final = 256_000_000
 _GROUP_SHARE: Final = 0.5
-"""Multiple of the model's bytes that squared gradients may take at a time, if that is more."""
+"""Multiple of the model's bytes that squared gradients may take, if it exceeds the least."""
 
 
 def fisher_groups(
     evaluator: Evaluator, expert: OpenedModel, names: Sequence[str]
 ) -> tuple[dict[str, str], list[FisherSums]]:
-    """The stored names by the base's, which are the same, and the groups measured together."""
-    found = pieces(evaluator.model, expert, names)
+    """The stored name of each base tensor (the same), and the groups measured together."""
+    located = pieces(evaluator.model, expert, names)
     budget = max(
         _LEAST_BYTES, int(_GROUP_SHARE * sum(p.nbytes for p in evaluator.model.parameters()))
     )
-    chosen = packed(found, lambda name: 8 * prod(expert.shape(name)), budget)
+    chosen = packed(located, lambda name: 8 * prod(expert.shape(name)), budget)
     groups = [
-        FisherSums({n: found[n] for n in own}, {n: expert.shape(n) for n in own}) for own in chosen
+        FisherSums({n: located[n] for n in own}, {n: expert.shape(n) for n in own})
+        for own in chosen
     ]
-    return {name: name for name in found}, groups
+    return {name: name for name in located}, groups
 
 
 def require_probabilities(kind: TaskKind, name: str) -> None:
@@ -379,7 +380,7 @@ def require_probabilities(kind: TaskKind, name: str) -> None:
     if not KINDS[kind].has_gradients:
         raise TaskError(
             f"The task {name} is {kind.value}, for which no gradients of ln p are taken; choose a "
-            "method that wants inputs alone, such as regmean.",
+            "method that needs only inputs, such as regmean.",
             key="kind",
         )
 
@@ -387,7 +388,7 @@ def require_probabilities(kind: TaskKind, name: str) -> None:
 class FisherSums:
     """The running sums of squared gradients of a group of tensors.
 
-    ``pieces``, ``shapes``: of each, by the base's name.
+    ``pieces``, ``shapes``: of each tensor, by the base's name.
     """
 
     def __init__(self, pieces: Mapping[str, Pieces], shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -399,7 +400,7 @@ class FisherSums:
         """Add the evaluator's examples; yields the number of added examples."""
         require_probabilities(evaluator.data.kind, evaluator.data.name)
         named = dict(evaluator.model.named_parameters(remove_duplicate=False))
-        wanted = sorted({piece[0] for own in self._pieces.values() for piece in own})
+        wanted = sorted({piece[0] for parts in self._pieces.values() for piece in parts})
         before = [(each, each.requires_grad) for each in evaluator.model.parameters()]
         evaluator.model.requires_grad_(False)
         for name in wanted:
@@ -407,31 +408,31 @@ class FisherSums:
         gradients = SquaredGradients(partial(_answers, evaluator), {n: named[n] for n in wanted})
         try:
             for batch in stacked_batches(evaluator):
-                for more in gradients.add(batch.inputs, self._examples, self._squares):
-                    self._examples += more
-                    yield more
+                for count in gradients.add(batch.inputs, self._examples, self._squares):
+                    self._examples += count
+                    yield count
         finally:
             for each, was in before:
                 each.requires_grad_(was)
 
     def result(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """The means by the base's names, in its shapes, and the number of examples."""
-        found, rows = {}, {}
-        for name, own in self._pieces.items():
+        means, rows = {}, {}
+        for name, parts in self._pieces.items():
             rows[name] = self._examples
-            cut = [
+            squares = [
                 self._squares[parameter][first:last]
                 if self._squares[parameter].ndim
                 else self._squares[parameter][None]
-                for parameter, first, last in own
+                for parameter, first, last in parts
                 if parameter in self._squares
             ]
-            if len(cut) == len(own):
-                found[name] = (torch.cat(cut) / self._examples).reshape(self._shapes[name])
-            else:  # nothing of the answers depends on it
-                found[name] = torch.zeros(self._shapes[name])
+            if len(squares) == len(parts):
+                means[name] = (torch.cat(squares) / self._examples).reshape(self._shapes[name])
+            else:  # no answer depends on it
+                means[name] = torch.zeros(self._shapes[name])
         self._squares = {}
-        return found, rows
+        return means, rows
 
 
 def _answers(evaluator: Evaluator, inputs: Inputs, first: int) -> list[Tensor]:
@@ -472,8 +473,8 @@ def _of_all_labels(logits_NC: Tensor) -> list[Tensor]:
 
 
 def _drawn(log_p: Tensor, number: int) -> Tensor:
-    """Answers to one example, drawn by its index; from log_p without the last dimension."""
+    """Answers to one example, drawn with its index as the seed; in the shape of log_p[..., 0]."""
     generator = torch.Generator().manual_seed(number)
     chances = log_p.exp().cpu()
-    found = torch.multinomial(chances.reshape(-1, chances.shape[-1]), 1, generator=generator)
-    return found.reshape(chances.shape[:-1])
+    chosen = torch.multinomial(chances.reshape(-1, chances.shape[-1]), 1, generator=generator)
+    return chosen.reshape(chances.shape[:-1])

@@ -2,7 +2,7 @@
 
 A matrix is recognised by its storage in any matrix product while the model runs. This covers
 torch's Linear, GPT-2's Conv1D, fused projections, functional calls, and the stacks of a Mixture of
-Experts. N inputs, I wide; E matrices of a stack.
+Experts. N inputs of width I; E matrices of a stack.
 
 The mean of x xᵀ over the inputs of a matrix is often larger than its layer, so that all of them
 together would take more memory than the model. The data pass through the model once for each group
@@ -41,7 +41,7 @@ _ATEN: Final = torch.ops.aten
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleInput:
-    """A matrix of the loaded model: the parameter, and its index in a stack; None: no stack."""
+    """A matrix of the loaded model. ``index``: of the matrix in a stack; None: not in a stack."""
 
     parameter: str
     index: int | None = None
@@ -79,19 +79,19 @@ def float_tensors(prepared: Prepared, t: int) -> list[str]:
 def locate(
     model: Any, expert: OpenedModel, names: Iterable[str]
 ) -> dict[str, tuple[ModuleInput, ...]]:
-    """By the base's name, its matrix in the model, or all those of its stack.
+    """The matrix of each base tensor in the model, or all matrices of a stack.
 
-    Names that cannot be located in the model are left out.
+    Tensors that cannot be located in the model are left out.
     """
     parameters = dict(model.named_parameters(remove_duplicate=False))
     finder = DiskNames(model, parameters)
-    found: dict[str, tuple[ModuleInput, ...]] = {}
+    located: dict[str, tuple[ModuleInput, ...]] = {}
     for name in names:
         destination = finder.find(expert.own_names[name]) or finder.find(name)
         if destination is not None:
-            own = _pieces_in(destination.name, parameters[destination.name], expert, name)
-            found |= {name: own} if own else {}
-    return found
+            inputs = _pieces_in(destination.name, parameters[destination.name], expert, name)
+            located |= {name: inputs} if inputs else {}
+    return located
 
 
 def _pieces_in(
@@ -112,26 +112,26 @@ Pieces = tuple[tuple[str, int, int], ...]
 
 
 def pieces(model: Any, expert: OpenedModel, names: Iterable[str]) -> dict[str, Pieces]:
-    """By the base's name, the parts of its tensor in the model, concatenated by rows.
+    """The parts of each base tensor in the model, in the order of its rows.
 
-    A name is left out if its tensor is not a concatenation of rows.
+    A tensor is left out if it is not a concatenation of rows.
     """
     parameters = dict(model.named_parameters(remove_duplicate=False))
     finder = DiskNames(model, parameters)
-    found = {}
+    located = {}
     for name in names:
-        own = expert.own_names[name]
-        module_rows = expert.architecture.modules.get(own, ())
+        own_name = expert.own_names[name]
+        module_rows = expert.architecture.modules.get(own_name, ())
         if module_rows and all(each.module in parameters for each in module_rows):
-            found[name] = tuple((e.module, e.start, e.start + e.rows) for e in module_rows)
+            located[name] = tuple((e.module, e.start, e.start + e.rows) for e in module_rows)
             continue
-        destination = finder.find(own)
+        destination = finder.find(own_name)
         if destination is None or destination.converted:
             continue
         shape = tuple(parameters[destination.name].shape)
         if shape == expert.shape(name):
-            found[name] = ((destination.name, 0, shape[0] if shape else 1),)
-    return found
+            located[name] = ((destination.name, 0, shape[0] if shape else 1),)
+    return located
 
 
 Seen = Callable[[ModuleInput, Tensor], None]
@@ -153,27 +153,27 @@ class LinearInputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._owners.setdefault(storage, []).append((name, tensor))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        for given, weight in _products(func, args):
-            for index, input_NI in self._matched(given, weight):
+        for inputs, weight in _products(func, args):
+            for index, input_NI in self._matched(inputs, weight):
                 self._seen(index, input_NI)
         return func(*args, **(kwargs or {}))
 
-    def _matched(self, given: Tensor, weight: Tensor) -> Iterator[tuple[ModuleInput, Tensor]]:
+    def _matched(self, inputs: Tensor, weight: Tensor) -> Iterator[tuple[ModuleInput, Tensor]]:
         owner = self._owner(weight)
         if owner is None:
             return
         name, parameter = owner
         if parameter.ndim == 2:
-            yield ModuleInput(parameter=name), given.reshape(-1, given.shape[-1])
+            yield ModuleInput(parameter=name), inputs.reshape(-1, inputs.shape[-1])
             return
         size = parameter.stride(0)
         first = (weight.storage_offset() - parameter.storage_offset()) // size
         if weight.ndim == 2:
-            yield ModuleInput(parameter=name, index=first), given.reshape(-1, given.shape[-1])
+            yield ModuleInput(parameter=name, index=first), inputs.reshape(-1, inputs.shape[-1])
             return
         step = weight.stride(0) // size
         for e in range(len(weight)):
-            yield ModuleInput(parameter=name, index=first + e * step), given[e]
+            yield ModuleInput(parameter=name, index=first + e * step), inputs[e]
 
     def _owner(self, weight: Tensor) -> tuple[str, Tensor] | None:
         for name, parameter in self._owners.get(weight.untyped_storage().data_ptr(), ()):
@@ -197,12 +197,12 @@ def _products(func: Any, args: Sequence[Any]) -> Iterator[tuple[Tensor, Tensor]]
         yield from _groups(args[0], args[1], args[2].tolist())
 
 
-def _groups(given: Tensor, weight: Tensor, stops: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
+def _groups(inputs: Tensor, weight: Tensor, stops: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
     """The rows that a grouped product passes to each matrix of a stack."""
     start = 0
     for matrix, stop in zip(weight, stops, strict=True):
         if stop > start:
-            yield given[start:stop], matrix
+            yield inputs[start:stop], matrix
         start = stop
 
 
@@ -211,11 +211,11 @@ CENTRE: Final = ".centre"
 
 _LEAST_BYTES: Final = 96_000_000
 _SHARE: Final = 0.2
-"""Multiple of the model's bytes that Gram matrices may take at a time, if that is more."""
+"""Multiple of the model's bytes that Gram matrices may take at a time, if it exceeds the least."""
 
 _ROWS, _ENTRIES = 512, 1 << 20
-"""Inputs that are multiplied at a time, and their entries: more rows of narrow inputs. A product
-copies them, so that they are never all multiplied at once."""
+"""Inputs that are multiplied at a time, or more up to this number of entries if they are narrow. A
+product copies its inputs, so they are never all multiplied at once."""
 
 
 class _Enough(Exception):  # noqa: N818 (no error: the group has all it wants)
@@ -225,20 +225,20 @@ class _Enough(Exception):  # noqa: N818 (no error: the group has all it wants)
 def gram_groups(
     evaluator: Evaluator, expert: OpenedModel, widths: Mapping[str, int]
 ) -> tuple[dict[str, str], list[GramSums]]:
-    """The stored names by the base's ("…[3]" of a stack), and the groups measured together.
+    """The stored name of each base tensor ("…[3]" in a stack), and the groups measured together.
 
     ``widths``: number of inputs, by the base's name of a tensor.
     """
-    found = locate(evaluator.model, expert, widths)
+    located = locate(evaluator.model, expert, widths)
     tensors = {
-        name if index.index is None or len(own) == 1 else f"{name}[{index.index}]": index.name
-        for name, own in found.items()
-        for index in own
+        name if index.index is None or len(inputs) == 1 else f"{name}[{index.index}]": index.name
+        for name, inputs in located.items()
+        for index in inputs
     }
     sizes: dict[str, int] = {}
     members: dict[str, list[ModuleInput]] = {}
-    for name, own in found.items():
-        for index in own:
+    for name, inputs in located.items():
+        for index in inputs:
             held = members.setdefault(index.parameter, [])
             if index not in held:
                 held.append(index)

@@ -124,8 +124,8 @@ class Statistics:
 
     def stored(self, name: str) -> str | None:
         """The stored name for a tensor of the base; None if nothing was measured."""
-        found = self.manifest.tensors.get(name)
-        return found if found is not None and self.manifest.rows.get(found) else None
+        stored = self.manifest.tensors.get(name)
+        return stored if stored is not None and self.manifest.rows.get(stored) else None
 
     def read(self, stored: str) -> Tensor:
         """A tensor, float32. Raises the errors of ``TensorReader.read``."""
@@ -154,14 +154,14 @@ def folder_to_write(folder: Path, owner: object) -> Path:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for index in (folder, folder.parent):  # its lock is in the parent
-            tempfile.TemporaryFile(dir=index).close()
+        for each in (folder, folder.parent):  # its lock is in the parent
+            tempfile.TemporaryFile(dir=each).close()
         if all(map(_can_be_replaced, folder.iterdir())):
             return folder
         reason = "there is a folder instead of a file"
     except OSError as error:
         reason = str(error.strerror)
-    _log.warning("%s cannot be written (%s): what is computed is not kept.", folder, reason)
+    _log.warning("%s cannot be written (%s): the results are not kept.", folder, reason)
     with writing(Path(tempfile.gettempdir())):
         temporary = Path(tempfile.mkdtemp(prefix="ace-statistics-"))
     weakref.finalize(owner, shutil.rmtree, temporary, ignore_errors=True)
@@ -213,12 +213,12 @@ class StatisticsWriter:
         path = self._path(number)
         self._add(path, keep_tensors(path, tensors, json.dumps(asdict(sums))), sums)
 
-    def finish(self, **more: Any) -> Statistics:
-        """Write the manifest; ``more``: the fields that the writer does not know."""
+    def finish(self, **fields: Any) -> Statistics:
+        """Write the manifest; ``fields``: those that the writer does not know."""
         rows = {name: count for sums in self._sums for name, count in sums.rows.items()}
         count = sum(sums.count for sums in self._sums)
         manifest = StatisticsManifest(
-            **more,
+            **fields,
             rows=rows,
             norm=math.sqrt(math.fsum(sums.squares for sums in self._sums)),
             mean=math.fsum(sums.total for sums in self._sums) / max(count, 1),
