@@ -59,6 +59,7 @@ def test_too_few_are_told_in_the_plan_and_not_merged(method: str, models: list[P
     assert any(
         "merges 2 experts, but there is only 1" in reported for reported in prepared.plan.warnings
     )
+    assert "linear layer" not in " ".join(prepared.plan.warnings), "a reason that is another"
     with pytest.raises(RecipeError, match="add more, or choose another method"):
         next(merge(prepared, tmp_path / "store", device="cpu"))
     assert not (tmp_path / "store").exists()
