@@ -1,4 +1,4 @@
-"""γ by block and role: one column per block, so that the rows are roles across the depth."""
+"""γ by block and role, with one column per block, so that a row shows a role along the depth."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from ace_gui.gui.plots.layers_plot import LayersPlot, slot_of
 from ace_gui.gui.theme import Face, face
 
 NO_BLOCKS = "No layer here belongs to a numbered block."
-_MAP = "cividis"  # even steps of lightness, equal for every kind of colour vision
-_WIDEST = "τ = 0.30"  # of the texts next to the colour bar; its title has the rest
+_MAP = "cividis"  # its lightness grows evenly, for every kind of colour vision
+_WIDEST = "τ = 0.30"  # the widest number next to the colour bar
 _SHORTEST = 0.5  # minimum range of the colours in decades
 
 
 class RoleMapPlot(LayersPlot, CellsPlot):
-    """One cell per layer: its column is the block, its row the position within the block.
+    """One cell per layer, in the column of its block and the row of its place in the block.
 
-    The arrow keys move between cells. ``tau`` marks the heterogeneous ones with a dot.
+    The arrow keys move between cells. A dot marks layers with γ > τ.
     """
 
     called, empty = "Heterogeneity by block and role", EMPTY
@@ -54,17 +54,17 @@ class RoleMapPlot(LayersPlot, CellsPlot):
 
     def _take_layers(self, same: bool) -> None:
         """Show the layers that belong to a block."""
-        found = self.layers
-        inside = [i for i, block in enumerate(found.blocks) if block is not None]
-        self._set_names([found.names[i] for i in inside])
-        self._outside = len(found.names) - len(inside)
+        layers = self.layers
+        inside = [i for i, block in enumerate(layers.blocks) if block is not None]
+        self._set_names([layers.names[i] for i in inside])
+        self._outside = len(layers.names) - len(inside)
         self._source = np.array(inside, dtype=np.intp)
-        self._roles = tuple(found.roles[i] for i in inside)
-        self._arrange([int(found.blocks[i] or 0) for i in inside])
+        self._roles = tuple(layers.roles[i] for i in inside)
+        self._arrange([int(layers.blocks[i] or 0) for i in inside])
         if inside:
             self.present(self._spec, zoomed=same)
         else:
-            super().clear(NO_BLOCKS if found.names else "")
+            super().clear(NO_BLOCKS if layers.names else "")
 
     @property
     def _gamma(self) -> NDArray[np.float64]:
@@ -77,7 +77,7 @@ class RoleMapPlot(LayersPlot, CellsPlot):
             self._draw()
 
     def row_of(self, name: str | None) -> int | None:
-        """The row of a layer's block in ``columns``."""
+        """The row of ``columns`` with the layer's block."""
         index = self._index.get(name or "")
         return None if index is None else int(self._column[index])
 
@@ -90,13 +90,13 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         )
 
     def _grid(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Rows × columns; NaN without a layer."""
+        """``values`` as rows × columns; NaN where there is no layer."""
         grid = np.full((len(self._labels), len(self._blocks)), np.nan)
         grid[self._row, self._column] = values
         return grid
 
     def _arrange(self, blocks: Sequence[int]) -> None:
-        """A column per block, and a row per name that is equal except for the block number."""
+        """Assign a column to each block, and a row to each name without its block number."""
         slots = [slot_of(name) for name in self._names]
         rows = {slot: row for row, slot in enumerate(dict.fromkeys(slots))}
         roles = dict(zip(slots, self._roles, strict=True))
@@ -166,7 +166,7 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         self._draw_selection()
 
     def _draw_bar(self) -> None:
-        """The scale of the colours, with τ on it."""
+        """Draw the scale of the colours with τ on it."""
         ink, axis, (low, high) = self.theme.text2, self._bar.axis, self._levels()
         self._bar.setLevels((low, high))
         font = face(Face.CAPTION)
@@ -205,12 +205,12 @@ class RoleMapPlot(LayersPlot, CellsPlot):
 
     def layer_at(self, scene_position: QPointF) -> int | None:
         """Index of the layer in the cell at this position."""
-        found = self.cell_at(scene_position)
-        return None if found is None else self._cell(*found)
+        cell = self.cell_at(scene_position)
+        return None if cell is None else self._cell(*cell)
 
     def _cell(self, row: int, column: int) -> int | None:
-        found = np.flatnonzero((self._column == column) & (self._row == row))
-        return int(found[0]) if found.size else None
+        indices = np.flatnonzero((self._column == column) & (self._row == row))
+        return int(indices[0]) if indices.size else None
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         steps = {
@@ -234,7 +234,7 @@ class RoleMapPlot(LayersPlot, CellsPlot):
 
 
 def _ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Round numbers on a logarithmic scale, few enough to be readable, or else its two ends."""
+    """Round numbers of a logarithmic scale: decades, else 1, 2 and 5, else only the two ends."""
     decades = np.arange(np.floor(low), np.ceil(high) + 1)
     finer = np.sort(np.concatenate([decades + log10(digit) for digit in (1, 2, 5)]))
     for numbers in (decades, finer):
@@ -245,5 +245,5 @@ def _ticks(low: float, high: float) -> list[tuple[float, str]]:
 
 
 def _short(slot: str) -> str:
-    """The part after the block number, without the tensor's own last name."""
+    """The part of a name after its block number, without ``.weight``."""
     return slot.rpartition(".#.")[2].removesuffix(".weight")

@@ -1,4 +1,4 @@
-"""Along the model: γ with τ as a draggable line, and the experts' energies (ACE, Figs. 4 to 7)."""
+"""Plots along the model: γ with a line of τ to drag, and the experts' energies (Figs. 4 to 7)."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from ace_gui.linalg.heterogeneity import WHY_BY_SCALE, gamma_near_pole
 EMPTY = "γ appears here once a base and two experts are open."
 SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
 _HALO = 22  # pixels: diameter of the selected layer's halo
-_LINE = 1_000  # layers of one role: through more the line is a thicket, and slow to draw
-_PILL_MOST = 3.0  # in a plot narrower than this many pills no room is left free for it
+_LINE = 1_000  # layers of one role: a line through more cannot be read, and is slow to draw
+_PILL_MOST = 3.0  # a plot narrower than this many pills keeps no space free for the pill
 LOWEST_LOG = -6.0  # γ below 1e-6, including zero, is drawn on the lower edge
 NEAR_POLE = "by scale alone"
 POLE_TIP = f"{BY_SCALE}: {WHY_BY_SCALE}"
 
 
 def two_digits(value: float) -> float:
-    """``value`` rounded to two significant digits, as for a dragged τ."""
+    """``value`` rounded to two significant digits, like a dragged τ."""
     return float(f"{value:.1e}")
 
 
 def heterogeneous_text(above: int, known: int) -> str:
-    """How many matrices are heterogeneous, among those with a known γ."""
+    """How many matrices are heterogeneous, as text. ``known``: the number with a known γ."""
     return counted(
         above,
         "%n of {known} matrices is heterogeneous",
@@ -62,9 +62,8 @@ def tau_text(tau: float) -> str:
 class GammaPlot(LayerCurvesPlot):
     """One symbol per layer, filled if γ > τ, crossed if γ is near its pole.
 
-    Ctrl with up and down moves τ.
-
-    Signals: ``tau_changed`` while τ moves and ``tau_committed`` when it is released, each a float.
+    Ctrl with up and down moves τ. ``tau_changed`` carries τ while it moves, ``tau_committed`` when
+    it is released.
     """
 
     tau_changed = Signal(float)
@@ -89,19 +88,19 @@ class GammaPlot(LayerCurvesPlot):
     # Data
 
     def _take_layers(self, same: bool) -> None:
-        found = self.layers
-        self.set_columns(found.names, found.blocks)
-        families = {role: ROLE_FAMILIES.index(role_family(role)) for role in set(found.roles)}
-        self._family = np.array([families[role] for role in found.roles], dtype=np.intp)
-        self._x = np.arange(len(found.names), dtype=np.float64)
-        if found.names:
+        layers = self.layers
+        self.set_columns(layers.names, layers.blocks)
+        families = {role: ROLE_FAMILIES.index(role_family(role)) for role in set(layers.roles)}
+        self._family = np.array([families[role] for role in layers.roles], dtype=np.intp)
+        self._x = np.arange(len(layers.names), dtype=np.float64)
+        if layers.names:
             zoomed = (same and self._is_zoomed) or self.threshold.moving
             self.present(self._spec, zoomed=zoomed)
         else:
             self.clear()
 
     def set_tau(self, tau: float) -> None:
-        """Move the line of τ without a signal; infinite hides it."""
+        """Move the line of τ without a signal. An infinite τ hides it."""
         if tau == self._tau:
             return
         self._tau = tau
@@ -144,7 +143,7 @@ class GammaPlot(LayerCurvesPlot):
 
     @property
     def across(self) -> Axis:
-        """All layers, none of them under the pill of τ."""
+        """The axis of all layers, with space for the pill of τ beside them."""
         low, high = columns_extent(len(self._names))
         width, pill = self.canvas.getViewBox().width(), self.threshold.room
         if isfinite(self._tau) and width > _PILL_MOST * pill:
@@ -156,7 +155,7 @@ class GammaPlot(LayerCurvesPlot):
         self._fitted = list(self.canvas.getViewBox().viewRange()[0])
 
     def _fit_again(self) -> None:
-        """After a resize: show all layers again, unless the plot is zoomed."""
+        """Show all layers again after a resize, unless the plot is zoomed."""
         if not self._is_zoomed:
             self.rescale()
 
@@ -186,18 +185,18 @@ class GammaPlot(LayerCurvesPlot):
         )
 
     def _symbols_by_family(self, crossed: NDArray[np.bool_]) -> Iterator[Curve]:
-        """Crosses first, then the symbols of each family; filled ones share a legend entry."""
+        """The crosses, then the symbols of each family. Filled ones share a legend entry."""
         gamma, tau, size = self.layers.gamma_L, self._tau, symbol_size(len(self._names))
         look: dict[str, Any] = {"symbol": "x", "colour": "text", "size": size + 5}
         in_legend = bool(crossed.any())
         yield self._symbols_of("crossed", NEAR_POLE, crossed, in_legend=in_legend, **look)
         for family, name in enumerate(ROLE_FAMILIES):
-            own = self._family == family
+            in_family = self._family == family
             look = {"symbol": SYMBOLS[name], "size": size, "colour": "text2", "filled": False}
-            rest, in_legend = own & (gamma <= tau), bool(own.any())
-            yield self._symbols_of(name, name, rest, in_legend=in_legend, **look)
+            hollow, in_legend = in_family & (gamma <= tau), bool(in_family.any())
+            yield self._symbols_of(name, name, hollow, in_legend=in_legend, **look)
             look |= {"colour": "accent", "filled": True, "in_legend": False}
-            yield self._symbols_of(f"{name}: γ > τ", name, own & (gamma > tau), **look)
+            yield self._symbols_of(f"{name}: γ > τ", name, in_family & (gamma > tau), **look)
         look = {"symbol": "s", "colour": "accent", "in_legend": isfinite(tau)}
         yield self._symbols_of("filled", "heterogeneous: γ > τ", np.zeros_like(crossed), **look)
 
@@ -227,7 +226,7 @@ class GammaPlot(LayerCurvesPlot):
         return np.clip(self.layers.gamma_L, low, high)
 
     def _refresh(self) -> None:
-        """Draw anew; what is zoomed stays zoomed."""
+        """Draw again and keep a zoom."""
         if self._names:
             self.present(self._spec, zoomed=self._is_zoomed or self.threshold.moving)
 
@@ -246,7 +245,7 @@ class GammaPlot(LayerCurvesPlot):
         super()._draw()
 
     def _taken(self) -> list[QRectF]:
-        """The whole line, as high as its pill."""
+        """The area of the whole line of τ, as high as its pill."""
         if not self.threshold.isVisible():
             return []
         view, height = self.canvas.getViewBox(), self.threshold.pill.boundingRect().height()
@@ -269,11 +268,11 @@ class GammaPlot(LayerCurvesPlot):
         if index is None or np.isnan(self.layers.gamma_L[index]):
             return
         role = self.layers.roles[index]
-        here = np.arange(len(self._x)) == index
+        selected = np.arange(len(self._x)) == index
         yield self._symbols_of(
             "halo",
             "",
-            here,
+            selected,
             symbol="o",
             size=_HALO,
             colour="accent 32",
@@ -281,10 +280,10 @@ class GammaPlot(LayerCurvesPlot):
             strong=True,
             in_legend=False,
         )
-        alike = np.array([other == role for other in self.layers.roles])
-        if alike.sum() <= _LINE:
+        same_role = np.array([other == role for other in self.layers.roles])
+        if same_role.sum() <= _LINE:
             look: dict[str, Any] = {"colour": "accent 96", "in_legend": False}
-            x, y = self._x[alike], self._clipped()[alike]
+            x, y = self._x[same_role], self._clipped()[same_role]
             yield Curve(key="path", label="", x=x, y=y, width=1.4, **look)
 
     def _regime(self, index: int) -> str:
@@ -306,8 +305,8 @@ class GammaPlot(LayerCurvesPlot):
 
     def layer_at(self, scene_position: QPointF) -> int | None:
         """Index of the layer with the nearest symbol, if one is near."""
-        found = self.nearest(scene_position)
-        return None if found is None else found[0].indices[found[1]]
+        nearest = self.nearest(scene_position)
+        return None if nearest is None else nearest[0].indices[nearest[1]]
 
     def _hover(self, scene_position: QPointF) -> None:
         if not self.threshold.moving:
@@ -347,15 +346,15 @@ class GammaPlot(LayerCurvesPlot):
 
 
 def _y_range(gamma: NDArray[np.float64], tau: float, logarithmic: bool) -> tuple[float, float]:
-    """The range of the vertical axis: every finite γ, and τ unless it is far away."""
+    """The range of the vertical axis, with every finite γ, and with τ unless it is far away."""
     usable = gamma[np.isfinite(gamma)]
     if not logarithmic:
         highest = max(usable.max(initial=0.0), tau if isfinite(tau) else 0.0)
         return 0.0, float(highest) or 1.0
     logs = np.log10(usable[usable > 0])
-    at = log10(tau) if 0 < tau < inf else -1.0
-    low = min(logs.min(initial=at - 0.5), max(at - 0.3, logs.min(initial=at) - 2))
-    high = max(logs.max(initial=at + 0.5), min(at + 0.3, logs.max(initial=at) + 2))
+    level = log10(tau) if 0 < tau < inf else -1.0
+    low = min(logs.min(initial=level - 0.5), max(level - 0.3, logs.min(initial=level) - 2))
+    high = max(logs.max(initial=level + 0.5), min(level + 0.3, logs.max(initial=level) + 2))
     return max(float(low), LOWEST_LOG), max(float(high), LOWEST_LOG + 1)
 
 
@@ -365,9 +364,9 @@ _SYMBOLS = ("o", "s", "t1", "d")  # for experts that share a colour
 
 
 class EnergiesAlongPlot(LayerCurvesPlot):
-    """One curve per expert: its energy in every layer, from the model's input to its output.
+    """One curve per expert with its energy in every layer, from the model's input to its output.
 
-    Lines are only drawn for a single role: between layers of different roles they mean nothing.
+    It has lines only for a single role, as lines between layers of different roles mean nothing.
     """
 
     called = "Energies along the model"
@@ -386,12 +385,12 @@ class EnergiesAlongPlot(LayerCurvesPlot):
 
     def _take_layers(self, same: bool) -> None:
         """Show the layers of the chosen role."""
-        found = self.layers
-        self.role.offer(_role_options(found.roles))
+        layers = self.layers
+        self.role.offer(_role_options(layers.roles))
         role = self.role.current
-        shown = [i for i, other in enumerate(found.roles) if role in (None, other)]
+        shown = [i for i, other in enumerate(layers.roles) if role in (None, other)]
         self._shown = np.array(shown, dtype=np.intp)
-        self.set_columns([found.names[i] for i in shown], [found.blocks[i] for i in shown])
+        self.set_columns([layers.names[i] for i in shown], [layers.blocks[i] for i in shown])
         if shown and self._colours:
             self.present(self._spec, zoomed=same)
         else:
@@ -454,6 +453,6 @@ class EnergiesAlongPlot(LayerCurvesPlot):
 
 
 def _role_options(roles: Iterable[str]) -> dict[Hashable, tuple[str, str]]:
-    """None means all roles."""
-    every: dict[Hashable, tuple[str, str]] = {None: ("All roles", _ROLE_TIP)}
-    return every | {role: (role, _ROLE_TIP) for role in roles}
+    """The choices of the role; None means all roles."""
+    all_roles: dict[Hashable, tuple[str, str]] = {None: ("All roles", _ROLE_TIP)}
+    return all_roles | {role: (role, _ROLE_TIP) for role in roles}

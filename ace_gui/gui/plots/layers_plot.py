@@ -1,5 +1,5 @@
-"""Plots of many layers, of which one is selected by mouse or keyboard: their base, and the
-difference between two merges or two models.
+"""The base of plots of many layers, one of which is selected by mouse or keyboard, and the plot of
+the difference between two merges or two models.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class LayersPlot(SpecPlot):
         self._marked = ""
         super().__init__(**axes)
 
-    def show_layers(self, found: LayerFigures, colours: Mapping[str, str] | None = None) -> None:
-        """Show the layers in model order, unless nothing is new: a merge reports many without
-        new figures. ``colours``: of the experts."""
+    def show_layers(self, layers: LayerFigures, colours: Mapping[str, str] | None = None) -> None:
+        """Show the layers in model order, unless no figure is new, as in many reports of a merge.
+        ``colours``: of the experts."""
         known, hues = self.layers, dict(colours or {})
-        same = (known.names, known.roles, self._colours) == (found.names, found.roles, hues)
-        pairs = [(getattr(known, name), getattr(found, name)) for name in _ARRAYS]
+        same = (known.names, known.roles, self._colours) == (layers.names, layers.roles, hues)
+        pairs = [(getattr(known, name), getattr(layers, name)) for name in _ARRAYS]
         if same and all(np.array_equal(one, other, equal_nan=True) for one, other in pairs):
             return
-        copies = {name: getattr(found, name).copy() for name in _ARRAYS}
-        self.layers, self._colours = replace(found, **copies), hues
+        copies = {name: getattr(layers, name).copy() for name in _ARRAYS}
+        self.layers, self._colours = replace(layers, **copies), hues
         self._take_layers(same)
 
     def _take_layers(self, same: bool) -> None:
@@ -71,7 +71,7 @@ class LayersPlot(SpecPlot):
         super().clear(message)
 
     def select(self, name: str | None) -> None:
-        """Mark one layer without a signal. An unknown name clears the mark."""
+        """Select a layer without a signal. An unknown name clears the selection."""
         self._marked = name or ""
         self._draw_selection()
 
@@ -111,7 +111,7 @@ class LayersPlot(SpecPlot):
 
     @property
     def hint(self) -> str:
-        """The caption while no layer is selected; no picture has it."""
+        """The caption while no layer is selected; exported pictures omit it."""
         return ""
 
     def _show_caption(self) -> None:
@@ -140,12 +140,12 @@ class LayersPlot(SpecPlot):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         last = len(self._names) - 1 if self.message() is None else -1
         at, key = self._selected, Qt.Key
-        onward, back = (0, last) if at is None else (at + 1, at - 1)
+        after, before = (0, last) if at is None else (at + 1, at - 1)
         targets = {
-            key.Key_Right: onward,
-            key.Key_Down: onward,
-            key.Key_Left: back,
-            key.Key_Up: back,
+            key.Key_Right: after,
+            key.Key_Down: after,
+            key.Key_Left: before,
+            key.Key_Up: before,
             key.Key_Home: 0,
             key.Key_End: last,
         }
@@ -156,7 +156,7 @@ class LayersPlot(SpecPlot):
 
 
 class LayerCurvesPlot(LayersPlot):
-    """Draws a declaration whose positions are the layers, with a line at the selected one."""
+    """Draws curves along the layers, with a line at the selected one."""
 
     toggles = False
 
@@ -236,12 +236,12 @@ class LayerCurvesPlot(LayersPlot):
 
 def block_of(name: str) -> int | None:
     """The block number in a tensor's name."""
-    found = _FIRST_NUMBER.search(name)
-    return int(found.group(1)) if found else None
+    match = _FIRST_NUMBER.search(name)
+    return int(match.group(1)) if match else None
 
 
 def slot_of(name: str) -> str:
-    """The name without its block number: equal for the same matrix of every block."""
+    """The name without its block number, which is the same for one matrix of every block."""
     return _FIRST_NUMBER.sub(".#.", name, count=1)
 
 
@@ -266,8 +266,8 @@ _CHANGE_TIP: Final = "‖B − A‖ over ‖A‖, Frobenius norms"
 
 @dataclass(frozen=True, kw_only=True)
 class Differences:
-    """One relative difference per name, NaN if undefined. ``columns``: of the table, without the
-    names and these. ``cosines``: of merges' changes.
+    """One relative difference per name, NaN if undefined. ``columns``: the table's further columns.
+    ``cosines``: between the changes of two merges.
     """
 
     names: tuple[str, ...]
@@ -285,37 +285,37 @@ _NONE: Final = Differences(
 
 
 def of_merges(names: Sequence[str], differences: Mapping[str, LayerDifference]) -> Differences:
-    """The layers of ``names`` whose difference is known."""
-    found = [differences[name] for name in names if name in differences]
+    """The differences of two merges in those layers of ``names`` where they are known."""
+    known = [differences[name] for name in names if name in differences]
 
     def columns() -> tuple[FigureColumn, ...]:
         figures = {
-            "cosine": ([d.cosine for d in found], "Cosine of the two changes W₁ − W₀, W₂ − W₀"),
-            "‖first‖": ([d.first_norm for d in found], "Frobenius norm ‖W₁ − W₀‖"),
-            "‖second‖": ([d.second_norm for d in found], "Frobenius norm ‖W₂ − W₀‖"),
-            "‖difference‖": ([d.difference_norm for d in found], "Frobenius norm ‖W₁ − W₂‖"),
+            "cosine": ([d.cosine for d in known], "Cosine of the two changes W₁ − W₀, W₂ − W₀"),
+            "‖first‖": ([d.first_norm for d in known], "Frobenius norm ‖W₁ − W₀‖"),
+            "‖second‖": ([d.second_norm for d in known], "Frobenius norm ‖W₂ − W₀‖"),
+            "‖difference‖": ([d.difference_norm for d in known], "Frobenius norm ‖W₁ − W₂‖"),
         }
         return tuple(
             FigureColumn(title, np.array(values), tip) for title, (values, tip) in figures.items()
         )
 
     return Differences(
-        names=tuple(d.name for d in found),
-        blocks=tuple(block_of(d.name) for d in found),
-        relative=np.array([relative(d) for d in found]),
+        names=tuple(d.name for d in known),
+        blocks=tuple(block_of(d.name) for d in known),
+        relative=np.array([relative(d) for d in known]),
         tip=_RELATIVE_TIP,
         columns=columns,
         title=summary(differences),
-        cosines=np.array([d.cosine for d in found]),
+        cosines=np.array([d.cosine for d in known]),
     )
 
 
-def of_models(found: ModelDiff, by: str) -> Differences:
-    """Two models by ``tensor``, ``block`` or ``role``, as ``ace-gui diff`` prints them."""
+def of_models(diff: ModelDiff, by: str) -> Differences:
+    """Differences of two models by ``tensor``, ``block`` or ``role``, as in ``ace-gui diff``."""
     lines: Mapping[str, Sequence[TensorChange | GroupChange]] = {
-        "tensor": found.tensors,
-        "block": found.by_block,
-        "role": found.by_role,
+        "tensor": diff.tensors,
+        "block": diff.by_block,
+        "role": diff.by_role,
     }
     rows = lines[by]
 
@@ -330,7 +330,7 @@ def of_models(found: ModelDiff, by: str) -> Differences:
             FigureColumn(title, np.array(values), tip) for title, (values, tip) in figures.items()
         )
 
-    total = found.total.relative
+    total = diff.total.relative
     return Differences(
         names=tuple(each.name for each in rows),
         blocks=tuple(getattr(each, "block", None) for each in rows),
@@ -357,10 +357,10 @@ class DifferencePlot(LayerCurvesPlot):
         super().__init__()
 
     def show_differences(self, shown: Differences) -> None:
-        same = shown.names == self._names
+        same_names = shown.names == self._names
         self.set_columns(shown.names, shown.blocks)
         self._shown = shown
-        self.present(self._spec, zoomed=same and self.message() is None)
+        self.present(self._spec, zoomed=same_names and self.message() is None)
 
     def clear(self, message: str = "") -> None:
         self.set_columns((), ())
@@ -414,8 +414,8 @@ class DifferencePlot(LayerCurvesPlot):
     def _describe(self, index: int) -> str:
         share = number_text(float(self._shown.relative[index]), 3)
         cosines = self._shown.cosines
-        more = "" if cosines is None else f", cosine {number_text(float(cosines[index]), 3)}"
-        return f"{self._names[index]}: relative difference {share}{more}"
+        cosine = "" if cosines is None else f", cosine {number_text(float(cosines[index]), 3)}"
+        return f"{self._names[index]}: relative difference {share}{cosine}"
 
 
 def relative(difference: LayerDifference) -> float:
@@ -425,7 +425,7 @@ def relative(difference: LayerDifference) -> float:
 
 
 def summary(differences: Mapping[str, LayerDifference]) -> str:
-    """The difference over all layers."""
+    """The difference over all layers as text."""
     if not differences:
         return ""
     squares = np.array(

@@ -29,7 +29,7 @@ _DECADES: Final = 100.0  # minimum ratio of the values for a logarithmic scale
 
 @dataclass(frozen=True)
 class MergePoint:
-    """A merge in a plot: its title, two figures, and whether it is the window's, or the best."""
+    """A merge in a plot. ``current``: it is the window's merge, or the best of a search."""
 
     title: str
     x: float
@@ -38,12 +38,12 @@ class MergePoint:
 
 
 class MergeBars(BarsPlot):
-    """One figure of every merge as a bar, in the given order."""
+    """One figure of every merge as a bar, in the order of the merges."""
 
     called, empty = "Merges by one figure", EMPTY
 
     def show_merges(self, figure: str, points: Sequence[MergePoint]) -> None:
-        """Show ``x`` of these merges, which is ``figure``, from the top."""
+        """Draw ``x`` of each merge, from the top. ``figure``: the name of ``x``."""
         if not points:
             self.clear()
             return
@@ -70,14 +70,14 @@ class MergeBars(BarsPlot):
 
 
 class MergeScatter(SpecPlot):
-    """A figure of each merge, against how far it moved the model or a parameter's value."""
+    """A figure of each merge, against the norm of its change or against a parameter."""
 
     called, empty = "Norm of the change and result of every merge", EMPTY
     toggles = False
 
     def show_merges(self, figure: str, points: Sequence[MergePoint], parameter: str = "") -> None:
-        """Show these. ``figure``: the name of ``y``; ``parameter``: that of ``x`` if it is not a
-        norm."""
+        """Draw the merges. ``figure``: the name of ``y``; ``parameter``: the name of ``x``, "" for
+        the norm."""
         if not points:
             self.clear()
             return
@@ -148,26 +148,26 @@ class TuneCurvePlot(SpecPlot):
 def _points(
     points: Sequence[MergePoint], texts: Sequence[str] = (), *, joined: bool
 ) -> Iterator[Curve]:
-    """The current merge, then the others; named, or ``joined`` along a parameter.
+    """The current merge, then the others, with names, or ``joined`` along a parameter.
 
-    ``texts``: what is said of them, if not their figures.
+    ``texts``: the words for each merge instead of its figures.
     """
-    said = texts or [f"{p.title}: {p.y:.3g} at {p.x:.3g}" for p in points]
+    words = texts or [f"{p.title}: {p.y:.3g} at {p.x:.3g}" for p in points]
     for current in (True, False):
-        own = [(index, point) for index, point in enumerate(points) if point.current == current]
+        chosen = [(index, point) for index, point in enumerate(points) if point.current == current]
         yield Curve(
             key="current" if current else "others",
             label="",
-            x=np.array([point.x for _, point in own]),
-            y=np.array([point.y for _, point in own]),
+            x=np.array([point.x for _, point in chosen]),
+            y=np.array([point.y for _, point in chosen]),
             colour="merged" if current else "control",
             width=0,
             symbol="o",
             size=12 if current else 9,
             filled=current,
-            names=["" if joined or texts else point.title for _, point in own],
-            words=[said[index] for index, _ in own].__getitem__,
-            indices=tuple(index for index, _ in own),
+            names=["" if joined or texts else point.title for _, point in chosen],
+            words=[words[index] for index, _ in chosen].__getitem__,
+            indices=tuple(index for index, _ in chosen),
             strong=current,
             in_legend=False,
         )
@@ -202,7 +202,7 @@ def _words(point: TunePoint) -> str:
 
 
 _WIDTH, _STEP = 0.25, 0.29  # parts of a group's width
-_MERGE: Final = 1  # its place among base, merge and expert
+_MERGE: Final = 1  # index of the merge among base, merge and expert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +223,7 @@ class ScoreBarsPlot(BarsPlot):
     upright = True
 
     def show_scores(self, groups: Sequence[ScoreGroup], merge: str, quantity: str) -> None:
-        """Draw these. ``merge``: the name of the merged model; ``quantity``: what is plotted."""
+        """Draw the groups. ``merge``: the merged model's name; ``quantity``: the plotted figure."""
         names = ("base", merge, "expert")
 
         def words(index: int) -> str:
@@ -279,13 +279,13 @@ def _legend() -> list[Curve]:
 
 def _score_columns(groups: Sequence[ScoreGroup], names: Sequence[str]) -> list[FigureColumn]:
     """The figures and their standard errors as a table."""
-    found = [FigureColumn("task", [group.title for group in groups])]
+    columns = [FigureColumn("task", [group.title for group in groups])]
     for index, name in enumerate(names):
         bars = [group.bars[index] for group in groups]
-        found.append(FigureColumn(name, np.array([bar.value for bar in bars])))
+        columns.append(FigureColumn(name, np.array([bar.value for bar in bars])))
         errors = np.array([bar.error for bar in bars])
-        found.append(FigureColumn(f"± {name}", errors, "Standard error."))
-    return found
+        columns.append(FigureColumn(f"± {name}", errors, "Standard error."))
+    return columns
 
 
 def _known(bar: Figure) -> bool:
@@ -319,7 +319,7 @@ class LearningPlot(SpecPlot):
         curve: str,
         colours: Mapping[str, str],
     ) -> None:
-        """Draw these, one value per step. ``curve``: the kind of figures; ``colours`` by name."""
+        """Draw losses or figures by step. ``curve``: the figures' name; ``colours``: by name."""
         loss, figure = map(_arrays, (losses, figures))
         if not any(map(len, figure.values())):
             self.clear()
@@ -377,14 +377,14 @@ def _last(curve: Curve) -> str:
 
 
 def running_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The mean of each step and those before it, at most ``WINDOW`` of them."""
+    """The mean of each value and those before it, at most ``WINDOW`` values in all."""
     if not len(values):
         return values
     sums = np.concatenate([[0.0], np.cumsum(values)])
-    last = np.arange(1, len(values) + 1)
-    first = np.maximum(last - WINDOW, 0)
-    found: NDArray[np.float64] = (sums[last] - sums[first]) / (last - first)
-    return found
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - WINDOW, 0)
+    means: NDArray[np.float64] = (sums[ends] - sums[starts]) / (ends - starts)
+    return means
 
 
 def _filled(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
@@ -396,18 +396,18 @@ class KeptEnergyPlot(SpecPlot):
 
     called = "Share of the change kept, by rank"
 
-    def show_shares(self, found: EnergyByRank, rank: int | None, energy: float | None) -> None:
-        """Draw the curve. ``rank`` or ``energy``: what is chosen."""
-        shares = np.array(found.shares)
-        matrices = counted(found.matrices, "matrix", "matrices")
+    def show_shares(self, by_rank: EnergyByRank, rank: int | None, energy: float | None) -> None:
+        """Draw the curve with the chosen ``rank`` or share of ``energy`` marked."""
+        shares = np.array(by_rank.shares)
+        matrices = counted(by_rank.matrices, "matrix", "matrices")
         if rank is None:
             mark = Mark(value=energy or 0.0, label=f"{energy:.1%} of each matrix", share=0.7)
-            chosen = f"each matrix gets the rank that keeps {energy:.1%}"
+            choice = f"each matrix gets the rank that keeps {energy:.1%}"
         else:
             end = min(rank, len(shares))
             kept = f"{shares[end - 1]:.1%}"
             mark = Mark(value=end, label=f"rank {rank}: {kept}", upright=True, share=0.08)
-            chosen = f"rank {rank} keeps {kept}"
+            choice = f"rank {rank} keeps {kept}"
 
         curve = Curve(
             key="kept",
@@ -422,7 +422,7 @@ class KeptEnergyPlot(SpecPlot):
         self.present(
             PlotSpec(
                 title="Share of the change kept",
-                sentence=f"Mean of {matrices}: {chosen}.",
+                sentence=f"Mean of {matrices}: {choice}.",
                 curves=[curve],
                 x=Axis(title="rank", low=1.0, padding=0.01),
                 y=Axis(title="share of energy", low=0.0, high=1.05),
@@ -432,6 +432,6 @@ class KeptEnergyPlot(SpecPlot):
                     FigureColumn("share of energy", shares),
                 ],
                 position=lambda x: f"rank {x:.0f}",
-                description=f"Mean of {matrices}: {chosen}.",
+                description=f"Mean of {matrices}: {choice}.",
             )
         )

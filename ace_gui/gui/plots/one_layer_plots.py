@@ -37,7 +37,7 @@ class EnergiesPlot(BarsPlot):
     def show_energies(
         self, name: str, energies: Mapping[str, float], colours: Mapping[str, str]
     ) -> None:
-        """Draw ``energies`` of the layer ``name``. ``colours``: their names, by expert."""
+        """Draw ``energies`` of the layer ``name``. ``colours``: the names of experts' colours."""
         if not energies:
             self.clear("The energies of this layer are not known.")
             return
@@ -107,17 +107,17 @@ class HistogramPlot(SpecPlot):
     @property
     def distribution(self) -> LayerDistribution | None:
         """The drawn distribution; None for a message."""
-        found = next(iter(self.sources), None)
-        return found if isinstance(found, LayerDistribution) else None
+        source = next(iter(self.sources), None)
+        return source if isinstance(source, LayerDistribution) else None
 
     def show_distribution(
-        self, found: LayerDistribution, expert_colours: Mapping[str, str]
+        self, distribution: LayerDistribution, expert_colours: Mapping[str, str]
     ) -> None:
-        """Draw ``found``; ``expert_colours`` has the names of the experts' colours."""
-        low, high = float(found.edges[0]), float(found.edges[-1])
+        """Draw ``distribution``; ``expert_colours`` has the names of the experts' colours."""
+        low, high = float(distribution.edges[0]), float(distribution.edges[-1])
 
         def spec() -> PlotSpec:
-            colours = {name: expert_colours.get(name, "text2") for name in found.counts}
+            colours = {name: expert_colours.get(name, "text2") for name in distribution.counts}
             dashed = Curve(
                 key=GAUSSIAN,
                 label=GAUSSIAN,
@@ -128,23 +128,23 @@ class HistogramPlot(SpecPlot):
             )
             lowest = float(np.log10(_LEAST)) if self.log_box.isChecked() else 0.0
             return PlotSpec(
-                title=found.name,
-                sentence=_outside_text(found),
-                curves=[*_steps(found, colours), dashed, *_gaussians(found, colours)],
+                title=distribution.name,
+                sentence=_outside_text(distribution),
+                curves=[*_steps(distribution, colours), dashed, *_gaussians(distribution, colours)],
                 x=Axis(title="entry of ΔW", low=low, high=high),
                 y=Axis(title="entries in a bin", low=lowest, padding=0.03),
-                columns=lambda: _histogram_columns(found),
+                columns=lambda: _histogram_columns(distribution),
                 logarithmic_choice=True,
                 position=lambda x: f"around {x:.3g}".replace("-", "−"),
             )
 
-        self.present(spec, found, dict(expert_colours))
+        self.present(spec, distribution, dict(expert_colours))
 
 
-def _steps(found: LayerDistribution, colours: Mapping[str, str]) -> Iterator[Curve]:
-    corners = np.repeat(found.edges, 2)[1:-1]
+def _steps(distribution: LayerDistribution, colours: Mapping[str, str]) -> Iterator[Curve]:
+    corners = np.repeat(distribution.edges, 2)[1:-1]
     for name, colour in colours.items():
-        y = np.repeat(found.counts[name].astype(np.float64), 2)
+        y = np.repeat(distribution.counts[name].astype(np.float64), 2)
 
         def words(index: int, counts: np.ndarray = y) -> str:
             return counted(int(counts[index]), "%n entry", "%n entries")
@@ -154,16 +154,16 @@ def _steps(found: LayerDistribution, colours: Mapping[str, str]) -> Iterator[Cur
         )
 
 
-def _gaussians(found: LayerDistribution, colours: Mapping[str, str]) -> Iterator[Curve]:
-    middles = (found.edges[:-1] + found.edges[1:]) / 2
+def _gaussians(distribution: LayerDistribution, colours: Mapping[str, str]) -> Iterator[Curve]:
+    middles = (distribution.edges[:-1] + distribution.edges[1:]) / 2
     for name, colour in colours.items():
-        total = int(found.counts[name].sum()) + found.outside[name]
-        moments = found.means[name], found.deviations[name]
+        total = int(distribution.counts[name].sum()) + distribution.outside[name]
+        moments = distribution.means[name], distribution.deviations[name]
         yield Curve(
             key=f"{GAUSSIAN} {name}",
             label="",
             x=middles,
-            y=expected_counts(found.edges, total, *moments),
+            y=expected_counts(distribution.edges, total, *moments),
             colour=colour,
             style=Qt.PenStyle.DashLine,
             width=1.2,
@@ -173,14 +173,14 @@ def _gaussians(found: LayerDistribution, colours: Mapping[str, str]) -> Iterator
         )
 
 
-def _histogram_columns(found: LayerDistribution) -> list[FigureColumn]:
+def _histogram_columns(distribution: LayerDistribution) -> list[FigureColumn]:
     """One row per bin."""
     return [
-        FigureColumn("from", found.edges[:-1]),
-        FigureColumn("to", found.edges[1:]),
+        FigureColumn("from", distribution.edges[:-1]),
+        FigureColumn("to", distribution.edges[1:]),
         *(
             FigureColumn(name, counts, "entries in the bin")
-            for name, counts in found.counts.items()
+            for name, counts in distribution.counts.items()
         ),
     ]
 
@@ -199,8 +199,8 @@ def _outside_text(distribution: LayerDistribution) -> str:
 def expected_counts(
     edges: NDArray[np.float64], count: int, mean: float, deviation: float
 ) -> NDArray[np.float64]:
-    """The expected number of ``count`` Gaussian entries in each of the B bins; NaN without
-    deviation."""
+    """The number of entries in each bin that ``count`` Gaussian entries would have on average; NaN
+    without deviation."""
     if deviation == 0:
         return np.full(len(edges) - 1, np.nan)
     below = [0.5 * math.erfc(-z / math.sqrt(2)) for z in (edges - mean) / deviation]
@@ -230,7 +230,7 @@ def tail_share(
 
 LEFT: Final = "left"
 RIGHT: Final = "right"
-KEPT: Final = 0.9  # minimum |cosine| of a direction that counts as kept
+KEPT: Final = 0.9  # a direction with this |cosine| or more counts as kept
 _LABELS: Final = {LEFT: "left (outputs)", RIGHT: "right (inputs)"}
 _TIP: Final = "|cosine| of the i-th singular vectors before and after refinement"
 
@@ -255,7 +255,8 @@ class AlignmentPlot(SpecPlot):
         styles = {LEFT: Qt.PenStyle.SolidLine, RIGHT: Qt.PenStyle.DashLine}
         columns = [FigureColumn("i", np.arange(1, len(left) + 1))]
         columns += [
-            FigureColumn(f"|cos|, {_LABELS[side]}", own, _TIP) for side, own in values.items()
+            FigureColumn(f"|cos|, {_LABELS[side]}", cosines_K, _TIP)
+            for side, cosines_K in values.items()
         ]
         self.present(
             PlotSpec(
@@ -265,12 +266,12 @@ class AlignmentPlot(SpecPlot):
                     Curve(
                         key=side,
                         label=_LABELS[side],
-                        y=own,
+                        y=cosines_K,
                         colour="text" if side == LEFT else "accent",
                         style=styles[side],
                         width=2.0,
                     )
-                    for side, own in values.items()
+                    for side, cosines_K in values.items()
                 ],
                 x=Axis(title="index i of the singular vector", low=1.0),
                 y=Axis(title="|cos(before, after)|", low=0.0, high=1.0, padding=0.03),
@@ -321,10 +322,10 @@ class ExpertMatrixPlot(CellsPlot):
         """
         pairs = "" if directed else agreement(names, values_TT)
         sentence = " ".join(filter(None, (pairs, caption)))
-        said = directed or "{one} and {other}"
+        pattern = directed or "{one} and {other}"
 
         def words(row: int, column: int) -> str:
-            pair = said.format(one=names[row], other=names[column])
+            pair = pattern.format(one=names[row], other=names[column])
             return f"{pair}: {meaning} {number_text(float(values_TT[row, column]), 4)}"
 
         pairs_of = zip(names, values_TT.T, strict=True)
@@ -350,21 +351,21 @@ class ExpertMatrixPlot(CellsPlot):
 
 
 def _colours(values_TT: NDArray[np.float64], theme: Tokens, *, idle: bool) -> NDArray[np.uint8]:
-    """The colour of every cell; a diagonal without information is muted (``idle``)."""
+    """The colour of every cell. ``idle``: the diagonal has no information and is muted."""
     known = np.isfinite(values_TT) & ~(np.eye(len(values_TT), dtype=bool) & idle)
     span = max(float(np.abs(values_TT[known]).max(initial=0.0)), _LEAST_SPAN)
-    found = np.full((*values_TT.shape, 4), QColor(theme.grid).getRgb(), dtype=np.uint8)
+    colours = np.full((*values_TT.shape, 4), QColor(theme.grid).getRgb(), dtype=np.uint8)
     for row, column in np.argwhere(known):
         share = float(values_TT[row, column]) / span
-        found[row, column] = QColor(cell_colour(share, theme)).getRgb()
-    return found
+        colours[row, column] = QColor(cell_colour(share, theme)).getRgb()
+    return colours
 
 
 def cell_colour(share: float, theme: Tokens) -> str:
     """From the background at 0 to blue at 1 and to orange at −1, clipped beyond.
 
-    Lightness alone gives the value, so it can be read with any colour vision; the hue only repeats
-    the sign of the number in the cell.
+    The lightness alone shows the value, so it can be read with any colour vision. The hue only
+    repeats the sign of the number in the cell.
     """
     start, end = (
         np.array(QColor(colour).getRgb())
@@ -384,7 +385,7 @@ def pair_text(value: float) -> str:
 
 
 def agreement(names: Sequence[str], values_TT: NDArray[np.float64]) -> str:
-    """A sentence: the two experts with most in common, and the two with least."""
+    """A sentence that names the most and the least similar pair of experts."""
     pairs = [
         (float(values_TT[a, b]), f"{names[a]} and {names[b]}")
         for a, b in combinations(range(len(names)), 2)

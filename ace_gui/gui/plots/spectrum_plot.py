@@ -1,7 +1,4 @@
-"""Singular values of one layer: every expert, the merge before and after refinement.
-
-R singular values, largest first.
-"""
+"""Singular values of one layer for every expert, and for the merge before and after refinement."""
 
 from __future__ import annotations
 
@@ -39,32 +36,32 @@ _UNSHAPED: Final = "merge: unshaped"
 _FLOOR_EXPONENT: Final = round(math.log10(NEGLIGIBLE))
 """Values below 10^this of a curve's σ₁ are rounding errors; a logarithmic axis cuts them off."""
 
-_CHANGED: Final = 1e-3  # of the largest value: smaller changes are not seen
+_CHANGED: Final = 1e-3  # smaller changes, as a share of the largest value, are invisible
 _EXPERT_STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashDotLine, Qt.PenStyle.DotLine)
 _ALONE: Final = "method alone"
 _SHORT: Final = {"after refinement": "after", "before (W_pre)": "before", _ALONE: _ALONE}
-"""Names at the curves' ends, where the colour says of which merge they are."""
+"""Short names for the curves' ends, where the colour already tells the merges apart."""
 
 
 def spec_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> PlotSpec:
-    """The merge before and after refinement, then the experts with their ``colours``."""
+    """Declares the merge before and after refinement, then the experts in their ``colours``."""
     count, regime = _refined_count(spectrum), spectrum.report.regime
-    said = ""
+    change = ""
     if count:
-        said = f"refinement changed the first {count} of {len(spectrum.merged)} values"
+        change = f"refinement changed the first {count} of {len(spectrum.merged)} values"
     elif _is_refined(spectrum) is False:
-        said = "no refinement" + ", before = after" * (spectrum.unshaped is None)
-    first = Mark(value=count + 0.5, label=f"refined: first {count}", upright=True, share=0.93)
+        change = "no refinement" + ", before = after" * (spectrum.unshaped is None)
+    mark = Mark(value=count + 0.5, label=f"refined: first {count}", upright=True, share=0.93)
     return PlotSpec(
         title=spectrum.name,
-        sentence=": ".join(filter(None, ("" if regime is None else regime.value, said))),
+        sentence=": ".join(filter(None, ("" if regime is None else regime.value, change))),
         curves=(*_merge_curves(spectrum), *_expert_curves(spectrum, colours)),
-        marks=[first] * bool(count),
+        marks=[mark] * bool(count),
     )
 
 
 def _curve_of(key: str, label: str, values: NDArray[np.float64], **look: Any) -> Curve:
-    """A spectrum; those of experts are the first to lose the names at their ends."""
+    """The curve of a spectrum. Experts' curves are the first to lose the names at their ends."""
     strong, end = not key.startswith("expert"), _SHORT.get(label.rpartition(", ")[2], label)
     return Curve(key=key, label=label, y=values, end=end, strong=strong, **look)
 
@@ -72,10 +69,8 @@ def _curve_of(key: str, label: str, values: NDArray[np.float64], **look: Any) ->
 def _merge_curves(
     spectrum: LayerSpectrum, *, label: str = "", colour: str = "", width: float = 2.2
 ) -> list[Curve]:
-    """The merged delta; W_pre dashed if refinement changed it; the method's result dotted if the
-    recipe changed its singular values.
-
-    Keys start with ``label``.
+    """The merged delta, with W_pre dashed if refinement changed it, and with the method's result
+    dotted if the recipe changed its singular values. Keys start with ``label``.
     """
     before, unshaped = spectrum.preliminary, spectrum.unshaped
     refined = _is_refined(spectrum)
@@ -94,13 +89,13 @@ def _merge_curves(
 
 
 def _expert_curves(
-    found: ExpertSpectra | LayerSpectrum, colours: Mapping[str, str]
+    spectra: ExpertSpectra | LayerSpectrum, colours: Mapping[str, str]
 ) -> tuple[Curve, ...]:
-    """Those of the task vectors."""
+    """The curves of the experts' task vectors."""
     curves = []
-    for name, values in found.experts.items():
+    for name, values in spectra.experts.items():
         colour = colours.get(name, "text2")
-        # Colours repeat beyond the palette; the line's style then distinguishes experts.
+        # With more experts than colours, the line's style distinguishes those of one colour.
         style = _EXPERT_STYLES[repetition(colour) % len(_EXPERT_STYLES)]
         curves.append(_curve_of(f"expert {name}", name, values, colour=colour, style=style))
     return tuple(curves)
@@ -137,7 +132,7 @@ def _refined_count(spectrum: LayerSpectrum) -> int:
 
 
 class Quantity(Enum):
-    """The quantity of the vertical axis: its name, its definition, and the axis' title."""
+    """What the vertical axis shows, as its name, its definition, and the axis' title."""
 
     VALUE = ("Singular values", "σᵢ, largest first", "singular value σᵢ")
     RELATIVE = (
@@ -166,7 +161,7 @@ class SpectrumPlot(SpecPlot):
 
     def __init__(self) -> None:
         self._spectra: PlotSpec | None = None
-        """The singular values themselves, whatever quantity is shown."""
+        """The declaration of the singular values, whatever quantity is shown."""
         super().__init__()
         self.quantity = Choice("Quantity", {each: each.value[:2] for each in Quantity})
         self.quantity.chosen.connect(self.rescale)
@@ -178,28 +173,27 @@ class SpectrumPlot(SpecPlot):
         self._show(spec, spectrum, dict(expert_colours))
 
     def show_experts(
-        self, found: ExpertSpectra, expert_colours: Mapping[str, str], *, awaited: bool = True
+        self, spectra: ExpertSpectra, expert_colours: Mapping[str, str], *, awaited: bool = True
     ) -> None:
         """Draw the experts alone.
 
-        If this recipe's merge is ``awaited``, the experts drawn for another recipe stay.
+        If this recipe's merge is ``awaited``, the drawn merge of another recipe stays until then.
         """
         match self.sources:
             case ((ExpertSpectra() | LayerSpectrum()) as known, colours) if (
                 colours == expert_colours
-                and _same_experts(known, found)
+                and _same_experts(known, spectra)
                 and (awaited or isinstance(known, ExpertSpectra))
             ):
                 return
-        curves, sentence = _expert_curves(found, expert_colours), "task vectors of the experts"
-        spec = PlotSpec(title=found.name, sentence=sentence, curves=curves, awaited=True)
-        self._show(spec, found, dict(expert_colours), busy=True)
+        curves, sentence = _expert_curves(spectra, expert_colours), "task vectors of the experts"
+        spec = PlotSpec(title=spectra.name, sentence=sentence, curves=curves, awaited=True)
+        self._show(spec, spectra, dict(expert_colours), busy=True)
 
     def show_comparison(
         self, old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str] = ("old", "new")
     ) -> None:
-        """Draw the merged delta of two merges of one layer, each with its W_pre if that
-        differs, without experts."""
+        """Draw two merges of one layer without experts, each with its W_pre if that differs."""
         ratios = [norm_ratio(each.report) for each in (old, new)]
         parts = (f"{name} {number_text(r, 3)}" for name, r in zip(labels, ratios, strict=True) if r)
         caption = ", ".join(parts)
@@ -214,7 +208,7 @@ class SpectrumPlot(SpecPlot):
     def show_pair(
         self, title: str, caption: str, spectra: Mapping[str, NDArray[np.float64]]
     ) -> None:
-        """Draw two spectra by label in one plot; the first has a thinner line."""
+        """Draw two spectra by their labels. The first has a thinner line."""
 
         looks = (("text2", 1.8), ("accent", 2.6))
         curves = tuple(
@@ -227,7 +221,7 @@ class SpectrumPlot(SpecPlot):
     def by_block(
         self, spectra: Sequence[LayerSpectrum], expert_colours: Mapping[str, str]
     ) -> BlockGrid:
-        """The same matrix of every block as small multiples."""
+        """The same matrix of every block, as one small plot per block."""
         specs = [spec_of_spectrum(spectrum, expert_colours) for spectrum in spectra]
 
         def one(spec: PlotSpec) -> PlotSpec:
@@ -257,7 +251,7 @@ class SpectrumPlot(SpecPlot):
         return () if self._spectra is None else self._spectra.curves
 
     def _show(self, spectra: PlotSpec, *sources: object, busy: bool = False) -> None:
-        """The zoom is kept if the layer is the same. ``busy``: another plot is on its way."""
+        """Draw ``spectra``; the same layer keeps its zoom. ``busy``: another plot will follow."""
         zoomed = self._spectra is not None and self._spectra.title == spectra.title
         self._spectra = spectra
         self.present(partial(self._in_quantity, spectra), *sources, zoomed=zoomed, busy=busy)
@@ -297,7 +291,7 @@ class SpectrumPlot(SpecPlot):
 
 
 def _curve_in(spectrum: Curve, quantity: Quantity) -> Curve:
-    """The curve of R values of ``quantity``; zeros stay zero, or NaN as a share."""
+    """The curve of ``quantity``. A spectrum of zeros stays zero, or is NaN as a share of energy."""
     values = spectrum.y
     if quantity is Quantity.ENERGY:
         values = cumulative_energy(values)
@@ -314,7 +308,7 @@ def _curve_in(spectrum: Curve, quantity: Quantity) -> Curve:
 
 
 def _reached(spectra: Sequence[Curve], curves: list[Curve]) -> list[Curve]:
-    """A dot where each merge reaches each of the shares."""
+    """The dots where a merge reaches each share of ``MARKS``."""
     dots = []
     for spectrum, curve in zip(spectra, curves, strict=True):
         if curve.strong:
@@ -338,7 +332,7 @@ def _reached(spectra: Sequence[Curve], curves: list[Curve]) -> list[Curve]:
 
 
 def _columns(spectra: Sequence[Curve], least: int = 0) -> tuple[FigureColumn, ...]:
-    """One row per index, at least so many; NaN beyond the end of a spectrum."""
+    """One row per index, at least ``least`` rows; NaN beyond the end of a spectrum."""
     count = max((len(spectrum.y) for spectrum in spectra), default=0)
     count = max(count, least)
     columns = [FigureColumn("i", np.arange(1, count + 1))]
@@ -350,7 +344,7 @@ def _columns(spectra: Sequence[Curve], least: int = 0) -> tuple[FigureColumn, ..
 
 
 def _same_experts(one: ExpertSpectra | LayerSpectrum, other: ExpertSpectra) -> bool:
-    """Whether both show the same curves of the same experts for one layer."""
+    """Whether both have the same spectra of the same experts for the same layer."""
     first, second = one.experts, other.experts
     return (
         one.name == other.name

@@ -1,4 +1,4 @@
-"""The one plot of bars and the one of coloured cells; both draw a ``PlotSpec``."""
+"""The plot that draws the bars of a ``PlotSpec``, and the one that draws its coloured cells."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _BAR: Final = 0.62  # of a row
 _TEXT_GAP: Final = "\u2002"  # between a bar and its text
 _ROWS: Final = 5  # minimum number, so that a few bars are not too thick
 _QUARTERS: Final = [0.25 * n for n in range(5)]
-_BELOW: Final = 0.012  # part of the highest bar: room for the axis' zero
+_BELOW: Final = 0.012  # space below zero for the axis' line, as a share of the highest bar
 _PALE: Final = 48  # of 255: the fill of an outlined bar
 
 
 class BarsPlot(SpecPlot):
-    """Bars from left to right, each group in a row, or ``upright`` over the names of the groups.
+    """Bars from left to right with a row per group, or ``upright`` bars over the groups' names.
 
-    On a logarithmic axis a bar's length means nothing, so there a dot marks its value.
+    On a logarithmic axis the length of a bar means nothing, so a dot marks the value instead.
     ``point_chosen`` carries the index of a clicked group.
     """
 
@@ -99,12 +99,12 @@ class BarsPlot(SpecPlot):
             self._add(pg.BarGraphItem(x0=0, y=across, width=values, height=_BAR, **look))
 
     def _draw_errors(self, spec: PlotSpec, x: np.ndarray, y: np.ndarray) -> None:
-        """One standard error up and down; within a filled bar in the colour of the card."""
+        """Draw one standard error up and down, within a filled bar in the colour of the card."""
         errors = np.array([bar.error for bar in spec.bars])
         filled = np.array([not bar.outlined for bar in spec.bars])
-        every, none = np.ones_like(filled), np.zeros_like(errors)
+        all_bars, none = np.ones_like(filled), np.zeros_like(errors)
         for colour, chosen, up, down in (
-            (self.theme.text2, every, errors, none),
+            (self.theme.text2, all_bars, errors, none),
             (self.theme.text2, ~filled, none, errors),
             (self.theme.card, filled, none, errors),
         ):
@@ -113,7 +113,8 @@ class BarsPlot(SpecPlot):
             self._add(pg.ErrorBarItem(x=x[chosen], y=y[chosen], beam=0.06, pen=pen, **ends))
 
     def _write_names(self) -> None:
-        """The texts at the bars' ends: strong ones first, the others where they cover none."""
+        """Write the texts at the bars' ends. Upright bars hide a text that would cover another,
+        strong ones last."""
         self._erase()
         spec = self.spec
         if spec is None:
@@ -154,7 +155,7 @@ class BarsPlot(SpecPlot):
         return QPointF(self._span(spec)[0] if math.isnan(end) else end, along)
 
     def _span(self, spec: PlotSpec) -> tuple[float, float]:
-        """From zero to the highest end, or whole decades."""
+        """The ends of the axis of values: zero and the longest bar, or whole decades."""
         ends = [bar.value + bar.error for bar in spec.bars]
         if spec.x.logarithmic:
             logs = [math.log10(end) for end in ends if end > 0] or [0.0]
@@ -196,7 +197,7 @@ _MIDDLE: Final = 0.05 * (21**0.5 - 1)  # the luminance on which black and white 
 
 
 class _Rectangles(pg.GraphicsObject):
-    """Filled rectangles, since an image would be a bitmap in an exported drawing."""
+    """Cells as filled rectangles: an image would be a bitmap in an exported drawing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -226,7 +227,7 @@ class _Rectangles(pg.GraphicsObject):
 
 
 class CellsPlot(SpecPlot):
-    """Cells with the names of their rows and columns, and a text in each if all have room."""
+    """Cells with the names of rows and columns, and with texts if the longest fits in a cell."""
 
     toggles = False
     holds = False
@@ -266,7 +267,7 @@ class CellsPlot(SpecPlot):
         self._rectangles.show_colours(spec.cells.colours)
 
     def _write_names(self) -> None:
-        """The texts in the cells, if the longest has room."""
+        """Write the texts in the cells if the longest fits."""
         self._erase()
         cells = self.cells
         if cells is None:
@@ -274,10 +275,10 @@ class CellsPlot(SpecPlot):
         font = self.font()
         font.setPointSizeF(_NUMBER_SIZE * font.pointSizeF())
         view, metrics = self.canvas.getViewBox(), QFontMetricsF(font)
-        every = [text for texts in cells.texts for text in texts]
-        wide = max(map(metrics.horizontalAdvance, every), default=0.0) + 2
+        all_texts = [text for texts in cells.texts for text in texts]
+        widest = max(map(metrics.horizontalAdvance, all_texts), default=0.0) + 2
         down, across, _ = cells.colours.shape
-        if view.width() < wide * across or view.height() < metrics.height() * down:
+        if view.width() < widest * across or view.height() < metrics.height() * down:
             return
         for row, texts in enumerate(cells.texts):
             for column, text in enumerate(texts):
@@ -286,8 +287,8 @@ class CellsPlot(SpecPlot):
                 self._write(text, QPointF(column, row), ink, font, anchor=(0.5, 0.5))
 
     def text_at(self, scene_position: QPointF) -> str:
-        found, cells = self.cell_at(scene_position), self.cells
-        return "" if found is None or cells is None else cells.words(*found)
+        cell, cells = self.cell_at(scene_position), self.cells
+        return "" if cell is None or cells is None else cells.words(*cell)
 
 
 def ink_on(colour: str) -> str:

@@ -1,6 +1,5 @@
-"""The base of every plot: message, captions, theme, menu, zoom; and a plot that can also be shown
-as a table, which can be sorted, copied and saved as CSV.
-"""
+"""The base of every plot: message, captions, theme, menu, zoom; and ``PlotWithTable``, which also
+shows a plot's data as a table."""
 
 from __future__ import annotations
 
@@ -52,12 +51,12 @@ pg.setConfigOptions(antialias=True, imageAxisOrder="row-major", background=None)
 class Plot(ThemedWidget):
     """A plot with title, caption and legend, or a message instead.
 
-    Subclasses draw into ``canvas`` and implement ``rescale``, ``fit`` and ``_draw``. ``changed``
-    follows when other figures or a message are shown.
+    Subclasses draw into ``canvas`` and implement ``rescale``, ``fit`` and ``_draw``. ``changed`` is
+    emitted when the plot shows other figures or a message.
 
-    What they declare: ``called``, its name; ``empty``, the message while there is nothing to draw;
-    ``toggles``: the legend switches curves; ``wraps``: a long caption wraps instead of being
-    elided; ``logarithmic_first``: the initial scale, or None if it cannot be changed.
+    Subclasses declare ``called``, the plot's name; ``empty``, the message while there is nothing to
+    draw; ``toggles``: the legend shows and hides curves; ``wraps``: a long caption wraps instead of
+    being elided; ``logarithmic_first``: the initial scale, or None if it cannot be changed.
     """
 
     changed = Signal()
@@ -72,7 +71,7 @@ class Plot(ThemedWidget):
     def __init__(self, bottom: pg.AxisItem, left: pg.AxisItem) -> None:
         super().__init__()
         self.theme, self._font = current_theme(), face(Face.BODY).key()
-        self._by_keys = False  # a click shows no frame around the whole plot
+        self._by_keys = False  # after a click, the focus has no frame
         self.setAccessibleName(self.called)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAutoFillBackground(True)
@@ -88,7 +87,7 @@ class Plot(ThemedWidget):
             label.setProperty("kind", "secondary")
         self._quantity.setProperty("kind", "caption")
         self._controls: list[QWidget] = []
-        self._seen: list[QWidget] = []  # those that were visible before a picture
+        self._seen: list[QWidget] = []  # the controls that were visible before the picture
         self.log_box = QAction("Logarithmic scale", self, checkable=True)
         self.log_box.setChecked(bool(self.logarithmic_first))
         self.log_box.toggled.connect(lambda _on: self.rescale())
@@ -127,7 +126,7 @@ class Plot(ThemedWidget):
         return self._message.text() if shown else None
 
     def expect(self) -> None:
-        """What is to be shown is not known yet: an earlier message gives way, a plot stays."""
+        """Replace an earlier message by “not computed yet”; a plot stays until the next one."""
         if self.message() is not None:
             self._text = NOT_COMPUTED
             self._write_message()
@@ -141,7 +140,7 @@ class Plot(ThemedWidget):
             self._busy_timer.start()
 
     def _show_busy(self, busy: bool) -> None:
-        """Say it next to an earlier plot, or instead of a message."""
+        """Say so next to the plot, or instead of a message."""
         if busy == self._is_busy:
             return
         self._is_busy = busy
@@ -158,7 +157,7 @@ class Plot(ThemedWidget):
         self.changed.emit()
 
     def _show_parts(self) -> None:
-        """Show what belongs to the plot, unless there is a message instead."""
+        """Show the plot's parts, or hide them if there is a message instead."""
         drawn, in_picture = self.message() is None, self.canvas.in_picture
         named = in_picture or not self.named_outside
         self.title.setVisible(drawn and bool(self.title.whole) and named)
@@ -181,23 +180,23 @@ class Plot(ThemedWidget):
     # Parts
 
     def name_outside(self) -> None:
-        """Show the title only in exported pictures, because the window has it above."""
+        """Show the title only in exported pictures, because the window shows it above the plot."""
         self.named_outside = True
         self.title.hide()
 
     def keep_title(self) -> None:
-        """Wrap the legend beside the title rather than cut a short title."""
+        """Never cut the title; the legend beside it wraps instead."""
         self.title.setSizePolicy(QSizePolicy.Policy.Minimum, QSizePolicy.Policy.Fixed)
 
     def add_control(self, control: QWidget, *, first: bool = False) -> None:
         """Add a control after the title, or ``first``, visible together with the plot."""
-        at = 0 if first else self._head.indexOf(self.picture_button)
-        self._head.insertWidget(at, control)
+        index = 0 if first else self._head.indexOf(self.picture_button)
+        self._head.insertWidget(index, control)
         self._controls.append(control)
         control.setVisible(self.message() is None)
 
     def add_curve_menu(self) -> None:
-        """Replace the legend by a menu: the names are at the ends of the curves."""
+        """Replace the legend by a menu, because the curves have their names at their ends."""
         self._has_legend = False
         self.legend.hide()
         menu = self.picture_button.menu().addMenu("Curves")
@@ -245,7 +244,7 @@ class Plot(ThemedWidget):
         self.addAction(on_white)
         menu = self.picture_button.menu()
         menu.addActions(self.actions())
-        # Every plot has this action, with the same meaning.
+        # One setting serves the actions of all plots.
         menu.aboutToShow.connect(lambda: on_white.setChecked(Settings().pictures_on_white))
 
     # Look
@@ -263,8 +262,7 @@ class Plot(ThemedWidget):
         view.setRange(xRange=across, yRange=up, padding=0)  # redrawing must not reset a zoom
 
     def show_as_picture(self, on: bool) -> None:
-        """A picture has its title and those of its axes, wherever the window has them, and no
-        controls."""
+        """Show the titles of plot and axes, and no controls, or the window's version again."""
         controls = (self.picture_button, *self._controls)
         if on:
             self._seen = [control for control in controls if not control.isHidden()]
@@ -282,7 +280,7 @@ class Plot(ThemedWidget):
         self.canvas.grid.activate()
 
     def _draw(self) -> None:
-        """Draw all in ``self.theme``."""
+        """Draw everything in ``self.theme``."""
         raise NotImplementedError
 
     def fit(self) -> None:
@@ -314,12 +312,12 @@ class Plot(ThemedWidget):
     # Events
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow the palette, unless a window with updates disabled restyles its plots one by
-        one, or the plot has a theme of its own."""
+        """Follow the palette, except in a plot with a theme of its own, and while updates are
+        disabled: the window then restyles its plots one by one."""
         super().changeEvent(event)
-        own = self.testAttribute(Qt.WidgetAttribute.WA_SetPalette)
-        seen = self.isVisible() and self.updatesEnabled() and not own
-        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange) and seen:
+        has_theme = self.testAttribute(Qt.WidgetAttribute.WA_SetPalette)
+        follows = self.isVisible() and self.updatesEnabled() and not has_theme
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange) and follows:
             self.set_theme(current_theme())
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -363,8 +361,8 @@ REFRESH: Final = 100  # ms between updates of changing figures
 class PlotWithTable(QStackedWidget):
     """A plot or the table of its data, with a button that switches between them.
 
-    The plot's columns are read when the table is shown and after ``Plot.changed``, but never for a
-    hidden table. ``row_chosen`` carries the index in them of the row that the user selected.
+    It reads the plot's columns when the table is shown and, while it is, after ``Plot.changed``.
+    ``row_chosen`` carries the row that the user selected, as its index in these columns.
     """
 
     row_chosen = Signal(int)

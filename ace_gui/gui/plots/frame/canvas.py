@@ -1,6 +1,5 @@
-"""The drawing area of a plot: a view of the data, and axes with plain numbers: 0.01 or 10⁻⁵, never
-1e-05 or an SI prefix.
-"""
+"""The drawing area of a plot. Its axes have plain numbers such as 0.01 or 10⁻⁵, never 1e-05 or an
+SI prefix."""
 
 from __future__ import annotations
 
@@ -35,9 +34,9 @@ Span = tuple[tuple[float, float], str]
 
 
 class _PlainAxis(pg.AxisItem):
-    """Of labels that overlap, those of the coarsest ticks stay.
+    """An axis that keeps the labels of the coarsest ticks where labels overlap.
 
-    It paints directly: in a picture that is replayed, as pyqtgraph has it, no text can be found.
+    It paints its text directly. pyqtgraph replays a recorded picture, in which tests find no text.
     """
 
     picture: Any
@@ -75,7 +74,7 @@ class QuantityAxis(_PlainAxis):
     """An axis of a quantity, linear or logarithmic.
 
     If it is ``logarithmic``, positions along it are log10 of the quantity. A horizontal axis has
-    its ``title`` below; that of a vertical one is above the plot, as rotated text is hard to read.
+    its ``title`` below. The plot shows a vertical one's above, as rotated text is hard to read.
     """
 
     labelText: str
@@ -144,20 +143,20 @@ class QuantityAxis(_PlainAxis):
         if stride > 1:
             between = [float(d) for d in decades if d % stride and low <= d <= high]
             return [(1.0, labelled), (None, between)]
-        named = _LABELLED_WITHIN_DECADE if high - low <= _SHORT else ()
-        minor = [d + log10(m) for d in decades for m in named]
+        digits = _LABELLED_WITHIN_DECADE if high - low <= _SHORT else ()
+        minor = [d + log10(m) for d in decades for m in digits]
         return [(1.0, labelled), (None, [v for v in minor if low <= v <= high])]
 
     def generateDrawSpecs(self, p: Any) -> tuple[Any, ...] | None:
-        """Only ticks with a label: more lines would cover the data, and say nothing."""
+        """Keep only ticks with a label; other lines would cover the data and say nothing."""
         specs = super().generateDrawSpecs(p)
         if specs is None:
             return None
         line, ticks, texts = specs
         at = QPointF.x if self.orientation == "bottom" else QPointF.y
         labelled = [at(rect.center()) for rect, *_ in texts]
-        named = [t for t in ticks if any(abs(at(t[1]) - each) < 1 for each in labelled)]
-        return line, named, texts
+        shown = [t for t in ticks if any(abs(at(t[1]) - each) < 1 for each in labelled)]
+        return line, shown, texts
 
     def tickStrings(
         self, values: Sequence[float], scale: float, spacing: float | None
@@ -171,7 +170,7 @@ class QuantityAxis(_PlainAxis):
         return [_within_decade(value) for value in values]
 
     def _decade(self, exponent: int) -> str:
-        """Plain numbers if all labels of the axis can be plain."""
+        """A power of ten, as a plain number if all labels of the axis can be plain."""
         low, high = self.range
         if low >= -4.3 and high <= 4.3:
             return number_text(10.0**exponent, 1)
@@ -196,8 +195,8 @@ def _plain(value: float, spacing: float) -> str:
 class NameAxis(_PlainAxis):
     """An axis with a name at each whole number, elided in the middle.
 
-    At the left they have a share of the plot's width; below it each has the width of its column.
-    If there is little room, only some have a name.
+    At the left, names have a share of the plot's width; below the plot, each has the width of its
+    column. If there is little room, only every second, fifth, … has a name.
     """
 
     _names: tuple[str, ...] = ()
@@ -263,9 +262,11 @@ class BlockAxis(QuantityAxis):
 
 
 def block_spans(blocks: Sequence[int | None]) -> list[Span]:
-    """Start and end of each block of these layers, half a layer beyond its ends, and its number."""
+    """The number of each block of these layers, with its ends half a layer beyond its layers."""
     starts = [
-        i for i, now in enumerate(blocks) if now is not None and (not i or blocks[i - 1] != now)
+        i
+        for i, block in enumerate(blocks)
+        if block is not None and (not i or blocks[i - 1] != block)
     ]
     ends = pairwise([*starts, len(blocks)])
     return [((start - 0.5, end - 0.5), str(blocks[start])) for start, end in ends]
@@ -293,10 +294,10 @@ class _View(pg.ViewBox):
 
 
 class Canvas(pg.GraphicsView):
-    """No menu and no buttons of pyqtgraph's own. ``left``: the pointer has left it.
+    """Without the menu and buttons of pyqtgraph. ``left``: the pointer has left it.
 
-    ``grid``: a layout with the view in its middle; a colour scale may join it. ``in_picture``: a
-    picture always has the title of the horizontal axis, which else leaves a low plot to the data.
+    ``grid``: the layout around the view; a colour scale may join it. ``in_picture``: always show
+    the title of the horizontal axis, which is hidden in a low plot on the screen.
     """
 
     left = Signal()
@@ -323,7 +324,7 @@ class Canvas(pg.GraphicsView):
         self.setFrameShape(self.Shape.NoFrame)
         # a cached background would be a bitmap in SVG
         self.setCacheMode(self.CacheModeFlag.CacheNone)
-        # pyqtgraph does this while painting, which would cause a complete second paint.
+        # pyqtgraph does this while it paints, which would cause a complete second paint.
         self._view.sigStateChanged.connect(self.scene().prepareForPaint)
 
     def add_axis(self, side: str, axis: pg.AxisItem) -> None:
@@ -348,7 +349,7 @@ class Canvas(pg.GraphicsView):
             axis.set_low(low and not self.in_picture)
 
     def viewportEvent(self, event: QEvent) -> bool:
-        """A plot shows values itself; Qt's own tooltips of items, all empty, would hide them."""
+        """Ignore Qt's tooltips of items: they are empty and would hide the plot's own."""
         return event.type() == QEvent.Type.ToolTip or super().viewportEvent(event)
 
     def leaveEvent(self, event: QEvent) -> None:
@@ -356,7 +357,7 @@ class Canvas(pg.GraphicsView):
         self.left.emit()
 
     def fit_font(self) -> None:
-        """Reserve space for the last number of the horizontal axis, unless names are there."""
+        """Reserve space for the last number of the horizontal axis if the right edge is free."""
         after = 0 if "right" in self._axes else 0.8 * _label_overhang()
         self.frame.setContentsMargins(0, 4, after, 0)
 
@@ -376,6 +377,6 @@ class Canvas(pg.GraphicsView):
 
 
 def room_at_end(length: float, span: float, pixels: float) -> float:
-    """How much longer than ``span`` an axis of this length must be to have ``pixels`` free."""
+    """How much to add to ``span`` so that an axis of this length has ``pixels`` free."""
     share = min((pixels + _FREE) / max(length, 1.0), _MOST)
     return span * share / (1 - share)

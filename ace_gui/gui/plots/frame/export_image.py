@@ -65,7 +65,7 @@ class PictureFormat(NamedTuple):
 
     @classmethod
     def remembered(cls) -> PictureFormat:
-        """The one that was used last, or the default."""
+        """The format that was used last, or the default."""
         numbers = Settings().picture_format.split()
         if len(numbers) != len(cls._fields) or not all(map(str.isdecimal, numbers)):
             return cls()
@@ -73,11 +73,11 @@ class PictureFormat(NamedTuple):
         return cls(width, height, points, bool(serif), bool(with_data))
 
     def remember(self) -> None:
-        """Propose it the next time."""
+        """Store this format as the next proposal."""
         Settings().picture_format = " ".join(str(int(part)) for part in self)
 
     def pixels(self, dots: int) -> QSize:
-        """Its size on a screen with so many dots an inch."""
+        """The size in pixels at so many dots an inch."""
         return QSize(*(round(side / _MM_AN_INCH * dots) for side in (self.width, self.height)))
 
     @property
@@ -91,7 +91,7 @@ class PictureFormat(NamedTuple):
 
 
 class PictureDialog(QDialog):
-    """``use`` is called with the chosen format. It proposes the one that was used last."""
+    """Proposes the format that was used last, and calls ``use`` with the chosen one."""
 
     def __init__(self, use: Callable[[PictureFormat], object], parent: QWidget) -> None:
         super().__init__(parent)
@@ -142,7 +142,7 @@ class ThemedWidget(QWidget):
         raise NotImplementedError
 
     def activate_layout(self) -> None:
-        """Lay everything out at once, although no event is handled."""
+        """Lay everything out now, without waiting for an event."""
 
     def columns(self) -> Sequence[FigureColumn]:
         return ()
@@ -156,9 +156,9 @@ def ask_for_picture(shown: ThemedWidget, parent: QWidget) -> None:
     suggested = f"{shown.accessibleName()}.png"
 
     def ask(form: PictureFormat) -> None:
-        def write(chosen: list[Path]) -> None:
+        def write(paths: list[Path]) -> None:
             ending = dialog.selectedNameFilter().rpartition("*")[2].rstrip(")")
-            grab_plot(shown, chosen[0], form, ending)
+            grab_plot(shown, paths[0], form, ending)
 
         dialog = ask_target(parent, "Save picture", suggested, _FILTERS, PICTURES, write)
 
@@ -172,14 +172,14 @@ def grab_plot(plot_widget: ThemedWidget, path: Path, form: PictureFormat, suffix
     failure.
     """
     kinds = {".png": _png, ".svg": _svg_of, ".pdf": _pdf}
-    chosen, path = path, path if path.suffix else path.with_suffix(suffix)
+    asked_path, path = path, path if path.suffix else path.with_suffix(suffix)
     draw = kinds.get(path.suffix.lower())
     if draw is None:
         raise OutputError(
             f"“{path.name}” does not end in .png, .svg or .pdf; choose one of the three.", path=path
         )
     with _in_format(plot_widget, form):
-        save(path, draw(plot_widget), chosen)
+        save(path, draw(plot_widget), asked_path)
     columns = plot_widget.columns() if form.with_data else ()
     if columns:
         write_csv(columns, path.with_suffix(".csv"))
@@ -187,15 +187,15 @@ def grab_plot(plot_widget: ThemedWidget, path: Path, form: PictureFormat, suffix
 
 @contextmanager
 def _in_format(plot_widget: ThemedWidget, form: PictureFormat) -> Iterator[None]:
-    """Meanwhile the plot has the size and the font of a picture. Nothing is painted in between."""
-    before = plot_widget.size()
+    """Give the plot the size and font of a picture for a moment, in which nothing is painted."""
+    size = plot_widget.size()
     with _same_axes(plot_widget):
         try:
             with body_font(form.font):
                 _lay_out(plot_widget, form.pixels(plot_widget.logicalDpiX()))
                 yield
         finally:
-            _lay_out(plot_widget, before)
+            _lay_out(plot_widget, size)
 
 
 def _lay_out(plot_widget: ThemedWidget, size: QSize) -> None:
@@ -211,7 +211,7 @@ def copy_plot(plot_widget: ThemedWidget) -> None:
 
 
 def _pixmap(plot_widget: ThemedWidget, ratio: float) -> QPixmap:
-    """The picture of ``plot_widget`` with so many pixels for each of the screen."""
+    """The picture of ``plot_widget`` with ``ratio`` times the pixels of the screen."""
     pixmap = QPixmap(plot_widget.size() * ratio)
     pixmap.setDevicePixelRatio(ratio)
     with _as_picture(plot_widget):
@@ -226,7 +226,7 @@ def _svg_of(plot_widget: ThemedWidget) -> bytes:
     generator.setOutputDevice(buffer)
     generator.setSize(size)
     generator.setViewBox(QRect(0, 0, size.width(), size.height()))
-    generator.setResolution(plot_widget.logicalDpiX())  # or else points become smaller pixels
+    generator.setResolution(plot_widget.logicalDpiX())  # otherwise a point has fewer pixels
     generator.setTitle(plot_widget.accessibleName())
     generator.setDescription(plot_widget.accessibleDescription())
     _paint(plot_widget, generator)
@@ -242,10 +242,10 @@ def _paint(plot_widget: ThemedWidget, device: QPaintDevice) -> None:
 
 @contextmanager
 def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
-    """Without controls and focus, optionally on white, with symbols as outlines."""
-    before, focused = plot_widget.theme, plot_widget.focusWidget() or plot_widget
+    """For a moment, hide controls and focus, draw symbols as outlines, and use white if chosen."""
+    theme, focused = plot_widget.theme, plot_widget.focusWidget() or plot_widget
     has_focus = focused.hasFocus()
-    focused.clearFocus()  # a hidden widget would pass it on
+    focused.clearFocus()  # a hidden widget would give the focus to another one
     with _same_axes(plot_widget):
         if Settings().pictures_on_white:
             plot_widget.set_theme(LIGHT)
@@ -259,7 +259,7 @@ def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
             for item in scatters:
                 item.setExportMode(False)
             plot_widget.show_as_picture(False)
-            plot_widget.set_theme(before)
+            plot_widget.set_theme(theme)
             if has_focus:
                 focused.setFocus(Qt.FocusReason.PopupFocusReason)
 
@@ -270,7 +270,7 @@ def _items(plot_widget: ThemedWidget) -> list[QGraphicsItem]:
 
 @contextmanager
 def _same_axes(plot_widget: ThemedWidget) -> Iterator[None]:
-    """Afterwards the axes are as wide as before; they widen for a picture's larger text."""
+    """Restore the widths of the axes, which grow for a picture's larger text."""
     widths = {
         item: item.textWidth
         for item in _items(plot_widget)
@@ -295,7 +295,7 @@ def _png(plot_widget: ThemedWidget) -> bytes:
 
 
 def _pdf(plot_widget: ThemedWidget) -> bytes:
-    """One page of the plot's size; a screen pixel is a unit of the page."""
+    """The picture as one page of the plot's size, in units of a screen pixel."""
     size, buffer, dots = plot_widget.size(), QBuffer(), plot_widget.logicalDpiX()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     writer = QPdfWriter(buffer)

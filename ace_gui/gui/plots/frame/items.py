@@ -1,6 +1,4 @@
-"""What is drawn in a plot: curves and symbols, bands, a threshold line, names of points and of
-curves.
-"""
+"""The items in a plot: curves, symbols, bands, a threshold line, names of points and of curves."""
 
 from __future__ import annotations
 
@@ -18,23 +16,23 @@ from ace_gui.gui.theme import Face, Tokens, face
 
 _STYLE: Final = ("symbol", "size", "pen", "brush")
 _PAD: Final = (9.0, 3.0)  # px around the text of a pill
-_BEFORE: Final = 0.2  # part of the pill's length, between it and the line's left end
+_BEFORE: Final = 0.2  # space left of the pill, as a share of the pill's length
 
 
 class Points(pg.ScatterPlotItem):
     """Symbols that all look the same.
 
-    pyqtgraph looks up every point's style separately, which takes 60 ms for 20 000 points, and
-    makes a new array of them for every update, which takes 12 ms. Here one look-up serves all of
-    them, and as many points as before that look as before only move.
+    pyqtgraph looks up the style of every point, which takes 60 ms for 20 000 points, and creates
+    a new array for every update, which takes 12 ms. Here one look-up serves all points, and an
+    update that changes neither their number nor their style only moves them.
     """
 
-    def setData(self, *args: Any, **given: Any) -> None:
-        same = all(self.opts[name] == given[name] for name in _STYLE if name in given)
-        if args or not same or not 0 < len(self.data) == len(given.get("x", ())):
-            super().setData(*args, **given)
+    def setData(self, *args: Any, **options: Any) -> None:
+        same_style = all(self.opts[name] == options[name] for name in _STYLE if name in options)
+        if args or not same_style or not 0 < len(self.data) == len(options.get("x", ())):
+            super().setData(*args, **options)
             return
-        self.data["x"], self.data["y"] = given["x"], given["y"]
+        self.data["x"], self.data["y"] = options["x"], options["y"]
         self.bounds = [None, None]
         self.prepareGeometryChange()
         self.informViewBoundsChanged()
@@ -64,7 +62,7 @@ class CurveItem(pg.PlotDataItem):
 class Bands(pg.GraphicsObject):
     """Backgrounds over the plot's whole height, below everything else.
 
-    ``spans``: from, to, in the units of the horizontal axis.
+    ``spans``: start and end of each, in the units of the horizontal axis.
     """
 
     def __init__(self) -> None:
@@ -83,10 +81,12 @@ class Bands(pg.GraphicsObject):
     def paint(self, painter: QPainter, option: object, widget: object) -> None:  # noqa: ARG002
         view = self.viewRect()
         left, right = view.left(), view.right()
-        seen = ((max(low, left), min(high, right)) for low, high in self.spans)
+        visible = ((max(low, left), min(high, right)) for low, high in self.spans)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(self.colour))
-        painter.drawRects([QRectF(a, view.top(), b - a, view.height()) for a, b in seen if a < b])
+        painter.drawRects(
+            [QRectF(a, view.top(), b - a, view.height()) for a, b in visible if a < b]
+        )
 
 
 class _Pill(pg.InfLineLabel):
@@ -104,7 +104,7 @@ class _Pill(pg.InfLineLabel):
         painter.drawRoundedRect(rect, rect.height() / 2, rect.height() / 2)
 
     def boundingRect(self) -> QRectF:
-        """The ground, in pixels from where the line begins."""
+        """The background, in pixels from the start of the line."""
         across, down = _PAD
         words = self.textItem.mapRectToParent(self.textItem.boundingRect())
         return words.adjusted(-across + 4, -down + 4, across - 4, down - 4)
@@ -153,7 +153,7 @@ def place_names(
     symbols_S2: NDArray[np.float64],
     taken: list[QRectF],
 ) -> None:
-    """Put each name where it covers the fewest of the symbols and nothing that is ``taken``.
+    """Put each name where it covers the fewest symbols and none of the areas in ``taken``.
 
     Names that would be cut or overlap are hidden, unless they are strong; the pointer and the
     table show them.
@@ -194,7 +194,7 @@ def _inside(points_S2: NDArray[np.float64], box: QRectF) -> int:
     return int(((points_S2 >= low - _SYMBOL) & (points_S2 <= high + _SYMBOL)).all(axis=1).sum())
 
 
-_WIDEST: Final = 7.5  # lines of text
+_WIDEST: Final = 7.5  # maximum width of a curve's name, in lines of text
 _END_GAP: Final = 6.0  # px between a curve's end and its name
 
 
@@ -228,28 +228,28 @@ class EndLabels(pg.AxisItem):
     def set_labels(self, labels: Sequence[EndLabel]) -> None:
         self._labels = tuple(labels)
         widths = [QFontMetricsF(each.font).horizontalAdvance(each.text) for each in labels]
-        most = _WIDEST * QFontMetricsF(face(Face.CAPTION)).height()
-        self.setWidth(min(max(widths, default=-_END_GAP), most) + _END_GAP + 2)
+        widest = _WIDEST * QFontMetricsF(face(Face.CAPTION)).height()
+        self.setWidth(min(max(widths, default=-_END_GAP), widest) + _END_GAP + 2)
         self.update()
 
     def rects(self) -> list[tuple[EndLabel, QRectF]]:
         """The rectangles of the names, from top to bottom, without overlaps.
 
-        If not all fit, those of the merge are kept; the curve menu has the others.
+        If not all fit, the merge's names are kept first; the curve menu has the others.
         """
         low, high = self.range
         room, line = self.size(), QFontMetricsF(face(Face.CAPTION)).height()
         if high <= low or not self._labels:
             return []
         scale, fit = room.height() / (high - low), max(int(room.height() // line), 1)
-        named = sorted(self._labels, key=lambda label: not label.strong)[:fit]
-        wanted = sorted(
-            ((scale * (high - label.height), label) for label in named), key=lambda each: each[0]
+        shown = sorted(self._labels, key=lambda label: not label.strong)[:fit]
+        by_height = sorted(
+            ((scale * (high - label.height), label) for label in shown), key=lambda each: each[0]
         )
-        tops = _apart([at - line / 2 for at, _ in wanted], line, room.height())
+        tops = _apart([at - line / 2 for at, _ in by_height], line, room.height())
         return [
             (label, QRectF(_END_GAP, top, room.width() - _END_GAP, line))
-            for top, (_, label) in zip(tops, wanted, strict=True)
+            for top, (_, label) in zip(tops, by_height, strict=True)
         ]
 
     def paint(self, painter: QPainter, option: object, widget: object) -> None:  # noqa: ARG002

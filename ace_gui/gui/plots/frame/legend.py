@@ -20,7 +20,7 @@ _MIN_CHARACTERS = 10
 
 
 class CaptionLabel(ElidedLabel):
-    """A title or a caption: elided where it is too long, or else it ``wraps``."""
+    """A title or a caption. If it is too long, it is elided, or it ``wraps``."""
 
     def __init__(self, *, sentence: bool = False, wraps: bool = False) -> None:
         super().__init__(sentence=sentence)
@@ -40,7 +40,7 @@ class CaptionLabel(ElidedLabel):
     def _elide(self) -> None:
         super()._elide()
         if self.text() != self.whole and len(self.text()) < _MIN_CHARACTERS:
-            self.setText("")  # the tooltip has all of it; a few characters mean nothing
+            self.setText("")  # a few characters mean nothing; the tooltip has the whole text
         self.setToolTip(tooltip(self.whole) if self.text() != self.whole else "")
 
 
@@ -107,7 +107,7 @@ class Chip(QAbstractButton):
 
 
 class Legend(QWidget):
-    """The entries of a plot, wrapping; with ``toggles`` each can be switched off and on.
+    """A plot's entries in rows that wrap; with ``toggles`` each can be switched off and on.
 
     Signal ``toggled(key, on)``. A key that was switched off stays off when it appears again.
     """
@@ -132,7 +132,7 @@ class Legend(QWidget):
         return key not in self._off
 
     def set_entries(self, entries: Sequence[LegendEntry]) -> None:
-        """Replace the entries, and keep which ones are switched off."""
+        """Replace the entries. Keys that are switched off stay off."""
         known = self.entries()
         if tuple(entries) == known:
             return
@@ -146,7 +146,7 @@ class Legend(QWidget):
         for chip in chips:
             self._flow.addWidget(chip)
         for chip in chips:
-            # Showing lays out the window, whose plot may set the entries again.
+            # Showing lays out the window, and the plot may then set the entries again.
             if chips is self._chips:
                 chip.show()
         self.updateGeometry()

@@ -1,5 +1,5 @@
-"""What a plot shows, as a declaration. ``spec_plot.SpecPlot`` draws it, and its pictures and CSV
-come from the same declaration."""
+"""The declaration of what a plot shows. ``spec_plot.SpecPlot`` draws it; pictures and CSV come from
+the same declaration."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ace_gui.gui.theme import Tokens
 
 @dataclass(frozen=True, kw_only=True)
 class LegendEntry:
-    """An entry of a legend: a line, or a symbol if there is one (pyqtgraph's code).
+    """An entry of a legend, drawn as a line, or as ``symbol`` if it has one.
 
-    ``colour``: its name, see ``Tokens.colour``.
+    ``colour``: a name for ``Tokens.colour``. ``symbol``: one of pyqtgraph's codes.
     """
 
     key: str
@@ -36,12 +36,13 @@ class LegendEntry:
 class Curve(LegendEntry):
     """Values ``y`` at ``x``, drawn as a line, as symbols, or both; NaN is a gap.
 
-    ``key`` identifies the curve; the legend switches it. ``width`` 0: no line. Two curves that
-    look the same are equal. ``names``: of single points, written next to them; those can be
-    clicked, and ``indices`` are theirs in the signal.
-    ``end``: the name at the curve's end, "" for none; ``strong`` ones are bold and kept if there is
-    little room. ``floor``: smaller values are cut off on a logarithmic axis. ``words``: the value
-    at an index as text. ``with_keys``: further keys that switch it. ``in_legend``: has an entry.
+    ``key`` identifies the curve in the legend, which shows and hides it; ``with_keys`` are further
+    keys that hide it. ``in_legend``: it has an entry there. ``width`` 0: no line.
+    ``names``: the texts next to the points. Points can be clicked; ``point_chosen`` then carries
+    their entry of ``indices``.
+    ``end``: the name at the curve's end, "" for none. A ``strong`` name is bold, and is kept if
+    there is little room. ``floor``: a logarithmic axis cuts off smaller values. ``words``: returns
+    the value at an index as text.
     """
 
     y: NDArray[np.float64]
@@ -74,9 +75,10 @@ class Curve(LegendEntry):
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """An axis. ``names``: at 0, 1, 2, … instead of numbers; ``scale``: factor of its numbers.
+    """An axis. ``names`` replace the numbers 0, 1, 2, …; ``scale`` multiplies the numbers.
 
-    ``low`` and ``high``: fixed ends; else those of the data, with ``padding`` as a share.
+    ``low`` and ``high`` are fixed ends. Without them the axis ends at the data, plus ``padding``, a
+    share of their range.
     """
 
     title: str = ""
@@ -88,7 +90,7 @@ class Axis:
     padding: float = 0.0
 
     def ends(self, values: Sequence[NDArray[np.float64]]) -> tuple[float, float] | None:
-        """Where it begins and ends with these values; None if nothing is known."""
+        """The two ends of the axis for these values; None if an end is not known."""
         known = np.concatenate([np.zeros(0), *values])
         known = known[np.isfinite(known)]
         low = float(known.min(initial=np.inf)) if self.low is None else self.low
@@ -113,7 +115,7 @@ class Mark:
 class Bar:
     """A bar from zero, with ``text`` at its end.
 
-    ``offset``: of its middle from that of its group. ``error``: a standard error, 0 for none.
+    ``offset``: from the middle of its group to its own. ``error``: a standard error, 0 for none.
     """
 
     group: int
@@ -128,10 +130,10 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cells:
-    """A matrix of cells, the first row on top; the axes have the names of rows and columns.
+    """A matrix of cells, the first row on top. The two axes name its rows and columns.
 
-    ``colours``: uint8, rows × columns × red, green, blue and alpha. ``texts``: in the cells.
-    ``words``: a cell as text, by its row and column.
+    ``colours``: uint8, rows × columns × red, green, blue and alpha. ``texts`` are drawn in the
+    cells. ``words``: describes a cell, given its row and column.
     """
 
     colours: NDArray[np.uint8]
@@ -141,14 +143,14 @@ class Cells:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlotSpec:
-    """A plot: ``sentence`` says what it shows, ``columns`` are its data as a table.
+    """A plot. ``sentence`` says what it shows; ``columns`` are its data as a table.
 
-    ``bars`` are in groups, which are named on an axis; ``words``: all of a group as text;
-    ``strong_groups`` have a ground of their own; ``bar_width``: of a group's width.
+    ``bars`` belong to groups, which an axis names. ``words``: describes a whole group.
+    ``strong_groups`` have a background. ``bar_width``: a share of the group's width.
 
-    ``logarithmic_choice``: the person chooses whether the vertical axis is logarithmic.
-    ``position``: the position under the pointer as text. ``awaited``: the merge's curve will
-    follow; the legend already has its entry.
+    ``logarithmic_choice``: the person chooses whether the axis of values is logarithmic.
+    ``position``: returns the position under the pointer as text. ``awaited``: the merge's curve
+    will follow; the legend already has its entry.
     """
 
     title: str
@@ -169,7 +171,7 @@ class PlotSpec:
     bar_width: float = 1.0
 
     def in_theme(self, theme: Tokens) -> PlotSpec:
-        """With the colours of a theme instead of their names."""
+        """A copy with the theme's colours instead of their names."""
         curves = [replace(each, colour=theme.colour(each.colour)) for each in self.curves]
         bars = [replace(each, colour=theme.colour(each.colour)) for each in self.bars]
         return replace(self, curves=curves, bars=bars)

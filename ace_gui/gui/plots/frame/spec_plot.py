@@ -1,4 +1,4 @@
-"""The one plot of curves: it draws a ``PlotSpec``; and a grid of them, one for every block."""
+"""The plot that draws the curves of a ``PlotSpec``, and a grid of such plots, one per block."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from ace_gui.gui.theme import Face, Tokens, face, palette_of
 from ace_gui.gui.widgets.controls import widget_action
 
 _FADED: Final = 0.3  # opacity of the curves that are not under the pointer
-_NEAR: Final = 14.0  # px: a curve under the pointer
-_NEAR_POINT: Final = 26.0  # px: a single point under the pointer
+_NEAR: Final = 14.0  # px: maximum distance from the pointer to a curve
+_NEAR_POINT: Final = 26.0  # px: the same for a single point
 
 
 class SpecPlot(Plot):
-    """Draws curves. The pointer shows the values of all of them at one position.
+    """Draws curves. The pointer shows the values of all curves at its position.
 
     ``named_ends``: curves are named at their ends; the legend becomes a menu. ``point_chosen``
     carries the index of a clicked point.
@@ -48,10 +48,10 @@ class SpecPlot(Plot):
         left: QuantityAxis | NameAxis | None = None,
     ) -> None:
         self.make: Callable[[], PlotSpec] | None = None
-        """Declares the plot, as the person's choices are now."""
+        """Returns the declaration for the person's current choices."""
         self.spec: PlotSpec | None = None
         self.sources: tuple[object, ...] = ()
-        """What the drawn declaration was made of."""
+        """The data from which the drawn declaration was made."""
         self.items: dict[str, CurveItem] = {}
         """The drawn curves by their keys."""
         self._drawn: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
@@ -99,10 +99,10 @@ class SpecPlot(Plot):
         zoomed: bool = False,
         busy: bool = False,
     ) -> None:
-        """Draw this, unless it is made of the ``sources`` that are drawn already. A declaration
-        that depends on the plot's own choices is called again after each.
+        """Draw a declaration, unless that of the same ``sources`` is drawn already.
 
-        ``zoomed``: keep the horizontal range. ``busy``: another plot is on its way.
+        ``declared``: a function if the declaration depends on the plot's own choices. It is called
+        again after each. ``zoomed``: keep the horizontal range. ``busy``: another plot will follow.
         """
         view = self.canvas.getViewBox()
         across = view.viewRange()[0]
@@ -158,8 +158,8 @@ class SpecPlot(Plot):
         self._drawn = {curve.key: self._on_axes(curve) for curve in spec.curves}
         self.log_box.setEnabled(spec.logarithmic_choice)
         logs = self.logarithmic, spec.x.logarithmic
-        for axis, own, log in zip(self._axes, (spec.y, spec.x), logs, strict=True):
-            axis.declare(own, logarithmic=log)
+        for axis, declared, logarithmic in zip(self._axes, (spec.y, spec.x), logs, strict=True):
+            axis.declare(declared, logarithmic=logarithmic)
         self._quantity.setText(spec.y.title)
         self.title.set_full_text(spec.title)
         self.caption.set_full_text(spec.sentence)
@@ -187,7 +187,7 @@ class SpecPlot(Plot):
                 self.items[curve.key] = item = CurveItem()
                 self.canvas.addItem(item)
             item = self.items[curve.key]
-            # SVG pictures have no clipping of their own; many symbols are not drawn twice
+            # SVG pictures do not clip, so lines are clipped here; symbols would be drawn twice
             item.setClipToView(curve.width > 0)
             item.setDynamicRangeLimit(1e6 if curve.width else None)
             item.setZValue(len(spec.curves) - depth)
@@ -244,18 +244,18 @@ class SpecPlot(Plot):
         return line
 
     def _switch(self) -> None:
-        """Show the curves that are switched on, and name all at their visible ends."""
+        """Show the curves that are switched on, and name every curve at its last known value."""
         spec = self.spec
         if spec is None:
             return
         labels = []
         for curve in spec.curves:
             self.items[curve.key].setVisible(self.is_on(curve))
-            seen = self.drawn(curve)[1]
-            seen = seen[np.isfinite(seen)]
-            if curve.end and seen.size:
+            heights = self.drawn(curve)[1]
+            heights = heights[np.isfinite(heights)]
+            if curve.end and heights.size:
                 ink, on = self.theme.ink_of(curve.colour), self.is_on(curve)
-                end = float(seen[-1])
+                end = float(heights[-1])
                 labels.append(EndLabel(curve.key, curve.end, ink, end, strong=curve.strong, on=on))
         self.ends.set_labels(labels)
 
@@ -279,7 +279,7 @@ class SpecPlot(Plot):
     # Names of points
 
     def _write_names(self) -> None:
-        """The names of single points, as they have room now."""
+        """Write the names of single points where there is room now."""
         self._erase()
         curves = () if self.spec is None else self.spec.curves
         for curve in (curve for curve in curves if curve.names):
@@ -307,7 +307,7 @@ class SpecPlot(Plot):
         self._written = []
 
     def _taken(self) -> list[QRectF]:
-        """Where no name can be, in the scene."""
+        """The areas of the scene that names must leave free."""
         return []
 
     def _symbols(self) -> NDArray[np.float64]:
@@ -328,7 +328,9 @@ class SpecPlot(Plot):
             x, y = self.drawn(curve)
             if not self.is_on(curve) or not len(x) or not (curve.label or curve.names):
                 continue
-            line = 0.2 if curve.width else 1.0  # the height counts, as the line passes all columns
+            line = (
+                0.2 if curve.width else 1.0
+            )  # a line passes every column, so mainly the height counts
             away = np.hypot(line * (x - at.x()) / pixel[0], (y - at.y()) / pixel[1])
             if np.isnan(away).all():
                 continue
@@ -347,7 +349,7 @@ class SpecPlot(Plot):
             QToolTip.hideText()
 
     def text_at(self, scene_position: QPointF) -> str:
-        """What is under the pointer, as text; empty if nothing is."""
+        """A text about what is under the pointer; empty if nothing is."""
         found = self.nearest(scene_position)
         self._point_at(*(found or (None, None)))
         if found is None or self.spec is None:
@@ -397,7 +399,7 @@ _SIZE: Final = (960, 640)  # px
 
 
 class BlockGrid(ThemedWidget):
-    """The ``panels`` of a ``plot`` with one legend. ``columns``: the data of all of them."""
+    """A small ``plot`` for each of ``panels``, with one legend. ``columns``: the data of all."""
 
     def __init__(
         self,
@@ -456,6 +458,6 @@ class BlockGrid(ThemedWidget):
 
 
 def _bare(make: Callable[[], PlotSpec]) -> PlotSpec:
-    """The declaration without a legend of its own."""
+    """The declaration without entries in the legend."""
     spec = make()
     return replace(spec, curves=[replace(curve, in_legend=False) for curve in spec.curves])
