@@ -1,4 +1,4 @@
-"""A plot's data as a table, for accessibility, and as CSV."""
+"""A plot's data as a table, which screen readers can read, and as CSV."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ GAP = "\u2002"  # space between right-aligned numbers and the next column, and b
 class FigureColumn:
     """A column of texts or of numbers, where NaN means unknown. ``tip`` explains it.
 
-    ``texts``: what is displayed, if not the values; ``tips``: the cells' tooltips, if not the
-    texts. ``strong``: the rows in bold.
+    ``texts`` are displayed instead of the values, and ``tips`` are the cells' tooltips instead of
+    the texts. ``strong``: the rows in bold.
     """
 
     title: str
@@ -64,7 +64,7 @@ class FiguresModel(QAbstractTableModel):
 
     @property
     def columns(self) -> tuple[FigureColumn, ...]:
-        """The columns in their given order."""
+        """The columns with their rows as they were set."""
         return self._columns
 
     def set_columns(self, columns: Sequence[FigureColumn]) -> None:
@@ -74,22 +74,22 @@ class FiguresModel(QAbstractTableModel):
         self.endResetModel()
 
     def source_row(self, position: int) -> int:
-        """The given row shown at this position."""
+        """The index in the columns of the row at this position."""
         return int(self._order[position])
 
     def columns_of(self, positions: Iterable[int]) -> tuple[FigureColumn, ...]:
-        """The columns with only the rows shown at these positions, in that order."""
+        """The columns with only the rows at these positions, in this order."""
         rows = [self.source_row(position) for position in positions]
 
         def chosen(column: FigureColumn) -> FigureColumn:
             values: Any = column.values
-            kept = values[rows] if column.is_number else [values[row] for row in rows]
-            return FigureColumn(column.title, kept, column.tip)
+            selected = values[rows] if column.is_number else [values[row] for row in rows]
+            return FigureColumn(column.title, selected, column.tip)
 
         return tuple(map(chosen, self._columns))
 
     def position(self, source_row: int) -> int:
-        """The position of a given row, or -1."""
+        """The position of the row with this index in the columns, or -1."""
         return int(self._positions[source_row]) if 0 <= source_row < len(self._positions) else -1
 
     def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008
@@ -129,17 +129,17 @@ class FiguresModel(QAbstractTableModel):
         return None
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
-        """Sort by a column; -1 is the given order."""
+        """Sort by a column; -1 restores the original order of the rows."""
         self.layoutAboutToBeChanged.emit()
-        before = self.persistentIndexList()
-        rows = [self.source_row(index.row()) for index in before]
+        old = self.persistentIndexList()
+        rows = [self.source_row(index.row()) for index in old]
         self.sorting = (column, order)
         self._arrange()
-        after = [
+        new = [
             self.index(self.position(row), index.column())
-            for row, index in zip(rows, before, strict=True)
+            for row, index in zip(rows, old, strict=True)
         ]
-        self.changePersistentIndexList(before, after)
+        self.changePersistentIndexList(old, new)
         self.layoutChanged.emit()
 
     def _arrange(self) -> None:

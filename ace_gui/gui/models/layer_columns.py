@@ -1,6 +1,6 @@
 """The columns of the layers table.
 
-A column is one object, from which it is shown, sorted, explained, read aloud and written to CSV.
+One object declares how a column is shown, sorted, explained, read aloud and written to CSV.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ FINE: Final = "✓"
 _OVERRIDDEN: Final = "◆"
 """Marks a tensor that an override of the recipe applies to."""
 ALARMING: Final = {Verdict.ERROR: "error", Verdict.WARNING: "warning"}
-"""The icons of health; notes have none, so that warnings are seen."""
+"""The icons of health. Notes have none, so that warnings are noticed."""
 
 
 class LayerState(IntEnum):
-    """Progress of a tensor's merge, in sorting order."""
+    """The progress of a tensor's merge; the column sorts by these numbers."""
 
     NONE = 0
     WAITING = 1
@@ -59,7 +59,7 @@ _STATES: Final = {  # text and tooltip
 
 
 class Layer:
-    """One tensor of the plan, with all that the session knows of it."""
+    """One tensor of the plan with everything that the session knows about it."""
 
     __slots__ = ("_healths", "_session", "prefix", "row")
 
@@ -71,10 +71,10 @@ class Layer:
 
     @property
     def short_name(self) -> str:
-        """The name without the common prefix of all blocks, so that the block's number shows."""
+        """The name without the common start of all blocks, so that the block's number shows."""
         name = self.row.name
-        found = self.prefix and name.startswith(self.prefix)
-        return plain("…" + name.removeprefix(self.prefix) if found else name)
+        has_prefix = self.prefix and name.startswith(self.prefix)
+        return plain("…" + name.removeprefix(self.prefix) if has_prefix else name)
 
     @property
     def statistics(self) -> LayerStatistics | None:
@@ -99,7 +99,7 @@ class Layer:
 
     @property
     def regime(self) -> str:
-        """ACE's branch, or a dash."""
+        """The branch of ACE for this tensor, or a dash."""
         tau, known = self.tau, self.statistics
         if math.isnan(self.gamma) or math.isinf(tau):
             return NONE
@@ -126,7 +126,7 @@ class Layer:
 
     @property
     def outcome(self) -> str:
-        """The disposition; if overridden, a mark and the method instead."""
+        """The disposition, or a mark and the method if an override applies."""
         row = self.row
         if row.override is None:
             return row.disposition.value
@@ -161,15 +161,14 @@ Value = str | float
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Column:
-    """A column.
+    """A column of the layers table. Most fields are functions of a layer.
 
-    ``value``: a text, or a number with NaN for unknown; it is what CSV has, under the title
-    ``csv``, or its own in lower case. ``text``, ``key`` and ``spoken``, if they differ from the
-    value: displayed, sorted by, for screen readers. ``largest_first``: the order after the first
-    click. ``digits``: its width, 0 to fit its texts. ``least``: width of the table in digits below
-    which the column is hidden; None: it is only in CSV and in tooltips. ``useful``: hidden unless
-    true for some layer.
-    ``cell``: how it is drawn, see ``layer_cells``.
+    ``value``: a text, or a number with NaN for unknown. CSV has it under the title ``csv``, or
+    under the column's title in lower case. ``written`` is displayed instead of the value, ``key``
+    is sorted by, and ``read`` is for screen readers. ``largest_first``: the order after the first
+    click. ``digits``: the column's width, 0 to fit its texts. ``least``: the column is hidden in a
+    table with fewer digits of width; None: it is only in CSV and tooltips. ``useful``: the column
+    is hidden unless this is true for some layer. ``cell``: how it is drawn, see ``layer_cells``.
     """
 
     title: str
@@ -196,7 +195,7 @@ class Column:
         return self.text(layer) if self.read is None else self.read(layer)
 
     def sort_key(self, layer: Layer) -> Value:
-        """NaN comes last in both directions."""
+        """What the column is sorted by; NaN comes last in both directions."""
         return (self.key or self.value)(layer)
 
     def is_known(self, layer: Layer) -> bool:
@@ -216,8 +215,8 @@ def _number(value: float) -> str:
     return (NONE if math.isnan(value) else number_text(value, 3)) + GAP
 
 
-def _figure(found: object, name: str) -> float:
-    value = getattr(found, name, None)
+def _figure(record: object, name: str) -> float:
+    value = getattr(record, name, None)
     return math.nan if value is None else float(value)
 
 
@@ -240,7 +239,7 @@ def _health_read(layer: Layer) -> str:
 
 
 def _health_key(layer: Layer) -> float:
-    """The worst first, then by the number of findings; unknown comes last."""
+    """The sort key of health: the worst first, then by the number of findings, unknown last."""
     health = layer.health
     if health is None:
         return math.nan
@@ -363,7 +362,7 @@ _REPORTED: Final = (RIDGE_MASS, NORM)
 
 
 def exported(layers: Sequence[Layer], experts: Sequence[str]) -> tuple[FigureColumn, ...]:
-    """All that is known of these layers, as columns for CSV."""
+    """Everything that is known about these layers, as columns for CSV."""
     columns = (*_CSV, *_energies(experts), *_REPORTED)
     return tuple(column.exported(layers) for column in columns)
 

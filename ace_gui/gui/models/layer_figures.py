@@ -1,4 +1,4 @@
-"""What is known of all layers while it arrives: arrays for the plots, and their health.
+"""What is known so far about all layers: arrays for the plots, and the layers' health.
 
 L layers, T experts.
 """
@@ -45,7 +45,7 @@ class LayerFigures:
 
 
 class MergedLayers(QObject):
-    """The figures of the session's merged layers; only those of new statistics are read again."""
+    """The figures of the session's merged layers. Only new statistics are read again."""
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -58,10 +58,10 @@ class MergedLayers(QObject):
 
     @property
     def figures(self) -> LayerFigures:
-        """All that is known now."""
+        """Everything that is known now."""
         layers, experts = self._session.layers, self._session.draft.inputs.names
-        same = self._of[0] is layers.rows and self._of[1] is layers.statistics
-        if not same or self._figures.experts != experts:
+        same_plan = self._of[0] is layers.rows and self._of[1] is layers.statistics
+        if not same_plan or self._figures.experts != experts:
             self._of = layers.rows, layers.statistics
             self._begin(layers.merged, experts)
         for name in self._new & layers.statistics.keys():
@@ -85,11 +85,11 @@ class MergedLayers(QObject):
             energies_LT=np.full((len(rows), len(experts)), np.nan),
         )
 
-    def _read(self, index: int, found: LayerStatistics) -> None:
-        figures, gamma, mean_log = self._figures, found.gamma, found.mean_log_energy
+    def _read(self, index: int, statistics: LayerStatistics) -> None:
+        figures, gamma, mean_log = self._figures, statistics.gamma, statistics.mean_log_energy
         figures.gamma_L[index] = np.nan if gamma is None else gamma
         figures.mean_log_L[index] = np.nan if mean_log is None else mean_log
-        figures.energies_LT[index] = [found.energies.get(e, 0.0) for e in figures.experts]
+        figures.energies_LT[index] = [statistics.energies.get(e, 0.0) for e in figures.experts]
 
 
 _HEALTH_REFRESH: Final = 200  # ms between signals while statistics arrive
@@ -100,10 +100,10 @@ _Known = tuple[LayerStatistics | None, LayerReport | None]
 
 
 class Healths(QObject):
-    """``changed`` follows, combined, when the health of any layer may have changed.
+    """The health of every layer, from its statistics and from the report of a current merge.
 
-    ``warned`` carries the number of layers with a warning, after a pause. A report only counts if
-    the merge belongs to the current inputs.
+    ``changed``: the health of some layers may have changed; many changes give one signal.
+    ``warned`` carries the number of layers with a warning, after a pause.
     """
 
     changed = Signal()
@@ -117,7 +117,7 @@ class Healths(QObject):
         self._found: dict[str, tuple[_Known, LayerHealth]] = {}
         self._timer = QTimer(self, singleShot=True, interval=_HEALTH_REFRESH)
         self._timer.timeout.connect(self.changed)
-        self._left: Iterator[PlanRow] | None = None  # of the computation in advance
+        self._left: Iterator[PlanRow] | None = None  # the rows whose health is not computed yet
         self._warnings = 0
         self._ahead = QTimer(self, singleShot=True)
         self._ahead.timeout.connect(self._find_ahead)
@@ -131,21 +131,21 @@ class Healths(QObject):
         known = (self._session.layers.statistics.get(name), self._reports.get(name))
         if known == (None, None):
             return None
-        before = self._found.get(name)
-        if before is None or before[0][0] is not known[0] or before[0][1] is not known[1]:
-            before = known, layer_health(*known, self._parameters_of(name))
-            self._found[name] = before
-        return before[1]
+        stored = self._found.get(name)
+        if stored is None or stored[0][0] is not known[0] or stored[0][1] is not known[1]:
+            stored = known, layer_health(*known, self._parameters_of(name))
+            self._found[name] = stored
+        return stored[1]
 
     def summary(self) -> ModelHealth:
         """The combined health of all tensors."""
-        found = (self.of(row.name) for row in self._session.layers.rows)
-        return model_health(health for health in found if health is not None)
+        healths = (self.of(row.name) for row in self._session.layers.rows)
+        return model_health(health for health in healths if health is not None)
 
     def _parameters_of(self, name: str) -> Mapping[str, ParameterValue]:
         row = self._session.layers.row(name)
-        own = None if row is None else row.override
-        return self._parameters if own is None else own.parameters
+        override = None if row is None else row.override
+        return self._parameters if override is None else override.parameters
 
     def _start_anew(self) -> None:
         session = self._session
@@ -161,7 +161,7 @@ class Healths(QObject):
         self._ahead.start(_QUIET)
 
     def _find_ahead(self) -> None:
-        """Compute all health values in advance, so that sorting by health is fast."""
+        """Compute the health of all layers in advance, so that sorting by it is fast."""
         if self._left is None:
             self._left, self._warnings = iter(self._session.layers.rows), 0
         batch = tuple(islice(self._left, _BATCH))

@@ -42,10 +42,10 @@ _Role = Qt.ItemDataRole
 LAYER: Final = _Role.UserRole
 """Role of a tensor's cells: its ``Layer``."""
 COUNT: Final = _Role.UserRole + 1
-"""Role of a group's first cell: its number of rows as text. None: not a group."""
+"""Role of a group's first cell: its number of rows as text. Other cells have None."""
 RANGE: Final = _Role.UserRole + 2
-"""Role of a group's γ cell: the smallest and largest γ in it and whether that is
-unreliable, or None."""
+"""Role of a group's γ cell: its smallest and largest γ, and whether the largest is unreliable; None
+without γ."""
 _LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
@@ -62,8 +62,8 @@ class Group:
 class LayersModel(QAbstractItemModel):
     """A position counts the shown tensors from top to bottom, whatever group they are in.
 
-    ``figures_changed`` follows, at most every ``REFRESH`` ms, when cells have changed. A view
-    repaints the few that are visible; ``dataChanged`` would need a signal for every group.
+    ``figures_changed``: cells have changed; it comes at most every ``REFRESH`` ms. A view repaints
+    the few visible cells. ``dataChanged`` would need a signal for every group.
     """
 
     figures_changed = Signal()
@@ -84,7 +84,7 @@ class LayersModel(QAbstractItemModel):
         self.groups: tuple[Group, ...] = ()
         """From top to bottom; empty for a flat list."""
         self.useful: frozenset[int] = frozenset()
-        """The columns that say something of the shown tensors."""
+        """The columns that have something to say about the shown tensors."""
         session.draft.changed.connect(self.reload)
         session.layers.learnt.connect(self._learn)
         session.results.changed.connect(self._show_all)
@@ -95,7 +95,7 @@ class LayersModel(QAbstractItemModel):
     # Content
 
     def reload(self) -> None:
-        """Update from the session's plan; if the rows are the same, only their figures."""
+        """Read the session's plan again; if its rows are the same, only their figures."""
         session = self._session
         if session.layers.rows is not self._rows:
             self.beginResetModel()
@@ -113,7 +113,7 @@ class LayersModel(QAbstractItemModel):
             self._show_all()
 
     def set_filter(self, text: str, role: str, *, merged: bool = False) -> None:
-        """Show only tensors with ``text`` in their names and, unless empty, this role.
+        """Show only tensors with ``text`` in their names and with this role, "" for all.
 
         ``merged``: only tensors that a method merges or an override names, if there are any.
         """
@@ -148,12 +148,12 @@ class LayersModel(QAbstractItemModel):
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether only tensors of a name or a role are shown."""
+        """Whether a filter for a name or a role hides tensors."""
         return any(self._filter[:2])
 
     @property
     def gamma_scale(self) -> float:
-        """γ at full bar width: 0.5, or the largest that is not an outlier."""
+        """The γ that fills a bar: 0.5, or the largest that is not an outlier."""
         with np.errstate(invalid="ignore"):
             usual = self._gamma[self._gamma <= _GAMMA_USUAL]
         return max(float(usual.max(initial=0.0)), _GAMMA_USUAL / 4)
@@ -258,8 +258,8 @@ class LayersModel(QAbstractItemModel):
         if column == TENSOR.index:
             count = self._count(indices)
             words = f"{group.title}, {count}"
-            found = {COUNT: count, int(_Role.AccessibleTextRole): words, 0: group.title}
-            return found.get(int(role))
+            by_role = {COUNT: count, int(_Role.AccessibleTextRole): words, 0: group.title}
+            return by_role.get(int(role))
         if column == GAMMA.index and role == RANGE:
             known = indices[~np.isnan(self._gamma[indices])]
             if not known.size:
@@ -270,8 +270,8 @@ class LayersModel(QAbstractItemModel):
         return self._health_of(indices, role) if column == HEALTH.index else None
 
     def _health_of(self, indices: NDArray[np.intp], role: int) -> Any:
-        found = (self._layers[index].health for index in indices)
-        verdicts: set[Verdict] = {health.verdict for health in found if health is not None}
+        healths = (self._layers[index].health for index in indices)
+        verdicts: set[Verdict] = {health.verdict for health in healths if health is not None}
         worst = next((verdict for verdict in WORST_FIRST if verdict in verdicts), None)
         if role == _Role.DecorationRole and worst in ALARMING:
             return icon(ALARMING[worst])
@@ -283,12 +283,12 @@ class LayersModel(QAbstractItemModel):
 
     def _count(self, indices: NDArray[np.intp]) -> str:
         """``6 matrices``, ``16 tensors``, ``6 merged, 10 averaged``."""
-        found = Counter(self._layers[index].row.disposition for index in indices)
-        if set(found) == {Disposition.MERGED}:
+        counts = Counter(self._layers[index].row.disposition for index in indices)
+        if set(counts) == {Disposition.MERGED}:
             if all(len(self._layers[index].row.shape) == 2 for index in indices):
                 return counted(len(indices), "matrix", "matrices")
             return counted(len(indices), "tensor", "tensors")
-        return ", ".join(f"{found[kind]} {kind.value}" for kind in Disposition if found[kind])
+        return ", ".join(f"{counts[kind]} {kind.value}" for kind in Disposition if counts[kind])
 
     def _at(self, position: int, column: int) -> QModelIndex:
         if not self.groups:
@@ -317,7 +317,7 @@ class LayersModel(QAbstractItemModel):
             self._refresh()
 
     def _refresh(self) -> None:
-        """τ, the health of the layers or another figure has changed."""
+        """Repaint, because τ, the layers' health or another figure has changed."""
         self.headerDataChanged.emit(Qt.Orientation.Horizontal, GAMMA.index, GAMMA.index)
         self.figures_changed.emit()
 
@@ -329,16 +329,16 @@ class LayersModel(QAbstractItemModel):
         self.endResetModel()
 
     def _arrange(self) -> None:
-        kept = np.flatnonzero(self._mask())
+        shown = np.flatnonzero(self._mask())
         column, order = self._sorting
-        if column >= 0 and kept.size:
-            ranks = self._ranks(column)[kept]
+        if column >= 0 and shown.size:
+            ranks = self._ranks(column)[shown]
             ranks = -ranks if order == Qt.SortOrder.DescendingOrder else ranks
-            kept = kept[np.argsort(ranks, kind="stable")]  # NaN comes last in both directions
-        self._order = kept
+            shown = shown[np.argsort(ranks, kind="stable")]  # NaN comes last in both directions
+        self._order = shown
         self._positions = np.full(len(self._layers), -1, dtype=np.intp)
-        self._positions[kept] = np.arange(len(kept))
-        blocks = [self._layers[index].row.block for index in kept]
+        self._positions[shown] = np.arange(len(shown))
+        blocks = [self._layers[index].row.block for index in shown]
         self.groups = () if column >= 0 else _groups(blocks)
         self._find_useful()
 
@@ -369,7 +369,7 @@ class LayersModel(QAbstractItemModel):
 
 
 def _is_merged(layer: Layer) -> bool:
-    """Whether a row belongs to the merge; rows that the user excluded stay visible."""
+    """Whether a method merges the tensor or an override names it, also one that excludes it."""
     return layer.row.disposition is Disposition.MERGED or layer.row.override is not None
 
 

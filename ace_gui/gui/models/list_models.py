@@ -27,12 +27,12 @@ from ace_gui.gui.text import plain, short_score_text, tooltip, value_text
 from ace_gui.gui.theme.painting import swatch
 
 VALUE: Final = Qt.ItemDataRole.UserRole
-"""Role of what a row stands for."""
+"""Role of the value that a row stands for."""
 _Value = TypeVar("_Value")
 
 
 def item_of(text: str, value: object = None, *, tip: str = "", spoken: str = "") -> QStandardItem:
-    """A cell that cannot be edited. ``spoken``: for screen readers, if not its text."""
+    """A cell that cannot be edited. ``spoken``: what screen readers read instead of its text."""
     item = QStandardItem(plain(text))
     item.setAccessibleText(plain(spoken or text))
     item.setEditable(False)
@@ -44,7 +44,7 @@ def item_of(text: str, value: object = None, *, tip: str = "", spoken: str = "")
 def show_values(
     model: QStandardItemModel, values: Iterable[_Value], item: Callable[[_Value], QStandardItem]
 ) -> None:
-    """Replace all rows of a list."""
+    """Replace all rows of a list by those that ``item`` makes of the values."""
     model.clear()
     for value in values:
         model.appendRow(item(value))
@@ -66,7 +66,7 @@ _Index = QModelIndex | QPersistentModelIndex
 
 
 class ExpertsModel(QStandardItemModel):
-    """A view of the session; ``expert_edited`` carries an index and the new Expert."""
+    """The session's experts; ``expert_edited`` carries an index and the new Expert."""
 
     expert_edited = Signal(int, object)
 
@@ -116,7 +116,7 @@ class ExpertsModel(QStandardItemModel):
         return True
 
     def _summary(self, expert: Expert) -> ExpertSummary | None:
-        """The plan's summary of the expert, if the plan is current."""
+        """The summary of the expert in the plan, if the plan is current."""
         plan = self._session.draft.plan
         if plan is None:
             return None
@@ -127,7 +127,7 @@ class ExpertsModel(QStandardItemModel):
 
 
 def _status(summary: ExpertSummary | None) -> str:
-    """The size, marked if there are warnings."""
+    """The expert's size as text, with a mark if there are warnings."""
     if summary is None:
         return "reading …"
     return f"{'⚠' if summary.warnings else '✓'} {human_bytes(summary.bytes)}"
@@ -149,7 +149,7 @@ LINES: Final = Qt.ItemDataRole.UserRole
 
 @dataclass(frozen=True)
 class RunLines:
-    """The texts of a row. ``current``: it is the window's merge."""
+    """The texts of a run's row. ``current``: it is the window's merge."""
 
     title: str
     line: str
@@ -158,7 +158,7 @@ class RunLines:
 
 
 class RunsModel(QStandardItemModel):
-    """A view of the session; ``renamed`` carries a run and its new name."""
+    """The session's runs, the newest first; ``renamed`` carries a run and its new name."""
 
     renamed = Signal(object, str)
 
@@ -192,7 +192,7 @@ class RunsModel(QStandardItemModel):
         return self._runs[row]
 
     def setData(self, index: _Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
-        """Rename a run; the session's runs change, and with them the texts."""
+        """Emit ``renamed``; the texts follow when the session's runs change."""
         if role != Qt.ItemDataRole.EditRole or not index.isValid():
             return False
         name = plain(str(value)).strip()
@@ -219,8 +219,8 @@ class RunsModel(QStandardItemModel):
 
 
 def _tip(run: MergeRun, title: str) -> str:
-    made = QDateTime.fromSecsSinceEpoch(int(run.made))
-    when = QLocale().toString(made, QLocale.FormatType.ShortFormat) if run.made else ""
+    made_at = QDateTime.fromSecsSinceEpoch(int(run.made))
+    when = QLocale().toString(made_at, QLocale.FormatType.ShortFormat) if run.made else ""
     parameters = ", ".join(f"{n} {value_text(v)}" for n, v in run.parameters.items())
     took = duration(run.finished.seconds) if run.finished is not None else ""
     lines = [

@@ -20,10 +20,7 @@ from ace_gui.gui.text import plain, value_text
 
 @dataclass(frozen=True)
 class MergeFigure:
-    """A column of numbers: title, tooltip, value and format.
-
-    ``better``: +1 if more is better, -1 if less is, 0 for neither.
-    """
+    """A column of numbers. ``better``: +1 if more is better, -1 if less is, 0 for neither."""
 
     heading: str
     tip: str
@@ -33,16 +30,16 @@ class MergeFigure:
 
     @property
     def title(self) -> str:
-        """The title with an arrow towards the better side."""
+        """The heading with an arrow that says whether more or less is better."""
         return self.heading + ("", " ↑", " ↓")[self.better]
 
     def known(self, row: MethodCompared) -> float | None:
-        """The figure; None if it is not known or the merge failed."""
+        """The value of a row; None if it is not known or the merge failed."""
         value = None if row.error else self.value(row)
         return value if value is not None and math.isfinite(value) else None
 
     def column(self, rows: Sequence[MethodCompared], tips: Sequence[str]) -> FigureColumn:
-        """The figures of all rows, the best of several in bold."""
+        """The column of all rows, with the best of several values in bold."""
         found = [self.known(row) for row in rows]
         known = [value for value in found if value is not None]
         best = max(known, key=lambda value: self.better * value, default=None)
@@ -109,7 +106,7 @@ _FIGURES = (
 
 
 class ComparedModel(FiguresModel):
-    """Rows as given. There are score columns if any row has scores."""
+    """The compared merges in their own order. It has columns of scores if any row has scores."""
 
     gap = ""
 
@@ -140,7 +137,7 @@ class ComparedModel(FiguresModel):
 
     @property
     def main_figure(self) -> MergeFigure:
-        """The mean score if there is one, else the distance from the experts."""
+        """The mean score, or without scores the distance from the experts."""
         by_heading = {figure.heading: figure for figure in self._figures}
         return by_heading.get("Mean") or by_heading["Distance"]
 
@@ -151,10 +148,10 @@ class ComparedModel(FiguresModel):
         return self._figures[index] if 0 <= index < len(self._figures) else self.main_figure
 
     def exported(self) -> tuple[FigureColumn, ...]:
-        """The table as it is sorted, with full precision, and why merges failed."""
+        """The table in its displayed order, with full precision and the errors of failed merges."""
         method, *figures = self.columns_of(range(self.rowCount()))
-        named = (replace(c, title=f.heading) for c, f in zip(figures, self._figures, strict=True))
-        return (method, *named, FigureColumn("Error", [r.error for r in self.rows]))
+        titled = (replace(c, title=f.heading) for c, f in zip(figures, self._figures, strict=True))
+        return (method, *titled, FigureColumn("Error", [r.error for r in self.rows]))
 
 
 def _score_figures(scores: tuple[TaskScore, ...]) -> list[MergeFigure]:
@@ -181,7 +178,7 @@ def _score_figures(scores: tuple[TaskScore, ...]) -> list[MergeFigure]:
 
 
 def _details(row: MethodCompared) -> str:
-    """Parameters, and the distance from each expert."""
+    """The parameters of a merge and its distance from each expert."""
     parameters = (f"{name} {value_text(value)}" for name, value in row.parameters.items())
     lines = [row.title, ", ".join(parameters)]
     lines += [f"distance from {name}: {value:.2f}" for name, value in row.distances.items()]
@@ -250,7 +247,7 @@ _EXPORTED: Final[tuple[tuple[str, Callable[[TaskFigures], object]], ...]] = (
 
 
 class TaskFiguresModel(FiguresModel):
-    """``rows``: the figures shown."""
+    """One merge's scores by task. ``rows``: the displayed figures."""
 
     gap = ""
 
@@ -260,7 +257,7 @@ class TaskFiguresModel(FiguresModel):
 
     def show_figures(self, rows: Sequence[TaskFigures]) -> None:
         self.rows: tuple[TaskFigures, ...] = tuple(rows)
-        numbers = np.full(len(rows), math.nan)  # what is shown is not sorted
+        numbers = np.full(len(rows), math.nan)  # the texts are shown, and nothing is sorted
         self.set_columns(
             [
                 FigureColumn(
@@ -275,7 +272,7 @@ class TaskFiguresModel(FiguresModel):
         )
 
     def exported(self) -> tuple[FigureColumn, ...]:
-        """With full precision and all standard errors, for copying and saving."""
+        """The table with full precision and all standard errors, to be copied or saved."""
         return tuple(column_of(title, map(value, self.rows)) for title, value in _EXPORTED)
 
 

@@ -1,8 +1,9 @@
-"""The look of a widget by its property ``kind``, which is set before it is first shown, and the
-drawing of controls: arrows, check boxes, focus rings, fields, buttons.
+"""The look of a widget by its property ``kind``, and the drawing of arrows, check boxes, focus
+rings, fields and buttons.
 
-A label's kind names its text colour, a container's its background, a button's its emphasis. The
-colours are palette roles, so Qt's repaint after a scheme change is enough.
+``kind`` is set before the widget is first shown. It names a label's text colour, a container's
+background, or a button's emphasis. The colours are palette roles, so Qt's repaint after a scheme
+change is enough.
 """
 
 from __future__ import annotations
@@ -35,9 +36,8 @@ _Role = QPalette.ColorRole
 
 
 class _Kind(NamedTuple):
-    """The ground is a token, "" for transparent. Of a label: its text colour and px around it.
-
-    ``corner``: its radius in px, None for half the height.
+    """``ground``: the token of the background, "" for transparent. ``ink`` and ``padding`` (in px)
+    are for labels. ``corner``: the radius in px, None for half the height.
     """
 
     ground: str = ""
@@ -93,7 +93,7 @@ def paint_ground(painter: QPainter, rect: QRectF, kind: str) -> None:
 
 
 def apply_style(widget: QWidget) -> None:
-    """Set up a widget's look once, whatever the scheme."""
+    """Set up a widget's look once, for every scheme."""
     kind = kind_of(widget)
     look = _KINDS.get(kind, _Kind())
     if look.ground and not isinstance(widget, QAbstractItemView):
@@ -111,7 +111,7 @@ def apply_style(widget: QWidget) -> None:
         for part in (widget.viewport(), widget.widget()):
             _let_through(part)
     elif isinstance(widget, QPlainTextEdit | QTextEdit):
-        if widget.frameShape() == QFrame.Shape.StyledPanel:  # the frame has the round ground
+        if widget.frameShape() == QFrame.Shape.StyledPanel:  # its frame is the round background
             _let_through(widget.viewport())
     elif isinstance(widget, QLineEdit) and not _is_inner(widget):
         widget.setTextMargins(*_FIELD_MARGINS)
@@ -137,7 +137,7 @@ def _style_view(view: QAbstractItemView, kind: str) -> None:
 
 
 def _is_inner(field: QLineEdit) -> bool:
-    """Part of another field, or the editor of a cell."""
+    """Whether the field is a part of another one, or the editor of a cell."""
     parent = field.parentWidget()
     if isinstance(parent, QAbstractSpinBox | QComboBox):
         return True
@@ -151,7 +151,7 @@ def state_is(option: object, state: str) -> bool:
 
 
 class _WholeNumber(QObject):
-    """Watches a line edit with a number, alone or in a spin box: typing replaces the number."""
+    """Makes a double click on a number select the whole number, so that typing replaces it."""
 
     _pressed = False
 
@@ -160,7 +160,7 @@ class _WholeNumber(QObject):
         line.installEventFilter(self)
 
     def eventFilter(self, line: QObject, event: QEvent) -> bool:
-        """The second press selects; small movements before the release change nothing."""
+        """Select at the second press, and ignore small movements before the release."""
         kind = event.type()
         if kind == QEvent.Type.MouseButtonDblClick:
             self._pressed = True
@@ -176,7 +176,7 @@ class _WholeNumber(QObject):
 
 
 def _select_whole_number(box: QAbstractSpinBox | QLineEdit) -> None:
-    """Let a double click select the number; once for each box."""
+    """Let a double click select the number in a box. More than one call does no harm."""
     line = box.lineEdit() if isinstance(box, QAbstractSpinBox) else box
     if line.findChild(_WholeNumber) is None:
         _WholeNumber(line)
@@ -203,14 +203,14 @@ def chevron(
     enabled: bool = True,
     size: float = 1.0,
 ) -> None:
-    """An arrow of two strokes in the middle of ``rect``."""
+    """Paint an arrow of two strokes in the middle of ``rect``."""
     size *= scale()
     points = [rect.center() + QPointF(x, y) * size for x, y in CHEVRONS[element]]
     _stroke(painter, points, "text2" if enabled else "text3", 1.4 * size)
 
 
 def focus_ring(painter: QPainter, rect: QRectF, widget: QWidget | None) -> None:
-    """Two pixels wide, inside the control; on a filled button in its text colour."""
+    """Paint a ring of two pixels inside the control, on a filled button in its text colour."""
     filled = isinstance(widget, QPushButton) and (
         kind_of(widget) in ("primary", "again") or widget.isDefault()
     )
@@ -226,17 +226,17 @@ def focus_ring(painter: QPainter, rect: QRectF, widget: QWidget | None) -> None:
 
 
 def field(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    """The background and the border of an input field."""
+    """Paint the background and the border of an input field."""
     enabled, focused = state_is(option, "Enabled"), state_is(option, "HasFocus")
     wrong = widget is not None and bool(widget.property("invalid"))
     width = 2.0 if enabled and (focused or wrong) else 1.0
-    rest = "control" if enabled and state_is(option, "MouseOver") else "edge"
-    border = "bad" if wrong else "accent" if enabled and focused else rest
+    unfocused = "control" if enabled and state_is(option, "MouseOver") else "edge"
+    border = "bad" if wrong else "accent" if enabled and focused else unfocused
     rounded(painter, QRectF(option.rect), "field" if enabled else "", border, width=width)
 
 
 def check_box(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
-    """A tick if checked, a dash if partially checked."""
+    """Paint a box, with a tick if it is checked, with a dash if it is partially checked."""
     side = min(option.rect.width(), option.rect.height())
     square = QRect(0, 0, side, side)
     square.moveCenter(option.rect.center())
@@ -254,19 +254,19 @@ def check_box(painter: QPainter, option: QStyleOption, _widget: QWidget | None) 
 
 
 def branch(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
-    """The arrow of a tree row with children."""
+    """Paint the arrow of a tree row with children."""
     if state_is(option, "Children"):
         arrows = (_PE.PE_IndicatorArrowRight, _PE.PE_IndicatorArrowDown)
         chevron(painter, QRectF(option.rect), arrows[state_is(option, "Open")])
 
 
 def scale() -> float:
-    """The font size relative to normal, by which marks are scaled."""
+    """The font size relative to the normal one; marks are scaled by it."""
     return max(QFontMetrics(face(Face.BODY)).height() / 16.0, 1.0)
 
 
 def _stroke(painter: QPainter, points: list[QPointF], colour: str, width: float) -> None:
-    """A line through these points, with round ends."""
+    """Paint a line through these points, with round ends."""
     pen = QPen(QColor(current_theme().colour(colour)), width)
     pen.setCapStyle(Qt.PenCapStyle.RoundCap)
     pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
@@ -278,7 +278,7 @@ def _stroke(painter: QPainter, points: list[QPointF], colour: str, width: float)
 
 
 class _Look(NamedTuple):
-    """Names of tokens, "" for transparent; "/" separates rest, under the pointer, and pressed."""
+    """Names of tokens, "" for transparent; "/" separates normal, under the pointer, pressed."""
 
     ground: str = ""
     border: str = ""
@@ -305,21 +305,21 @@ _SQUARE: Final = {"row", "next-row"}
 
 
 def button_kind(widget: QWidget | None) -> str:
-    """A button's kind; "segment" and "on-toast" depend on its parent."""
-    around = kind_of(widget.parentWidget() if widget is not None else None)
-    if around == "segments":
+    """A button's kind. Its parent decides about "segment" and "on-toast"."""
+    parent_kind = kind_of(widget.parentWidget() if widget is not None else None)
+    if parent_kind == "segments":
         return "segment"
-    return "on-toast" if around == "toast" else kind_of(widget)
+    return "on-toast" if parent_kind == "toast" else kind_of(widget)
 
 
 def push_button_size(size: QSize, widget: QWidget | None) -> QSize:
-    """``size``: of the text and the icon."""
+    """The size of a push button. ``size``: of its text and icon."""
     across, down = _PADDING.get(button_kind(widget), _USUAL_PADDING)
     return size + QSize(across, down)
 
 
 def paint_button(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    """The background of a button, and its text colour in the option."""
+    """Paint the background of a button, and set its text colour in the option."""
     look, kind = _look(option, widget), button_kind(widget)
     over = state_is(option, "MouseOver")
     down = state_is(option, "Sunken") or (state_is(option, "On") and kind != "fold")

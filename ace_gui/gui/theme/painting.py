@@ -1,4 +1,4 @@
-"""What several widgets and cells paint: swatches, shares as bars, one line of text, icons."""
+"""Painting for widgets and cells: swatches, shares as bars, one line of text, icons."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def rounded(
     width: float = 1.0,
     corner: float = RADIUS,
 ) -> None:
-    """A rounded rectangle with its border inside; an empty colour is not painted."""
-    named = current_theme().colour
+    """Paint a rounded rectangle with its border inside. An empty colour is not painted."""
+    colour = current_theme().colour
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(QColor(named(border)), width) if border else Qt.PenStyle.NoPen)
-    painter.setBrush(QColor(named(ground)) if ground else Qt.BrushStyle.NoBrush)
+    painter.setPen(QPen(QColor(colour(border)), width) if border else Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(colour(ground)) if ground else Qt.BrushStyle.NoBrush)
     inset = width / 2 if border else 0.0
     painter.drawRoundedRect(rect.adjusted(inset, inset, -inset, -inset), corner, corner)
     painter.restore()
 
 
 def paint_swatch(painter: QPainter, rect: QRectF, colour: str) -> None:
-    """A small square of the colour with this name; hollow for colours that repeat."""
+    """Paint a small square of the colour with this name, hollow for a colour that repeats."""
     square = QRectF(0, 0, SWATCH, SWATCH)
     square.moveCenter(rect.center())
     ground, border = ("", colour) if repetition(colour) else (colour, "")
@@ -46,10 +46,10 @@ def paint_swatch(painter: QPainter, rect: QRectF, colour: str) -> None:
 
 
 def paint_share(painter: QPainter, track: QRectF, share: float, colour: str, ground: str) -> None:
-    """A track in the colour ``ground``, filled from the left by ``share``, clipped to 0 to 1."""
-    done = QRectF(track)
-    done.setWidth(track.width() * min(max(share, 0.0), 1.0))
-    for part, ink in ((track, ground), (done, colour)):
+    """Paint a track in the colour ``ground``, filled from the left by ``share``, 0 to 1."""
+    filled = QRectF(track)
+    filled.setWidth(track.width() * min(max(share, 0.0), 1.0))
+    for part, ink in ((track, ground), (filled, colour)):
         rounded(painter, part, ink, corner=track.height() / 2)
 
 

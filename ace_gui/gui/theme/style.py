@@ -60,12 +60,12 @@ def _tab_gap(bar: QWidget | None) -> int:
 
 
 def tab_space(kind: str) -> int:
-    """Pixels of a tab besides its title and its icon, in a bar of this kind."""
+    """Pixels of a tab around its title and its icon, in a bar of this kind."""
     return _TAB_GAPS.get(kind, _TAB_GAP) + 2 * _TAB_EDGE
 
 
 def _tab_shape(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    """A line below the current tab."""
+    """Paint a line below the current tab."""
     rect = QRectF(option.rect).adjusted(0, 0, -_tab_gap(widget), 0)
     if state_is(option, "Selected"):
         line = QRectF(rect.left(), rect.bottom() - _LINE, rect.width(), _LINE)
@@ -96,7 +96,7 @@ def _menu_panel(painter: QPainter, option: QStyleOption, _widget: QWidget | None
 def _menu_bar_item(
     painter: QPainter, option: QStyleOptionMenuItem, _widget: QWidget | None
 ) -> None:
-    """An item of the menu bar, without Fusion's line below it."""
+    """Paint an item of the menu bar, without Fusion's line below it."""
     theme, active = current_theme(), state_is(option, "Selected") or state_is(option, "Sunken")
     if active and state_is(option, "Enabled"):
         rounded(painter, QRectF(option.rect), "hover")
@@ -116,7 +116,7 @@ def _ink_header(option: QStyleOptionHeader) -> None:
 
 
 def _header_arrow(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> None:
-    """The direction of a column's sorting."""
+    """Paint the arrow for the direction in which a column is sorted."""
     down = option.sortIndicator == QStyleOptionHeader.SortIndicator.SortDown  # type: ignore[attr-defined]
     arrow = _PE.PE_IndicatorArrowUp if down else _PE.PE_IndicatorArrowDown
     chevron(painter, QRectF(option.rect), arrow, size=0.8)
@@ -147,7 +147,7 @@ def _scroll_bar_part(option: QStyleOptionSlider, part: QStyle.SubControl) -> QRe
 
 
 def _scroll_bar(painter: QPainter, option: QStyleOptionSlider) -> None:
-    """A rounded handle on the background of the scrolled content."""
+    """Paint a rounded handle on the background of the scrolled content."""
     if option.maximum > option.minimum:
         active = state_is(option, "MouseOver") or state_is(option, "Sunken")
         handle = QRectF(_scroll_bar_part(option, _SC.SC_ScrollBarSlider)).adjusted(2, 2, -2, -2)
@@ -161,7 +161,7 @@ def _progress_groove(painter: QPainter, option: QStyleOption, _widget: QWidget |
 def _progress_contents(
     painter: QPainter, option: QStyleOptionProgressBar, _widget: QWidget | None
 ) -> None:
-    """The finished part; a third of the track if the total is unknown."""
+    """Paint the finished part, or a third of the track if the total is unknown."""
     rect, span = QRectF(option.rect), option.maximum - option.minimum
     if span <= 0:
         rect.adjust(rect.width() / 3, 0, -rect.width() / 3, 0)
@@ -171,7 +171,7 @@ def _progress_contents(
 
 
 def _text_frame(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    """The border around a text box; other frames are not drawn."""
+    """Paint the border around a text box. Other frames are not drawn."""
     if getattr(option.frameShape, "name", "") == "StyledPanel":  # type: ignore[attr-defined]
         focused = state_is(option, "HasFocus") or (widget is not None and widget.hasFocus())
         border, width = ("accent", 2.0) if focused else ("edge", 1.0)
@@ -214,7 +214,7 @@ _Draw = Callable[[QPainter, Any, QWidget | None], object]
 
 
 def _nothing(_painter: QPainter, _option: QStyleOption, _widget: QWidget | None) -> None:
-    """Transparent."""
+    """Paint nothing."""
 
 
 def _ground(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
@@ -231,7 +231,7 @@ def _tip(painter: QPainter, option: QStyleOption, _widget: QWidget | None) -> No
 
 
 def _line_edit(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
-    if getattr(option, "lineWidth", 1) > 0:  # that of a spin box has no frame of its own
+    if getattr(option, "lineWidth", 1) > 0:  # the line edit in a spin box has no frame
         drawn_controls.field(painter, option, widget)
 
 
@@ -275,7 +275,7 @@ _CONTROLS: Final[dict[QStyle.ControlElement, _Draw]] = {
 
 
 class WorkbenchStyle(QProxyStyle):
-    """Fusion's metrics with the window's own look. The parameters have Qt's own types."""
+    """Fusion's metrics with the window's own look. The parameters have Qt's types."""
 
     def __init__(self) -> None:
         super().__init__("Fusion")
@@ -287,17 +287,17 @@ class WorkbenchStyle(QProxyStyle):
         return super().polish(target)
 
     def pixelMetric(self, metric: Any, option: Any = None, widget: Any = None) -> int:
-        found = _MEASURES.get(metric)
-        if found is not None:
-            return found
+        measure = _MEASURES.get(metric)
+        if measure is not None:
+            return measure
         if metric == _PM.PM_TabBarTabHSpace:
             return tab_space(kind_of(widget))
         usual = super().pixelMetric(metric, option, widget)
         return round(usual * drawn_controls.scale()) if metric in _SCALED_METRICS else usual
 
     def styleHint(self, hint: Any, option: Any = None, widget: Any = None, data: Any = None) -> int:
-        found = _HINTS.get(hint)
-        return super().styleHint(hint, option, widget, data) if found is None else found
+        own_hint = _HINTS.get(hint)
+        return super().styleHint(hint, option, widget, data) if own_hint is None else own_hint
 
     def generatedIconPixmap(self, mode: QIcon.Mode, pixmap: Any, option: Any) -> QPixmap:
         """Do not tint icons of a selected row, because colours identify experts."""
@@ -335,10 +335,10 @@ class WorkbenchStyle(QProxyStyle):
             _scroll_bar(painter, option)
         elif control == _CC.CC_ToolButton and isinstance(widget, QToolButton):
             drawn_controls.paint_button(painter, option, widget)
-            inner = type(option)(option)
+            label = type(option)(option)
             margin = 0 if kind_of(widget) in ("fold", "dot") else 5
-            inner.rect = option.rect.adjusted(margin, 2, -margin, -2)
-            self.drawControl(_CE.CE_ToolButtonLabel, inner, painter, widget)
+            label.rect = option.rect.adjusted(margin, 2, -margin, -2)
+            self.drawControl(_CE.CE_ToolButtonLabel, label, painter, widget)
             if state_is(option, "HasFocus"):
                 _focus(painter, option, widget)
         elif isinstance(option, QStyleOptionComboBox) and option.frame:
@@ -370,10 +370,10 @@ class WorkbenchStyle(QProxyStyle):
             return size + QSize(*drawn_controls.TOOL_PADDING)
         if kind == _CT.CT_MenuBarItem:
             return size + QSize(18, 12)
-        found = super().sizeFromContents(kind, option, size, widget)
+        contents = super().sizeFromContents(kind, option, size, widget)
         if kind in (_CT.CT_SpinBox, _CT.CT_ComboBox):
-            found.setHeight(max(found.height(), option.fontMetrics.height() + _FIELD_PADDING))
-        return found
+            contents.setHeight(max(contents.height(), option.fontMetrics.height() + _FIELD_PADDING))
+        return contents
 
 
 def apply_theme(app: QApplication) -> ThemeWatcher:

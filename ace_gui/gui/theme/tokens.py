@@ -1,7 +1,7 @@
-"""The colours of the window, light and dark, from which everything is painted, and its fonts.
+"""The light and dark colours with which everything in the window is painted, and its fonts.
 
-Text has a contrast of at least 4.5:1 and marks of at least 3:1 (WCAG 2.2) on every background they
-are used on, in both schemes. ``edge``, ``line`` and ``grid`` are paler on purpose, because they
+In both schemes, text has a contrast of at least 4.5:1 and marks of at least 3:1 (WCAG 2.2) on every
+background that they are used on. ``edge``, ``line`` and ``grid`` are paler on purpose, because they
 carry no information of their own. A hue only identifies an expert; black or white is the merged
 model, grey the base; indigo marks what is selected, clickable or heterogeneous. Roles differ in
 shape.
@@ -77,7 +77,7 @@ class Tokens:
     def colour(self, name: str) -> str:
         """The colour with this name: ``accent``, ``accent 32`` with its opacity, ``expert 7``.
 
-        Experts' colours repeat beyond the palette. A name that is a colour stays.
+        With more experts than colours, colours repeat. A name that is a colour stays as it is.
         """
         token, _, number = name.partition(" ")
         if token == "expert":
@@ -138,13 +138,13 @@ DARK: Final = Tokens(dark=True, **{name: pair[1] for name, pair in _COLOURS.item
 
 
 def repetition(colour: str) -> int:
-    """How many experts before have the same colour, if this is an expert's."""
+    """How many earlier experts have the same colour; 0 for other colours."""
     token, _, number = colour.partition(" ")
     return int(number) // len(LIGHT.expert_colours) if token == "expert" else 0
 
 
 def current_theme() -> Tokens:
-    """The current tokens: of the scheme chosen by the user, or else the system's."""
+    """The tokens of the scheme that the user chose, or else of the system's."""
     return DARK if _is_dark() else LIGHT
 
 
@@ -172,14 +172,14 @@ FILES: Final = (
     "JetBrainsMono-Regular.ttf",
     "JetBrainsMono-SemiBold.ttf",
 )
-_USUAL: Final = "usualFontSize"  # of the application, in points, before the user's scale
+_USUAL: Final = "usualFontSize"  # the application's property with its points before scaling
 _PIECE: Final = 120  # widgets with their own font that are updated in one turn
 _LEAST_BODY: Final = 9.75  # points: 13 px at 96 dots an inch
 
 
-@unique  # two equal values would be one role
+@unique  # roles with equal values would be one role
 class Face(Enum):
-    """A role of text: its size relative to the body's, and its weight."""
+    """A role of text, as its size relative to the body's, and its weight."""
 
     DISPLAY = (2.15, QFont.Weight.DemiBold)
     TITLE = (1.38, QFont.Weight.DemiBold)
@@ -207,23 +207,23 @@ def use_fonts(app: QApplication) -> None:
 
 
 def set_font_scale(app: QApplication, percent: int) -> Generator[None, None, None]:
-    """Scale all text relative to the system's size, also what is visible.
+    """Scale all text relative to the system's size, including visible text.
 
-    A generator, since the visible part is laid out after each piece; all pieces must run.
+    It is a generator, because the visible part is laid out after each piece. All pieces must run.
     """
-    before = app.font().pointSizeF()
-    usual = float(app.property(_USUAL) or before)
+    size = app.font().pointSizeF()
+    usual = float(app.property(_USUAL) or size)
     app.setProperty(_USUAL, usual)
-    ratio = usual * percent / 100 / before
+    ratio = usual * percent / 100 / size
     if ratio == 1.0:
         return
     own = [each for each in app.allWidgets() if each.testAttribute(Qt.WidgetAttribute.WA_SetFont)]
     fonts = iter([(each, QFont(each.font())) for each in own])
     body = QFont(app.font())
-    body.setPointSizeF(before * ratio)
+    body.setPointSizeF(size * ratio)
     app.setFont(body)
     face.cache_clear()
-    for window in app.topLevelWidgets():  # Qt only sends this to them while its main loop runs
+    for window in app.topLevelWidgets():  # Qt itself sends this event only while its main loop runs
         app.sendEvent(window, QEvent(QEvent.Type.ApplicationFontChange))
     try:
         yield
@@ -242,12 +242,12 @@ def _scale_font(widget: QWidget, font: QFont, ratio: float) -> None:
         widget.setFont(font)
 
 
-_body: QFont | None = None  # of a picture that is being drawn, instead of the application's
+_body: QFont | None = None  # replaces the application's font while a picture is drawn
 
 
 @contextmanager
 def body_font(body: QFont) -> Iterator[None]:
-    """Meanwhile all roles are relative to this font, for a picture in a size of its own."""
+    """Make all roles relative to this font for a while, for a picture with its own size of text."""
     global _body
     _body = body
     face.cache_clear()
@@ -260,7 +260,7 @@ def body_font(body: QFont) -> Iterator[None]:
 
 @lru_cache(maxsize=len(Face))
 def face(role: Face) -> QFont:
-    """The font of a role. Shared, so do not change it."""
+    """The font of a role. It is shared, so do not change it."""
     size, weight = role.value
     font = QFont(_body or QApplication.font())
     if role in (Face.MONO, Face.MONO_CAPTION, Face.MONO_STRONG):
@@ -304,9 +304,9 @@ def set_scheme(scheme: Scheme) -> None:
     if not isinstance(app, QApplication):
         raise RuntimeError("set_scheme needs a QApplication")
     app.setProperty("colourScheme", scheme)
-    wanted = {"light": Qt.ColorScheme.Light, "dark": Qt.ColorScheme.Dark}
+    schemes = {"light": Qt.ColorScheme.Light, "dark": Qt.ColorScheme.Dark}
     # The platform uses this for title bars and file dialogs where it can.
-    app.styleHints().setColorScheme(wanted.get(scheme, Qt.ColorScheme.Unknown))
+    app.styleHints().setColorScheme(schemes.get(scheme, Qt.ColorScheme.Unknown))
     watcher = app.findChild(ThemeWatcher)
     if watcher is not None:
         watcher.refresh()
@@ -314,7 +314,7 @@ def set_scheme(scheme: Scheme) -> None:
 
 @lru_cache(maxsize=2)
 def palette_of(theme: Tokens) -> QPalette:
-    """The Qt palette of ``theme``, including the disabled state. Shared, so do not change it."""
+    """The Qt palette of ``theme``, with the disabled state. It is shared, so do not change it."""
     role = QPalette.ColorRole
     colours = {
         role.Window: theme.canvas,

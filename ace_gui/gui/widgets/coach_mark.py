@@ -1,4 +1,4 @@
-"""A bubble next to a control that explains it, and a ring around the control."""
+"""A bubble that explains a control, and a ring around the control."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ace_gui.gui.widgets.layout import across, down
 _WIDTH: Final = 22  # lines of text
 _GAP: Final = 10  # px between the bubble and its control
 _RING: Final = 4  # px around the control
-_FOLLOWS: Final = 100  # ms between position updates: panels appear, collapse and move
+_FOLLOWS: Final = 100  # ms between updates of the position, as panels appear, collapse and move
 
 
 class CoachMark(QFrame):
-    """Floats over ``window`` and follows its control. It takes neither focus nor clicks.
+    """A bubble over ``window`` that follows a control. It takes neither focus nor clicks.
 
-    ``next_wanted`` and ``end_wanted`` are emitted by its buttons.
+    Its buttons emit ``next_wanted`` and ``end_wanted``.
     """
 
     next_wanted = Signal()
@@ -56,13 +56,13 @@ class CoachMark(QFrame):
     def point(
         self,
         target: QWidget | None,
-        where: str,
+        step: str,
         sentence: str,
         onward: str,
         picture: QWidget | None = None,
     ) -> None:
-        """Show a sentence at a control, with a picture below it. ``where``: step number and total;
-        ``onward``: the button."""
+        """Show a sentence at a control, with a picture below it. ``step``: its number and the
+        total; ``onward``: the text of the button."""
         self._target = target
         if self._picture is not None:
             self._picture.hide()
@@ -71,11 +71,11 @@ class CoachMark(QFrame):
         if picture is not None:
             self._column.insertWidget(2, picture)
             picture.show()
-        self.counter.setText(where)
+        self.counter.setText(step)
         self.sentence.setText(sentence)
         self.next.setText(onward)
         self.next.setAccessibleName(onward)
-        self.setAccessibleName(f"{where}: {sentence}")
+        self.setAccessibleName(f"{step}: {sentence}")
         self._follow.start()
         self.show()
         self._arrange()
@@ -91,14 +91,14 @@ class CoachMark(QFrame):
             part.deleteLater()
 
     def _arrange(self) -> None:
-        """Follow the control; nothing is repainted unless it has moved."""
+        """Move to the control. Nothing is repainted if it has not moved."""
         window, target = self._window, self._target
         width = min(_WIDTH * self.fontMetrics().height(), window.width() - 2 * _GAP)
         size = QSize(width, max(self.heightForWidth(width), self.minimumSizeHint().height()))
-        here = target is not None and isValid(target) and target.window() is window.window()
-        seen = here and target is not None and target.isVisibleTo(window)
-        self._ring.setVisible(seen)
-        if target is None or not seen:
+        in_window = target is not None and isValid(target) and target.window() is window.window()
+        visible = in_window and target is not None and target.isVisibleTo(window)
+        self._ring.setVisible(visible)
+        if target is None or not visible:
             at = QPoint((window.width() - width) // 2, window.height() - size.height() - 4 * _GAP)
         else:
             where = QRect(target.mapTo(window, QPoint(0, 0)), target.size())
@@ -121,7 +121,7 @@ class _Ring(QWidget):
 
 
 def next_to(where: QRect, size: QSize, room: QRect) -> QPoint:
-    """The position of a bubble: below its control, above it, next to it, or within it."""
+    """The position of a bubble: below its control ``where``, above it, next to it, or within it."""
     middle = QRect(QPoint(), size)
     middle.moveCenter(where.center())
     choices = (
@@ -132,10 +132,10 @@ def next_to(where: QRect, size: QSize, room: QRect) -> QPoint:
         QPoint(middle.left(), where.bottom() - size.height() - _GAP),
     )
     for at in choices:
-        kept = QPoint(
+        inside = QPoint(
             min(max(at.x(), _GAP), room.width() - size.width() - _GAP),
             min(max(at.y(), _GAP), room.height() - size.height() - _GAP),
         )
-        if not QRect(kept, size).intersects(where):
-            return kept
-    return kept
+        if not QRect(inside, size).intersects(where):
+            return inside
+    return inside

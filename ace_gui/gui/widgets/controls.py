@@ -1,4 +1,4 @@
-"""Buttons, actions of a widget, segments, choices and fields, with what screen readers say."""
+"""Buttons, actions of a widget, segments, choices and fields, with their accessible names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import RADIUS, rounded
 from ace_gui.gui.widgets.layout import across, on_font_change
 
-PROGRESS_WIDTH: Final = 168  # px: "12 of 24 · 0:04 left" does not move while it counts
+PROGRESS_WIDTH: Final = 168  # px: a button with "12 of 24 · 0:04 left" keeps this width
 
 
 def action_button(
@@ -89,7 +89,7 @@ def widget_action(
     key: QKeySequence.StandardKey | str = "",
     tip: str = "",
 ) -> QAction:
-    """An action of a widget, by this key while it or a widget in it has the focus."""
+    """An action of a widget; its key works while the widget or one inside it has the focus."""
     action = QAction(text, widget)
     if tip:
         action.setToolTip(tip)
@@ -115,7 +115,7 @@ class _ActionButton(QPushButton):
 
 
 class ProgressButton(QPushButton):
-    """``share`` None: an ordinary button; else the progress, 0 to 1, filled from the left."""
+    """A button that also shows progress. ``share``: the filled part, 0 to 1; None: no progress."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -130,7 +130,7 @@ class ProgressButton(QPushButton):
         self.update()
 
     def show_action(self, text: str, tip: str) -> None:
-        """Be a button again."""
+        """Show a button again, without progress."""
         self.share = None
         self.setText(text)
         self.setAccessibleName(text.removesuffix("…"))
@@ -168,9 +168,9 @@ class ProgressButton(QPushButton):
 
 
 class Segments(QFrame):
-    """``chosen`` carries the index of the segment that the user chose.
+    """Buttons in a row, one of which is chosen. ``chosen`` carries the index that the user chose.
 
-    The chosen one takes the focus; left and right move between segments.
+    The chosen segment takes the focus; left and right move between segments.
     """
 
     chosen = Signal(int)
@@ -204,11 +204,11 @@ class Segments(QFrame):
 
     @property
     def current(self) -> int:
-        """The index of the chosen one."""
+        """The index of the chosen segment."""
         return self._group.checkedId()
 
     def choose(self, index: int) -> None:
-        """Choose one without a signal."""
+        """Choose a segment without a signal."""
         self._group.button(index).setChecked(True)
 
     def set_title(self, index: int, title: str) -> None:
@@ -233,7 +233,7 @@ Option = str | tuple[str, str]
 class Choice(QComboBox):
     """A choice among a few values, each with a title, or with a title and a tooltip.
 
-    ``chosen`` follows a change.
+    ``chosen`` is emitted after a change.
     """
 
     chosen = Signal()
@@ -247,8 +247,8 @@ class Choice(QComboBox):
         self.offer(options)
 
     def offer(self, options: Mapping[Any, Option]) -> None:
-        """Set the options, at least one. Keeps the current one or takes the first, without a
-        signal."""
+        """Set one or more options without a signal. The current one stays chosen if it is among
+        them; otherwise the first is chosen."""
         if options == self._options:
             return
         chosen = self.current if self._options else None
@@ -316,7 +316,7 @@ def named(widget: _Widget, name: str, tip: str = "") -> _Widget:
 def count_field(
     name: str, most: int, *, least: int = 0, value: int = 0, special: str = ""
 ) -> QSpinBox:
-    """A whole number. ``special``: what it shows at ``least``."""
+    """A field for a whole number. ``special``: the text that it shows for ``least``."""
     box = named(QSpinBox(minimum=least, maximum=most, value=value), name)
     box.setSpecialValueText(special)
     return box
@@ -332,7 +332,7 @@ def amount_field(
     decimals: int = 1,
     special: str = "",
 ) -> QDoubleSpinBox:
-    """A number with a unit. ``special``: what it shows at ``low``."""
+    """A field for a number with a unit. ``special``: the text that it shows for ``low``."""
     box = named(QDoubleSpinBox(decimals=decimals, suffix=suffix), name)
     box.setRange(low, high)
     box.setValue(value)
@@ -341,14 +341,14 @@ def amount_field(
 
 
 def search_field(name: str, hint: str) -> QLineEdit:
-    """A field that filters a list; ``hint``: what it shows while it is empty."""
+    """A field that filters a list. ``hint``: the text that it shows while it is empty."""
     field = named(QLineEdit(placeholderText=hint, clearButtonEnabled=True), name)
     field.addAction(icon("search"), QLineEdit.ActionPosition.LeadingPosition).setText("Search")
     return field
 
 
 def read_only(name: str, lines: int = 0, role: Face | None = None) -> QPlainTextEdit:
-    """Text to read and copy; ``lines``: as high as so many."""
+    """A text to read and copy. ``lines``: the height in lines of text, 0 for any."""
     text = named(QPlainTextEdit(readOnly=True, tabChangesFocus=True), name)
     if role is not None:
         text.setFont(face(role))

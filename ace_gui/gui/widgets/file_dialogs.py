@@ -52,7 +52,7 @@ def ask_folders(
 
 
 class _Paths(QFileDialog):
-    """Opens what is selected, also a folder; a double click looks into it."""
+    """Opens what is selected, also a folder. A double click on a folder shows its content."""
 
     def accept(self) -> None:
         chosen = self.selectedFiles()
@@ -86,12 +86,12 @@ def ask_target(
 ) -> QFileDialog:
     """Ask where to write a file, with ``name`` proposed; the first of ``kinds`` is the default.
 
-    ``use`` writes it; its failure is reported.
+    ``use`` writes the file; a failure is reported.
     """
 
-    def write(chosen: list[Path]) -> None:
+    def write(paths: list[Path]) -> None:
         try:
-            use(chosen)
+            use(paths)
         except WorkbenchError as error:
             QMessageBox.warning(parent, title, error.sentence)
 
@@ -105,7 +105,7 @@ def ask_target(
 
 
 def folder_of(purpose: str) -> Path | None:
-    """The last folder of a dialog for this purpose; None if it is gone or there was none."""
+    """The last folder of the dialogs for this purpose, or None if there is none any more."""
     folder = Settings().folder(purpose)
     return folder if folder is not None and folder.is_dir() else None
 
@@ -115,8 +115,8 @@ def _show(dialog: QFileDialog, purpose: str, use: Use, start: Path | None) -> QF
     if begin is not None:
         dialog.setDirectory(str(begin))
 
-    def take(chosen: Sequence[str]) -> None:
-        paths = [Path(text) for text in chosen]
+    def take(names: Sequence[str]) -> None:
+        paths = [Path(text) for text in names]
         # Qt also lists the parent folder if several folders are selected in it
         above = {parent for path in paths for parent in path.parents}
         paths = [path for path in paths if path not in above] or paths

@@ -1,4 +1,4 @@
-"""Forms with a field for each of a list of declared parameters, or attributes of a dataclass."""
+"""Forms with a field for each declared parameter, or for each attribute of a dataclass."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _EVERY_DIGIT: Final = 323  # decimals of the smallest normal number
 
 
 class ScientificSpinBox(QDoubleSpinBox):
-    """Steps through 1, 2, 5 × 10ⁿ. A typed value out of range is replaced by the one before.
+    """Steps through 1, 2, 5 × 10ⁿ. The earlier value replaces a typed value out of range.
 
-    ``low`` itself is excluded if ``low_open``.
+    ``low_open``: ``low`` itself is not allowed.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class ScientificSpinBox(QDoubleSpinBox):
     ) -> None:
         super().__init__(parent, decimals=_EVERY_DIGIT)
         self.setKeyboardTracking(False)
-        least = -_UNBOUNDED if low is None else low
+        minimum = -_UNBOUNDED if low is None else low
         if low_open:
-            least = nextafter(least, inf) if least else sys.float_info.min
-        self.setRange(least, _UNBOUNDED if high is None else high)
+            minimum = nextafter(minimum, inf) if minimum else sys.float_info.min
+        self.setRange(minimum, _UNBOUNDED if high is None else high)
 
     def sizeHint(self) -> QSize:
-        """Qt would make room for the text of the limits."""
+        """The width of a short value; Qt would reserve space for the texts of the limits."""
         width = self.fontMetrics().horizontalAdvance(_SHORT) + _BUTTONS
         return QSize(width, super().sizeHint().height())
 
@@ -95,7 +95,7 @@ class ScientificSpinBox(QDoubleSpinBox):
 
 
 def _parse(text: str) -> float:
-    """The number, infinite if there is none."""
+    """The number in a text, or infinity if it has none."""
     try:
         value = float(text.strip().replace(",", "."))
     except ValueError:
@@ -104,7 +104,7 @@ def _parse(text: str) -> float:
 
 
 def _next_step(value: float, *, up: bool) -> float:
-    """The next of 1, 2, 5 × 10ⁿ."""
+    """The next larger or smaller of the numbers 1, 2, 5 × 10ⁿ."""
     if value <= 0:
         return 1e-6 if up else 0.0
     decade = floor(log10(value) + 1e-9)
@@ -122,17 +122,17 @@ _GAP = 2  # px between a field's button and its control
 _DOT = QSize(14, 22)
 _INSET = _DOT.width() + _GAP
 _DIGITS = QRegularExpression(r"\d{1,18}")
-_TITLE = 10  # characters of a choice that are always in view
+_TITLE = 10  # characters of a choice that are always visible
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option(FieldInfo):
     """An attribute of a frozen dataclass, as a field of a form.
 
-    ``values``: what it can be, by the texts to choose from; none: a number, or a line, which its
-    kind ``digits`` limits to these, or several lines, of the kind ``text``. ``empty``: what an
-    empty text, or 0, stands for. ``read`` makes a value of what was typed, or raises ValueError;
-    ``write`` is its reverse.
+    ``values``: the possible values by the texts to choose from. Without them the field is a number
+    or a line of text. The kind ``digits`` allows only digits; the kind ``text`` has several lines.
+    ``empty``: the meaning of an empty text, or of 0. ``read`` converts the typed text to a value,
+    or raises ValueError; ``write`` does the reverse.
     """
 
     kind: str = "str"
@@ -157,14 +157,14 @@ class Option(FieldInfo):
         return replace(record, **{self.name: value})
 
     def shown(self, record: Any) -> ParameterValue:
-        """What the field shows."""
+        """The value of ``record`` as the field shows it."""
         value = self.get(record)
         if self.values:
             return next((text for text, each in self.values.items() if each == value), str(value))
         return self.default if value is None else self.write(value)
 
     def edited(self, record: Any, shown: ParameterValue | None, usual: Any) -> Any:
-        """The copy with what the field says; None: as in ``usual``. Nonsense changes nothing."""
+        """A copy with the shown value, or if None the usual one. Invalid text changes nothing."""
         if shown is None:
             return self.put(record, self.get(usual))
         try:
@@ -216,8 +216,7 @@ class ParameterField(QWidget):
         self.control.setToolTip(tooltip(_help(self.field) + about))
 
     def eventFilter(self, control: QObject, event: QEvent) -> bool:
-        """Leave Undo to the window unless the user is typing: a line edit would take the
-        shortcut."""
+        """Leave Undo to the window unless the user is typing; a line edit would take it."""
         if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
             keys = QKeySequence.StandardKey
             if event.matches(keys.Undo) or event.matches(keys.Redo):
@@ -226,9 +225,9 @@ class ParameterField(QWidget):
         return super().eventFilter(control, event)
 
     def _lines(self) -> list[QLineEdit]:
-        """The control's line edit, if it has one."""
-        own = self.control
-        return [own] if isinstance(own, QLineEdit) else own.findChildren(QLineEdit)
+        """The line edit of the control, if it has one."""
+        control = self.control
+        return [control] if isinstance(control, QLineEdit) else control.findChildren(QLineEdit)
 
     def _preset_button(self) -> QToolButton:
         button = QToolButton(self)
@@ -245,14 +244,14 @@ class ParameterField(QWidget):
 
 
 def _help(field: FieldInfo) -> str:
-    """What it is, its range and default, and where the glossary explains it."""
+    """A field's tooltip: its help, range and default, and its term in the glossary."""
     if isinstance(field, Option) and field.empty:
         return f"{quoted(field.help)}\nDefault: {field.empty}.".lstrip()
     low, high = ("" if end is None else value_text(end) for end in (field.low, field.high))
     bounds = f"At most {high}. " if high else ""
     if low:
-        least = "Above" if field.low_open else "From" if high else "At least"
-        bounds = f"{least} {low} to {high}. " if high else f"{least} {low}. "
+        start = "Above" if field.low_open else "From" if high else "At least"
+        bounds = f"{start} {low} to {high}. " if high else f"{start} {low}. "
     text = f"{quoted(field.help)}\n{bounds}Default {value_text(field.default)}."
     term = OF_PARAMETERS.get(field.name)
     return f"{text}\nF1: {term} in the glossary." if term else text
@@ -261,7 +260,7 @@ def _help(field: FieldInfo) -> str:
 def _control(
     field: FieldInfo, edited: Callable[[ParameterValue], None], parent: QWidget
 ) -> tuple[QWidget, Callable[[ParameterValue], object]]:
-    """The control of a field, and what shows a value in it."""
+    """The control of a field, and the function that shows a value in it."""
     empty = field.empty if isinstance(field, Option) else ""
     if field.choices:
         choice = Choice(field.label, {each: each for each in field.choices})
@@ -309,7 +308,7 @@ def _decimals(field: FieldInfo, parent: QWidget) -> QDoubleSpinBox:
 
 
 class _Line(QLineEdit):
-    """A line of text. While the user is typing it does not change."""
+    """A line of text that is not replaced while the user is typing."""
 
     def __init__(self, parent: QWidget | None, *, placeholderText: str) -> None:
         super().__init__(parent, placeholderText=placeholderText)
@@ -321,7 +320,7 @@ class _Line(QLineEdit):
 
 
 class _Lines(QPlainTextEdit):
-    """A few lines of text. ``edited`` carries them when the user leaves the field."""
+    """Several lines of text. ``edited`` carries the text when the user leaves the field."""
 
     edited = Signal(str)
 
@@ -341,13 +340,13 @@ class _Lines(QPlainTextEdit):
             self.edited.emit(self.toPlainText().strip())
 
 
-_WIDEST = "Refined fraction"  # labels are at least as wide, so that forms below each other agree
+_WIDEST = "Refined fraction"  # the minimum width of labels, so that forms below each other align
 
 
 class Form(Column):
     """``edited`` carries the name of a parameter and its new value, None for the default.
 
-    ``spoken``: how a field is called by screen readers, with its label in the braces.
+    ``spoken``: a field's accessible name, with its label in the braces.
     """
 
     edited = Signal(str, object)
@@ -365,12 +364,12 @@ class Form(Column):
         self.declare(fields)
 
     def declare(self, fields: Iterable[FieldInfo]) -> None:
-        """Begin with these fields instead of those before; the field of a name keeps its focus."""
+        """Replace the fields by these. A field with the name of the focused one takes the focus."""
         infos, old = tuple(fields), self.fields
         if infos == tuple(each.field for each in old.values()):
             return
         focused = next((name for name, each in old.items() if each.control.hasFocus()), None)
-        for each in old.values():  # deleted later: one of them may be what was edited
+        for each in old.values():  # deleted later: the signal of one may have led here
             row = self._form.takeRow(each)
             for widget in (row.labelItem.widget(), each):
                 assert widget is not None
@@ -378,17 +377,17 @@ class Form(Column):
                 widget.deleteLater()
         self.fields = {}
         for index, info in enumerate(infos):
-            made = self.fields[info.name] = ParameterField(info, self)
-            made.control.setAccessibleName(self._spoken.format(info.label))
-            made.edited.connect(lambda value, name=info.name: self.edited.emit(name, value))
-            self._form.insertRow(index, self._title(info.label, made), made)
+            added = self.fields[info.name] = ParameterField(info, self)
+            added.control.setAccessibleName(self._spoken.format(info.label))
+            added.edited.connect(lambda value, name=info.name: self.edited.emit(name, value))
+            self._form.insertRow(index, self._title(info.label, added), added)
         if focused in self.fields:
             self.fields[focused].control.setFocus()
 
     def add_row(self, label: str, widget: QWidget, tip: str = "") -> None:
         """Append a row that is not a parameter; without a label it takes the whole width."""
         if label:
-            inset = across((widget, 1), margins=(_INSET, 0, 0, 0))  # as wide as a field's button
+            inset = across((widget, 1), margins=(_INSET, 0, 0, 0))  # the space of a field's button
             self._form.addRow(self._title(label, widget, tip), pane(inset))
         else:
             self._form.addRow(widget)
@@ -411,7 +410,7 @@ class Form(Column):
     ) -> None:
         """Show the effective values without a signal, and only the parameters that apply.
 
-        ``touched``: the parameters without their usual values. ``notes``: where others come from.
+        ``touched``: parameters without their usual values. ``notes``: the origin of other values.
         """
         for name, each in self.fields.items():
             value = value_of(name)
@@ -421,7 +420,7 @@ class Form(Column):
 
 
 class OptionForm(Form):
-    """Shows a frozen dataclass. ``changed`` carries the copy with an edit."""
+    """A form of a frozen dataclass. ``changed`` carries an edited copy."""
 
     changed = Signal(object)
 
@@ -436,8 +435,8 @@ class OptionForm(Form):
     def show_record(
         self, options: Iterable[Option], record: Any, usual: Any, effective: Any = None
     ) -> None:
-        """Show these options of ``record``. What is ``usual`` has no mark, and is what a field goes
-        back to. ``effective``: with what is guessed where ``record`` says nothing."""
+        """Show these options of ``record``. Values that differ from ``usual`` have a mark, which
+        restores them. ``effective``: ``record`` with guesses for the values that it leaves open."""
         options = tuple(options)
         self._record, self._usual = record, usual
         shown = record if effective is None else effective
@@ -449,7 +448,7 @@ class OptionForm(Form):
     def _edit(self, name: str, value: ParameterValue | None) -> None:
         option = self.fields[name].field
         assert isinstance(option, Option)
-        if value == self._shown[name]:  # the field was only left
+        if value == self._shown[name]:  # the user left the field without an edit
             return
         edited = option.edited(self._record, value, self._usual)
         if edited != self._record:
@@ -467,15 +466,15 @@ _AT_DELTA: Final = "at δ"
 
 
 class AfterForm(Form):
-    """The steps after a method, the cap last. ``changed`` carries the After with an edit.
+    """A form of the steps after a method, the cap last. ``changed`` carries the edited After.
 
-    ``inherits``: it belongs to an override, which may leave them to the recipe.
+    ``inherits``: it belongs to an override, which may leave steps to the recipe.
     """
 
     changed = Signal(object)
 
     def __init__(self, *, inherits: bool = False) -> None:
-        # an override with False removes the recipe's cap
+        # in an override, False removes the recipe's cap
         self._caps: dict[str, Any] = {"none": None, _AT_DELTA: Cap()}
         if inherits:
             self._caps = {"as in the recipe": None, "none": False, _AT_DELTA: Cap()}
@@ -488,8 +487,8 @@ class AfterForm(Form):
     def show_after(
         self, after: After, recipe: After | None = None, usual: After | None = None
     ) -> None:
-        """Show what is set, and else the recipe's or the default. What is ``usual`` has no mark,
-        and is what a field goes back to."""
+        """Show the steps of ``after``, or else the recipe's or the default. Values that differ from
+        ``usual`` have a mark, which restores them."""
         self._after, self._usual = after, usual or After()
         shown: dict[str, ParameterValue] = {info.name: info.default for info in AFTER_FIELDS}
         touched = []
@@ -498,11 +497,11 @@ class AfterForm(Form):
                 shown[info.name] = shown[info.name] if value is None else value
             if value_of(after, info.name) != value_of(self._usual, info.name):
                 touched.append(info.name)
-        set_ = after.cap if isinstance(after.cap, Cap) else Cap()
-        same = (text for text, cap in self._caps.items() if cap is after.cap)
-        shown |= {"cap": next(same, _AT_DELTA), CAP_FIELD.name: set_.delta}
+        shown_cap = after.cap if isinstance(after.cap, Cap) else Cap()
+        texts = (text for text, cap in self._caps.items() if cap is after.cap)
+        shown |= {"cap": next(texts, _AT_DELTA), CAP_FIELD.name: shown_cap.delta}
         touched += ["cap"] * (after.cap != self._usual.cap)
-        self.show_values(shown.get, touched + [CAP_FIELD.name] * (set_ != Cap()))
+        self.show_values(shown.get, touched + [CAP_FIELD.name] * (shown_cap != Cap()))
 
     def _with(self, name: str, value: ParameterValue | None) -> After:
         if name == "cap":

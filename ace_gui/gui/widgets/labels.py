@@ -1,4 +1,4 @@
-"""What is read: plain labels, icons, empty panels, bars with numbers, formulas, glossary terms."""
+"""Widgets to read: plain labels, icons, empty panels, bars with numbers, formulas, terms."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def heading(text: str) -> QLabel:
 
 
 class ElidedLabel(QLabel):
-    """One line, elided in the middle, or at its end for a sentence; the tooltip has all of it.
+    """One line, elided in the middle, or at its end for a sentence; the tooltip has the whole text.
 
     ``caption``: smaller, in the caption colour.
     """
@@ -95,7 +95,7 @@ class ElidedLabel(QLabel):
 
 
 class IconLabel(QWidget):
-    """``size`` pixels square at normal font size, and scaled with it."""
+    """An icon of ``size`` × ``size`` pixels at the normal font size, with which it grows."""
 
     def __init__(self, size: int, picture: QIcon | None = None, parent: QWidget | None = None):
         super().__init__(parent)
@@ -115,7 +115,7 @@ _MARGIN = 16
 
 
 class EmptyState(QWidget):
-    """Centred in its area. ``button``: the action."""
+    """A sentence and a button in the middle of an area that is empty."""
 
     def __init__(self, sentence: str, button: QPushButton) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class EmptyState(QWidget):
 
 
 class Swatch(QWidget):
-    """The base model's grey until another colour is shown; hidden without a colour."""
+    """A square in a model's colour, at first the base's grey. Hidden without a colour."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -142,7 +142,7 @@ class Swatch(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
     def show_colour(self, colour: str) -> None:
-        """Show another colour, or none."""
+        """Show a colour by its name, or "" for none."""
         self._colour = colour
         self.setVisible(bool(colour))
         self.update()
@@ -157,7 +157,7 @@ _NAME: Final = 0.5  # maximum part of the width
 
 
 class Bar(NamedTuple):
-    """``share``: of the track, 0 to 1. ``strong``: highlighted."""
+    """A bar with a name and a number. ``share``: its length, 0 to 1. ``strong``: highlighted."""
 
     title: str
     share: float
@@ -166,7 +166,7 @@ class Bar(NamedTuple):
 
 
 class NamedBars(QWidget):
-    """Bars of one colour; without one, in grey and the strong one in the merge's colour."""
+    """Bars in one colour. Without a colour they are grey, and strong ones have the merge's."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -211,26 +211,26 @@ class NamedBars(QWidget):
             write(painter, name, bar.title, font, ink)
             track = QRectF(name.right() + 8, 0, row.right() - number - name.right() - 12, _BAR)
             track.moveTop(row.center().y() - _BAR / 2)
-            own = self._colour or ("merged" if bar.strong else "base")
-            paint_share(painter, track, bar.share, own, "sunk")
-            rest = QRectF(row.right() - number, row.top(), number, row.height())
-            write(painter, rest, bar.text, font, ink, align=_RIGHT)
+            colour = self._colour or ("merged" if bar.strong else "base")
+            paint_share(painter, track, bar.share, colour, "sunk")
+            number_rect = QRectF(row.right() - number, row.top(), number, row.height())
+            write(painter, number_rect, bar.text, font, ink, align=_RIGHT)
 
 
-_INK, _QUIET = "#000000", "#808080"  # of the formulas and of the lines' names in the drawings
+_INK, _QUIET = "#000000", "#808080"  # in the drawings: of formulas, of the names of lines
 _UNIT: Final = 20.0  # the line height in a drawing's units
-_FONT_SCALE: Final = 1.15  # of the window's line: italics are smaller than Inter
+_FONT_SCALE: Final = 1.15  # of the window's line height, because italics are smaller than Inter
 _ARXIV: Final = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
 
 def formula(method: str, text: str) -> QWidget:
-    """The formula of the method with this name; ``text``: the same in plain text."""
+    """The formula of the method with this name. ``text``: the formula in plain text."""
     file = resource_path(f"formulas/{method}.svg")
     if file.is_file():
         return Drawing(file.read_text(encoding="utf-8"), f"Formula: {plain(text)}")
-    made = plain_label(text)
-    made.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    return made
+    label = plain_label(text)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return label
 
 
 def citation(text: str) -> QLabel:
@@ -238,23 +238,23 @@ def citation(text: str) -> QLabel:
     linked = _ARXIV.sub(
         r'<a href="https://arxiv.org/abs/\1">arXiv:\1</a>', html.escape(plain(text))
     )
-    made = _Linked(linked)
-    made.setTextFormat(Qt.TextFormat.RichText)
-    made.setWordWrap(True)
-    made.setOpenExternalLinks(True)
-    made.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
-    made.setAccessibleName(plain(text))
-    return made
+    label = _Linked(linked)
+    label.setTextFormat(Qt.TextFormat.RichText)
+    label.setWordWrap(True)
+    label.setOpenExternalLinks(True)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
+    label.setAccessibleName(plain(text))
+    return label
 
 
 class _Linked(QLabel):
-    """Its links have the colours of the current scheme."""
+    """A text whose links have the colours of the current scheme."""
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange:
             text = self.text()
-            self.clear()  # the same text would not be read again
+            self.clear()  # Qt ignores a text that has not changed
             self.setText(text)
 
 
@@ -282,14 +282,14 @@ class Drawing(QWidget):
         return True
 
     def heightForWidth(self, width: int) -> int:
-        whole = self.sizeHint()
-        return whole.height() if width >= whole.width() else whole.height() * width // whole.width()
+        full = self.sizeHint()
+        return full.height() if width >= full.width() else full.height() * width // full.width()
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
         self._load()
-        whole = self.sizeHint()
-        share = min(1.0, self.width() / max(whole.width(), 1))
-        rect = QRectF(0, 0, whole.width() * share, whole.height() * share)
+        full = self.sizeHint()
+        share = min(1.0, self.width() / max(full.width(), 1))
+        rect = QRectF(0, 0, full.width() * share, full.height() * share)
         painter = QPainter(self)
         self._renderer.render(painter, rect)
         painter.end()
@@ -298,7 +298,7 @@ class Drawing(QWidget):
         return _FONT_SCALE * self.fontMetrics().height() / _UNIT
 
     def _load(self) -> None:
-        """The drawing in the scheme's text colours."""
+        """Load the drawing in the scheme's text colours, unless it is loaded."""
         ink = current_theme().text
         if ink != self._ink:
             self._ink = ink

@@ -26,7 +26,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-_UPPER: Final = 15  # in text lines: with less than this height the upper widget has all of it
+_UPPER: Final = 15  # in text lines: with less height than this, only the upper widget is shown
 _BY_TAB: Final = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
 _NO_LIMIT: Final = 16_777_215  # Qt's maximum size
 
@@ -46,7 +46,7 @@ class Column(QWidget):
         return handled
 
     def _give_labels_height(self) -> None:
-        """A form does not ask its labels for their height again when a row is added or removed."""
+        """Set the labels' heights, which a form does not ask for again when its rows change."""
         for label in self.findChildren(QLabel):
             if label.wordWrap() and label.isVisibleTo(self):
                 height = _needed(label)
@@ -55,7 +55,7 @@ class Column(QWidget):
 
 
 def _needed(label: QLabel) -> int:
-    """Height in pixels that the text needs; the label never asks for less than its last minimum."""
+    """The height in pixels that the text needs. A label itself never asks for less than before."""
     if label.textFormat() != Qt.TextFormat.PlainText:
         return max(0, label.heightForWidth(label.width()))
     margins, margin = label.contentsMargins(), 2 * label.margin()
@@ -66,7 +66,7 @@ def _needed(label: QLabel) -> int:
 
 
 class _Area(QScrollArea):
-    """At least as wide as its content: it only scrolls vertically.
+    """A scroll area that is at least as wide as its content, so that it only scrolls vertically.
 
     ``tabs``: the Tab key stops at it while there is something to scroll.
     """
@@ -78,8 +78,8 @@ class _Area(QScrollArea):
         if tabs:
             self.verticalScrollBar().rangeChanged.connect(self._allow_focus)
 
-    def _allow_focus(self, _least: int, most: int) -> None:
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if most else Qt.FocusPolicy.NoFocus)
+    def _allow_focus(self, _minimum: int, maximum: int) -> None:
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if maximum else Qt.FocusPolicy.NoFocus)
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)
@@ -91,11 +91,11 @@ class _Area(QScrollArea):
         self._ring.setWidget(None)  # type: ignore[arg-type]  # allowed
 
     def minimumSizeHint(self) -> QSize:
-        least, content = super().minimumSizeHint(), self.widget()
+        hint, content = super().minimumSizeHint(), self.widget()
         if content is None:
-            return least
+            return hint
         width = content.minimumSizeHint().width() + self.verticalScrollBar().sizeHint().width()
-        return QSize(max(least.width(), width), least.height())
+        return QSize(max(hint.width(), width), hint.height())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.LayoutRequest:  # the content may need another width
@@ -119,7 +119,7 @@ def scroll_area(name: str, content: QWidget | None = None, *, tabs: bool = True)
 
 
 class Stacked(QSplitter):
-    """The lower widget has the height that it asks for, or none if too little would be left."""
+    """The lower widget gets the height that it asks for, or none if the upper one needs all."""
 
     def __init__(self, upper: QWidget, lower: QWidget) -> None:
         super().__init__(Qt.Orientation.Vertical)
@@ -147,7 +147,7 @@ class Stacked(QSplitter):
 
 
 class BesideOrBelow(QSplitter):
-    """Two widgets next to each other, or stacked below this many text lines of width."""
+    """Two widgets next to each other, or stacked if the width is less than ``lines`` text lines."""
 
     def __init__(self, lines: int, parent: QWidget | None = None) -> None:
         super().__init__(Qt.Orientation.Horizontal, parent)
@@ -161,12 +161,12 @@ class BesideOrBelow(QSplitter):
 
 
 def move_focus(window: QWidget, *, forward: bool) -> bool:
-    """Move the focus to the next control of a window in layout order; False: there is none.
+    """Move the focus to the next control of a window in layout order. False if there is none.
 
-    Qt's order is that of creation, which puts controls created later at the end.
+    Qt's own order is the order of creation, with controls that were created later at the end.
     """
-    order, now = list(_as_laid_out(window)), QApplication.focusWidget()
-    start = order.index(now) if now in order else -1
+    order, focused = list(_as_laid_out(window)), QApplication.focusWidget()
+    start = order.index(focused) if focused in order else -1
     round_trip = order[start + 1 :] + order[: max(start, 0)]
     for widget in round_trip if forward else reversed(round_trip):
         stops = widget.focusPolicy() & Qt.FocusPolicy.TabFocus and widget.focusProxy() is None
@@ -188,7 +188,7 @@ def _scroll_to(widget: QWidget) -> None:
 
 
 def _as_laid_out(widget: QWidget) -> Iterator[QWidget]:
-    """The widget and all in it: first those in its layout, in that order."""
+    """The widget and everything in it, first what is in its layout, in that order."""
     yield widget
     directly = Qt.FindChildOption.FindDirectChildrenOnly
     children = widget.findChildren(QWidget, options=directly)
@@ -212,9 +212,9 @@ def _parts(widget: QWidget) -> Iterator[QWidget | None]:
 def _items_of(layout: QLayout) -> Iterator[QWidget]:
     for index in range(layout.count()):
         item = layout.itemAt(index)
-        inner, widget = (item.layout(), item.widget()) if item is not None else (None, None)
-        if inner is not None:
-            yield from _items_of(inner)
+        nested, widget = (item.layout(), item.widget()) if item is not None else (None, None)
+        if nested is not None:
+            yield from _items_of(nested)
         if widget is not None:
             yield widget
 
@@ -284,8 +284,8 @@ class FlowLayout(QLayout):
 
 
 Part = QWidget | QLayout | tuple[QWidget | QLayout, int] | int | None
-"""What ``down`` and ``across`` take: with a stretch factor as a pair; a number of pixels; or None
-for room that grows."""
+"""An argument of ``down`` and ``across``: a widget or layout, alone or in a pair with its stretch
+factor, a number of pixels, or None for space that grows."""
 
 
 def down(*parts: Part, margins: Sequence[int] = (0, 0, 0, 0), gap: int = 8) -> QVBoxLayout:
@@ -300,9 +300,9 @@ def across(*parts: Part, margins: Sequence[int] = (0, 0, 0, 0), gap: int = 8) ->
 
 def pane(layout: QLayout) -> QWidget:
     """A widget with this layout."""
-    made = QWidget()
-    made.setLayout(layout)
-    return made
+    widget = QWidget()
+    widget.setLayout(layout)
+    return widget
 
 
 _Box = TypeVar("_Box", bound=QBoxLayout)
@@ -325,15 +325,15 @@ def _filled(box: _Box, parts: Sequence[Part], margins: Sequence[int], gap: int) 
 
 
 def split(*parts: QWidget, sizes: Sequence[int], gap: int) -> QSplitter:
-    """The parts next to each other with a handle of ``gap`` pixels; the last takes spare room."""
-    made = QSplitter(Qt.Orientation.Horizontal)
-    made.setChildrenCollapsible(False)
-    made.setHandleWidth(gap)
+    """The parts next to each other with handles of ``gap`` pixels. The last takes spare space."""
+    splitter = QSplitter(Qt.Orientation.Horizontal)
+    splitter.setChildrenCollapsible(False)
+    splitter.setHandleWidth(gap)
     for part in parts:
-        made.addWidget(part)
-    made.setSizes(list(sizes))
-    made.setStretchFactor(len(parts) - 1, 1)
-    return made
+        splitter.addWidget(part)
+    splitter.setSizes(list(sizes))
+    splitter.setStretchFactor(len(parts) - 1, 1)
+    return splitter
 
 
 GAP: Final = 8
@@ -342,14 +342,14 @@ GAP: Final = 8
 
 def card(content: QWidget) -> QFrame:
     """A card that contains a widget."""
-    made = QFrame()
-    made.setProperty("kind", "card")
-    made.setLayout(down(content, margins=(8, 6, 8, 6)))
-    return made
+    frame = QFrame()
+    frame.setProperty("kind", "card")
+    frame.setLayout(down(content, margins=(8, 6, 8, 6)))
+    return frame
 
 
 class Folding(QWidget):
-    """A button with a triangle over a widget; collapsed at first. ``name``: for screen readers."""
+    """A button that shows and hides the widget below it, hidden at first. ``name``: accessible."""
 
     def __init__(self, title: str, content: QWidget, *, name: str = "") -> None:
         super().__init__()
@@ -394,7 +394,7 @@ def on_visibility_change(widget: QWidget, report: Callable[[bool], object]) -> N
 
 
 class _Watcher(QObject):
-    """Calls a function with the type of an event of these ``kinds``."""
+    """Calls a function with the type of each event that is of one of these ``kinds``."""
 
     def __init__(
         self, widget: QWidget, kinds: Sequence[QEvent.Type], act: Callable[[QEvent.Type], object]

@@ -1,4 +1,4 @@
-"""Widgets that work only while they are visible, piece by piece: followers of a state, and tabs."""
+"""Widgets and tabs that work only while they are visible, and a queue for pieces of work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ace_gui.gui.widgets.layout import down, pane
 
 
 class Following(QWidget):
-    """Calls ``refresh`` when it is shown, and while it is visible after what it follows.
+    """Calls ``refresh`` when it is shown and, while it is visible, after the signals it follows.
 
     ``delay``: at most one refresh in so many ms; 0: at once.
     """
@@ -61,7 +61,7 @@ class IdleQueue(QObject):
 
     ``QTimer.singleShot(0, …)`` does not work: it posts an event, and posted events are handled in
     the same turn, together with layout and repaint. A timer of 0 ms does not work either: it is
-    always the first of those that are due, so the others wait for two pieces.
+    always the first of the due timers, so the others wait for two pieces.
     """
 
     def __init__(self, parent: QObject) -> None:
@@ -99,7 +99,7 @@ _SMALLER: Final = 0.85  # of the font size
 
 
 class _FittingTabBar(QTabBar):
-    """If not all titles fit: takes smaller gaps, then a smaller font, then elides the titles."""
+    """If not all titles fit, it uses smaller gaps, then a smaller font, then elides the titles."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -132,10 +132,10 @@ class _FittingTabBar(QTabBar):
 
     def _needed(self, metrics: QFontMetrics, kind: str) -> int:
         """The width of all tabs with the gaps of this kind of bar."""
-        seen = [index for index in range(self.count()) if self.isTabVisible(index)]
-        icons = sum(self.iconSize().width() + 4 for i in seen if not self.tabIcon(i).isNull())
-        words = sum(metrics.horizontalAdvance(self.tabText(index)) for index in seen)
-        return icons + words + len(seen) * tab_space(kind)
+        visible = [index for index in range(self.count()) if self.isTabVisible(index)]
+        icons = sum(self.iconSize().width() + 4 for i in visible if not self.tabIcon(i).isNull())
+        words = sum(metrics.horizontalAdvance(self.tabText(index)) for index in visible)
+        return icons + words + len(visible) * tab_space(kind)
 
 
 class LazyTabs(QTabWidget):
@@ -175,7 +175,7 @@ class LazyTabs(QTabWidget):
             content = self._new.pop(index, None) or self._makers[index]()
             self._contents[index] = content
             self._rooms[index].addWidget(content)
-            content.show()  # now, and not in the next turn
+            content.show()  # in this turn of the event loop
         return self._contents[index]
 
     @property
@@ -189,8 +189,8 @@ class LazyTabs(QTabWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         corner = self.cornerWidget(Qt.Corner.TopRightCorner)
-        taken = 0 if corner is None else corner.sizeHint().width()
-        self.bar.fit(event.size().width() - taken)
+        reserved = 0 if corner is None else corner.sizeHint().width()
+        self.bar.fit(event.size().width() - reserved)
         super().resizeEvent(event)
 
     def _make(self, index: int) -> Generator[None, None, None]:

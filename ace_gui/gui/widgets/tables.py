@@ -1,5 +1,5 @@
-"""The look of tables and of their cells, their export as CSV or to the clipboard, and a table of
-a few figures."""
+"""The look and cells of tables, their export as CSV or to the clipboard, and a table of a few
+figures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ROOM: Final = 8  # px
 
 
 class RoomyCell(QStyledItemDelegate):
-    """Qt's delegate with rows higher than the font."""
+    """Qt's delegate with rows that are higher than the font."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
         hint = super().sizeHint(option, index)
@@ -59,8 +59,8 @@ class RoomyCell(QStyledItemDelegate):
 
 
 def plain_rows(table: QTableView, *, padding: int) -> None:
-    """Select whole rows, without grid and row numbers, ``padding`` pixels higher than their
-    text."""
+    """Make the table select whole rows, without grid and row numbers. ``padding``: the pixels that
+    a row is higher than its text."""
     table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
     table.setShowGrid(False)
     table.setTabKeyNavigation(False)
@@ -70,14 +70,14 @@ def plain_rows(table: QTableView, *, padding: int) -> None:
 
 
 def _fit_rows(table: QTableView, padding: int) -> None:
-    """Rows ``padding`` pixels higher than their text."""
+    """Make rows ``padding`` pixels higher than their text."""
     rows = table.verticalHeader()
-    rows.setMinimumSectionSize(1)  # Qt's own follows the font later
+    rows.setMinimumSectionSize(1)  # Qt's own minimum follows the font later
     on_font_change(table, lambda metrics: rows.setDefaultSectionSize(metrics.height() + padding))
 
 
 class FittedTable(QTableView):
-    """Sortable; its first column takes the remaining width, and shrinks before the others."""
+    """A sortable table. Its first column takes the remaining width, and shrinks first."""
 
     _first = 0  # px that the first column's content needs
 
@@ -107,9 +107,9 @@ class FittedTable(QTableView):
     def _fill(self) -> None:
         header = self.horizontalHeader()
         spare = self.viewport().width() - header.length()
-        least = min(_LEAST * self.fontMetrics().horizontalAdvance("0"), self._first)
+        minimum = min(_LEAST * self.fontMetrics().horizontalAdvance("0"), self._first)
         if header.count():
-            header.resizeSection(0, max(header.sectionSize(0) + spare, least))
+            header.resizeSection(0, max(header.sectionSize(0) + spare, minimum))
 
 
 def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> None:
@@ -123,7 +123,7 @@ def save_table(parent: QWidget, name: str, columns: Sequence[FigureColumn]) -> N
 def add_table_actions(
     table: QAbstractItemView, name: str, columns: Callable[[], Sequence[FigureColumn]]
 ) -> None:
-    """Give a table the actions, also of its menu, that copy ``columns`` and save them."""
+    """Give a table and its menu the actions that copy and save ``columns``."""
     widget_action(table, "Copy table", lambda: copy_table(columns()), QKeySequence.StandardKey.Copy)
     widget_action(table, "Save table…", lambda: save_table(table, name, columns()))
     table.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
@@ -154,7 +154,7 @@ _OVER_COLUMN: Final = _Align.AlignRight | _Align.AlignBottom
 
 @dataclass(frozen=True)
 class FigureRow:
-    """One figure of every item, NaN if it has none. ``tip``: its definition.
+    """One figure of every item, NaN for an item without it. ``tip``: its definition.
 
     ``percent``: the values are shares.
     """
@@ -166,10 +166,10 @@ class FigureRow:
 
 
 class FigureSheet(QTableView):
-    """Its menu copies it and saves it as CSV; every row's title explains its figure.
+    """A table of figures. Its menu copies it and saves it as CSV; tooltips explain the figures.
 
-    ``kind``: what a row is, the title of the CSV's first column. ``turned``: items are rows and
-    figures columns on screen, which needs less width.
+    ``kind``: the kind of its rows, the title of the first column in CSV. ``turned``: on the screen,
+    items are rows and figures are columns, which needs less width.
     """
 
     def __init__(
@@ -205,9 +205,9 @@ class FigureSheet(QTableView):
         *,
         shown: int | None = None,
     ) -> None:
-        """Show ``rows`` under ``titles``, each title with its colour if there are any.
+        """Show ``rows`` under ``titles``, with a colour for each title or without colours.
 
-        ``shown``: only so many rows are displayed; what is copied or saved has all.
+        ``shown``: the number of rows to display; the copied or saved table has all rows.
         """
         self._columns = (
             FigureColumn(self._kind, [row.title for row in rows]),
@@ -222,29 +222,29 @@ class FigureSheet(QTableView):
     def _show(
         self, titles: Sequence[str], rows: Sequence[FigureRow], colours: Sequence[str]
     ) -> None:
-        """Fill the cells; those that stay keep the selection."""
+        """Fill the cells. Cells that exist already keep the selection."""
         cells, turned = self._cells, self._turned
         cells.setRowCount(len(titles) if turned else len(rows))
         cells.setColumnCount(len(rows) if turned else len(titles))
         across, down = cells.setHorizontalHeaderItem, cells.setVerticalHeaderItem
-        set_figure, set_thing = (across, down) if turned else (down, across)
-        for thing, title in enumerate(titles):
+        set_figure, set_item = (across, down) if turned else (down, across)
+        for item, title in enumerate(titles):
             head = QStandardItem((GAP if turned else "") + title)
             if colours:
-                head.setIcon(swatch(colours[thing]))
-            set_thing(thing, head)
+                head.setIcon(swatch(colours[item]))
+            set_item(item, head)
         for position, figure in enumerate(rows):
             head = QStandardItem(_in_two_lines(figure.title) if turned else GAP + figure.title)
             head.setToolTip(tooltip(figure.tip))
             if turned:
                 head.setTextAlignment(_OVER_COLUMN)
             set_figure(position, head)
-            for thing, value in enumerate(figure.values):
+            for item, value in enumerate(figure.values):
                 text = figure_text(value, percent=figure.percent)
                 cell = QStandardItem(text)
                 cell.setTextAlignment(_CELL)
-                cell.setToolTip(tooltip(f"{figure.title}, {titles[thing]}: {text}\n{figure.tip}"))
-                cells.setItem(*((thing, position) if turned else (position, thing)), cell)
+                cell.setToolTip(tooltip(f"{figure.title}, {titles[item]}: {text}\n{figure.tip}"))
+                cells.setItem(*((item, position) if turned else (position, item)), cell)
 
     def sizeHint(self) -> QSize:
         """As high as its rows."""
@@ -264,12 +264,12 @@ def figure_text(value: float, *, percent: bool = False) -> str:
         return "–"
     if percent:
         return f"{number_text(100 * value, _DIGITS)} %"
-    whole = float(value).is_integer() and abs(value) < 1e6
-    return str(int(value)) if whole else number_text(value, _DIGITS)
+    is_whole = float(value).is_integer() and abs(value) < 1e6
+    return str(int(value)) if is_whole else number_text(value, _DIGITS)
 
 
 def _in_two_lines(title: str) -> str:
-    """Broken at the space nearest to its middle."""
+    """The title with a line break at the space nearest to its middle."""
     spaces = [index for index, sign in enumerate(title) if sign == " "]
     middle = min(spaces, key=lambda index: abs(index - len(title) / 2), default=None)
     return title if middle is None else f"{title[:middle]}\n{title[middle + 1 :]}"
@@ -279,7 +279,7 @@ _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 class SizeCell(QStyledItemDelegate):
-    """The size of the files; a warning about them keeps its icon and colour."""
+    """The cell of the files' size. A warning about the files keeps its icon and colour."""
 
     def initStyleOption(self, option: QStyleOptionViewItem, index: _Index) -> None:
         super().initStyleOption(option, index)
@@ -294,7 +294,7 @@ class SizeCell(QStyledItemDelegate):
 
 
 class WeightCell(QStyledItemDelegate):
-    """Two digits in a frame."""
+    """The cell of a weight, with two digits in a frame."""
 
     def displayText(self, value: Any, locale: object) -> str:  # noqa: ARG002  (Qt's signature)
         try:
@@ -330,7 +330,7 @@ _PADDING: Final = 8  # px
 
 
 class RunCell(QStyledItemDelegate):
-    """The window's merge is on a card; selected rows are tinted."""
+    """The cell of a run. The window's merge is on a card; selected rows are tinted."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
         lines = sum(QFontMetrics(face(each)).height() for each in (Face.STRONG, Face.CAPTION))
@@ -360,14 +360,14 @@ class RunCell(QStyledItemDelegate):
         top = rect.top() + (rect.height() - above - below) / 2
         write(painter, QRectF(rect.left(), top, width, above), lines.title, font, ink)
         quiet = theme.text2 if chosen else theme.text3
-        second = QRectF(rect.left(), top + above, width, below)
-        write(painter, second, lines.line, caption, quiet)
+        below_title = QRectF(rect.left(), top + above, width, below)
+        write(painter, below_title, lines.line, caption, quiet)
 
 
 METHOD: Final = Qt.ItemDataRole.UserRole
 """A MethodInfo."""
 MISFIT: Final = Qt.ItemDataRole.UserRole + 2
-"""Why it cannot merge what is loaded; empty if it can."""
+"""The reason why the method cannot merge what is loaded; empty if it can."""
 MEANS: Final = (
     "Mean accuracy on the sample: its five experts merged with each method's defaults, "
     "including modules. Bars run from 0 to 1."
@@ -377,7 +377,7 @@ _GAP: Final = 8.0  # px
 
 
 class MethodCell(QStyledItemDelegate):
-    """Methods that cannot merge what is loaded are paler and say why; families are headings."""
+    """A method that cannot merge what is loaded is paler and says why; families are headings."""
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
         method = index.data(METHOD)
@@ -409,7 +409,7 @@ class MethodCell(QStyledItemDelegate):
     def _draw_mean(
         self, painter: QPainter, rect: QRectF, method: MethodInfo, *, chosen: bool
     ) -> float:
-        """Paint the number at the right and the bar, if the title leaves it room; their width."""
+        """Paint the number at the right, and the bar if it fits. Return the painted width."""
         theme = current_theme()
         mean = sample_figures().methods.get(method.name)
         font = face(Face.STRONG if chosen else Face.BODY)
