@@ -1,8 +1,8 @@
 """ACE workbench: merge fine-tuned models in closed form, and inspect the merge.
 
-Heavy modules are imported when they are first used: the names in ``__all__`` are loaded lazily.
-torch's threads wait for one another by spinning, which slows down other programs and the threads
-they wait for. The spinning time is therefore limited here, before torch is imported.
+The names in ``__all__`` are loaded when they are first used, because their modules are heavy.
+torch's threads spin while they wait for one another. That slows down other programs and the threads
+they wait for, so the spinning time is limited here, before torch is imported.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # turns; libgomp takes 300 000
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # turns; the default of libgomp is 300 000
 
 if TYPE_CHECKING:
     from ace_gui import errors as errors
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 APPLICATION_ID: Final = "io.github.ace_workbench"
-"""What desktops call the application: their entry, icons, types of files and windows."""
+"""The name that desktops use for the application's entry, icons, file types and windows."""
 
 _NAMES: Final = {
     "ace_gui.engine.contract.events": (
@@ -78,7 +78,7 @@ __all__ = sorted(["__version__", "errors", "methods", *_MODULES])
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in ("errors", "methods"):  # the package of the methods can be called
+    if name in ("errors", "methods"):  # the package ``methods`` can also be called
         return import_module(f"ace_gui.{name}")
     return getattr(import_module(_MODULES[name]), name)
 

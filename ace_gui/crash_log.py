@@ -1,7 +1,7 @@
 """Logs of crashes of Python itself, one file for each process.
 
 ``faulthandler`` writes the line of each thread into the process's own file. A file with content
-therefore means a crash. An empty one means a process that runs, or was killed.
+therefore means a crash. An empty file belongs to a process that is running, or that was killed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, TextIO
 from ace_gui.paths import crashes_folder
 
 _KEPT: Final = 5
-"""Reported crashes that stay on disk."""
+"""Number of logs of reported crashes that stay on disk."""
 
 _REPORTED: Final = ".reported"
 _NEW: Final = ".log"
@@ -24,7 +24,7 @@ _OURS: Final = re.compile(rf"[a-z]+-[0-9]+{re.escape(_NEW)}({re.escape(_REPORTED
 
 
 class CrashLog:
-    """The log of this process, called ``window`` or ``engine``; none if it cannot be written."""
+    """The log of this process, ``window`` or ``engine``; does nothing if it cannot be written."""
 
     def __init__(self, who: str, folder: Path | None = None) -> None:
         self._path = crash_file(who, os.getpid(), folder)
@@ -50,32 +50,32 @@ def crash_file(who: str, pid: int, folder: Path | None = None) -> Path:
 
 
 def take_words(file: Path) -> str:
-    """The crash log of an ended process, which is kept as reported; empty if there is none."""
+    """The text of an ended process's crash log, which is now reported; empty without a crash."""
     try:
-        words = file.read_text(encoding="utf-8", errors="replace")
-        if words:
+        text = file.read_text(encoding="utf-8", errors="replace")
+        if text:
             file.replace(file.with_name(f"{file.name}{_REPORTED}"))
         else:
             file.unlink()
     except OSError:
         return ""
-    return words
+    return text
 
 
 def take_crash(folder: Path | None = None) -> str:
     """The log of the latest crash; empty if there was none.
 
-    Logs of ended processes are removed, except for the last reported ones.
+    Empty logs of ended processes are removed, and all but the last few reported ones.
     """
-    index = folder or crashes_folder()
-    ours = [file for file in index.glob("*") if _is_ours(file)]
-    found = [file for file in ours if file.suffix == _NEW and not _runs(file)]
-    taken = [take_words(file) for file in sorted(found, key=_written)]
-    reported = [file for file in index.glob(f"*{_REPORTED}") if _is_ours(file)]
+    logs = folder or crashes_folder()
+    known = [file for file in logs.glob("*") if _is_ours(file)]
+    ended = [file for file in known if file.suffix == _NEW and not _runs(file)]
+    texts = [take_words(file) for file in sorted(ended, key=_written)]
+    reported = [file for file in logs.glob(f"*{_REPORTED}") if _is_ours(file)]
     for old in sorted(reported, key=_written)[:-_KEPT]:
         with contextlib.suppress(OSError):
             old.unlink()
-    return next((words for words in reversed(taken) if words), "")
+    return next((text for text in reversed(texts) if text), "")
 
 
 def _is_ours(file: Path) -> bool:

@@ -128,10 +128,10 @@ _MEMORY_PHRASES: Final = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means lack of memory, by itself or by what caused it.
+    """Whether an error or its cause means lack of memory.
 
-    The class or the system's number decides where there is one. torch, safetensors, threads and
-    the loader of libraries have only a text.
+    Some errors have a class or a system code for it. Those of torch, safetensors, threads and the
+    loader of libraries have only a text.
     """
     if error.__cause__ is not None and is_out_of_memory(error.__cause__):
         return True
@@ -142,24 +142,24 @@ def is_out_of_memory(error: BaseException) -> bool:
     ):
         return True
     textual = isinstance(error, RuntimeError | OSError | ImportError)
-    found = str(error).lower()
+    text = str(error).lower()
     return (textual or type(error).__name__ == "SafetensorError") and any(
-        words in found for words in _MEMORY_PHRASES
+        phrase in text for phrase in _MEMORY_PHRASES
     )
 
 
 def lacks_room(error: BaseException) -> bool:
     """Whether an error means that a GPU has no memory left.
 
-    Torch's allocator has an error of its own. Libraries of matrix products and decompositions
-    allocate memory outside of it. They fail with a status when they start, or while they ask for
-    their workspace, which torch reports as a singular matrix. For pinned memory CUDA itself fails.
-    ROCm uses the same words.
+    Torch's allocator raises its own error. Libraries of matrix products and decompositions
+    allocate memory outside of it. They fail with a status when they start, or when they request
+    their workspace; torch reports the latter as a singular matrix. Pinned memory has errors of
+    CUDA itself. ROCm uses the same words.
     """
-    words = ("out of memory", "alloc_failed", "not_initialized", "cusolver error")
-    found = str(error).lower()
+    phrases = ("out of memory", "alloc_failed", "not_initialized", "cusolver error")
+    text = str(error).lower()
     return isinstance(error, RuntimeError) and (
-        type(error).__name__ == "OutOfMemoryError" or any(each in found for each in words)
+        type(error).__name__ == "OutOfMemoryError" or any(phrase in text for phrase in phrases)
     )
 
 

@@ -1,4 +1,4 @@
-"""The description of one parameter: from it follow checks of recipes, forms and help texts."""
+"""The description of one parameter, for checks of recipes, forms and help texts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class FieldInfo:
     """One parameter of a method. ``kind``: float, int, bool or str.
 
     ``low_open`` excludes ``low`` itself. ``presets`` are named values to offer. ``applies_when``:
-    another parameter and the values for which this one has an effect. ``differs``: last part of the
-    help, on sources with another default.
+    another parameter and the values for which this one has an effect. ``differs``: the end of the
+    help, about sources with another default.
     """
 
     name: str = ""
@@ -32,7 +32,7 @@ class FieldInfo:
     differs: str = ""
 
     def applies(self, value_of: Callable[[str], ParameterValue | None]) -> bool:
-        """Whether the parameter applies, given the values of the others."""
+        """Whether the parameter has an effect, given the values of the others."""
         return self.applies_when is None or value_of(self.applies_when[0]) in self.applies_when[1:]
 
 

@@ -50,7 +50,7 @@ def _csv_cell(value: object) -> object:
 
 
 def plain(name: str) -> str:
-    """``printable``, shortened."""
+    """``printable`` text, shortened to 160 characters."""
     shown = printable(name[: 2 * _LONGEST])
     if len(name) <= _LONGEST and len(shown) <= _LONGEST:
         return shown
@@ -58,7 +58,7 @@ def plain(name: str) -> str:
 
 
 def shown(value: object) -> str:
-    """``repr``, shortened; also of numbers with more digits than Python prints."""
+    """``repr`` of a value, printable and shortened; also if Python refuses to print a number."""
     try:
         return plain(repr(value))
     except ValueError:
@@ -92,7 +92,7 @@ def number_text(value: float, digits: int = 2) -> str:
 
 
 def power_of_ten(exponent: int) -> str:
-    """10⁻⁵, as text."""
+    """``10⁻⁵`` for the exponent −5."""
     return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
 
 
@@ -146,6 +146,6 @@ def duration(seconds: float) -> str:
 
 
 def symbol_of(label: str) -> str:
-    """``τ`` of ``Threshold τ``; "" of a label without a symbol."""
+    """``τ`` for ``Threshold τ``; "" for a label without a symbol."""
     last = label.rpartition(" ")[2]
     return last if len(last) == 1 else ""

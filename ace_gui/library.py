@@ -60,7 +60,7 @@ Result = TypeVar("Result")
 
 
 def plan(recipe: GivenRecipe) -> Plan:
-    """What a merge would do with every tensor, and why; reads headers and configs alone.
+    """Plan what a merge does with every tensor, and why. Reads only headers and configs.
 
     >>> [(row.name, row.disposition.value) for row in ace_gui.plan(recipe).rows]
     [('layers.0.norm.weight', 'merged'), ('layers.0.q_proj.weight', 'merged')]
@@ -79,22 +79,22 @@ def inspect(
     """The plan with γ, regime and energies of every tensor; reads every model once.
 
     ``convert``: convert PyTorch pickles among the models, once, into the cache. ``covariances``:
-    also compare ACE's covariances with those of the inputs that the experts have with the
-    `calibration` data of their tasks, which runs each expert once, on the ``device``.
+    also compare ACE's covariances with those of the experts' inputs. Each expert then runs once on
+    the `calibration` data of its task, on ``device``.
 
     >>> sorted(ace_gui.inspect(recipe).layers[1].energies)
     ['expert-a', 'expert-b']
     """
-    given = recipe_from(recipe)
-    found = workflow.inspect(given, convert=convert)
+    loaded = recipe_from(recipe)
+    result = workflow.inspect(loaded, convert=convert)
     matches: tuple[CovarianceMatch, ...] = ()
     if covariances:
-        job = CovariancesJob(recipe=given, device=device)
+        job = CovariancesJob(recipe=loaded, device=device)
         for event in _watched(run(job), progress):
             if isinstance(event, CovariancesCompared) and event.layer is not None:
                 matches += event.layer.matches
     return Inspection(
-        layers=found.layers, checks=found.checks, plan=found.prepared.plan, covariances=matches
+        layers=result.layers, checks=result.checks, plan=result.prepared.plan, covariances=matches
     )
 
 
@@ -112,9 +112,9 @@ def merge(
     evaluate: bool = False,
     cluster: str = "",
 ) -> MergeResult:
-    """Merge into the new folder ``out``, which appears only when all of it is written.
+    """Merge into the new folder ``out``, which appears only when it is complete.
 
-    ``device``: auto, cpu or cuda:N. ``threads`` None: as torch chooses. ``resume``: go on with an
+    ``device``: auto, cpu or cuda:N. ``threads`` None: torch chooses. ``resume``: continue an
     unfinished merge of the same recipe. For the rest see ``workflow.Options``.
 
     >>> ace_gui.merge(recipe, "merged").files
@@ -148,8 +148,8 @@ def extract(
 ) -> MergeResult:
     """Write the change from ``base`` to ``model`` as an adapter in PEFT's format, into ``out``.
 
-    ``rank``: of its factors (default 32); or ``energy``: the share of the squared norm of each
-    change that they keep. ``include``, ``exclude``: patterns of tensors' names, with ``*``.
+    ``rank``: the adapter's rank (default 32). ``energy``: instead of a rank, the share of each
+    change's squared norm to keep. ``include``, ``exclude``: patterns of tensor names, with ``*``.
 
     >>> ace_gui.extract("base", "expert-a", "adapter", rank=4).folder.name
     'adapter'
@@ -197,15 +197,15 @@ def compare(
 ) -> Comparison:
     """Merge by each of ``methods``, or with each of ``values`` of one parameter, and measure each.
 
-    ``limit``: most examples of each task. ``cluster``: whose workers do so, as of ``merge``.
-    Nothing that was merged is kept.
+    ``limit``: maximum number of examples per task. ``cluster``: workers for the merges, as for
+    ``merge``. The merged models are not kept.
 
     >>> ace_gui.compare(recipe, methods=["linear", "ties"])
     <Comparison: 2 merges, 0 failed>
     """
     use_threads(threads)
-    given = recipe_from(recipe)
-    recipes: tuple[Recipe, ...] = (replace(given, tasks=limited(given.tasks, limit)),)
+    loaded = recipe_from(recipe)
+    recipes: tuple[Recipe, ...] = (replace(loaded, tasks=limited(loaded.tasks, limit)),)
     tried = _several(values) if isinstance(values, str | Sequence) else [values]
     if (parameter is None) != (not tried):
         missing = "values" if parameter else "parameter"
@@ -238,26 +238,26 @@ def evaluate(
 ) -> Evaluation:
     """Score the recipe's base and experts, and more models, on tasks.
 
-    ``recipe`` None: only ``models``: folders or transformers models in memory, in a mapping by the
-    names that they have in the result. A model in memory is not changed; it stays on its device in
-    its dtype, and its scores are not cached. Its tokenizer is that of the folder it was loaded
-    from, or of the recipe. ``tasks``: a file, a mapping for each task as in such a file, or
-    ``Task``s; None: the recipe's. The ``data`` of a mapping may be a pandas DataFrame or a
-    ``datasets.Dataset``; ``name`` it then. ``limit``: maximum number of examples per task, drawn
-    with a fixed seed. ``cluster``: workers for the models, as for ``merge``. Raises TaskError for
-    unusable data or models, before any long work.
+    ``recipe`` None: score only ``models``. ``models``: folders or transformers models in memory; a
+    mapping gives them names. A model in memory is not changed. It stays on its device in its dtype,
+    and its scores are not cached. It needs the tokenizer of the folder it was loaded from, or of
+    the recipe. ``tasks``: a file, a mapping for each task as in such a file, or ``Task``s; None:
+    the recipe's. The ``data`` of a mapping may be a pandas DataFrame or a ``datasets.Dataset``; add
+    a ``name`` then. ``limit``: maximum number of examples per task, drawn with a fixed seed.
+    ``cluster``: workers for the models, as for ``merge``. Raises TaskError for unusable data or
+    models, before any long work.
 
     >>> ace_gui.evaluate(sample, limit=4, device="cpu")
     <Evaluation: 6 models on 5 tasks>
     """
-    found, given = _models(models), None if recipe is None else recipe_from(recipe)
+    by_name, loaded = _models(models), None if recipe is None else recipe_from(recipe)
     use_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
         job = EvaluateJob(
-            recipe=given,
-            folders=tuple(found.values()),
-            names=tuple(found),
-            tasks=_tasks(given, tasks, Path(folder)),
+            recipe=loaded,
+            folders=tuple(by_name.values()),
+            names=tuple(by_name),
+            tasks=_tasks(loaded, tasks, Path(folder)),
             limit=limit,
             device=device,
             cluster=cluster,
@@ -277,11 +277,11 @@ def tune(
     cluster: str = "",
     progress: Progress | None = None,
 ) -> Tuning:
-    """Try values of the method's parameters, from low to high, on one half of the tasks' data.
+    """Choose values of ``parameters``, within (low, high), on one half of the tasks' data.
 
-    One parameter on a grid of 9 merges, several by Optuna in 25; ``merges``: another number. What
-    is reported was measured on the other half. ``limit``: most examples of each task, both halves
-    together. ``cluster``: whose workers try them. Nothing that was merged is kept.
+    One parameter is tried on a grid of 9 merges, several by Optuna in 25; ``merges``: another
+    number. The reported scores are those of the other half. ``limit``: maximum number of examples
+    per task, for both halves together. ``cluster``: workers for the merges, which are not kept.
 
     >>> found = ace_gui.tune(sample, {"scaling": (0.5, 1.0)}, merges=2, limit=8)
     >>> sorted(found.result.best.parameters)
@@ -311,19 +311,19 @@ def routes(
     convert: bool = False,
     progress: Progress | None = None,
 ) -> tuple[TaskRoutes, ...]:
-    """Which experts models with routers take for examples of each task, and what that costs.
+    """Measure which experts the routers of models choose for each task, and the time it takes.
 
-    Arguments as of ``evaluate``; models without a router are left out.
+    Arguments as for ``evaluate``; models without a router are left out.
 
     >>> ace_gui.routes(sample, [], limit=4)
     ()
     """
-    given, folders = None if recipe is None else recipe_from(recipe), _several(models)
+    loaded, folders = None if recipe is None else recipe_from(recipe), _several(models)
     job = RoutesJob(
-        recipe=given,
+        recipe=loaded,
         folders=tuple(map(Path, folders)),
         names=tuple(map(str, folders)),
-        tasks=_tasks(given, tasks),
+        tasks=_tasks(loaded, tasks),
         limit=limit,
         device=device,
     )
@@ -336,7 +336,7 @@ def diff(
     """How far ``b`` is from ``a``, by tensor, block and role; reads a part of a tensor at a time.
 
     ``a``, ``b``: folders, files, or names in the local Hugging Face cache. ``convert``: convert
-    PyTorch pickles first. Raises RecipeError for a model that is not there, CheckpointError, and
+    PyTorch pickles first. Raises RecipeError for a missing model, CheckpointError, and
     PickleConsentError for a pickle without ``convert``.
 
     >>> found = ace_gui.diff("base", "expert-a")
@@ -361,16 +361,16 @@ def report(
 ) -> Path:
     """Write one HTML file about a recipe's merge, and return its path; the model is not kept.
 
-    ``limit``: most examples of each task. ``overwrite``: replace a file that this program did not
-    write. Raises OutputError if it may not be written, and the errors of preparing and merging.
+    ``limit``: maximum number of examples per task. ``overwrite``: replace a file that this program
+    did not write. Raises OutputError if that is not allowed, and the errors of a merge.
 
     >>> ace_gui.report(recipe, "report.html").name
     'report.html'
     """
     options = workflow.Options(device=device, threads=threads, convert=convert)
-    given = recipe_from(recipe)
-    given = replace(given, tasks=limited(given.tasks, limit))
-    events = workflow.report_to_file(given, Path(out), options, inputs=(), overwrite=overwrite)
+    loaded = recipe_from(recipe)
+    loaded = replace(loaded, tasks=limited(loaded.tasks, limit))
+    events = workflow.report_to_file(loaded, Path(out), options, inputs=(), overwrite=overwrite)
     return _last(events, Reported, progress).file
 
 
@@ -379,15 +379,15 @@ def task(
 ) -> Path:
     """Rebuild one expert's model from a merged model with modules; returns the new folder.
 
-    ``base``: the base model, None: the recipe's. Raises OutputError for an unknown expert or a
-    folder that may not be written, and CheckpointError.
+    ``base``: the base model; None: the recipe's. Raises OutputError for an unknown expert or a
+    folder that cannot be written, and CheckpointError.
 
     >>> kept = ace_gui.merge({**recipe, "merge_method": "tall_masks"}, "with-modules")
     >>> ace_gui.task("with-modules", "expert-a", "expert-a-again").name
     'expert-a-again'
     """
-    found = None if base is None else Path(base)
-    return write_task_model(Path(model), expert, Path(out), base=found)
+    base_folder = None if base is None else Path(base)
+    return write_task_model(Path(model), expert, Path(out), base=base_folder)
 
 
 def methods() -> tuple[MethodInfo, ...]:
@@ -421,7 +421,7 @@ def merge_state_dicts(
     ``method``: as in a recipe, or ``METHOD:VARIANT``, or ``recommended``; ``parameters``: of the
     method. The numbers are those of a merge of the same tensors in files without a config: roles,
     blocks and ties are guessed from the tensors' names, and matrices are taken as outputs × inputs,
-    unlike GPT-2's, so merge folders where these have to be right. The inputs stay as they are.
+    unlike GPT-2's, so merge folders where these must be right. The inputs are not changed.
     Tensors pass through temporary files, which need the disk space of all models. Results are on
     the CPU. Raises RecipeError for an unknown method or parameter, MismatchError, CheckpointError
     for names or values that cannot be stored, NonFiniteError and ResourceError.
@@ -450,7 +450,7 @@ def load_model(folder: Path | str, *, task: str | None = None, device: str = "cp
 
 
 def _watched(events: Iterable[Any], progress: Progress | None) -> Iterator[Any]:
-    """The events, each after a call of ``progress``."""
+    """The events, each after ``progress`` was called with it."""
     for event in events:
         if progress is not None and event is not None:
             progress(event)
@@ -459,45 +459,45 @@ def _watched(events: Iterable[Any], progress: Progress | None) -> Iterator[Any]:
 
 def _last(events: Iterable[Any], wanted: type[Result], progress: Progress | None) -> Result:
     """The last event of a class."""
-    *_, found = (event for event in _watched(events, progress) if isinstance(event, wanted))
-    return found
+    *_, last = (event for event in _watched(events, progress) if isinstance(event, wanted))
+    return last
 
 
 def _tasks(
     recipe: Recipe | None, given: GivenTasks | None, tables: Path | None = None
 ) -> tuple[Task, ...]:
-    """The given tasks, or else the recipe's. ``tables``: a folder for data that are in memory."""
+    """The given tasks, or else the recipe's. ``tables``: a folder to store data from memory."""
     if given is None:
         return () if recipe is None else recipe.tasks
     if isinstance(given, str | Path):
         return load_tasks(Path(given))
-    found = []
-    for number, each in enumerate(given):
-        if isinstance(each, Task):
-            found.append(each)
+    tasks = []
+    for number, item in enumerate(given):
+        if isinstance(item, Task):
+            tasks.append(item)
             continue
-        data: Any = each.get("data")
+        data: Any = item.get("data")
         if tables is not None and hasattr(data, "to_parquet"):
             path = tables / str(number) / "data.parquet"
             path.parent.mkdir()
             data.to_parquet(path)
-            each = {**each, "data": path}
-        found += tasks_from({"tasks": [each]})
-    return tuple(found)
+            item = {**item, "data": path}
+        tasks += tasks_from({"tasks": [item]})
+    return tuple(tasks)
 
 
 def _models(given: GivenModels) -> dict[str, Any]:
-    """Folders, and models in memory, by name; the name of a folder is as it was given."""
+    """Folders and models in memory, by name. The name of a folder is its path as given."""
     if isinstance(given, Mapping):
         named = dict(given)
     else:
-        several = [given] if hasattr(given, "state_dict") else _several(given)
+        models = [given] if hasattr(given, "state_dict") else _several(given)
         named = {}
-        for each in several:
-            name = str(each) if isinstance(each, str | Path) else type(each).__name__
+        for model in models:
+            name = str(model) if isinstance(model, str | Path) else type(model).__name__
             number = sum(known.partition(" ")[0] == name for known in named)
-            named[f"{name} {number + 1}" if number else name] = each
-    return {k: Path(each) if isinstance(each, str | Path) else each for k, each in named.items()}
+            named[f"{name} {number + 1}" if number else name] = model
+    return {k: Path(m) if isinstance(m, str | Path) else m for k, m in named.items()}
 
 
 def _several(given: str | Path | Sequence[Any]) -> list[Any]:

@@ -42,8 +42,8 @@ class Inspection:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeResult:
-    """``folder``: the output. ``seconds``: of merging. ``warnings``: about the merge as a whole;
-    ``notes``: about the workers of a cluster."""
+    """``folder``: the output. ``seconds``: the time of merging. ``warnings``: about the merge as a
+    whole. ``notes``: about the workers of a cluster."""
 
     folder: Path
     seconds: float
@@ -54,7 +54,7 @@ class MergeResult:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
-    """``scores``: one a model and task, base first, then experts, then the folders."""
+    """``scores``: one per model and task; first the base, then experts, then the folders."""
 
     scores: tuple[TaskScore, ...]
 
@@ -65,7 +65,7 @@ class Evaluation:
 
     @property
     def means(self) -> tuple[MeanScore, ...]:
-        """The mean score and the mean share of the experts' of every model."""
+        """For every model, the mean score and the mean share of the experts' scores."""
         return means(self.scores)
 
     def to_frame(self) -> Any:
@@ -77,10 +77,10 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Tuning:
-    """``recipe``: with the chosen values, and with those that followed from the base model.
+    """``recipe``: has the chosen values, and the values that follow from the base model.
 
-    ``result``: every merge that was tried, and the scores of the chosen one and of the recipe as
-    it was on data that were not searched with.
+    ``result``: every merge that was tried, and scores of the original and the chosen recipe on the
+    half of the data that was not searched.
     """
 
     recipe: Recipe
@@ -91,7 +91,7 @@ class Tuning:
 
     @property
     def evaluation(self) -> Evaluation:
-        """The recipe as it was and as chosen, on the half of the data that was not searched."""
+        """The original and the chosen recipe, scored on the half of the data not searched."""
         return Evaluation(scores=self.result.compared)
 
     def to_frame(self) -> Any:
@@ -130,9 +130,9 @@ class Comparison:
     def to_frame(self) -> Any:
         """One line per merge and task, as a pandas DataFrame. Raises ImportError without pandas.
 
-        The columns are title, method, the parameters of the method (one each), norm, distance,
-        cosine, warned, seconds, peak_bytes and error; and with tasks: task, metric, score, n,
-        standard_error, normalised.
+        The columns are title, method, the parameters of the method (one each), relative_norm,
+        distance, cosine, warned, seconds, peak_bytes and error. Tasks add the columns task, metric,
+        score, n, standard_error and normalised.
 
         >>> ace_gui.compare(recipe, methods=["linear", "ties"]).to_frame()["method"].tolist()
         ['linear', 'ties']

@@ -19,7 +19,7 @@ import psutil
 
 _ROOT: Final = Path("/")
 _RECLAIMABLE: Final = ("active_file", "inactive_file", "slab_reclaimable")
-"""What the kernel can reclaim; names in ``memory.stat``, with the prefix total_ in version 1."""
+"""Names in ``memory.stat`` of memory that the kernel can reclaim; version 1 adds total_."""
 
 
 def free_memory(root: Path = _ROOT) -> int:
@@ -72,28 +72,28 @@ _HAS_AFFINITY: Final = hasattr(psutil.Process, "cpu_affinity")
 
 @dataclass(frozen=True)
 class _Group:
-    """A control group: its folder, and whether it is of version 1."""
+    """A control group: its folder, and whether its version is 1."""
 
     folder: Path
-    first: bool
+    is_v1: bool
 
     def memory_limit(self) -> float:
-        names = ("memory.limit_in_bytes",) if self.first else ("memory.max", "memory.high")
+        names = ("memory.limit_in_bytes",) if self.is_v1 else ("memory.max", "memory.high")
         return min(_number(self.folder / name) for name in names)
 
     def memory_left(self) -> float:
-        """Infinite without a limit, or if the group does not report its use."""
-        used = _number(self.folder / f"memory.{'usage_in_bytes' if self.first else 'current'}")
+        """Bytes left; infinite without a limit, or if the group does not report its use."""
+        used = _number(self.folder / f"memory.{'usage_in_bytes' if self.is_v1 else 'current'}")
         if math.isinf(used):
             return math.inf
-        prefix = "total_" if self.first else ""
+        prefix = "total_" if self.is_v1 else ""
         words = _text(self.folder / "memory.stat").split()
-        found = dict(zip(words[::2], words[1::2], strict=False))
-        back = sum(_as_number(found.get(f"{prefix}{name}", "0"), 0) for name in _RECLAIMABLE)
-        return self.memory_limit() - max(0, used - back)
+        entries = dict(zip(words[::2], words[1::2], strict=False))
+        freeable = sum(_as_number(entries.get(f"{prefix}{name}", "0"), 0) for name in _RECLAIMABLE)
+        return self.memory_limit() - max(0, used - freeable)
 
     def processors(self) -> float:
-        if self.first:
+        if self.is_v1:
             quota = _text(self.folder / "cpu.cfs_quota_us").strip()
             period = _text(self.folder / "cpu.cfs_period_us").strip()
         else:
@@ -104,31 +104,31 @@ class _Group:
 
 def _groups(root: Path, controller: str) -> Iterator[_Group]:
     """The process's control groups that have the controller, from its own upwards."""
-    own = [line.split(":", 2) for line in _text(root / "proc/self/cgroup").splitlines()]
-    for first, mounted, point in _mounts(root, controller):
-        for parts in own:
-            if len(parts) != 3 or (controller in parts[1].split(",")) != first:
+    memberships = [line.split(":", 2) for line in _text(root / "proc/self/cgroup").splitlines()]
+    for is_v1, root_group, mount_point in _mounts(root, controller):
+        for parts in memberships:
+            if len(parts) != 3 or (controller in parts[1].split(",")) != is_v1:
                 continue
-            if not first and parts[1]:
+            if not is_v1 and parts[1]:
                 continue
-            inside = Path(os.path.relpath(f"/{parts[2]}", f"/{mounted}"))
-            folder = point if ".." in inside.parts else point / inside
-            while folder != point:
-                yield _Group(folder, first)
+            relative = Path(os.path.relpath(f"/{parts[2]}", f"/{root_group}"))
+            folder = mount_point if ".." in relative.parts else mount_point / relative
+            while folder != mount_point:
+                yield _Group(folder, is_v1)
                 folder = folder.parent
-            yield _Group(point, first)
+            yield _Group(mount_point, is_v1)
 
 
 def _mounts(root: Path, controller: str) -> Iterator[tuple[bool, str, Path]]:
-    """Every hierarchy of the controller: whether of version 1, the group it shows, its folder."""
+    """Every hierarchy of the controller: whether it is of version 1, its root group, its folder."""
     for line in _text(root / "proc/self/mountinfo").splitlines():
-        index, _, kind = line.partition(" - ")
-        fields, kinds = index.split(), kind.split()
-        if len(fields) < 5 or len(kinds) < 3:
+        before, _, after = line.partition(" - ")
+        fields, types = before.split(), after.split()
+        if len(fields) < 5 or len(types) < 3:
             continue
-        first = kinds[0] == "cgroup" and controller in kinds[2].split(",")
-        if first or kinds[0] == "cgroup2":
-            yield first, fields[3], root / fields[4].replace("\\040", " ").lstrip("/")
+        is_v1 = types[0] == "cgroup" and controller in types[2].split(",")
+        if is_v1 or types[0] == "cgroup2":
+            yield is_v1, fields[3], root / fields[4].replace("\\040", " ").lstrip("/")
 
 
 def _left_under_limits() -> Iterator[float]:
@@ -138,10 +138,10 @@ def _left_under_limits() -> Iterator[float]:
     except ImportError:  # Windows
         return
     used = psutil.Process().memory_info()
-    for name, taken in (("RLIMIT_AS", used.vms), ("RLIMIT_DATA", getattr(used, "data", 0))):
+    for name, in_use in (("RLIMIT_AS", used.vms), ("RLIMIT_DATA", getattr(used, "data", 0))):
         limit = resource.getrlimit(getattr(resource, name))[0]
         if limit != resource.RLIM_INFINITY:
-            yield limit - taken
+            yield limit - in_use
 
 
 def _number(file: Path) -> float:

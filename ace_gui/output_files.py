@@ -19,10 +19,10 @@ from ace_gui.errors import OutputError, ResourceError, WorkbenchError
 from ace_gui.formatting import path_text
 
 MARK_BYTES: Final = 512
-"""Number of first bytes that identify a file of this program."""
+"""A file of this program has its mark in this number of first bytes."""
 
 UNFINISHED: Final = ".partial"
-"""Ends the names of files and folders that are being written."""
+"""Suffix of files and folders that are being written."""
 
 RECIPE: Final = "merge_recipe.yaml"
 """The recipe in the folder of a merged model."""
@@ -69,9 +69,9 @@ def refused(path: Path, sentence: str) -> OutputError:
 def write_file(
     path: Path, data: bytes, inputs: Iterable[Path], *, mark: bytes = b"", overwrite: bool = False
 ) -> None:
-    """Write a file whole or not at all, where ``check_file`` lets it be written.
+    """Write a whole file or nothing, if ``check_file`` allows it.
 
-    Raises OutputError or ResourceError, and leaves what was there as it was.
+    Raises OutputError or ResourceError, and leaves an existing file unchanged.
     """
     target = check_file(path, inputs, mark=mark, overwrite=overwrite)
     try:
@@ -86,7 +86,7 @@ def write_file(
 def replacing(path: Path) -> Iterator[Path]:
     """A new file to write, which replaces ``path`` in one step when the block ends.
 
-    Where the block or that step fails, ``path`` stays as it was. Raises OSError.
+    If the block or that step fails, ``path`` is unchanged. Raises OSError.
     """
     fresh = path.with_name(f".{uuid.uuid4().hex}{UNFINISHED}")
     try:
@@ -101,21 +101,21 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """A write that fails in the block raises OutputError or ResourceError, about its file if known.
+    """Turn an OSError of the block into an OutputError or ResourceError that names the file.
 
-    For everything in ``folder`` that is written without a name of its own for the error.
+    It names ``folder`` if the file is not known.
     """
     try:
         yield
     except OSError as error:
-        known = error.filename2 or error.filename  # the second is what a copy or a move writes
-        path = Path(known) if isinstance(known, str) else folder
+        name = error.filename2 or error.filename  # filename2 is what a copy or a move writes
+        path = Path(name) if isinstance(name, str) else folder
         raise output_error(path, error) from error
 
 
 def sync(path: Path) -> None:
     """Make a file, or a folder's list of names, survive a power loss. Raises OSError."""
-    if os.name == "nt" and path.is_dir():  # Windows has no such thing for folders
+    if os.name == "nt" and path.is_dir():  # Windows cannot sync folders
         return
     flags = os.O_RDONLY if path.is_dir() or os.name != "nt" else os.O_RDWR
     descriptor = os.open(path, flags)
@@ -131,8 +131,8 @@ def check_file(
     """The absolute path of a file that may be written, with links resolved.
 
     ``inputs``: files and folders of models and the recipe. The file must not be one of them, by
-    inode, nor lie in one of the folders. An existing file must be regular. It must be empty, start
-    with ``mark`` (written by this program), or ``overwrite`` must be set. Raises OutputError.
+    inode, nor lie in one of the folders. An existing file must be regular. It must be empty or
+    start with ``mark`` (written by this program), unless ``overwrite``. Raises OutputError.
     """
     try:
         target = Path(os.path.realpath(path))
@@ -177,7 +177,7 @@ def check_output_folder(path: Path, inputs: Iterable[Path]) -> Path:
     inode, so links are recognised) and can be created.
     """
     try:
-        target = Path(os.path.realpath(path))  # unlike `resolve`, links may go round
+        target = Path(os.path.realpath(path))  # unlike `resolve`, it accepts loops of links
         if there(path):
             _require_empty_folder(path)
         if there(staging_folder(target)):
@@ -267,7 +267,7 @@ def _files_of(inputs: Iterable[Path]) -> Iterator[tuple[int, int]]:
 
 
 def _is_folder(path: Path) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir fails where it may not look
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises without permission
 
 
 def _keys(path: Path) -> Iterator[tuple[int, int]]:

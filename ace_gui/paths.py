@@ -37,7 +37,7 @@ class Sample(StrEnum):
 
 
 def cache_root() -> Path:
-    """The folder for what may be deleted at any time and is then made again."""
+    """The folder for files that may be deleted at any time, because they can be made again."""
     return platformdirs.user_cache_path(_APPLICATION)
 
 
@@ -57,12 +57,12 @@ def inspections_folder() -> Path:
 
 
 def scores_folder() -> Path:
-    """The folder of known scores."""
+    """The folder of cached scores."""
     return cache_root() / "scores"
 
 
 def statistics_folder() -> Path:
-    """The folder of statistics that were measured with experts' data."""
+    """The folder of statistics that were measured on the experts' data."""
     return cache_root() / "statistics"
 
 

@@ -1,8 +1,8 @@
 """How processes of this program start: offline, importing torch fast, and from a bundle.
 
-``sys.executable`` is usually a Python that can run any module. In a bundle, one executable that
-needs no Python, it is the application itself, so an argument selects which part runs instead of the
-command line. The engine process is not among these parts: ``multiprocessing`` starts it everywhere.
+``sys.executable`` is usually a Python that can run any module. A bundle is one executable that
+needs no Python. There it is the application itself, and an argument selects the part that runs
+instead of the command line. The engine process is no such part: ``multiprocessing`` starts it.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def go_offline() -> None:
 
 @contextlib.contextmanager
 def heavy_imports() -> Iterator[None]:
-    """For the imports with which a process starts to compute; nothing where torch is there already.
+    """Stop the garbage collector while torch is imported; nothing if it already was.
 
-    They make some 200 000 objects that live as long as the process. The collector would walk them
-    again and again while they come, and once more at the process's end; frozen, it leaves them be.
+    The imports make some 200 000 objects that live as long as the process. The collector would walk
+    them again and again, and once more when the process ends. It ignores frozen objects.
     """
     if "torch" in sys.modules or not gc.isenabled():
         yield
@@ -81,5 +81,5 @@ def part_asked_for(arguments: Sequence[str]) -> Callable[[], int | None] | None:
     if len(arguments) < 2 or arguments[0] != _PART or arguments[1] not in _PARTS:
         return None
     module, function = _PARTS[arguments[1]].split(":")
-    found: Callable[[], int | None] = getattr(import_module(module), function)
-    return found
+    part: Callable[[], int | None] = getattr(import_module(module), function)
+    return part

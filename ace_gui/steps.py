@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Steps = Generator[None, None, T]
-"""Work that pauses now and then; to close it is to stop it."""
+"""Work that pauses between steps; closing it stops the work."""
 
 
 def result_of(steps: Steps[T]) -> T:

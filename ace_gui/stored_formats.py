@@ -11,8 +11,8 @@ from typing import Final
 class NumberFormat:
     """One number format of safetensors.
 
-    ``bits``: of an element. ``torch``: the name of its dtype in torch; None if it cannot be read as
-    a tensor here, like every ``quantised`` format: its numbers mean nothing without their scales.
+    ``bits``: the size of an element. ``torch``: the name of its dtype in torch; None if this
+    program cannot read it as a tensor. ``quantised`` numbers mean nothing without their scales.
     """
 
     tag: str
@@ -21,7 +21,7 @@ class NumberFormat:
 
     @property
     def quantised(self) -> bool:
-        """Holds scaled numbers of 8 bits or fewer."""
+        """Whether it holds scaled numbers of 8 bits or fewer."""
         return self.tag.startswith(("F8_", "F6_", "F4"))
 
     @property
@@ -70,5 +70,5 @@ RECIPE_NAMES: Final = MappingProxyType({tag: name for name, tag in RECIPE_TAGS.i
 
 
 def is_float(tag: str) -> bool:
-    """Whether a tag is of a floating-point format that can be merged."""
+    """Whether a tag names a floating-point format that can be merged."""
     return FORMATS[tag].is_float

@@ -29,7 +29,7 @@ _DECIDING: Final = ("torch", "numpy", "safetensors", "transformers")
 
 @lru_cache(maxsize=1)
 def library_versions() -> Mapping[str, str]:
-    """The libraries that read, compute and write, with their versions as installed."""
+    """The installed versions of the libraries that read, compute and write."""
     return MappingProxyType({name: _version(name) for name in _DECIDING})
 
 
@@ -44,15 +44,15 @@ def _version(name: str) -> str:
 def code_digest(*positions: str) -> str:
     """SHA-256 of the source of these subpackages and files; without source, of the version.
 
-    A version number changed by hand could be forgotten, and old results mix with new arithmetic.
+    A version number could be forgotten, and old results would mix with new arithmetic.
     """
-    found, sources = hashlib.sha256(), [_sources(_PACKAGE / each) for each in positions]
+    digest, sources = hashlib.sha256(), [_sources(_PACKAGE / each) for each in positions]
     if not any(sources):  # a bundle carries no source
         return hashlib.sha256(_version("ace-workbench").encode()).hexdigest()
     assert all(sources), positions
     for path in sorted(chain.from_iterable(sources)):
-        found.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()
+        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
 
 
 def _sources(path: Path) -> list[Path]:
