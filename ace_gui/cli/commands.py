@@ -1,6 +1,6 @@
 """The command line: runs the engine without a window, or opens the window.
 
-Each command names the function that does its work; its module is imported when the command runs.
+Each command names its function; the function's module is imported when the command runs.
 """
 
 from __future__ import annotations
@@ -196,9 +196,9 @@ class Inspect(Computing, WithJson):
     )
 
     def check(self) -> None:
-        """Raise BadParameter if both texts would go to one file."""
+        """Raise BadParameter if JSON and CSV have the same file."""
         if self.json is not None and self.json == self.csv:
-            raise typer.BadParameter("--json and --csv need a file each.")
+            raise typer.BadParameter("--json and --csv need different files.")
 
 
 @command(app, "diff", "inspecting:diff_models")
@@ -212,9 +212,9 @@ class Diff(Reading, WithJson):
     picture: Path | None = path_option("FILE.svg|-", "Also draw the change of every tensor.")
 
     def check(self) -> None:
-        """Raise BadParameter if both would go to one file."""
+        """Raise BadParameter if JSON and picture have the same file."""
         if self.json is not None and self.json == self.picture:
-            raise typer.BadParameter("--json and --picture need a file each.")
+            raise typer.BadParameter("--json and --picture need different files.")
 
 
 @command(app, "estimate", "merging:estimate_recipe")
@@ -257,17 +257,17 @@ class Compare(Computing, WithLimit, WithCluster, WithJson):
         "The methods to compare, each with its defaults; also: recommended.",
         default="",
     )
-    shelf: bool = flag("--shelf", "Compare the methods that ace-gui methods lists first.")
+    shelf: bool = flag("--shelf", "Compare the methods to try first; ace-gui methods lists them.")
     parameter: str = option(
         "NAME=v1,v2", "Values to compare for one parameter of a method.", default=""
     )
 
     def check(self) -> None:
-        """Raise BadParameter if nothing, or the shelf and other methods, is to be compared."""
+        """Raise BadParameter without anything to compare, or if --shelf is not alone."""
         if not (self.methods or self.parameter or self.shelf):
             raise typer.BadParameter("Give --methods, --shelf or --parameter to compare.")
         if self.shelf and (self.methods or self.parameter):
-            raise typer.BadParameter("--shelf goes without --methods and --parameter.")
+            raise typer.BadParameter("Use --shelf without --methods and --parameter.")
 
 
 @command(app, "evaluate", "evaluating:evaluate_models")

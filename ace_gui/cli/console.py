@@ -1,4 +1,4 @@
-"""What the commands share: consoles, files of figures, one progress bar, warnings and checks."""
+"""Shared by the commands: consoles, files of figures, one progress bar, warnings and checks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 @dataclasses.dataclass(frozen=True)
 class Terminal:
-    """Where a command prints. ``figures_alone``: standard output is for JSON, CSV, a picture."""
+    """Where a command prints. ``figures_alone``: standard output is for JSON, CSV or a picture."""
 
     quiet: bool = False
     figures_alone: bool = False
@@ -50,7 +50,7 @@ class Terminal:
 
     @property
     def results(self) -> Console:
-        """For tables and what was asked for; standard error where standard output is taken."""
+        """The console for results; standard error if standard output has only figures."""
         stream = sys.stderr if self.figures_alone else sys.stdout
         width = None if stream.isatty() else WIDE
         quiet = self.quiet and self.figures_alone
@@ -58,7 +58,7 @@ class Terminal:
 
     @property
     def notes(self) -> Console:
-        """For progress, notes and warnings."""
+        """The console for progress, notes and warnings."""
         return Console(stderr=True, quiet=self.quiet, highlight=False)
 
     def progressed(self, events: Iterable[Event | None]) -> Iterator[Event]:
@@ -70,7 +70,7 @@ class Terminal:
             TextColumn("{task.description}", markup=False),
         )
         console = self.notes
-        hidden = self.quiet or not console.is_terminal  # elsewhere it would be an empty line
+        hidden = self.quiet or not console.is_terminal  # in a file it would be an empty line
         with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
             bar = progress.add_task("", total=None, count="")
             for event in events:
@@ -86,7 +86,7 @@ class Terminal:
                     yield event
 
     def result(self, events: Iterable[object], wanted: type[Result]) -> Result:
-        """The first event of a class, after a progress bar. Raises Cancelled without one."""
+        """The first event of a class, with a progress bar before. Raises Cancelled without one."""
         for event in self.progressed(events):
             if isinstance(event, wanted):
                 return event
@@ -99,8 +99,8 @@ USUAL: Final = Terminal()
 def _stage(event: JobProgress) -> str:
     match event:
         case LearningProgress():
-            last = [own[-1] for own in event.losses.values() if own]
-            loss = f": mean loss {sum(last) / len(last):.4f}" if last else ""
+            losses = [values[-1] for values in event.losses.values() if values]
+            loss = f": mean loss {sum(losses) / len(losses):.4f}" if losses else ""
             return f"{event.title}{loss}"
         case TensorFinished():
             return event.report.name
@@ -118,19 +118,19 @@ def table(
     """A table without lines. Columns are aligned to the right, except ``left`` and ``folded`` ones,
     and are never wrapped, except ``folded`` ones.
     """
-    found = Table(box=None, pad_edge=False, title=title or None, title_justify="left")
+    lines = Table(box=None, pad_edge=False, title=title or None, title_justify="left")
     for heading in headings:
         wraps = heading in folded
         justify: Literal["left", "right"] = "left" if wraps or heading in left else "right"
-        found.add_column(heading, justify=justify, no_wrap=not wraps, overflow="fold")
-    return found
+        lines.add_column(heading, justify=justify, no_wrap=not wraps, overflow="fold")
+    return lines
 
 
 @dataclasses.dataclass(frozen=True)
 class Outputs:
     """The files that a command writes besides its model. They must not replace ``inputs``.
 
-    ``marks``: by path, the first bytes of such a file, which may be replaced by another one.
+    ``marks``: by path, the first bytes of a file that the same command wrote. It may be replaced.
     ``overwrite``: replace any other file. ``-`` is the standard output; see ``Terminal``.
     """
 
@@ -144,17 +144,17 @@ class Outputs:
     ) -> Outputs:
         """The files named by the options ``json`` and those of ``marks``.
 
-        ``key``: the first one of the JSON, whose value is a list. Raises OutputError, before any
+        ``key``: the first key of the JSON; its value is a list. Raises OutputError, before any
         work is done, if a file cannot be written.
         """
         if key:
             marks["json"] = b'{\n "%s": [' % key.encode()
         by_path = {getattr(given, option): mark for option, mark in marks.items()}
-        found = cls(tuple(inputs), by_path, given.overwrite)
+        outputs = cls(tuple(inputs), by_path, given.overwrite)
         for path, mark in by_path.items():
             if path not in (None, STANDARD_OUTPUT):
-                check_file(path, found.inputs, mark=mark, overwrite=given.overwrite)
-        return found
+                check_file(path, outputs.inputs, mark=mark, overwrite=given.overwrite)
+        return outputs
 
     def write(self, path: Path | None, text: str) -> None:
         """Write a text file atomically, if a path was given. Raises OutputError, ResourceError."""
@@ -194,10 +194,10 @@ def print_checks(
     console: Console,
     verdicts: Collection[Verdict] = (Verdict.WARNING, Verdict.ERROR),
 ) -> None:
-    """Print the checks with these verdicts, one per line, and how the recipe was read."""
+    """Print the checks with these verdicts, one per line, and notes on reading the recipe."""
     styles = {Verdict.ERROR: "red", Verdict.WARNING: "yellow"}
     for check in checks:
-        read = check.title == RECIPE and Verdict.WARNING in verdicts
-        if check.verdict in verdicts or read:
+        is_note = check.title == RECIPE and Verdict.WARNING in verdicts
+        if check.verdict in verdicts or is_note:
             line = f"{check.verdict.value.title()}: {check.line}"
             console.print(shown(line, style=styles.get(check.verdict, "dim")), soft_wrap=True)

@@ -62,47 +62,47 @@ _RECIPES: Final = frozenset((".yaml", ".yml"))
 
 
 def evaluate_models(given: Evaluate) -> None:
-    """Score a recipe's base and experts, and folders, on its tasks or a file's."""
+    """Score a recipe's base and experts, and folders, on tasks of the recipe or a file."""
     terminal = Terminal.of(given)
-    recipe, folders, tasks, inputs = _asked(given)
+    recipe, folders, tasks, inputs = _inputs_of(given)
     outputs = Outputs.of(given, inputs, "scores")
     harness = Harness(given.harness.split(","), given.harness_tasks) if given.harness else None
-    on: dict[str, Any] = {"recipe": recipe, "folders": tuple(folders), "tasks": tasks}
-    on["device"] = given.device
-    found: tuple[TaskScore, ...] = ()
-    taken: tuple[TaskRoutes, ...] = ()
+    common: dict[str, Any] = {"recipe": recipe, "folders": tuple(folders), "tasks": tasks}
+    common["device"] = given.device
+    scores: tuple[TaskScore, ...] = ()
+    routes: tuple[TaskRoutes, ...] = ()
     if given.routing:
-        events = run(RoutesJob(**on), convert=given.convert)
-        taken = terminal.result(events, RoutesFound).routes
-        if not taken:
-            sentence = "None of these models has a router; give a merge by smile, …"
+        events = run(RoutesJob(**common), convert=given.convert)
+        routes = terminal.result(events, RoutesFound).routes
+        if not routes:
+            sentence = "None of these models has a router; give a merge such as one by smile."
             raise RecipeError(sentence, key="routing")
     if tasks or harness is None:
-        job = EvaluateJob(**on, cluster=given.cluster, threads=given.threads)
-        found = terminal.result(run(job, convert=given.convert), Evaluated).scores
+        job = EvaluateJob(**common, cluster=given.cluster, threads=given.threads)
+        scores = terminal.result(run(job, convert=given.convert), Evaluated).scores
     by_harness: tuple[TaskScore, ...] = ()
     content: dict[str, Any] = {
-        "scores": [each.record() for each in found],
-        "means": [each.record() for each in means(found)],
+        "scores": [each.record() for each in scores],
+        "means": [each.record() for each in means(scores)],
     }
     if given.routing:
-        content["routes"] = [each.record() for each in taken]
+        content["routes"] = [each.record() for each in routes]
     if harness is not None:
-        where = str(resolve_device(given.device))
-        scored = (
-            harness.scores(folder, limit=given.limit, device=where, quiet=given.quiet)
+        device = str(resolve_device(given.device))
+        by_folder = (
+            harness.scores(folder, limit=given.limit, device=device, quiet=given.quiet)
             for folder in folders
         )
-        by_harness = tuple(chain.from_iterable(scored))
+        by_harness = tuple(chain.from_iterable(by_folder))
         content["harness"] = [each.record() for each in by_harness]
     outputs.write_json(given.json, content)
-    _print(found, taken, by_harness, terminal.results)
+    _print(scores, routes, by_harness, terminal.results)
 
 
-def _asked(
+def _inputs_of(
     given: Evaluate,
 ) -> tuple[Recipe | None, list[Path], tuple[Task, ...], tuple[Path, ...]]:
-    """The recipe, the folders, the tasks, and all that they read. Raises RecipeError."""
+    """The recipe, folders and tasks to score, and every path they read. Raises RecipeError."""
     recipes = [path for path in given.models if path.suffix in _RECIPES]
     folders = list(dict.fromkeys(path for path in given.models if path not in recipes))
     if len(recipes) > 1 or not (recipes or given.tasks or given.harness):
@@ -113,37 +113,37 @@ def _asked(
     tasks, models = ((), ()) if recipe is None else (recipe.tasks, recipe.paths)
     tasks = limited(tasks if given.tasks is None else load_tasks(given.tasks), given.limit)
     data = (path for task in tasks for path in (task.data, task.calibration))
-    read = (*recipes, given.tasks, *folders, *models, *data)
-    return recipe, folders, tasks, tuple(path for path in read if path is not None)
+    paths = (*recipes, given.tasks, *folders, *models, *data)
+    return recipe, folders, tasks, tuple(path for path in paths if path is not None)
 
 
 def _print(
-    found: Sequence[TaskScore],
-    taken: Sequence[TaskRoutes],
+    scores: Sequence[TaskScore],
+    routes: Sequence[TaskRoutes],
     by_harness: Sequence[TaskScore],
     console: Console,
 ) -> None:
-    if found:
-        console.print(score_table(found))
-        for remark in missing(found):
+    if scores:
+        console.print(score_table(scores))
+        for remark in missing(scores):
             console.print(shown(f"{MARK} {remark}", style="yellow"))
-    for model in dict.fromkeys(each.model for each in taken):
-        console.print(_routes_table([each for each in taken if each.model == model]))
+    for model in dict.fromkeys(each.model for each in routes):
+        console.print(_routes_table([each for each in routes if each.model == model]))
     if by_harness:
         console.print(_harness_table(by_harness))
-    for remark in dict.fromkeys((*notes(found), *notes(by_harness))):
+    for remark in dict.fromkeys((*notes(scores), *notes(by_harness))):
         console.print(shown(remark))
 
 
-def _routes_table(found: Sequence[TaskRoutes]) -> Table:
+def _routes_table(routes: Sequence[TaskRoutes]) -> Table:
     """One line per task: the experts' mean shares over the layers, and the time."""
-    title = f"routes of {printable(found[0].model)}"
-    experts = map(printable, found[0].experts)
-    lines = table("task", *experts, "ms an example", "without modules", left=["task"], title=title)
-    for each in found:
-        shares = [f"{share:.2f}" for share in each.mean_T]
-        times = [f"{1000 * seconds:.1f}" for seconds in (each.seconds, each.plain_seconds)]
-        lines.add_row(shown(each.task), *shares, *times)
+    title = f"routes of {printable(routes[0].model)}"
+    experts = map(printable, routes[0].experts)
+    lines = table("task", *experts, "ms per example", "without modules", left=["task"], title=title)
+    for route in routes:
+        shares = [f"{share:.2f}" for share in route.mean_T]
+        times = [f"{1000 * seconds:.1f}" for seconds in (route.seconds, route.plain_seconds)]
+        lines.add_row(shown(route.task), *shares, *times)
     return lines
 
 
@@ -163,8 +163,8 @@ def score_table(scores: Sequence[TaskScore], *, errors: bool = True) -> Table:
     ``errors``: add standard errors.
     """
     tasks = {each.task: each for each in scores}
-    own = (f"{printable(name)}\n{one.metric}, n {one.n}" for name, one in tasks.items())
-    lines = table("model", *own, "mean", "of experts", "base to expert", left=["model"])
+    headings = (f"{printable(name)}\n{score.metric}, n {score.n}" for name, score in tasks.items())
+    lines = table("model", *headings, "mean", "of experts", "base to expert", left=["model"])
     for mean in means(scores):
         by_task = {each.task: each for each in scores if line_of(each) == mean.model}
         cells = [_cell(by_task.get(task), errors) for task in tasks]
@@ -197,7 +197,7 @@ ALL = "all"
 def compare_methods(given: Compare) -> None:
     """Merge with each method or value, and print one table.
 
-    Raises RecipeError for an unknown one, and MethodError if every merge failed.
+    Raises RecipeError for an unknown name, and MethodError if every merge failed.
     """
     recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
     recipe = replace(recipe, tasks=limited(recipe.tasks, given.limit))
@@ -225,8 +225,8 @@ def compare_methods(given: Compare) -> None:
 
 def variants(recipe: Recipe, methods: str, parameter: str) -> tuple[Recipe, ...]:
     """The recipes to compare. Raises RecipeError."""
-    asked = (recommended.NAME, *every_variant()) if methods == ALL else methods.split(",")
-    names = [name.strip() for name in asked if name.strip()]
+    chosen = (recommended.NAME, *every_variant()) if methods == ALL else methods.split(",")
+    names = [name.strip() for name in chosen if name.strip()]
     recipes = by_method(recipe, names) if names else (recipe,)
     if not parameter:
         return recipes
@@ -301,11 +301,11 @@ def tune_recipe(given: Tune) -> None:
     outputs = Outputs.of(given, inputs, "points", out=RECIPE_MARK)
     names = ("merges", "limit", "device", "cluster", "threads")
     job = TuneJob(recipe=recipe, ranges=ranges, **{name: getattr(given, name) for name in names})
-    found = terminal.result(_steps(run(job, convert=given.convert)), Tuned)
-    outputs.write_json(given.json, _record(found))
+    tuned = terminal.result(_steps(run(job, convert=given.convert)), Tuned)
+    outputs.write_json(given.json, _record(tuned))
     if given.out is not None:
-        outputs.write(given.out, _tuned_recipe(found, given.out))
-    _print_tuned(found, terminal.results)
+        outputs.write(given.out, _tuned_recipe(tuned, given.out))
+    _print_tuned(tuned, terminal.results)
 
 
 def parameter_range(text: str) -> ParameterRange:
@@ -313,47 +313,47 @@ def parameter_range(text: str) -> ParameterRange:
     name, _, span = text.partition("=")
     low, dots, high = span.partition("..")
     try:
-        found = ParameterRange(name=name.strip(), low=float(low), high=float(high))
+        range_ = ParameterRange(name=name.strip(), low=float(low), high=float(high))
     except ValueError:
-        found = None
-    if found is None or not dots or not found.low < found.high:
+        range_ = None
+    if range_ is None or not dots or not range_.low < range_.high:
         raise RecipeError(
             f"{text!r} is not a range; give --parameter NAME=a..b with a below b.", key="parameter"
         )
-    return found
+    return range_
 
 
 def _steps(events: Iterable[Event]) -> Iterator[Event]:
-    """The events, and the progress after each merge."""
+    """The events; after each merge also its progress."""
     for event in events:
         yield event
         if isinstance(event, TunePoint):
             yield JobProgress(done=event.index + 1, total=event.of, title=values_of(event))
 
 
-def _print_tuned(found: Tuned, console: Console) -> None:
-    lines = table(*found.best.parameters, "score", "seconds", "")
-    for point in found.points:
+def _print_tuned(tuned: Tuned, console: Console) -> None:
+    lines = table(*tuned.best.parameters, "score", "seconds", "")
+    for point in tuned.points:
         values = map(value_text, point.parameters.values())
         score = "" if point.score is None else f"{point.score:.4f}"
-        note = "chosen" if point is found.best else point.error
+        note = "chosen" if point is tuned.best else point.error
         lines.add_row(*values, score, f"{point.seconds:.1f}", shown(note))
     console.print(lines)
     console.print("\nOn the other half of the data, which was not used for the choice:\n")
-    console.print(score_table(found.compared))
-    console.print(f"\n{len(found.points) + 2} merges in {found.seconds:.0f} s.")
+    console.print(score_table(tuned.compared))
+    console.print(f"\n{len(tuned.points) + 2} merges in {tuned.seconds:.0f} s.")
 
 
-def _record(found: Tuned) -> dict[str, object]:
+def _record(tuned: Tuned) -> dict[str, object]:
     return {
-        "points": [asdict(point) for point in found.points],
-        "best": dict(found.best.parameters),
-        "scores": [each.record() for each in found.compared],
-        "seconds": found.seconds,
+        "points": [asdict(point) for point in tuned.points],
+        "best": dict(tuned.best.parameters),
+        "scores": [each.record() for each in tuned.compared],
+        "seconds": tuned.seconds,
     }
 
 
-def _tuned_recipe(found: Tuned, out: Path) -> str:
+def _tuned_recipe(tuned: Tuned, out: Path) -> str:
     """The recipe with the chosen values, and a note on how they were chosen."""
-    note = f"{RECIPE_MARK.decode()}: {how_chosen(found)}."
-    return f"{printable(note)}\n{dump_recipe(found.recipe, out.resolve().parent)}"
+    note = f"{RECIPE_MARK.decode()}: {how_chosen(tuned)}."
+    return f"{printable(note)}\n{dump_recipe(tuned.recipe, out.resolve().parent)}"

@@ -57,46 +57,46 @@ UNSURE: Final = "?"
 
 
 def inspect_recipe(given: Inspect) -> None:
-    """Print, and write if asked to, the plan with γ, energies and regimes."""
+    """Print the plan with γ, energies and regimes, and write the files that were named."""
     recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
     outputs = Outputs.of(given, (given.recipe, *recipe.paths), "layers", csv=CSV_MARK)
-    found = inspect(recipe, convert=given.convert, threads=given.threads)
-    plan = found.prepared.plan
-    outputs = replace(outputs, inputs=(given.recipe, *input_paths(found.prepared)))
+    inspected = inspect(recipe, convert=given.convert, threads=given.threads)
+    plan = inspected.prepared.plan
+    outputs = replace(outputs, inputs=(given.recipe, *input_paths(inspected.prepared)))
     matches: list[CovarianceMatch] = []
     if given.covariances:
         job = CovariancesJob(recipe=recipe, device=given.device)
         for event in terminal.progressed(run(job)):
             if isinstance(event, CovariancesCompared) and event.layer is not None:
                 matches += event.layer.matches
-    records = [asdict(layer) for layer in found.layers]
-    scales = [{"name": record["name"]} | _taken(record, CSV_MORE) for record in records]
+    records = [asdict(layer) for layer in inspected.layers]
+    scales = [{"name": record["name"]} | _popped(record, CSV_MORE) for record in records]
     content = {
         "layers": records,  # only the fields that other programs rely on
         "scales": [scale for scale in scales if scale["log_variance"] is not None],
-        "checks": [asdict(check) for check in found.checks],
+        "checks": [asdict(check) for check in inspected.checks],
         "parameters": dict(plan.parameters),
     }
     if given.covariances:
         content["covariances"] = [asdict(match) for match in matches]
     outputs.write_json(given.json, content)
-    outputs.write(given.csv, _csv(found.layers, plan))
+    outputs.write(given.csv, _csv(inspected.layers, plan))
     console = terminal.results
-    print_layers(plan, found.layers, console)
+    print_layers(plan, inspected.layers, console)
     if not given.quiet:
         print_warnings(plan.warnings, console)
         print_parameter_notes(plan, console)
     if given.covariances:
         for lines in covariance_tables(matches):
             console.print("", lines)
-    expected = expected_of(found)
+    expected = expected_of(inspected)
     if expected is not None:
         console.print(f"\n{expected.sentence}")
     if not given.quiet:
-        print_checks(found.checks, console, WORST_FIRST[:-1])
+        print_checks(inspected.checks, console, WORST_FIRST[:-1])
 
 
-def _taken(record: dict[str, object], keys: Sequence[str]) -> dict[str, object]:
+def _popped(record: dict[str, object], keys: Sequence[str]) -> dict[str, object]:
     """Remove and return the entries of these keys."""
     return {key: record.pop(key) for key in keys}
 
@@ -165,15 +165,15 @@ def _csv(layers: Sequence[Layer], plan: Plan) -> str:
 def covariance_tables(matches: Sequence[CovarianceMatch]) -> tuple[Table, Table]:
     """Two tables, with one line per matrix (the mean over the experts) and one per role."""
     lines = [
-        mean_match(tuple(own), name, role)
-        for (name, role), own in groupby(matches, key=lambda each: (each.name, each.role))
+        mean_match(tuple(group), name, role)
+        for (name, role), group in groupby(matches, key=lambda each: (each.name, each.role))
     ]
     return _table(lines, "tensor"), _table(by_role(matches), "")
 
 
-def _table(matches: Sequence[CovarianceMatch], last: str) -> Table:
+def _table(matches: Sequence[CovarianceMatch], heading: str) -> Table:
     figures = ("cosine", "centred", "other experts", "overlap", "chance")
-    lines = table(*figures, "role", last, left=["role"], folded=[last])
+    lines = table(*figures, "role", heading, left=["role"], folded=[heading])
     for each in matches:
         values = (each.cosine, each.centred, each.others, each.overlap, each.chance)
         cells = ["" if value is None else f"{value:.3f}" for value in values]
@@ -187,23 +187,23 @@ WIDE: Final = 120
 
 
 def diff_models(given: Diff) -> None:
-    """Print and write the changes. Raises the errors of opening and reading the models."""
+    """Print and write the changes. Raises the errors of reading the models."""
     terminal = Terminal.of(given)
     models = (Path(given.first), Path(given.second))
     outputs = Outputs.of(given, models, "tensors", picture=PICTURE_MARK)
     events = differences(given.first, given.second, convert=given.convert)
-    found = terminal.result(events, ModelDiff)
+    changes = terminal.result(events, ModelDiff)
     content = {
-        "tensors": [_record(each) for each in found.tensors],
-        "blocks": [_record(each) for each in found.by_block],
-        "roles": [_record(each) for each in found.by_role],
-        "missing": found.missing,
-        "extra": found.extra,
-        "other_shape": found.other_shape,
+        "tensors": [_record(each) for each in changes.tensors],
+        "blocks": [_record(each) for each in changes.by_block],
+        "roles": [_record(each) for each in changes.by_role],
+        "missing": changes.missing,
+        "extra": changes.extra,
+        "other_shape": changes.other_shape,
     }
     outputs.write_json(given.json, content)
-    outputs.write(given.picture, picture(change_plot(found)) + "\n")
-    _print(found, terminal)
+    outputs.write(given.picture, picture(change_plot(changes)) + "\n")
+    _print(changes, terminal)
 
 
 def _record(each: TensorChange | GroupChange) -> dict[str, Any]:
@@ -214,30 +214,30 @@ def _record(each: TensorChange | GroupChange) -> dict[str, Any]:
     }
 
 
-def _print(found: ModelDiff, terminal: Terminal) -> None:
+def _print(changes: ModelDiff, terminal: Terminal) -> None:
     console = terminal.results
-    more = ("change", "shape") if console.width >= WIDE else ()
-    lines = table("relative", *more, "role", "tensor", left=["role"], folded=["tensor"])
-    for each in found.tensors:
+    wide_only = ("change", "shape") if console.width >= WIDE else ()
+    lines = table("relative", *wide_only, "role", "tensor", left=["role"], folded=["tensor"])
+    for each in changes.tensors:
         formats = "" if each.dtype == each.second_dtype else f" ({each.dtype}, {each.second_dtype})"
-        name = shown(f"{each.name}{formats}")
-        figures = (_number(each.change), shape_text(each.shape)) if more else ()
-        lines.add_row(_ratio_text(each), *figures, each.role, name)
+        label = shown(f"{each.name}{formats}")
+        figures = (_number(each.change), shape_text(each.shape)) if wide_only else ()
+        lines.add_row(_ratio_text(each), *figures, each.role, label)
     console.print(lines)
-    for heading, groups in (("block", found.by_block), ("role", found.by_role)):
+    for heading, groups in (("block", changes.by_block), ("role", changes.by_role)):
         console.print("", _groups(heading, groups))
-    total = found.total
-    same = sum(not each.change for each in found.tensors)
+    total = changes.total
+    same = sum(not each.change for each in changes.tensors)
     console.print(
-        f"\nIn all {_ratio_text(total)} of the first model's norm; "
+        f"\nThe whole change is {_ratio_text(total)} of the first model's norm; "
         f"{counted(same, 'tensor is', 'tensors are')} equal."
     )
-    for other, first, second in found.other_shape:
+    for other, first, second in changes.other_shape:
         line = f"Other shape: {other}: {shape_text(first)} and {shape_text(second)}"
         console.print(shown(line, style="yellow"), soft_wrap=True)
-    for title, names in (("first", found.missing), ("second", found.extra)):
-        for own in names:
-            console.print(shown(f"Only in the {title}: {own}", style="yellow"), soft_wrap=True)
+    for title, names in (("first", changes.missing), ("second", changes.extra)):
+        for name in names:
+            console.print(shown(f"Only in the {title}: {name}", style="yellow"), soft_wrap=True)
 
 
 def _groups(heading: str, groups: Sequence[GroupChange]) -> Table:

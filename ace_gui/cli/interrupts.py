@@ -1,4 +1,4 @@
-"""Ctrl+C and SIGTERM: what they do while the program starts, works and ends.
+"""What Ctrl+C and SIGTERM do while the program starts, works and ends.
 
 Imports nothing slow: ``__main__`` calls it before everything else.
 """
@@ -20,15 +20,15 @@ _Handler = Callable[[int, FrameType | None], object]
 
 
 def end_at_once() -> None:
-    """While modules are imported nothing is open: a signal ends the process, with status 130.
+    """From here on a signal ends the process with status 130. Call it before imports.
 
-    An exception would come out of the middle of an import, which some libraries turn into another.
+    Nothing is open then. Some libraries would turn an exception of an import into another one.
     """
     _handle(_end)
 
 
 def raise_interrupt() -> None:
-    """From here on a signal is a KeyboardInterrupt, so that what is open is closed."""
+    """From here on a signal raises KeyboardInterrupt, so that open files are closed."""
     _handle(_interrupt)
 
 
@@ -39,7 +39,7 @@ def ignore() -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Signals as KeyboardInterrupt inside the block; as before afterwards."""
+    """Inside the block a signal raises KeyboardInterrupt; afterwards the old handlers are back."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     raise_interrupt()
     try:
@@ -51,7 +51,7 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Inside ``interruptible``, a block of imports."""
+    """A block of imports inside ``interruptible``: a signal ends the process at once."""
     end_at_once()
     try:
         yield
@@ -72,7 +72,7 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _in_child() -> None:
-    """A forked process, such as a pool's, ends silently by a signal."""
+    """Let a signal end a forked process, such as a pool's, silently."""
     for number in _SIGNALS:
         if signal.getsignal(number) in (_end, _interrupt):
             signal.signal(number, signal.SIG_DFL)

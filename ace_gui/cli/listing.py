@@ -1,8 +1,8 @@
 """``ace-gui methods``: the shelf, every method by family, or one method in detail.
 
-The list needs every method's module, and those need torch, which takes seconds to import. It is
-therefore kept in a file that is valid for the code that determines it, and only if no method
-comes from elsewhere.
+The list needs every method's module, and these need torch, which takes seconds to import. The list
+is therefore cached in a file, which is named by a digest of the code that determines it. It is not
+cached if packages or the person's folder add methods.
 """
 
 from __future__ import annotations
@@ -55,25 +55,25 @@ def methods(given: Methods) -> None:
 def known_methods() -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """A record for every method, and sentences about methods that could not be loaded."""
     file = cache_root() / "methods" / f"{code_digest(*SOURCES)}.json"
-    own = _from_elsewhere()
-    if not own:
+    has_additions = _from_elsewhere()
+    if not has_additions:
         with contextlib.suppress(OSError, ValueError):
             return json.loads(file.read_text("utf-8")), ()
     from ace_gui.engine.capabilities import method_info
     from ace_gui.methods import METHODS, PROBLEMS
 
-    found = [dataclasses.asdict(method_info(name)) for name in METHODS]
-    for record in found:
+    records = [dataclasses.asdict(method_info(name)) for name in METHODS]
+    for record in records:
         method = METHODS[record["name"]]
         record["shelf"] = any(record["name"] == name.partition(":")[0] for name in SHELF_NAMES)
         record["by_base"] = list(method.defaults({})) if method.defaults else []
-    if not own:
+    if not has_additions:
         with contextlib.suppress(OSError, WorkbenchError):
             file.parent.mkdir(parents=True, exist_ok=True)
             for old in file.parent.glob("*.json"):
                 old.unlink()
-            write_file(file, json.dumps(found).encode(), ())
-    return json.loads(json.dumps(found)), PROBLEMS
+            write_file(file, json.dumps(records).encode(), ())
+    return json.loads(json.dumps(records)), PROBLEMS
 
 
 def _from_elsewhere() -> bool:
@@ -102,25 +102,25 @@ def _print(given: Methods, found: list[dict[str, Any]], console: Console) -> Non
         _print_families(found, console)
     else:
         _print_lines([(each.name, each.title, each.when) for each in SHELF], console)
-        more = len(found) - sum(one["shelf"] for one in found)
+        others = len(found) - sum(one["shelf"] for one in found)
         console.print(
-            f"\n{more} more methods: ace-gui methods --all. One in detail: ace-gui methods NAME.",
+            f"\n{others} more methods: ace-gui methods --all. One in detail: ace-gui methods NAME.",
             soft_wrap=True,
         )
 
 
 def _print_families(found: list[dict[str, Any]], console: Console) -> None:
-    """A line for each method: on a terminal its first sentence, cut at the right border."""
+    """Print one line per method, which a terminal cuts at its right border."""
     families = dict.fromkeys(one["family"] for one in found)
     for family in families:
         console.print(Text(f"{family}:", style="italic"))
-        own = [one for one in found if one["family"] == family]
+        members = [one for one in found if one["family"] == family]
         columns = ("name", "summary") if console.width < WIDE else ("name", "title", "summary")
-        _print_lines([tuple(one[name] for name in columns) for one in own], console)
+        _print_lines([tuple(one[name] for name in columns) for one in members], console)
 
 
 def _print_lines(lines: list[tuple[str, ...]], console: Console) -> None:
-    """Columns of text; a line that is too long for a terminal is cut at its end."""
+    """Print columns of text; a line that is too long for a terminal is cut at its end."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     for line in lines:
         cells = (
@@ -134,7 +134,7 @@ def _print_lines(lines: list[tuple[str, ...]], console: Console) -> None:
 
 
 def _print_method(info: dict[str, Any], console: Console) -> None:
-    """Formula, parameters and citation."""
+    """Print formula, parameters and citation."""
     console.print(Text(f"{info['title']} ({info['name']})", style="bold"))
     needs = " ".join(filter(None, (info["needs"], info["leaves"])))
     text = "\n".join(("", info["summary"], needs, "", info["formula"], ""))
@@ -145,23 +145,23 @@ def _print_method(info: dict[str, Any], console: Console) -> None:
     for row in _parameter_rows(fields, info["by_base"]):
         lines.add_row(*row)
     console.print(lines)
-    others = [item for item in fields if item.differs]
-    if others:
-        console.print(Text("\nOther defaults than in the sources", style="bold"))
-    for item in others:
+    differing = [item for item in fields if item.differs]
+    if differing:
+        console.print(Text("\nDefaults that differ from the sources", style="bold"))
+    for item in differing:
         console.print(Text(f"{item.name} = {value_text(item.default)}: {item.differs}"))
     console.print(Text(f"\n{info['citation']}"))
 
 
 def _parameter_rows(fields: list[FieldInfo], by_base: list[str]) -> Iterator[tuple[str, ...]]:
     for item in fields:
-        only = ""
+        condition = ""
         if item.applies_when is not None:
             other, *values = item.applies_when
-            only = f"Only with {other}: {' or '.join(values)}. "
+            condition = f"Only with {other}: {' or '.join(values)}. "
         default = "by the base model" if item.name in by_base else value_text(item.default)
-        own = item.help.removesuffix(item.differs).rstrip()
-        yield item.name, default, value_range(item), only + own
+        meaning = item.help.removesuffix(item.differs).rstrip()
+        yield item.name, default, value_range(item), condition + meaning
     for item in (*AFTER_FIELDS, CAP_FIELD):
         default = "none" if item is CAP_FIELD else str(item.default)
         yield item.name, default, value_range(item), item.help

@@ -1,6 +1,6 @@
 """``ace-gui merge``, ``extract``, ``report``, ``task``, ``devices``, and ``estimate``.
 
-The estimate, which ``merge --dry-run`` prints too, is of work, memory, disk space and time.
+The estimate has the work, memory, disk space and time; ``merge --dry-run`` prints it too.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def merge(given: Merge) -> None:
 
 
 def _options(given: Merge | Extract | Report) -> Options:
-    """The fields that a command has among its own options; ``--memory`` is in gigabytes."""
+    """The engine's options among those of a command; ``--memory`` is in gigabytes."""
     names = [field.name for field in fields(Options) if hasattr(given, field.name)]
     memory = getattr(given, "memory", None)
     bytes_ = None if memory is None else int(memory * 1e9)
@@ -114,9 +114,9 @@ def as_adapter(recipe: Recipe, kind: str | None, rank: int | None, energy: float
 def _merge(
     given: Merge | Extract, out: Path, events: Iterator[Event], outputs: Outputs, done: str
 ) -> None:
-    """Run a merge into the folder ``out``, whose first event is its plan; print how it goes.
+    """Run a merge into the folder ``out``, and print its progress. Its first event is the plan.
 
-    ``done``: what is said of it at the end ("Merged 2 experts").
+    ``done``: begins the last message ("Merged 2 experts").
     """
     terminal = Terminal.of(given)
     plan = _planned(next(events))
@@ -186,7 +186,7 @@ def _print_merged(done: str, finished: MergeFinished, result: Exported, console:
 
 
 def report(given: Report) -> None:
-    """Describe the merge, tensor by tensor, in one HTML file."""
+    """Write one HTML file that describes the merge of every tensor."""
     terminal = Terminal.of(given)
     recipe = load_recipe(given.recipe)
     outputs = Outputs.of(given, (given.recipe, *recipe.paths), "files")
@@ -201,11 +201,11 @@ def report(given: Report) -> None:
     print_checks(plan.checks, terminal.notes, [Verdict.WARNING])
     events = itertools.chain([next(events)], events)  # raises the errors that stop the report
     print_checks(plan.checks, terminal.notes, [Verdict.ERROR])
-    found = terminal.result(events, Reported)
+    written = terminal.result(events, Reported)
     checks = [asdict(check) for check in plan.checks]
-    content = {"files": [str(found.file)], "bytes": found.bytes, "checks": checks}
+    content = {"files": [str(written.file)], "bytes": written.bytes, "checks": checks}
     outputs.write_json(given.json, content)
-    terminal.results.print(shown(f"The report is in {found.file}."))
+    terminal.results.print(shown(f"The report is in {written.file}."))
 
 
 def task(given: RebuildTask) -> None:
@@ -216,15 +216,15 @@ def task(given: RebuildTask) -> None:
 
 def devices(given: Devices) -> None:
     """Print one line per device, and why others are not used."""
-    found, automatic = available_devices(), str(resolve_device("auto"))
+    known, automatic = available_devices(), str(resolve_device("auto"))
     outputs, terminal = Outputs.of(given, (), "devices"), Terminal.of(given)
     content = {
-        "devices": [asdict(each) for each in found],
+        "devices": [asdict(each) for each in known],
         "automatic": automatic,
         "not_used": list(devices_not_used()),
     }
     outputs.write_json(given.json, content)
-    for device in found:
+    for device in known:
         memory = f", {human_bytes(device.memory_bytes)}" if device.memory_bytes else ""
         chosen = "  (automatic)" if device.name == automatic else ""
         terminal.results.print(shown(f"{device.name}  {device.title}{memory}{chosen}"))
@@ -242,15 +242,13 @@ SAMPLES: Final = 64
 SAMPLE_BYTES: Final = 4096
 
 ASSUMED, GIVEN, MEASURED = "assumed", "given", "measured on this machine"
-ZEROS: Final = (
-    "hold only zeros, so no speed was measured with them: the time is that of an assumed machine"
-)
+ZEROS: Final = "held only zeros, so no speed was measured; the time is that of an assumed machine"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Estimated:
-    """``written``: bytes of the output. ``sources``: where each figure of the speed comes from, by
-    its name. ``zeros``: files without values, by which no speed can be measured.
+    """``written``: bytes of the output. ``sources``: by name, where each figure of the speed comes
+    from. ``zeros``: files that hold only zeros; no speed can be measured with them.
     """
 
     prepared: Prepared
@@ -273,28 +271,28 @@ def estimate_recipe(given: Estimate) -> None:
     prepared = prepared_with_consent(load_recipe(given.recipe), convert=given.convert)
     outputs = Outputs.of(given, (given.recipe, *input_paths(prepared)), "units")
     default = address.workers if address and address.workers else 1
-    found = _estimated(prepared, given, counts_given(given.workers) or (default,))
-    outputs.write_json(given.json, _record(found, Path.cwd()))
+    estimated = _estimated(prepared, given, counts_given(given.workers) or (default,))
+    outputs.write_json(given.json, _record(estimated, Path.cwd()))
     terminal = Terminal.of(given)
     checks = output_checks(prepared.plan, Path.cwd(), gpu_memory=memory_of(device))
     print_checks(checks, terminal.notes, [Verdict.ERROR])
-    _print_units(found.planned, terminal.results)
-    _print(found, Path.cwd(), device, terminal)
+    _print_units(estimated.planned, terminal.results)
+    _print(estimated, Path.cwd(), device, terminal)
 
 
-def _record(found: _Estimated, folder: Path) -> dict[str, object]:
+def _record(estimated: _Estimated, folder: Path) -> dict[str, object]:
     return {
-        "units": [asdict(unit) for unit in found.planned],
-        "speed": {name: getattr(found.speed, name) for name in SPEED_FIELDS},
-        "speed_from": dict(found.sources),
-        "only_zeros": [str(path) for path in found.zeros],
-        "bytes": {"output": found.written, "free_disk": free_bytes(folder)},
-        "schedules": [asdict(each) for each in found.times],
+        "units": [asdict(unit) for unit in estimated.planned],
+        "speed": {name: getattr(estimated.speed, name) for name in SPEED_FIELDS},
+        "speed_from": dict(estimated.sources),
+        "only_zeros": [str(path) for path in estimated.zeros],
+        "bytes": {"output": estimated.written, "free_disk": free_bytes(folder)},
+        "schedules": [asdict(each) for each in estimated.times],
     }
 
 
 def under_old_name(given: Estimate) -> None:
-    """``ace-gui plan``, which is estimate until the next release."""
+    """``ace-gui plan``, the old name of estimate until the next release."""
     say("Note: ace-gui plan is now called ace-gui estimate; the next release removes the old name.")
     estimate_recipe(given)
 
@@ -302,8 +300,8 @@ def under_old_name(given: Estimate) -> None:
 def print_dry_run(recipe: Recipe, given: Merge, options: Options, outputs: Outputs) -> None:
     """Print what a merge would do with the tensors, its memory, disk space and time.
 
-    Its JSON is that of ``estimate``. Writes nothing to the output folder; the folder need not be
-    named. Raises the errors of ``prepare``; and after the estimate, the error with which the merge
+    Its JSON is that of ``estimate``. Nothing is written to the output folder, which need not be
+    named. Raises the errors of ``prepare`` and, after the estimate, the error with which the merge
     would be refused.
     """
     device = resolve_device("cpu" if given.cluster else given.device)
@@ -323,9 +321,9 @@ def print_dry_run(recipe: Recipe, given: Merge, options: Options, outputs: Outpu
     )
     print_warnings(plan.warnings, terminal.notes)
     print_checks(checks, terminal.notes, [Verdict.WARNING])
-    found = _estimated(prepared, given, (1,))
-    outputs.write_json(given.json, _record(found, folder))
-    _print(found, folder, device, terminal)
+    estimated = _estimated(prepared, given, (1,))
+    outputs.write_json(given.json, _record(estimated, folder))
+    _print(estimated, folder, device, terminal)
     refuse_merge(prepared, given.out, options, checks)
     terminal.results.print("Nothing was written.")
 
@@ -345,9 +343,9 @@ def _estimated(prepared: Prepared, given: Estimate | Merge, counts: Sequence[int
         name: ASSUMED if getattr(speed, name) == getattr(assumed, name) else MEASURED
         for name in ("flops", "read", "write")
     }
-    known = {} if gigaflops is None else {"flops": gigaflops * 1e9}
-    known |= {} if disk is None else {"read": disk * 1e6, "write": disk * 1e6}
-    speed = replace(speed, **known)
+    stated = {} if gigaflops is None else {"flops": gigaflops * 1e9}
+    stated |= {} if disk is None else {"read": disk * 1e6, "write": disk * 1e6}
+    speed = replace(speed, **stated)
     planned = planned_units(prepared, speed)
     written = prepared.plan.bytes_to_write + prepared.plan.bytes_for_experts
     return _Estimated(
@@ -356,7 +354,7 @@ def _estimated(prepared: Prepared, given: Estimate | Merge, counts: Sequence[int
         written=written,
         times=[schedule(planned, count, written, speed) for count in counts],
         speed=speed,
-        sources=sources | dict.fromkeys(known, GIVEN),
+        sources=sources | dict.fromkeys(stated, GIVEN),
         zeros=zeros,
     )
 
@@ -389,7 +387,7 @@ def _measured(prepared: Prepared, given: Estimate | Merge) -> Speed:
 
 
 def _print_units(planned: Sequence[PlannedUnit], console: Console) -> None:
-    """One line for all units of the same size whose names differ in numbers alone."""
+    """Print one line for all units of the same size whose names differ only in numbers."""
     folded: dict[tuple[object, ...], list[PlannedUnit]] = {}
     for unit in planned:
         key = re.sub(r"\d+", "*", unit.name), unit.rows, unit.flops, unit.bytes, unit.memory
@@ -414,8 +412,8 @@ def _print_units(planned: Sequence[PlannedUnit], console: Console) -> None:
 
 
 def _print(found: _Estimated, folder: Path, device: torch.device, terminal: Terminal) -> None:
-    """Work, memory, disk and GPU; the speed, and the time by number of workers."""
-    console, plan, speed, of = terminal.results, found.prepared.plan, found.speed, found.sources
+    """Print work, memory, disk, GPU and speed, and the time by number of workers."""
+    console, plan, speed, source = terminal.results, found.prepared.plan, found.speed, found.sources
     flops = sum(unit.flops for unit in found.planned)
     moved = human_bytes(sum(unit.bytes for unit in found.planned))
     disk = f"{human_bytes(found.written)} for the output; {human_bytes(free_bytes(folder))} free"
@@ -424,9 +422,9 @@ def _print(found: _Estimated, folder: Path, device: torch.device, terminal: Term
         f"Memory: about {human_bytes(plan.peak_bytes)} of {human_bytes(plan.free_memory)} free.",
         f"Disk: {disk} at {folder}.",
         _gpu_sentence(plan.gpu_bytes, memory_of(device), str(device)),
-        f"Speed of a worker: {speed.flops / 1e9:,.1f} G operations a second ({of['flops']}); "
-        f"reading {human_bytes(int(speed.read))} a second ({of['read']}); "
-        f"writing {human_bytes(int(speed.write))} a second ({of['write']}).",
+        f"Speed of a worker: {speed.flops / 1e9:,.1f} G operations a second ({source['flops']}); "
+        f"reading {human_bytes(int(speed.read))} a second ({source['read']}); "
+        f"writing {human_bytes(int(speed.write))} a second ({source['write']}).",
     ]
     if speed.tried:
         kinds = counted(len(speed.tried), "kind", "kinds")
@@ -444,8 +442,8 @@ def _print(found: _Estimated, folder: Path, device: torch.device, terminal: Term
         times.add_row(str(each.workers), duration(each.seconds), busy, each.bottleneck)
     console.print("", times)
     if found.zeros:
-        more = f" and {len(found.zeros) - 1} more" if len(found.zeros) > 1 else ""
-        print_warnings([f"{found.zeros[0]}{more} {ZEROS}."], terminal.notes)
+        others = f" and {len(found.zeros) - 1} more" if len(found.zeros) > 1 else ""
+        print_warnings([f"{found.zeros[0]}{others} {ZEROS}."], terminal.notes)
 
 
 def _gpu_sentence(needed: int, memory: int, device: str) -> str:

@@ -1,9 +1,7 @@
 """How commands are declared, and the arguments and options that several of them share.
 
-Invalid values are usage errors.
-
-A command is a class: its fields are the arguments and options, its docstring is the help. A shared
-option is declared once, in a class that commands inherit.
+A command is a class. Its fields are the arguments and options, and its docstring is the help. A
+shared option is declared once, in a class that commands inherit. Invalid values are usage errors.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ def recipe_given(text: str) -> Path:
     """
     path = path_given(text)
     samples = {sample.recipe.parent.name: sample.recipe for sample in Sample}
-    return path if os.path.isfile(path) else samples.get(text, path)  # noqa: PTH113 - Path's fails where it may not look
+    return path if os.path.isfile(path) else samples.get(text, path)  # noqa: PTH113 - Path.is_file raises without permission
 
 
 def model_given(text: str) -> str:
@@ -72,7 +70,7 @@ def counts_given(text: str) -> tuple[int, ...]:
         for part in parts
     ):
         raise typer.BadParameter(
-            f"{text[:40]!r} are not numbers of workers; give some from 1 to {MOST_WORKERS}, "
+            f"{text[:40]!r} are not numbers of workers; give numbers from 1 to {MOST_WORKERS}, "
             "as in 1,8,64."
         )
     return tuple(map(int, parts))
@@ -91,17 +89,17 @@ def flag(name: str, about: str) -> Any:
 
 
 def option(metavar: str, about: str, *names: str, default: Any = None, **more: Any) -> Any:
-    """An option with a value. ``names``: if not the field's. ``default``: ``...`` if it is needed.
+    """An option with a value. ``names``: if not the field's. ``default``: ``...`` if required.
 
     ``more``: ``min``, ``max``, or a ``parser``.
     """
     return _declared(typer.Option(default, *names, metavar=metavar, help=about, **more))
 
 
-def _declared(made: Any) -> Any:
-    """A field of a command."""
-    default = MISSING if made.default is ... else made.default
-    return field(default=default, metadata={_TYPER: made})
+def _declared(info: Any) -> Any:
+    """A dataclass field for an argument or option of a command."""
+    default = MISSING if info.default is ... else info.default
+    return field(default=default, metadata={_TYPER: info})
 
 
 def path_option(metavar: str, about: str, *, default: Any = None) -> Any:
@@ -235,10 +233,10 @@ def command(
             run(given, work)
 
         hints, parameters = get_type_hints(options), []
-        for each in sorted(fields(options), key=lambda f: f.name not in options.__annotations__):
-            kind, made = inspect.Parameter.KEYWORD_ONLY, each.metadata[_TYPER]
-            hint = hints[each.name]
-            parameters.append(inspect.Parameter(each.name, kind, default=made, annotation=hint))
+        for item in sorted(fields(options), key=lambda f: f.name not in options.__annotations__):
+            kind, info = inspect.Parameter.KEYWORD_ONLY, item.metadata[_TYPER]
+            hint = hints[item.name]
+            parameters.append(inspect.Parameter(item.name, kind, default=info, annotation=hint))
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__, call.__doc__ = {}, options.__doc__
         app.command(name, hidden=hidden)(call)
@@ -255,13 +253,13 @@ def run(given: Options, work: str) -> None:
     with reported(given.verbose, WRONG_USAGE, typer.Exit), interruptible():
         module, _, function = work.partition(":")
         with starting(), heavy_imports():
-            loaded = import_module(f"ace_gui.cli.{module}")
+            imported = import_module(f"ace_gui.cli.{module}")
             if isinstance(given, Reading):
                 from ace_gui.engine.capabilities import use_threads
 
                 use_threads(given.threads)
         try:
-            getattr(loaded, function)(given)
+            getattr(imported, function)(given)
         except PickleConsentError as error:
             if error.path is not None and not getattr(given, "convert", True):
                 error.sentence += " Add --convert to convert it."

@@ -1,4 +1,4 @@
-"""Recipes for the command line: made from a base and experts, printed, or written for mergekit."""
+"""Make recipes from a base and experts, print them, or write them for mergekit."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def init(given: Init) -> None:
 def init_recipe(
     models: Sequence[str], method: str | None = None, settings: Sequence[str] = ()
 ) -> str:
-    """The text of a commented recipe, equal to what ``merge`` does without a file.
+    """The text of a commented recipe for the merge that ``merge`` does without a file.
 
     Raises RecipeError for a missing model, or an unknown method or setting.
     """
@@ -159,6 +159,6 @@ def write_mergekit(given: Mergekit) -> None:
 
 
 def _every_parameter(recipe: Recipe) -> dict[str, ParameterValue]:
-    """The parameters of the recipe's method, its defaults too."""
+    """The parameters of the recipe's method, including defaults."""
     method = get_method(recipe.merge_method)
     return asdict(checked_parameters(method, recipe.parameters))

@@ -1,6 +1,6 @@
-"""Standard output and error that accept every text, and the end of a command.
+"""Standard output and error that accept every text, and how a command ends.
 
-For any error that is one sentence and an exit status.
+Any error ends it with one sentence and an exit status.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PLAIN: Final = {
 
 
 class _Lasting(io.FileIO):
-    """A stream's file that discards data it cannot write, and keeps the first error."""
+    """The file of a stream; it discards what cannot be written, and keeps the first error."""
 
     problem: OSError | None = None
 
@@ -167,7 +167,7 @@ def status_of(error: BaseException, *, verbose: bool) -> int:
 def finished(status: int) -> int:
     """The exit status of a finished command. It is 1 if standard output could not be written.
 
-    A reader that closes its pipe, such as ``head``, has all that it wants: that is no error.
+    It is no error if a reader such as ``head`` closes its pipe early.
     """
     problem = output_problem()
     if problem is None or status or isinstance(problem, BrokenPipeError):

@@ -71,7 +71,7 @@ def test_other_defaults_than_the_sources_are_listed_with_their_reason(
     assert found.differs
     assert found.help.endswith(found.differs)
     printed = " ".join(CliRunner().invoke(app, ["methods", method]).output.split())
-    _, _, listed = printed.partition("Other defaults than in the sources")
+    _, _, listed = printed.partition("Defaults that differ from the sources")
     assert " ".join(found.differs.split()) in listed
     assert listed.count(f" {name} = ") == 1
 

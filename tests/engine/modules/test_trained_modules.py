@@ -460,7 +460,7 @@ def test_routes_of_every_layer(gpt2: Path, tmp_path):
 def test_the_command_line_shows_routes(gpt2: Path, twin: Path, tmp_path):
     done = run("evaluate", gpt2, twin, "--routing", "--limit", "3", "--json", tmp_path / "x.json")
     assert done.returncode == 0, done.stderr
-    assert "ms an example" in done.stdout
+    assert "ms per example" in done.stdout
     routes = json.loads((tmp_path / "x.json").read_text())["routes"]
     assert [each["task"] for each in routes] == ["one", "other"]
     refused = run("evaluate", gpt2, gpt2.parent / "base", "--routing", "--limit", "3")
