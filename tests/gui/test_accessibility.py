@@ -42,6 +42,7 @@ def test_tab_goes_as_one_reads(loaded, qtbot):
     ]
     indices = [[i for i, stop in enumerate(reached) if part.isAncestorOf(stop)] for part in parts]
     assert all(indices), "every part is reached"
+    assert workspace.heterogeneity.plot in reached
     for before, after in pairwise(indices):
         assert max(before) < min(after)
 

@@ -78,8 +78,8 @@ class Plot(ThemedWidget):
         self.setBackgroundRole(QPalette.ColorRole.Light)
         self.canvas = Canvas(bottom, left)
         self.canvas.setFocusProxy(self)
-        self.canvas.viewport().setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it has no name
-        self.canvas.setAccessibleName(self.called)
+        for part in (self.canvas, self.canvas.viewport()):
+            part.setAccessibleName(self.called)
         self.legend, self._has_legend = Legend(toggles=self.toggles), True
         self.title, self.caption = CaptionLabel(), CaptionLabel(sentence=True, wraps=self.wraps)
         self.busy, self._quantity, self._message = QLabel(BUSY), QLabel(), QLabel()
