@@ -1,4 +1,4 @@
-"""Jobs of the pages, of which one of each kind runs at a time: try, tune, route, compare."""
+"""The jobs of the pages: try, tune, route, compare. One of each kind runs at a time."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ class MethodComparison(Operation):
 
     @property
     def obstacle(self) -> str:
-        """The checks' error against any merge, as a sentence. Memory depends on the method."""
+        """The error that stops every merge. Memory does not count: it depends on the method."""
         errors = (check for check in self._session.checks.errors if check.title != MEMORY)
         return next((check.line for check in errors), "")
 

@@ -91,7 +91,7 @@ class Preferences(QObject):
         self.changed.emit()
 
     def _configure_new_engine(self) -> None:
-        """Send only what differs from its defaults, so that its answer is final."""
+        """Send only what differs from the engine's defaults, so that its answer is final."""
         engine, settings = self._session.engine, self.settings
         wanted = settings.threads or (engine.threads if engine is not None else 0)
         if engine is not None and (engine.threads, engine.scratch) != (wanted, settings.scratch):

@@ -112,7 +112,7 @@ class Scoring(QObject):
 
     @property
     def _unknown(self) -> bool:
-        """Whether a model is without scores, which an earlier window may have found out."""
+        """Whether a model has no scores yet; an earlier window may have computed some."""
         session = self._session
         models = ("base", EXPERTS, *(str(run.store) for run in session.results.runs.all))
         complete = session.results.scores.is_complete

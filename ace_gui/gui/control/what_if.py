@@ -138,7 +138,7 @@ class Forecasting(QObject):
         )
 
     def _take(self) -> None:
-        """Of a failed sample nothing is used, nor is it asked for again."""
+        """A sample that failed is not used, and not requested again."""
         if not self._sample.is_running:
             found = () if self._sample.error else self._sample.all(LayerReport)
             self._reports = {report.name: report for report in found}

@@ -1,4 +1,4 @@
-"""The models found in a folder, and the kept merges, to choose some of them."""
+"""The models found in a folder, and the kept runs, to choose some of them."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ class ScanDialog(Dialog):
         self.take.setText(f"&Add {count}" if adding else f"&Open with {count}")
         if not found.models:
             folders = ", ".join(map(str, self._paths))
-            self.note.setText(plain(f"There is no model with weights in {folders} or below."))
+            self.note.setText(plain(f"No model with weights was found in {folders}."))
         elif base < 0:
-            self.note.setText("Which one is the base, from which the others were fine-tuned?")
+            self.note.setText("Which model is the base that the others were fine-tuned from?")
         else:
             self.note.setText("Only headers were read; the models are checked once they are open.")
 
@@ -139,14 +139,14 @@ class ScanDialog(Dialog):
 
 
 class CleanUpDialog(Dialog):
-    """Exported merges are checked. Nothing is removed without confirmation."""
+    """Exported runs are checked at first. Nothing is removed before the person presses Delete."""
 
     def __init__(self, runs: RunOperations, parent: QWidget | None = None) -> None:
-        super().__init__("Clean up kept merges", parent, cancels=True)
+        super().__init__("Clean up runs", parent, cancels=True)
         self._runs = runs
         self._kept: list[MergeRun] = []
         self.fit(48, 26, lines=True)
-        self.tree = row_tree("Kept merges", ("Merge", "Base", "Made", "Size", "Exported"))
+        self.tree = row_tree("Runs", ("Merge", "Base", "Made", "Size", "Exported"))
         self.tree.itemChanged.connect(lambda *_: self._sum_up())
         self.summary = muted_label()
         self.remove = self.add_button("&Delete", self._delete, kind="destructive")
@@ -184,11 +184,11 @@ class CleanUpDialog(Dialog):
         self.remove.setText(f"&Delete {len(ticked)}" if ticked else "&Delete")
         self.remove.setToolTip("" if ticked else "Select what to delete")
         lost = sum(not run.exported for run in ticked)
-        text = f"{human_bytes(freed)} of {human_bytes(total)} will be free."
-        text += f" {lost} not exported will be lost." if lost else ""
+        text = f"{human_bytes(freed)} of {human_bytes(total)} will be freed."
+        text += counted(lost, " %n is not exported.", " %n are not exported.") if lost else ""
         if not ticked:
             text = f"{human_bytes(total)} in total. Select what to delete."
-        self.summary.setText(text if self._kept else "There are no kept merges.")
+        self.summary.setText(text if self._kept else "There are no runs.")
 
     def _delete(self) -> None:
         self._runs.delete_kept([run.store for run in self._ticked()])

@@ -1,4 +1,4 @@
-"""What a merge becomes: export of the model, with the size of an adapter, and the report."""
+"""Dialogs for a finished merge: the export, with the size of an adapter, and the report."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ class Written:
 _KIND: Final = Option(
     name="adapter",
     label="Write as",
-    help="An adapter is a small file with the change, to be loaded over the base",
+    help="An adapter is a small file with the change; it is loaded onto the base",
     values={"the full model": False, "an adapter (PEFT)": True},
 )
 _BY: Final = Option(
     name="by_energy",
     label="Size by",
-    help="One rank for all matrices; or for each the smallest rank that keeps this share of its "
-    "change's squared norm",
+    help="One rank for all matrices, or for each matrix the smallest rank that keeps this share "
+    "of its change's squared norm",
     values={"rank": False, "share of energy": True},
 )
 _RANK: Final = Option(
@@ -110,12 +110,12 @@ _SHARD: Final = Option(
 _HEADS: Final = Option(
     name="heads",
     label="Heads",
-    help="Whole models load separately, and are as large as the merged model",
-    values={"in files of their own": False, "a whole model for each": True},
+    help="A whole model loads without the others, and is as large as the merged model",
+    values={"in separate files": False, "a whole model for each": True},
 )
 _GIGABYTE: Final = 1_000_000_000
 _EXPORTS: Final = "exports"
-_CHANGED: Final = "Settings changed after this merge. The export is the merge as it was made."
+_CHANGED: Final = "Settings have changed since this merge. The exported model has the old settings."
 
 
 class ExportDialog(Dialog):
@@ -226,7 +226,7 @@ class ExportDialog(Dialog):
         elif self.curve.is_running:
             self.plot.show_message("Computing what each rank keeps …")
         else:
-            self.plot.show_message(self.curve.error or "The curve was stopped.")
+            self.plot.show_message(self.curve.error or "Computing was stopped.")
 
     def _make_page(self) -> QWidget:
         browse = push_button("Browse…", self._browse, name="Browse for the target folder")
@@ -249,7 +249,7 @@ class ExportDialog(Dialog):
             push_button("Open folder", lambda: show(self._exported_to)),
             push_button("Show in folder", lambda: show(self._exported_to.parent)),
             push_button("Copy code", lambda: copy(self.snippet.toPlainText())),
-            push_button("Add as an expert", self._add, tip="Merge it again, with other models"),
+            push_button("Add as an expert", self._add, tip="Use it in another merge"),
             None,
         )
         parts = (heading("Exported"), self.outcome, self.files, self.snippet, buttons)
@@ -293,7 +293,7 @@ class ExportDialog(Dialog):
         parts = [f"{weights} (about {human_bytes(size.bytes)})"]
         parts.append("the base's config and tokenizer files, README.md, merge_recipe.yaml")
         if self._has_heads:
-            parts.append("the experts' own heads in heads/")
+            parts.append("the experts' heads in heads/")
         if self.written.heads:
             parts.append(f"a model of {human_bytes(size.bytes)} for each of these")
         return "; ".join(parts) + "."
@@ -426,7 +426,7 @@ def _chapters_of(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:
     )
     warnings = counted(warned, "%n matrix has a warning", "%n matrices have warnings")
     yield "Health", warnings if warned else "no matrix has a warning"
-    yield "All tensors", "how each was treated, and why, in figures"
+    yield "All tensors", "how each tensor was treated, and why, with its figures"
     yield "Method", "its formula and its paper"
 
 
@@ -434,11 +434,11 @@ def _scores(run: MergeRun, session: Session) -> str:
     tasks, score = len(session.draft.inputs.tasks), mean_score(run)
     if score is not None:
         mean = short_score_text(score)
-        return f"a mean of {mean}, compared with base and experts, task by task"
+        return f"mean {mean}; base, experts and merge, task by task"
     if not tasks:
-        return "none: the recipe names no tasks"
+        return "none: the recipe has no tasks"
     on = counted(tasks, "on %n task", "on %n tasks")
-    return f"{on}, compared with base and experts; measured while the report is written"
+    return f"{on}, of base, experts and merge; computed while the report is written"
 
 
 def _heterogeneity(run: MergeRun, session: Session) -> str:

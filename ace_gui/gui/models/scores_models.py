@@ -69,25 +69,25 @@ _FIGURES = (
     ),
     MergeFigure(
         "Energy",
-        "Square of the norm: energy of the merged change, relative to an expert of mean norm.",
+        "Square of the norm: energy of the merged change, relative to an expert with mean norm.",
         lambda row: row.relative_norm**2,
     ),
     MergeFigure(
         "Distance",
         "Mean distance of the merged model from the experts, relative to the expert's distance "
-        "from the base: 0 is the expert, 1 as far as the base.",
+        "from the base. 0: equal to the expert; 1: as far as the base.",
         lambda row: row.mean_distance,
         better=-1,
     ),
     MergeFigure(
         "Cosine",
-        "Mean cosine of the merged change and the experts' changes.",
+        "Mean cosine between the merged change and each expert's change.",
         _mean_cosine,
         better=1,
     ),
     MergeFigure(
         "Warnings",
-        "Tensors with a warning about the result.",
+        "Number of tensors with a warning about the result.",
         lambda row: row.warned,
         "{}",
         better=-1,
@@ -277,7 +277,7 @@ class TaskFiguresModel(FiguresModel):
 
 
 def _tip(row: TaskFigures, column: int) -> str:
-    whose = f"the task of {row.owner}" if row.owner else "no expert's task"
+    whose = f"the task of {row.owner}" if row.owner else "a task without an expert"
     if column == TASK:
         return "Unweighted mean of all tasks" if row.is_mean else f"{row.metric}, {whose}"
     _, tip, text = _COLUMNS[column]

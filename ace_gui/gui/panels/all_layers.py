@@ -134,12 +134,12 @@ FIGURES: Final = (  # title, tooltip, and attribute of a LayerReport
     ("γ", "How unequally the experts changed the matrix", "gamma"),
     ("regime", "Heterogeneous if γ exceeds τ: then the solution is refined", "regime"),
     ("‖ΔW‖", "Frobenius norm of the merged change", "delta_norm"),
-    ("ridge mass Σεₜ", "Near 1 the refinement turns against the experts", "ridge_mass"),
+    ("ridge mass Σεₜ", "Near 1, the refinement points against the experts", "ridge_mass"),
     ("condition number", "Bound on the condition number of the solved system", "condition"),
-    ("refinement cosine", "Of the refinement and the summed task vectors", "refinement_cosine"),
+    ("refinement cosine", "Between refinement and sum of task vectors", "refinement_cosine"),
     ("refinement ratio", "Norm of the refinement over that of W_pre", "refinement_ratio"),
     ("cap factor", "Factor by which the cap scaled the change; 1: not capped", "cap_factor"),
-    ("effective rank", "Before and after reshaping the singular values", "effective_ranks"),
+    ("effective rank", "Before and after the spectrum is changed", "effective_ranks"),
 )
 _SPACING = 12  # px
 _PLOT = 15  # in text lines: width of the plot next to the figures

@@ -64,10 +64,10 @@ class PreflightPanel(Following):
         if checks.errors:
             return "A merge would fail: see the errors. Merge offers to check again."
         if checks.worries:
-            return "A merge is possible. Merge asks once whether to continue."
+            return "A merge is possible, with warnings. Merge asks once whether to continue."
         if count_of(checks.all):
             return "Accepted: Merge does not ask again for these models."
-        return "From the files' headers and configs, and later the compared tensors."
+        return "These checks use headers and configs, and later also the tensors."
 
 
 class CheckList(Column):
@@ -174,8 +174,8 @@ class HealthPanel(Following):
         self._misbehaving = found.misbehaving
         self.offered.setText(
             f"In {counted(len(found.misbehaving), 'layer', 'layers')}, the published variant moves "
-            "far more than the experts did, or refines against them. The automatic variant does "
-            "neither."
+            "far more than the experts did, or its refinement points against them. The automatic "
+            "variant does neither."
         )
         self.for_all.setVisible(self._session.draft.inputs.method == ACE)
         self.offer.setVisible(bool(found.misbehaving))

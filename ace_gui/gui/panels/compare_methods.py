@@ -48,8 +48,8 @@ from ace_gui.recipe.values import ParameterValue
 _TABLE, _PLOT = 6, 12  # in text lines: minimum height of the plots
 _ONE_ROW = 34  # in text lines: below this width the plots are stacked
 _NOTHING = (
-    "Select methods at the left and press Compare. Each method merges the models, and "
-    "norms, distances and scores appear here. The current merge stays."
+    "Select methods on the left and press Compare. Each method merges the models, and "
+    "norms, distances and scores appear here. The current merge is kept."
 )
 
 

@@ -55,9 +55,9 @@ _LARGE: Final = 160  # px
 
 
 class CompareButton(QPushButton):
-    """Compares the answers of a merge and of another model, also by itself, but once.
+    """Compares the answers of a merge and of another model.
 
-    The answers of evaluated models are known, so they are compared without being asked to.
+    If the merge is evaluated, its answers are known: then it compares them once without a click.
     """
 
     def __init__(self, session: Session, scoring: Scoring, kind: str) -> None:
@@ -276,7 +276,7 @@ class ExampleList(QListView):
         self.setItemDelegate(self.cell)
 
     def show_examples(self, listed: Sequence[ListedExample], *, wraps: bool = True) -> bool:
-        """Show these, and return whether they are others than before."""
+        """Show these, and return whether they have changed."""
         if tuple(listed) == self.examples:
             return False
         modes = QListView.ViewMode
@@ -429,5 +429,5 @@ class ExampleCell(Cell):
 
 
 def _line(rect: QRectF, down: float, height: float) -> QRectF:
-    """A line of this height in ``rect``, so far down."""
+    """A line of this height in ``rect``, ``down`` px below its top."""
     return QRectF(rect.left(), rect.top() + down, rect.width(), height)

@@ -55,7 +55,7 @@ _PANELS = (
 )
 
 
-_LOW = 28  # in text lines: a lower inspector leaves the figures of its head to the plots
+_LOW = 28  # in text lines: a lower inspector has no figures in its head, but more of the plots
 
 
 class InspectorPanel(QWidget):
@@ -205,14 +205,14 @@ class _Name(QWidget):
 
 _CHOOSE: Final = "Choose a layer to compare its covariances."
 _NO_DATA: Final = (
-    "ACE estimates the covariance of an expert's inputs from its changes alone. Give each expert's "
-    "task calibration inputs to see how good the estimate is for your models."
+    "ACE estimates the covariance of an expert's inputs from its changes alone. Add calibration "
+    "inputs to each expert's task to see how good the estimate is for your models."
 )
 _NOT_YET: Final = (
     "Each expert runs once over its calibration inputs; then every layer is compared. Results "
     "are kept, so you can stop and continue."
 )
-_UNSEEN: Final = "One expert's calibration inputs do not reach this layer, or no expert changes it."
+_UNSEEN: Final = "An expert's calibration inputs do not reach this layer, or no expert changes it."
 _NOT_MERGED: Final = "ACE estimates covariances only for the matrices that it merges."
 
 
@@ -332,8 +332,8 @@ def covariance_rows(found: LayerCovariances) -> list[FigureRow]:
     return [
         row(
             "directions",
-            "Overlap of the leading eighth of directions of ACE's estimate and of the inputs: "
-            "1 where they span the same subspace, 0 where they are orthogonal.",
+            "Overlap of the leading eighth of directions of ACE's estimate and of the inputs. "
+            "1: they span the same subspace; 0: they are orthogonal.",
             "overlap",
         ),
         row("by chance", "The overlap of unrelated subspaces.", "chance"),

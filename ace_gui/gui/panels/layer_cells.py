@@ -41,7 +41,7 @@ def line_height(role: Face) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """What a cell is drawn with: inside ``rect``, and in other inks where its row is chosen."""
+    """What a cell is drawn with, inside ``rect``; a chosen row has other text colours."""
 
     painter: QPainter
     rect: QRectF
@@ -51,7 +51,7 @@ class Drawn:
 
     @property
     def quiet(self) -> str:
-        """The ink of what matters less."""
+        """The colour of less important text."""
         return current_theme().text2 if self.chosen else current_theme().text3
 
     def dash(self, align: Qt.AlignmentFlag = _LEFT) -> None:

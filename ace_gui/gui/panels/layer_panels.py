@@ -64,7 +64,7 @@ class LayerPanel(Following):
             plot.set_busy(busy)
 
     def show_missing(self, plot: SpecPlot, row: PlanRow, what: str) -> None:
-        """Show why there is nothing of a layer, or that it is being computed."""
+        """Show why a layer has no result, or that it is being computed."""
         if not self.session.layers.has_spectrum(row):
             plot.clear(f"No {what}: {row.reason}.")
         elif self.session.must_learn:

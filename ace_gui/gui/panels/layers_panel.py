@@ -47,8 +47,8 @@ _CHOSEN: Final = 3  # px: the mark at the left of the selected row
 class LayerView(QTreeView):
     """Hides columns that are shown elsewhere if there is little room.
 
-    Blocks are folded at first, so that the whole model is in view; that of the selected layer is
-    expanded, and all are where a filter leaves few rows.
+    At first only the block of the selected layer is expanded, so that the whole model is in view.
+    If a filter leaves few rows, all blocks are expanded.
     """
 
     def __init__(self, layers: LayersModel) -> None:
@@ -204,7 +204,7 @@ class LayersPanel(QWidget):
         self.model = LayersModel(session, healths, self)
         self.text = search_field("Filter layers by name", "Filter by name")
         self.shown = Segments("Which tensors are shown")
-        self.shown.add("Merged", "The tensors that a method merges, and those with an override")
+        self.shown.add("Merged", "Tensors that a method merges, and those with an override")
         self.shown.add("All", "Every tensor of the model")
         self.role = Choice("Filter layers by role", {"": (EVERY_ROLE, "")})
         self.table = LayerView(self.model)

@@ -42,8 +42,8 @@ OPTIONS: Final = (
     Option(  # the first one; for methods that draw random numbers
         name="seed",
         label="Seed",
-        help="This method uses random numbers. The same seed gives the same ones for any order and "
-        "device; another seed shows how much the result varies.",
+        help="This method uses random numbers. The same seed gives the same numbers in any order "
+        "and on any device; another seed shows how much the result varies.",
         kind="digits",
         default=str(Inputs().seed),
         read=_seed,
@@ -61,9 +61,9 @@ OPTIONS: Final = (
     Option(
         name="heads",
         label="Heads",
-        help="Heads of one task have the same shape and the same labels. They can be "
-        "merged if all experts have that one task, always, or never. Heads that are "
-        "not merged are saved with the merged model.",
+        help="Heads of one task have the same shape and the same labels. Heads can be "
+        "merged always, never, or only if all experts have the same task. Heads that "
+        "are not merged are saved with the merged model.",
         values={
             "merge if one task": Heads.AUTO,
             "save separately": Heads.KEEP,
@@ -104,8 +104,8 @@ OPTIONS: Final = (
     Option(
         name="non_finite",
         label="NaN, Inf",
-        help="The treatment of a tensor in which an expert has NaN (not a number) or Inf "
-        "(infinity), for example after a training run that diverged. The layer's notes and the "
+        help="What to do if an expert's tensor has NaN (not a number) or Inf (infinity), "
+        "for example because its training diverged. The layer's notes and the "
         "model card name every such tensor.",
         values={
             "stop": NonFinite.STOP,
@@ -131,7 +131,7 @@ def scope_option(scopes: Mapping[str, str]) -> Option:
 _FORECAST_TIP = (
     "Norm of the merged change of all matrices, relative to the experts' mean. Before a "
     "merge it is estimated from a few matrices; afterwards it is exact. A change far above "
-    "the cap is more than the experts learned: try the automatic variant of ACE, or a cap."
+    "the cap is larger than the experts' changes: try the automatic variant of ACE, or a cap."
 )
 _OVERRIDES_TIP = (
     "Some tensors can be merged with another method or other values, averaged, or kept from the "

@@ -363,6 +363,6 @@ def _cost(routes: Sequence[TaskRoutes]) -> str:
     own = 1000 * sum(each.seconds * each.n for each in routes) / count
     plain_ms = 1000 * sum(each.plain_seconds * each.n for each in routes) / count
     return (
-        f"The modules take {human_bytes(routes[0].module_bytes)} more than the weights. An example "
-        f"takes {own:.1f} ms with them and {plain_ms:.1f} ms without (mean of {count} examples)."
+        f"The modules add {human_bytes(routes[0].module_bytes)} to the weights. An example takes "
+        f"{own:.1f} ms with them and {plain_ms:.1f} ms without (mean of {count} examples)."
     )

@@ -191,8 +191,8 @@ _MAX_CHARACTERS: Final = 280  # of a displayed text
 _LABELLED: Final = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.TEXT_CLASSIFICATION)
 _LANGUAGE: Final = (TaskKind.CAUSAL_LM, TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
 _CALIBRATION: Final = (
-    "Inputs for methods that learn or measure something. Do not use the scored data. Only "
-    "a few methods need labels."
+    "Inputs for methods that learn or measure something. Do not use the data for scores. "
+    "Only a few methods need labels."
 )
 _NAME: Final = Option(
     name="name",
@@ -221,10 +221,10 @@ _LABELS: Final = Option(
 _PROMPT: Final = Option(
     name="prompt",
     label="Prompt",
-    help="What the model is asked: {text} is the example's text, {choices} its lettered choices; "
-    "for CLIP, {} is the label.",
+    help="What the model is asked. {text}: the example's text; {choices}: its choices with "
+    "letters; for CLIP, {} is the label.",
     kind="text",
-    empty="as usual for this kind of task",
+    empty="the default for this kind of task",
 )
 _SYSTEM: Final = Option(
     name="system",
@@ -236,8 +236,8 @@ _SYSTEM: Final = Option(
 _CHAT: Final = Option(
     name="chat",
     label="Chat template",
-    help="A model without a template cannot be scored with it.",
-    values={"if the model has a template": Chat.AUTO, "always": Chat.ON, "never": Chat.OFF},
+    help="With “always”, a model without a template cannot be scored.",
+    values={"if the model has one": Chat.AUTO, "always": Chat.ON, "never": Chat.OFF},
 )
 
 
@@ -359,9 +359,9 @@ class TaskEditor(QWidget):
 def _options(task: Task, found: TaskDescribed, experts: Sequence[str]) -> Iterator[Option]:
     """What can be said of a task of this kind."""
     yield _NAME
-    experts_by_name = {"of no expert": None} | {name: name for name in experts}
-    help = "The expert whose task it is."
-    empty = "the one with the task's name"
+    experts_by_name = {"no expert": None} | {name: name for name in experts}
+    help = "The expert that was fine-tuned for this task."
+    empty = "the expert with the task's name"
     yield Option(name="expert", label="Expert", help=help, values=experts_by_name, empty=empty)
     for name, label, known, own in (
         ("kind", "Kind", found.kinds, task.kind),

@@ -87,7 +87,7 @@ class MergeScatter(SpecPlot):
         title = f"{figure} by {parameter}" if parameter else f"{figure} against norm"
         room = max(values) + 0.3 * max(max(values) - min(values), 0.1)  # for the names
         x = Axis(
-            title=parameter or "norm of the change, by the experts' mean",
+            title=parameter or "norm of the change / experts' mean",
             logarithmic=wide,
             high=None if parameter else room,
             padding=0.06,

@@ -135,7 +135,7 @@ class Actions:
         "&Preferences…", "Device, threads, folders, appearance, messages", key="Ctrl+,"
     )
     memory = _Action("Memor&y for merging…", "How much memory a merge may use")
-    clean_up = _Action("&Clean up kept merges…", "Choose which kept merges to delete from disk")
+    clean_up = _Action("&Clean up runs…", "Choose which finished merges to delete from disk")
     merge = _Action(
         "&Merge",
         "Merge the experts into the base",

@@ -171,7 +171,7 @@ class Dialogs:
         show_once(dialog)
 
     def clean_up_runs(self) -> None:
-        """Show all kept merges, of any base model, and delete the chosen ones."""
+        """Show all kept runs, of any base model, and delete the chosen ones."""
         from ace_gui.gui.dialogs.models_dialogs import CleanUpDialog
 
         self.clean_up = CleanUpDialog(self._window.runs, self._window)

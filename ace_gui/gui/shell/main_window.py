@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # the workspace imports the plots, which the empty window doe
 _SIZE: Final = (1440, 900)
 _FRAME: Final = QSize(16, 48)  # px that a window manager may draw around it
 _BEGUN: Final = (State.MERGING, State.SCORING, State.TUNING, State.COMPARING, State.REPORTING)
-"""What a person begins."""
+"""Work that a person starts."""
 
 
 class MainWindow(Window):
@@ -260,7 +260,7 @@ class MainWindow(Window):
         opens = loaded and self._pages.currentWidget() is self.welcome
         self._pages.setCurrentWidget(self.workspace if loaded else self.welcome)
         if opens:
-            self.workspace.setFocus()  # from a button, a merge would move it on to a row of a table
+            self.workspace.setFocus()  # a button that a merge disables would give it to a table
 
     def _show_engine(self) -> None:
         engine = self.session.engine

@@ -104,7 +104,7 @@ class Toast(QObject):
             left_of_subject = subject.mapTo(ground, QPoint()).x() - width - _MARGIN
             right = left_of_subject if left_of_subject > ground.width() // 3 else right
         corners = QPoint(_MARGIN, low), QPoint(right, _MARGIN), QPoint(_MARGIN, _MARGIN)
-        if not notice.passes:  # what is answered stands where it was asked
+        if not notice.passes:  # an answer is shown where its question was
             corners = corners[1:] + corners[:1]
         edited = self._edited()
         areas = [QRect(corner, QSize(width, height)) for corner in corners]
@@ -163,7 +163,7 @@ class Questions:
             self._conductor.plan()
 
     def _follow_checks(self) -> None:
-        """Take a question away that the checks do not ask any more."""
+        """Remove a question that the checks no longer ask."""
         shown = self._asked and self._notice.sentence.text() == self._asked
         if shown and not self._session.checks.worries:
             self._notice.hide()
@@ -231,7 +231,7 @@ class MergeNews:
         self._window.notice.offer(what_to_see(run, warned, merged, unsure), offers)
 
     def _warned(self, run: MergeRun) -> int:
-        """The matrices with warnings; of many only the merge's own, because judging takes time."""
+        """The matrices with warnings. If there are many tensors, only those of the merge."""
         if len(self._window.session.layers.rows) > _MANY:
             return sum(bool(report.warnings) for report in run.reports.values())
         counts = self._window.workspace.healths.summary().counts

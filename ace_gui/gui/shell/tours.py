@@ -122,14 +122,14 @@ def _merging(window: Window) -> list[Step]:
 
     return [
         Step(
-            sentence="Open the sample, here or in the menu File: a small model and five models "
-            "fine-tuned from it.",
+            sentence="Open the sample, here or in the menu File. It has a small model and five "
+            "models fine-tuned from it.",
             target=lambda: begin if begin.isVisible() else None,
             done=is_open,
         ),
         Step(
             sentence="Open a block, and choose one of its matrices. γ measures how unequally the "
-            "experts changed a matrix: slightly at the left, strongly at the right.",
+            "experts changed a matrix: a little on the left, strongly on the right.",
             picture=lambda: Drawing(
                 resource_path("pictures/gamma.svg").read_text(encoding="utf-8"),
                 "Spectra of three experts: with a small γ, and with a large one",
@@ -139,19 +139,19 @@ def _merging(window: Window) -> list[Step]:
             done=lambda: session.selection is not None,
         ),
         Step(
-            sentence="The same γ along the model. The recommended merge treats all "
+            sentence="This is γ of every matrix along the model. The recommended merge treats all "
             "matrices alike. ACE as published refines those above a threshold τ.",
             begin=lambda: _show(window, VIEWS),
             target=lambda: window.workspace.heterogeneity,
         ),
         Step(
-            sentence="Merge. It takes a few seconds and changes no file.",
+            sentence="Press Merge. It takes a few seconds and changes no file.",
             target=lambda: window.header.primary.main,
             done=lambda: session.results.is_merged,
         ),
         Step(
-            sentence="The singular values of each expert's change of the chosen matrix, and of the "
-            "merge. Ctrl+G goes to the most heterogeneous one.",
+            sentence="These are singular values for the chosen matrix: of each expert's change, "
+            "and of the merged one. Ctrl+G goes to the matrix with the largest γ.",
             begin=lambda: _show(window, INSPECTOR),
             target=lambda: window.workspace.inspector,
         ),
@@ -176,14 +176,14 @@ def _judging(window: Window) -> list[Step]:
             done=lambda: window.header.workspaces.current == 1,
         ),
         Step(
-            sentence="Evaluate scores base, experts and merge on held-out data of the "
+            sentence="Press Evaluate. It scores base, experts and merge on held-out data of the "
             "sample's tasks.",
             target=scores,
             done=evaluated,
         ),
         Step(
-            sentence="Export writes the merged model as a folder that its library loads. Nothing "
-            "more is needed for your own models: open a base, add experts, merge.",
+            sentence="Export writes the merged model as a folder. For your own models, the steps "
+            "are the same: open a base, add experts, merge, export.",
             target=lambda: window.header.primary,
         ),
     ]

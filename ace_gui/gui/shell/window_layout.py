@@ -350,7 +350,7 @@ class Rail(QWidget):
             ("panel", "Show models and method", "Expand the input column"),
             ("open", "Models", "Expand the column: base and experts"),
             ("sliders", "Method", "Expand the column: method and parameters"),
-            ("clock", "Runs", "Expand the column: kept merges"),
+            ("clock", "Runs", "Expand the column: finished merges"),
         ):
             button = named(tool_button("", "", self.opened.emit), name, tip)
             button.setIcon(icon(picture))

@@ -170,7 +170,7 @@ class Workspace(QWidget):
         self.layers.focus_filter()
 
     def _show_layers_and(self, act: Callable[[], object]) -> None:
-        """What is done on the layers page shows it first."""
+        """Before an action on the layers page, show that page."""
         self.show_space(LAYERS)
         act()
 

@@ -458,9 +458,9 @@ class OptionForm(Form):
 
 
 _CAP_TIP: Final = (
-    "Limits how far a merge moves each matrix, for every method. The change may always be "
-    "as long as one expert's on average, and with T experts up to √T times that within δ "
-    "of the base's norm. A longer change is scaled down, with a note on the layer."
+    "Limits how far a merge moves each matrix, for every method. The experts' mean norm is "
+    "always allowed. T experts may reach √T times that, if it is below δ times the base's "
+    "norm. A larger change is scaled down, with a note on the layer."
 )
 _AT_DELTA: Final = "at δ"
 

@@ -205,7 +205,7 @@ def test_a_merge_of_earlier_parameters_is_named_as_such(dialog, window, qtbot):
     window.conductor.set_parameter("tau", 0.9)
     window.dialogs.open_export()
     texts = [label.text() for label in window.dialogs.export.findChildren(QLabel)]
-    assert any("as it was made" in text for text in texts)
+    assert any("old settings" in text for text in texts)
     assert "ace of 2 experts into base" in texts, "no more was chosen when it was made"
 
 

@@ -39,11 +39,11 @@ def test_what_is_known_of_each_chapter(session, qtbot):
     assert "cola, sst2; every parameter" in text
     assert "1 of 2 matrices is heterogeneous" in text
     assert "1 matrix has a warning" in text
-    assert "none: the recipe names no tasks" in text
+    assert "none: the recipe has no tasks" in text
     session.draft.set_tasks((Task(data=Path("cola.csv")),))
-    assert "on 1 task, compared" in preview(qtbot, session, run)
+    assert "on 1 task, of base" in preview(qtbot, session, run)
     run.accuracies = {"cola": 0.5, "sst2": 0.75}
-    assert "a mean of .625" in preview(qtbot, session, run)
+    assert "mean .625" in preview(qtbot, session, run)
 
 
 def test_a_method_without_regimes(session, qtbot):
