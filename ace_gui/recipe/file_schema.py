@@ -1,4 +1,4 @@
-"""The schema of a recipe file, made from the fields of ``Recipe``; values as a file has them."""
+"""The schema of a recipe file, made from the fields of ``Recipe``; how values are written."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ SCHEMA: Final = 1
 _CONFIG: Final = ConfigDict(extra="forbid", strict=True)
 
 known_keys: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
-"""The keys that a recipe may have, by section: at the top, in ``models``, in ``overrides``, …"""
+"""The keys that a recipe may have, by section: the top, ``models``, ``overrides``, …"""
 
 
 def written_fields(kind: type) -> list[Field[Any]]:
-    """The fields of a class that a file has: its own, then those that it inherits."""
+    """The fields of a class that are written in a file: its own, then the inherited ones."""
     own = inspect.get_annotations(kind)
     written = (each for each in fields(kind) if traits_of(each).written)
     return sorted(written, key=lambda f: f.name not in own)
 
 
-def values_of(made: BaseModel) -> dict[str, Any]:
-    """The values of a validated part of a file, by field."""
-    found: dict[str, Any] = {}
-    for key, value in made:
-        found |= values_of(value) if isinstance(value, BaseModel) else {key: value}
-    return found
+def values_of(part: BaseModel) -> dict[str, Any]:
+    """The values of a validated part of a file, by field name."""
+    values: dict[str, Any] = {}
+    for key, value in part:
+        values |= values_of(value) if isinstance(value, BaseModel) else {key: value}
+    return values
 
 
 def in_file(value: Any, folder: Path | None) -> Any:
-    """A value as a recipe file in ``folder`` has it: only what is not the default."""
+    """A value as it is written in a recipe file in ``folder``, without fields at their default."""
     if isinstance(value, Path):
         return placed(value, folder)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {key: in_file(each, folder) for key, each in value.items()}
+        return {key: in_file(item, folder) for key, item in value.items()}
     if isinstance(value, tuple):
-        return [in_file(each, folder) for each in value]
+        return [in_file(item, folder) for item in value]
     return _part_in_file(value, folder) if is_dataclass(value) else value
 
 
 def placed(path: Path, folder: Path | None) -> str:
-    """A path as a file in ``folder`` names it; without one the name on the hub, or the bare one."""
+    """A path relative to ``folder``; without a folder the name on the hub, or the last part."""
     if folder is None:
         return hub_name(path) or path.name
     try:
@@ -68,53 +68,53 @@ def placed(path: Path, folder: Path | None) -> str:
 
 
 def _part_in_file(part: Any, folder: Path | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for each in written_fields(type(part)):
-        value, traits = getattr(part, each.name), traits_of(each)
-        if value != _default(each) or traits.always:
-            heading = found.setdefault(traits.under, {}) if traits.under else found
-            heading[each.name] = in_file(value, folder)
-    return found
+    written: dict[str, Any] = {}
+    for item in written_fields(type(part)):
+        value, traits = getattr(part, item.name), traits_of(item)
+        if value != _default(item) or traits.always:
+            heading = written.setdefault(traits.under, {}) if traits.under else written
+            heading[item.name] = in_file(value, folder)
+    return written
 
 
-def _default(of: Field[Any]) -> Any:
-    return of.default if of.default_factory is MISSING else of.default_factory()
+def _default(item: Field[Any]) -> Any:
+    return item.default if item.default_factory is MISSING else item.default_factory()
 
 
-def _schema(kind: type, at: tuple[str, ...], **more: Any) -> type[BaseModel]:
-    """A model with the fields of a dataclass; its values are those of the dataclass."""
-    hints, made, headings = get_type_hints(kind), dict(more), dict[str, dict[str, Any]]()
-    for each in written_fields(kind):
-        under = traits_of(each).under
-        index = (*at, under, each.name) if under else (*at, each.name)
-        entry = _with_traits(each, hints[each.name], index), _pydantic_default(each)
-        (headings.setdefault(under, {}) if under else made)[each.name] = entry
+def _schema(kind: type, at: tuple[str, ...], **extra: Any) -> type[BaseModel]:
+    """A pydantic model with the fields of a dataclass, which validates to their values."""
+    hints, entries, headings = get_type_hints(kind), dict(extra), dict[str, dict[str, Any]]()
+    for item in written_fields(kind):
+        under = traits_of(item).under
+        index = (*at, under, item.name) if under else (*at, item.name)
+        entry = _with_traits(item, hints[item.name], index), _pydantic_default(item)
+        (headings.setdefault(under, {}) if under else entries)[item.name] = entry
     for heading, inner in headings.items():
         model = pydantic.create_model(heading, __config__=_CONFIG, **inner)
         known_keys[*at, heading] = tuple(inner)
-        made[heading] = model, pydantic.Field(default_factory=model)
-    known_keys[at] = tuple(name.rstrip("_") for name in made)
-    schema: type[BaseModel] = pydantic.create_model(kind.__name__, __config__=_CONFIG, **made)
+        entries[heading] = model, pydantic.Field(default_factory=model)
+    known_keys[at] = tuple(name.rstrip("_") for name in entries)
+    schema: type[BaseModel] = pydantic.create_model(kind.__name__, __config__=_CONFIG, **entries)
     return schema
 
 
-def _pydantic_default(of: Field[Any]) -> Any:
-    if of.default_factory is not MISSING:
-        return pydantic.Field(default_factory=of.default_factory)
-    return ... if of.default is MISSING else of.default
+def _pydantic_default(item: Field[Any]) -> Any:
+    if item.default_factory is not MISSING:
+        return pydantic.Field(default_factory=item.default_factory)
+    return ... if item.default is MISSING else item.default
 
 
-def _with_traits(each: Field[Any], kind: Any, at: tuple[str, ...]) -> Any:
-    """The type of a field in the file; what it may be besides None is checked."""
-    traits = traits_of(each)
+def _with_traits(item: Field[Any], kind: Any, at: tuple[str, ...]) -> Any:
+    """The type of a field in the file; every value but None is checked."""
+    traits = traits_of(item)
     members = [member for member in _members(kind) if member is not NoneType]
-    given = _union(members)
-    made = _in_schema(given, at, traits.limits)
+    value_type = _union(members)
+    checked_type = _in_schema(value_type, at, traits.limits)
     if traits.checked is not None:
-        made = Annotated[made, AfterValidator(traits.checked)]
+        checked_type = Annotated[checked_type, AfterValidator(traits.checked)]
     if traits.tidied is not None:
-        made = Annotated[made, BeforeValidator(traits.tidied)]
-    return made if given == kind else made | None
+        checked_type = Annotated[checked_type, BeforeValidator(traits.tidied)]
+    return checked_type if value_type == kind else checked_type | None
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
@@ -126,7 +126,7 @@ def _union(members: Iterable[Any]) -> Any:
 
 
 def _in_schema(kind: Any, at: tuple[str, ...], limits: Mapping[str, Any]) -> Any:
-    """The type in the file of a type of a field; validation gives the field's."""
+    """The type that the file has for a field's type; validation converts to the field's."""
     inner, origin = get_args(kind), get_origin(kind)
     if kind == ParameterValue:
         return kind
@@ -158,8 +158,8 @@ def _made(kind: Any, written: BaseModel) -> Any:
 
 
 def _place(written: str, info: ValidationInfo) -> Path:
-    index = cast(ModelPaths, info.context)
-    return index(written)
+    paths = cast(ModelPaths, info.context)
+    return paths(written)
 
 
 def _known_schema(schema: int) -> int:
@@ -171,9 +171,9 @@ def _known_schema(schema: int) -> int:
 _NUMBER: Final = Annotated[int, AfterValidator(_known_schema), pydantic.Field(alias="schema")]
 
 Document: Final = _schema(Recipe, (), schema_=(_NUMBER, SCHEMA))
-"""A recipe file; validate it with the ``ModelPaths`` of its folder as context."""
+"""Schema of a recipe file; validate it with the ``ModelPaths`` of its folder as context."""
 
 _TASKS: Final[Any] = Document.model_fields["tasks"].annotation
 
 TasksDocument: Final = pydantic.create_model("Tasks", __config__=_CONFIG, tasks=(_TASKS, ...))
-"""The tasks of a recipe file alone; validated as a whole one is."""
+"""Schema of a file with only the tasks of a recipe; validate it in the same way."""

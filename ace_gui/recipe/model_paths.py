@@ -1,6 +1,6 @@
-"""Locations of a recipe's models: paths, and names of the local Hugging Face cache; their configs.
+"""Where a recipe's models are: paths, or names in the local Hugging Face cache. Also their configs.
 
-This never uses the network, and imports nothing that could.
+This never uses the network, and imports no module that could.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 from ace_gui.errors import RecipeError
 
 _REMOTE: Final = re.compile(r"\\\\|//|[A-Za-z][A-Za-z0-9+.-]*://")
-"""Network shares and addresses; merely asking the system about one would contact it."""
+"""Network shares and addresses; even a check whether one exists would contact it."""
 
 _PART: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}"
 _HUB_NAME: Final = re.compile(
@@ -28,12 +28,12 @@ CONFIG_BYTES: Final = 10_000_000
 """A larger file is no config."""
 
 _MOST_BLOCKS: Final = 10_000
-"""No model has more; a gradient over more would take for ever."""
+"""No model has more blocks; a gradient over more would take very long."""
 
 _BLOCK_KEYS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 
 _LONGEST: Final = 4000
-"""Characters of a path; none is longer."""
+"""Largest number of characters of a path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +41,8 @@ class ModelPaths:
     """Convert a model in a recipe in ``folder`` to an absolute path.
 
     ``unfound`` collects names that are neither a path nor in the cache, with a message for each.
-    The message is shown when the model is opened, as it may be available by then. ``stages``: of
-    each stage of the file, by name, what gives the folder of its result.
+    The message is shown when the model is opened, as it may be available by then. ``stages``: by
+    name of a stage in the file, a function that returns the folder of its result.
     """
 
     folder: Path
@@ -50,9 +50,9 @@ class ModelPaths:
     unfound: dict[Path, str] = field(default_factory=dict)
 
     def __call__(self, written: str) -> Path:
-        """A path that is there, else a model of the cache. Symbolic links are kept as they are.
+        """An existing path, or else a model in the cache. Symbolic links are not resolved.
 
-        Raises RecipeError for a remote path, and for what cannot be one.
+        Raises RecipeError for a remote path, or for text that cannot be a path.
         """
         if written in self.stages:
             return self.stages[written]()
@@ -86,7 +86,7 @@ class ModelPaths:
 
 
 def cache_folder() -> Path:
-    """The Hugging Face cache as its library finds it, of the variables as they are now."""
+    """The Hugging Face cache, by the same environment variables as in its library."""
     home = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     home = os.environ.get("HF_HOME", f"{home}/huggingface")
     cache = os.environ.get("HUGGINGFACE_HUB_CACHE", f"{home}/hub")
@@ -94,10 +94,10 @@ def cache_folder() -> Path:
 
 
 def cached_snapshot(name: str, revision: str | None) -> Path | None:
-    """The folder of a model of the cache; None where it is not there.
+    """The folder of a model in the cache; None if it is not there.
 
-    ``name`` is matched as written, else whatever its case. ``revision``: branch, tag, or the first
-    digits of a commit; without one that of the branch main, else the only one there is.
+    ``name`` is matched as written, or else regardless of case. ``revision``: branch, tag, or the
+    first digits of a commit; None: the branch main, or else the only revision there is.
     """
     repository = _repository("--".join(("models", *name.split("/"))))
     if repository is None:
@@ -116,8 +116,8 @@ def _repository(folder_name: str) -> Path | None:
     folders = _folders(cache_folder())
     exact = [each for each in folders if each.name == folder_name]
     alike = [each for each in folders if each.name.casefold() == folder_name.casefold()]
-    found = exact or alike
-    return found[0] if len(found) == 1 else None
+    matches = exact or alike
+    return matches[0] if len(matches) == 1 else None
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -146,12 +146,12 @@ def _not_cached(written: str, name: str, revision: str | None) -> str:
 
 
 def base_config(folder: Path) -> dict[str, Any]:
-    """What a model's config.json holds; empty where there is none, or none that can be read."""
+    """The content of a model's config.json; empty if there is none, or it cannot be read."""
     return json_object(folder / "config.json") or {}
 
 
 def json_object(file: Path) -> dict[str, Any] | None:
-    """What a small JSON file holds; None if it holds no object, or cannot be read."""
+    """The content of a small JSON file; None if it is no object, or cannot be read."""
     try:
         if not file.is_file() or file.stat().st_size > CONFIG_BYTES:
             return None  # a pipe or a device would not end
@@ -165,7 +165,7 @@ def block_count(folder: Path) -> int | None:
     """The number of blocks in a model's config.json; None if it has no such entry."""
     config = base_config(folder)
     inner = config.get("text_config")
-    indices: Sequence[dict[str, object]] = [config, inner if isinstance(inner, dict) else {}]
-    found = (index[key] for index in indices for key in _BLOCK_KEYS if key in index)
-    counts = (count for count in found if isinstance(count, int) and 0 < count <= _MOST_BLOCKS)
+    sections: Sequence[dict[str, object]] = [config, inner if isinstance(inner, dict) else {}]
+    values = (section[key] for section in sections for key in _BLOCK_KEYS if key in section)
+    counts = (count for count in values if isinstance(count, int) and 0 < count <= _MOST_BLOCKS)
     return next(counts, None)

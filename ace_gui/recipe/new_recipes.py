@@ -1,4 +1,4 @@
-"""Recipes made of a base and experts, without a file."""
+"""Recipes made from a base and experts, without a file."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def recipe_keys(
     parameter of the method, or a key of a recipe (``heads``, ``after.spectrum``). Raises
     RecipeError for an invalid setting.
     """
-    found: dict[str, Any] = {"schema": SCHEMA}
+    keys: dict[str, Any] = {"schema": SCHEMA}
     if method is None:
-        found |= recommended_keys()
+        keys |= recommended_keys()
     else:
         name, colon, variant = method.partition(":")
-        found |= {"merge_method": name} | ({"parameters": {"variant": variant}} if colon else {})
-    found |= {"base_model": base, "models": [{"model": each} for each in experts]}
+        keys |= {"merge_method": name} | ({"parameters": {"variant": variant}} if colon else {})
+    keys |= {"base_model": base, "models": [{"model": each} for each in experts]}
     for setting in settings:
-        _set(found, setting)
-    return found
+        _set(keys, setting)
+    return keys
 
 
 def recipe_for(base: str, experts: Sequence[str], method: str | None = None) -> Recipe:
@@ -69,10 +69,10 @@ def _set(keys: dict[str, Any], setting: str) -> None:
     if names[0] not in known_keys[()]:
         names = ["parameters", *names]
     *outer, last = names
-    for each in outer:
-        inner = keys.setdefault(each, {})
+    for key in outer:
+        inner = keys.setdefault(key, {})
         if not isinstance(inner, dict):
-            raise RecipeError(f"{shown(name)} cannot be set: {each} has a value.", key="set")
+            raise RecipeError(f"{shown(name)} cannot be set: {key} has a value.", key="set")
         keys = inner
     keys[last] = parsed_value(name, text)
 
@@ -80,7 +80,7 @@ def _set(keys: dict[str, Any], setting: str) -> None:
 def recipe_for_extraction(
     base: Path | str, model: Path | str, rank: int | None = None, energy: float | None = None
 ) -> Recipe:
-    """The change from ``base`` to ``model`` as an adapter; of rank 32 if nothing else is given.
+    """The recipe for the change from ``base`` to ``model`` as an adapter, by default of rank 32.
 
     Models are written as in a recipe. Raises RecipeError.
     """

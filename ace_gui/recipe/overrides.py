@@ -1,6 +1,6 @@
-"""What some tensors do differently from the rest of a recipe; which these are; both in words.
+"""Rules for some tensors that differ from the rest of a recipe, and their description in words.
 
-Also what is known of a recipe's fields besides their types and defaults.
+Also traits of a recipe's fields besides their types and defaults.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Traits:
 
     ``limits``: of its value, in pydantic's terms. ``under``: its heading in the file. ``always``:
     written even if it is the default. ``tidied``: converts a shorthand of the file to the value.
-    ``checked``: returns the value; raises ValueError. ``task_vectors``: whether another value
+    ``checked``: returns the value, or raises ValueError. ``task_vectors``: whether another value
     changes the task vectors, or only their merge. ``written``: whether it appears in a file at all.
     """
 
@@ -51,8 +51,8 @@ def traits_of(described: Field[Any]) -> Traits:
 
 def require_limits(part: Any, heading: str) -> None:
     """Raise RecipeError for a value of a dataclass that is out of its field's limits."""
-    for each in fields(part):
-        value, traits, key = getattr(part, each.name), traits_of(each), f"{heading}.{each.name}"
+    for item in fields(part):
+        value, traits, key = getattr(part, item.name), traits_of(item), f"{heading}.{item.name}"
         if value is None:
             continue
         for limit, bound in traits.limits.items():
@@ -66,7 +66,7 @@ def require_limits(part: Any, heading: str) -> None:
 
 
 Fate = Literal["merge", "average", "base"]
-"""What becomes of a tensor: merged by the method, averaged, or kept from the base."""
+"""What is done with a tensor: merge by the method, average, or keep the base's."""
 
 LARGEST_CAP: Final = 10.0
 """Upper limit of δ: no merge moves ten times as far as the base's norm."""
@@ -90,7 +90,7 @@ def check_blocks(blocks: str) -> str:
 
 
 def _ranges(blocks: str) -> list[tuple[int, int | None]]:
-    found = []
+    ranges = []
     for part in blocks.split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
@@ -99,8 +99,8 @@ def _ranges(blocks: str) -> list[tuple[int, int | None]]:
         high = (int(match[3]) if match[3] else None) if match[2] else low
         if high is not None and high < low:
             raise ValueError("must have its ranges from low to high")
-        found.append((low, high))
-    return found
+        ranges.append((low, high))
+    return ranges
 
 
 def _one_block(value: object) -> object:
@@ -110,10 +110,10 @@ def _one_block(value: object) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class Cap:
-    """A limit on the merged change of each matrix, whatever the method (``methods.shared.after``).
+    """A limit on the merged change of each matrix, for any method (``methods.shared.after``).
 
-    ``delta``: δ, the share of the base's norm up to which T experts may add up.
-    Raises RecipeError for one out of its range.
+    ``delta``: δ, the share of the base's norm up to which T experts may add up. Raises RecipeError
+    if it is out of its range.
     """
 
     delta: float = field(
@@ -166,25 +166,24 @@ class After:
         require_limits(self, "after")
 
     def over(self, others: After) -> After:
-        """These settings, completed by the other's."""
+        """These settings; where one is None, that of ``others``."""
         own = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(others, **{name: value for name, value in own.items() if value is not None})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Override:
-    """One rule. It holds for a tensor for which all of the first four hold that are given.
+    """One rule. It is for every tensor that meets all given conditions.
 
-    ``role``: what the tensor does ("query"). ``blocks``: transformer blocks, as "4-7", "0,2,9-".
-    ``pattern``: its name, with ``*``, ``?`` and ``[…]``. ``tensors``: its name is one of these.
+    Conditions: ``role``: what the tensor does ("query"). ``blocks``: transformer blocks, as "4-7",
+    "0,2,9-". ``pattern``: its name, with ``*``, ``?`` and ``[…]``. ``tensors``: names.
 
-    Rules are applied in order, and each replaces what it names. ``disposition``: what becomes of
-    the tensor. ``merge_method``: by which method, as that method treats such a tensor, starting
-    from its own parameters (the recipe's, if it is the recipe's method). ``parameters``: of that
-    method; without a ``merge_method``, of the recipe's. ``weights``: by expert's name; the others
-    keep theirs. ``experts``: parameters for one expert alone, by its name, such as its density.
-    ``after``: what is done to the merged change of these matrices; what it leaves open is as in the
-    recipe.
+    Rules are applied in order, and each replaces the settings it has. ``disposition``: what is done
+    with the tensor. ``merge_method``: a method, which treats such a tensor as usual and starts from
+    its own parameters (the recipe's, if it is the recipe's method). ``parameters``: of that method;
+    without a ``merge_method``, of the recipe's. ``weights``: by expert; the others keep theirs.
+    ``experts``: parameters for single experts, by name, such as a density. ``after``: changes to
+    the merged change of these matrices; fields that are None are as in the recipe.
     """
 
     role: str | None = field(default=None, metadata=_FILLED)
@@ -246,7 +245,7 @@ def describe(rule: Override) -> str:
 
 
 def describe_change(rule: Override, titles: Mapping[str, str]) -> str:
-    """What is different for these tensors, in words. ``titles``: of the methods, by name."""
+    """The settings of a rule, in words. ``titles``: of the methods, by name."""
     parts = []
     if rule.merge_method is not None:
         parts = [titles.get(rule.merge_method, rule.merge_method)]
@@ -256,8 +255,8 @@ def describe_change(rule: Override, titles: Mapping[str, str]) -> str:
     parts += [f"weight of {name} {weight:g}" for name, weight in rule.weights.items()]
     parts += [
         f"{name}: {parameter} {value}"
-        for name, own in rule.experts.items()
-        for parameter, value in own.items()
+        for name, settings in rule.experts.items()
+        for parameter, value in settings.items()
     ]
     return ", ".join((*parts, *describe_after(rule.after)))
 
@@ -281,7 +280,7 @@ def describe_after(after: After) -> list[str]:
 def for_selection(change: Override, names: Collection[str], tensors: Sequence[Tensor]) -> Override:
     """A rule with the settings of ``change`` for exactly these tensors, as short as possible.
 
-    All tensors of a role, of a range of blocks, or of a role in such a range need no list.
+    A role, a range of blocks, or both replace the list of names if they select the same tensors.
     """
     chosen = [tensor for tensor in tensors if tensor.name in names]
     for brief in _brief(chosen):
@@ -294,19 +293,19 @@ def for_selection(change: Override, names: Collection[str], tensors: Sequence[Te
 def without(
     rules: Iterable[Override], names: Collection[str], tensors: Sequence[Tensor]
 ) -> tuple[Override, ...]:
-    """The rules, none of which is for one of these tensors any more; empty ones are dropped."""
+    """The rules, restricted to other tensors than these; empty ones are dropped."""
     kept = []
     for rule in rules:
-        ruled = {tensor.name for tensor in tensors if _holds(rule, tensor)}
-        if not ruled & set(names):
+        selected = {tensor.name for tensor in tensors if _holds(rule, tensor)}
+        if not selected & set(names):
             kept.append(rule)
-        elif ruled - set(names):
-            kept.append(for_selection(rule, ruled - set(names), tensors))
+        elif selected - set(names):
+            kept.append(for_selection(rule, selected - set(names), tensors))
     return tuple(kept)
 
 
 def with_names(rules: Iterable[Override], names: Mapping[str, str]) -> tuple[Override, ...]:
-    """The rules with experts under other names; those without a name are no longer there."""
+    """The rules with new names of experts; settings of experts without a new name are dropped."""
     changed = (
         replace(
             rule,
@@ -326,9 +325,9 @@ def _brief(chosen: Sequence[Tensor]) -> list[Override]:
     roles = {tensor.role for tensor in chosen}
     blocks = sorted({tensor.block for tensor in chosen if tensor.block is not None})
     role = roles.pop() if len(roles) == 1 else None
-    found = [Override(role=role)] if role is not None else []
+    rules = [Override(role=role)] if role is not None else []
     if blocks and len(blocks) == blocks[-1] - blocks[0] + 1:
         text = str(blocks[0]) if len(blocks) == 1 else f"{blocks[0]}-{blocks[-1]}"
-        found += [Override(blocks=text)]
-        found += [Override(role=role, blocks=text)] if role is not None else []
-    return found
+        rules += [Override(blocks=text)]
+        rules += [Override(role=role, blocks=text)] if role is not None else []
+    return rules

@@ -1,4 +1,4 @@
-"""A recipe as YAML, in mergekit's vocabulary, read strictly and written so that it runs again."""
+"""A recipe as YAML with mergekit's keys, read strictly, and written so that it runs again."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.values import Recipe, Task, Vocabulary, model_name
 
 RECIPE_BYTES = 1_000_000
-"""No recipe is larger; a larger file is something else."""
+"""Largest size of a recipe; a larger file is something else."""
 
 MOST_VALUES: Final = 20_000
 DEEPEST: Final = 50
 LONGEST_TEXT: Final = 1000
 LARGEST_BITS: Final = 1100
-"""About as many bits as the largest number that a float can hold has."""
+"""Largest number of bits of an integer, about that of the largest float."""
 
 
 class _Loader(yaml.SafeLoader):
     """Safe YAML that reads ``1e-5`` as a number, refuses repeated keys and needs no aliases.
 
-    It ends soon: what is deeper, longer or larger than any recipe is refused.
+    A file that is deeper, longer or larger than any recipe is refused, so that reading ends soon.
     """
 
     values = depth = 0
@@ -57,10 +57,10 @@ class _Loader(yaml.SafeLoader):
         return super().construct_scalar(node)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        found: int = super().construct_yaml_int(node)
-        if found.bit_length() > LARGEST_BITS:
+        number: int = super().construct_yaml_int(node)
+        if number.bit_length() > LARGEST_BITS:
             raise _refusal("a number is too large", node)
-        return found
+        return number
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[object] = set()
@@ -89,13 +89,13 @@ class _Loader(yaml.SafeLoader):
 
 
 def _refusal(problem: str, at: Any) -> yaml.MarkedYAMLError:
-    """An error at a node or an event."""
+    """A YAML error with the position of a node or an event."""
     return yaml.MarkedYAMLError(None, None, problem, at.start_mark)
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
-# YAML 1.1 takes 1e-5 for text because it has no dot, but it is meant as a number.
+# YAML 1.1 reads 1e-5 as text because it has no dot, but it is meant as a number.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$"),
@@ -104,7 +104,7 @@ _Loader.add_implicit_resolver(
 
 
 def load_recipe(path: Path) -> Recipe:
-    """Read a recipe, or mergekit's as one; relative paths in it are taken from its folder.
+    """Read a recipe of this application or mergekit. Relative paths in it start from its folder.
 
     Raises RecipeError with the file, and the key where one is at fault.
     """
@@ -116,9 +116,9 @@ def load_recipe(path: Path) -> Recipe:
 
 
 def load_tasks(path: Path) -> tuple[Task, ...]:
-    """The tasks of a recipe, or of a file with tasks alone, under their key or as a bare list.
+    """The tasks of a recipe, or of a file with only tasks, under the key ``tasks`` or as a list.
 
-    Paths are taken from its folder. Raises RecipeError.
+    Relative paths start from its folder. Raises RecipeError.
     """
     content, *others = _documents(path)
     with _naming(path):
@@ -129,12 +129,12 @@ def load_tasks(path: Path) -> tuple[Task, ...]:
 
 
 def tasks_from(content: Mapping[str, object], folder: Path = Path()) -> tuple[Task, ...]:
-    """The tasks in a mapping as in a file in ``folder``. Raises RecipeError."""
-    alone = _plain_paths({"tasks": content.get("tasks") or []})
-    found = values_of(_validated(alone, TasksDocument, ModelPaths(folder=folder)))["tasks"]
-    if not found:
+    """The tasks of a mapping that is like a file in ``folder``. Raises RecipeError."""
+    only_tasks = _plain_paths({"tasks": content.get("tasks") or []})
+    tasks = values_of(_validated(only_tasks, TasksDocument, ModelPaths(folder=folder)))["tasks"]
+    if not tasks:
         raise RecipeError("there are no tasks; add them under the key tasks.")
-    return tuple(found)
+    return tuple(tasks)
 
 
 def recipe_from(given: Path | str | Mapping[str, object] | Recipe) -> Recipe:
@@ -163,23 +163,23 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _plain_paths(value: object) -> Any:
-    """The same with each path as its text, and tuples as lists: as YAML would have it."""
+    """The value as YAML has it: paths as text, tuples as lists."""
     if isinstance(value, Mapping):
-        return {key: _plain_paths(each) for key, each in value.items()}
+        return {key: _plain_paths(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain_paths(each) for each in value]
+        return [_plain_paths(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
 class _Stages:
-    """The documents of a file with several, each a merge that others may use by its name."""
+    """The documents of a file with several. Each is a merge, which others may use by its name."""
 
     def __init__(self, documents: Sequence[Mapping[str, Any]], folder: Path) -> None:
         self._file_folder = folder
         self._documents = {each.get("name", ""): dict(each) for each in documents}
         wrong = [each for each in self._documents if not isinstance(each, str)]
         if wrong or len(self._documents) < len(documents):
-            raise RecipeError(f"{_SEVERAL}: give each a name of its own, all but at most one.")
+            raise RecipeError(f"{_SEVERAL}: give each its own name; at most one may have none.")
         for document in self._documents.values():
             document.pop("name", None)
         self._made: dict[str, Recipe] = {}
@@ -187,17 +187,17 @@ class _Stages:
         self._used: set[str] = set()
 
     def last(self) -> Recipe:
-        """The merge without a name, else the one that no other uses; the others are its stages."""
+        """The final merge: the one without a name, or else the only one that no other uses."""
         for name in self._documents:
             self._recipe(name)
-        found = [name for name in self._documents if name not in self._used]
+        unused = [name for name in self._documents if name not in self._used]
         if "" in self._documents:
-            found = [name for name in found if not name] or [""]
-        if len(found) != 1:
+            unused = [name for name in unused if not name] or [""]
+        if len(unused) != 1:
             raise RecipeError(
-                f"{_SEVERAL}: {listing(found)} are used by no other; keep one of them."
+                f"{_SEVERAL}: {listing(unused)} are used by no other; keep one of them."
             )
-        return self._made[found[0]]
+        return self._made[unused[0]]
 
     def _recipe(self, name: str) -> Recipe:
         if name in self._begun:
@@ -207,15 +207,15 @@ class _Stages:
             self._begun.append(name)
             needed: dict[Path, Recipe] = {}
             stages = {each: partial(self._folder, each, needed) for each in self._documents if each}
-            made = _recipe(self._documents[name], self._file_folder, stages)
+            recipe = _recipe(self._documents[name], self._file_folder, stages)
             missing = dict.fromkeys(needed, _NOT_MERGED)
-            unfound = {**made.unfound, **missing}
-            self._made[name] = replace(made, stages=needed, unfound=unfound, stage_name=name)
+            unfound = {**recipe.unfound, **missing}
+            self._made[name] = replace(recipe, stages=needed, unfound=unfound, stage_name=name)
             self._begun.pop()
         return self._made[name]
 
     def _folder(self, name: str, needed: dict[Path, Recipe]) -> Path:
-        """Where the result of a stage is kept, which follows from all that it depends on."""
+        """The folder for the result of a stage, named by a digest of everything it depends on."""
         self._used.add(name)
         recipe = self._recipe(name)
         text = dump_recipe(recipe, Path("/")) + "".join(map(_state, recipe.paths))
@@ -231,7 +231,7 @@ _NOT_MERGED: Final = (
 
 
 def _state(model: Path) -> str:
-    """The files of a model with their sizes and times of change."""
+    """The files of a model, with sizes and modification times, as text."""
     try:
         files = sorted(model.iterdir()) if model.is_dir() else [model]
         return repr([(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files])
@@ -245,15 +245,15 @@ def _recipe(
     paths = ModelPaths(folder=folder, stages=stages)
     content = _with_tokenizer(_with_after(content), folder)
     if is_mergekit(content, known_keys[()]):
-        foreign = _validated(content, MergekitDocument, known=MERGEKIT_KEYS)
-        return replace(from_mergekit(foreign, paths), unfound=paths.unfound)
-    found = values_of(_validated(content, Document, paths))
-    del found["schema_"]
-    recipe = Recipe(**found, unfound=paths.unfound)
-    written = [entry["model"] for entry in content["models"]]
+        document = _validated(content, MergekitDocument, known=MERGEKIT_KEYS)
+        return replace(from_mergekit(document, paths), unfound=paths.unfound)
+    values = values_of(_validated(content, Document, paths))
+    del values["schema_"]
+    recipe = Recipe(**values, unfound=paths.unfound)
+    model_texts = [entry["model"] for entry in content["models"]]
     models = tuple(
         replace(entry, name=stage) if entry.name is None and stage in stages else entry
-        for entry, stage in zip(recipe.models, written, strict=True)
+        for entry, stage in zip(recipe.models, model_texts, strict=True)
     )
     if not models and not recipe.slices:
         raise RecipeError("list at least one model under 'models'.", key="models")
@@ -269,49 +269,49 @@ def _recipe(
 
 
 def _with_after(content: Mapping[str, Any], key: str = "") -> dict[str, Any]:
-    """The older spelling ``cap`` as ``after.cap``, in the recipe and in each of its overrides.
+    """Replace the older key ``cap`` by ``after.cap``, in the recipe and in each of its overrides.
 
     Raises RecipeError if both are given.
     """
-    made, after = dict(content), content.get("after", {})
-    if "cap" in made and isinstance(after, Mapping):
+    keys, after = dict(content), content.get("after", {})
+    if "cap" in keys and isinstance(after, Mapping):
         if "cap" in after:
             raise RecipeError(
-                f"{key}cap and {key}after.cap are one setting; keep {key}after.cap alone.",
+                f"{key}cap and {key}after.cap are the same setting; keep only {key}after.cap.",
                 key=f"{key}after.cap",
             )
-        made["after"] = {**after, "cap": made.pop("cap")}
-    if isinstance(rules := made.get("overrides"), list):
-        made["overrides"] = [
+        keys["after"] = {**after, "cap": keys.pop("cap")}
+    if isinstance(rules := keys.get("overrides"), list):
+        keys["overrides"] = [
             _with_after(rule, f"overrides[{n}].") if isinstance(rule, Mapping) else rule
             for n, rule in enumerate(rules)
         ]
-    return made
+    return keys
 
 
-def _with_tokenizer(made: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """``tokenizer: base`` and ``union`` as the choice of ``vocabulary`` that they are.
+def _with_tokenizer(keys: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Replace ``tokenizer: base`` and ``union`` by the equivalent choice of ``vocabulary``.
 
     A chat template that is a file gets its path. Raises RecipeError if both keys are given.
     """
-    file, wanted = made.get("chat_template"), made.get("tokenizer")
+    file, tokenizer = keys.get("chat_template"), keys.get("tokenizer")
     if isinstance(file, str) and "{" not in file and (folder / file[:LONGEST_TEXT]).is_file():
-        made["chat_template"] = str((folder / file).absolute())
-    if not isinstance(wanted, str):
-        return made
-    choice = {"base": Vocabulary.BASE_TOKENS, "union": Vocabulary.UNION}.get(wanted)
-    if "vocabulary" in made and made["vocabulary"] != (choice or Vocabulary.POSITION):
+        keys["chat_template"] = str((folder / file).absolute())
+    if not isinstance(tokenizer, str):
+        return keys
+    choice = {"base": Vocabulary.BASE_TOKENS, "union": Vocabulary.UNION}.get(tokenizer)
+    if "vocabulary" in keys and keys["vocabulary"] != (choice or Vocabulary.POSITION):
         raise RecipeError(
             "'tokenizer' and 'vocabulary' contradict each other; keep one of them.", key="tokenizer"
         )
     if choice is not None:
-        made["vocabulary"] = choice.value
-        del made["tokenizer"]
-    return made
+        keys["vocabulary"] = choice.value
+        del keys["tokenizer"]
+    return keys
 
 
 def dump_recipe(recipe: Recipe, folder: Path | None) -> str:
-    """The recipe as YAML text; model paths relative to ``folder``, or bare names without one."""
+    """The recipe as YAML text, with paths relative to ``folder``; None: names instead of paths."""
     named = zip(recipe.models, recipe.expert_names, strict=True)
     models = tuple(
         replace(entry, name=None if name == model_name(entry.model) else name)
@@ -335,13 +335,13 @@ def _read(path: Path) -> str:
 
 
 def _documents(path: Path) -> list[Any]:
-    """The documents of a file, which `---` divides; one, if it is empty."""
+    """The documents of a file, which are separated by `---`; one None if the file is empty."""
     text = _read(path)
     try:
-        loader, found = _Loader(text), []
+        loader, documents = _Loader(text), []
         while loader.check_data():  # type: ignore[no-untyped-call]
-            found.append(loader.get_data())
-        return found or [None]
+            documents.append(loader.get_data())
+        return documents or [None]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise RecipeError(
             f"{path} is not valid YAML: {_one_line(error)}.", path=path, details=str(error)
@@ -349,7 +349,7 @@ def _documents(path: Path) -> list[Any]:
 
 
 def parsed_value(key: str, text: str) -> Any:
-    """What a recipe file would read for this text after a key. Raises RecipeError."""
+    """The value of this text if it follows a key in a recipe file. Raises RecipeError."""
     try:
         return yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -378,12 +378,12 @@ Schema = TypeVar("Schema", bound=BaseModel)
 def _validated(
     content: dict[str, Any],
     schema: type[Schema],
-    index: ModelPaths | None = None,
+    paths: ModelPaths | None = None,
     *,
     known: Mapping[tuple[str, ...], tuple[str, ...]] = known_keys,
 ) -> Schema:
     try:
-        return schema.model_validate(content, context=index)
+        return schema.model_validate(content, context=paths)
     except ValidationError as error:
         raise _explain(error, known) from None
 
@@ -397,13 +397,13 @@ def _one_line(error: Exception) -> str:
 def _explain(
     error: ValidationError, known_keys: Mapping[tuple[str, ...], tuple[str, ...]]
 ) -> RecipeError:
-    """The first complaint of pydantic as one sentence; all of them as details."""
+    """A RecipeError with pydantic's first error as one sentence, and all of them as details."""
     first = error.errors()[0]
-    index = first["loc"]
-    key = _key(index)
+    location = first["loc"]
+    key = _key(location)
     if first["type"] == "extra_forbidden":
-        known = known_keys.get(tuple(filter(_is_key, index[:-1])), ())
-        close = difflib.get_close_matches(str(index[-1]), known, n=1)
+        known = known_keys.get(tuple(filter(_is_key, location[:-1])), ())
+        close = difflib.get_close_matches(str(location[-1]), known, n=1)
         hint = f"; did you mean {close[0]!r}" if close else ""
         listed = f" Known here: {', '.join(known)}." if known else ""
         sentence = f"unknown key {shown(key)}{hint}.{listed}"
@@ -413,9 +413,9 @@ def _explain(
         noun = "model" if key == "models" else "entry"
         sentence = f"list at least one {noun} under {key!r}."
     else:
-        given = first["input"]
+        value = first["input"]
         value_shown = (
-            shown(given) if isinstance(given, str | int | float | bool) else type(given).__name__
+            shown(value) if isinstance(value, str | int | float | bool) else type(value).__name__
         )
         sentence = f"{shown(key)} is {value_shown}, but {_wanted(dict(first))}."
     return RecipeError(sentence, key=key, details=str(error))
@@ -432,17 +432,17 @@ def _wanted(complaint: dict[str, Any]) -> str:
 
 
 _MEMBER: Final = re.compile(r"bool|int|float|str|(literal|function-\w+)\[.*\]")
-"""What pydantic calls the members of a union, which are no keys."""
+"""Pydantic's names for the members of a union, which are no keys."""
 
 
 def _is_key(part: int | str) -> TypeGuard[str]:
     return isinstance(part, str) and not _MEMBER.fullmatch(part)
 
 
-def _key(index: tuple[int | str, ...]) -> str:
+def _key(location: tuple[int | str, ...]) -> str:
     """``models[2].parameters.weight`` from pydantic's location."""
     text = ""
-    for part in index:
+    for part in location:
         if isinstance(part, int):
             text += f"[{part}]"
         elif _is_key(part):

@@ -1,7 +1,7 @@
-"""The recommended merge, and the methods to try first: values without heavy imports.
+"""The recommended merge, and the methods to try first, as values without heavy imports.
 
-The recommended merge is what ``init`` writes, what a merge without a recipe and a method does, and
-what the window starts with.
+``init`` writes the recommended merge, a merge without a recipe and a method does it, and the window
+starts with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ace_gui.recipe.overrides import After, Cap, ParameterValue
 from ace_gui.recipe.values import Choices, Poolers, Recipe
 
 NAME: Final = "recommended"
-"""Names it where methods are named."""
+"""Its name in lists of methods."""
 TITLE: Final = "ACE, recommended"
 METHOD: Final = "ace"
 PARAMETERS: Final[Mapping[str, ParameterValue]] = MappingProxyType({"variant": "automatic"})
@@ -34,7 +34,7 @@ FORMULA: Final = (
     "covariances: W̃ₜ = ΔWₜ − 1μₜᵀ,  Σ̂ₜ = W̃ₜᵀW̃ₜ,  Σ̂ₜ,reg = Σ̂ₜ / Tr Σ̂ₜ + (α / d) I\n"
     "cap: L = max(r, min(√T r, δ ‖W₀‖)),  r² = mean(Tr Σ̂ₜ)"
 )
-"""In plain text, for a scaling of 1; d is the number of inputs."""
+"""The formula as plain text, for a scaling of 1; d is the number of inputs."""
 
 
 @dataclass(frozen=True)

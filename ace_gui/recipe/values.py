@@ -1,4 +1,4 @@
-"""The recipe and its tasks as values. Nothing heavy is imported: the window builds these too."""
+"""The recipe and its tasks as values. Imports are light, because the window uses them too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ace_gui.recipe.overrides import about, traits_of
 
 
 class TaskKind(StrEnum):
-    """What a model does with an example; the value is a recipe's."""
+    """What a model does with an example. The value is written in recipes."""
 
     IMAGE_CLASSIFICATION = "image-classification"
     TEXT_CLASSIFICATION = "text-classification"
@@ -35,7 +35,7 @@ class TaskKind(StrEnum):
 
 
 class Metric(StrEnum):
-    """How answers are scored; the value is a recipe's. Of perplexity less is better."""
+    """How answers are scored. The value is written in recipes. Lower perplexity is better."""
 
     ACCURACY = "accuracy"
     F1 = "f1"
@@ -53,9 +53,9 @@ class Metric(StrEnum):
 
 
 class Chat(StrEnum):
-    """Whether a language model gets prompts in its chat template; the value is a recipe's.
+    """Whether a language model gets prompts in its chat template. The value is written in recipes.
 
-    ``AUTO``: if the model has a template. ``ON``: always; a model without one cannot be scored.
+    ``AUTO``: if the model has one. ``ON``: always; a model without a template cannot be scored.
     """
 
     AUTO = "auto"
@@ -87,15 +87,15 @@ class Task:
 
     ``name`` None: the file's. ``expert``: the name of the task's expert; None: the expert with the
     task's name, if there is one. ``kind`` and ``columns`` (role → column; several for the choices
-    of a question) are guessed from the model and the data if they are left out. ``labels``: those
-    of the head's labels that can be answers; or, if they are as many as the head has, what the data
-    calls these, in order. ``limit``: maximum number of examples, drawn at random. ``calibration``:
-    inputs without labels, for methods that need them.
+    of a question) are guessed from the model and the data if they are left out. ``labels``: the
+    head's labels that can be answers; or, if there are as many as in the head, their names in the
+    data, in order. ``limit``: maximum number of examples, drawn at random. ``calibration``: inputs
+    without labels, for methods that need them.
 
-    ``prompt``: what the model is asked. For clip-zero-shot {} is the label; for language models
+    ``prompt``: the text for the model. For clip-zero-shot {} is the label; for language models
     {text} is the text and {choices} the lettered choices. None: the kind's default. ``system``: the
-    system message. ``chat``: see ``Chat``. ``max_new_tokens``: most tokens of a generated answer;
-    None: 256 in a chat, otherwise 8 more than the longest right answer. ``stop``: texts that end an
+    system message. ``chat``: see ``Chat``. ``max_new_tokens``: limit of a generated answer; None:
+    256 in a chat, otherwise 8 more than the longest right answer. ``stop``: texts that end an
     answer. ``pattern``: the regular expression of the metric regex.
     """
 
@@ -116,18 +116,18 @@ class Task:
     calibration: Path | None = None
 
     def absolute(self) -> Self:
-        """The same, as a process with another working directory must read it."""
+        """The same with absolute paths, for a process with another working directory."""
         calibration = self.calibration and self.calibration.absolute()
         return replace(self, data=self.data.absolute(), calibration=calibration)
 
     @property
     def title(self) -> str:
-        """What it is called."""
+        """The name of the task, or that of its data."""
         return self.name or self.data.stem or self.data.name or "task"
 
 
 def limited(tasks: Iterable[Task], limit: int | None) -> tuple[Task, ...]:
-    """The tasks with at most ``limit`` examples of each, besides their own limits; None: as is."""
+    """The tasks with at most ``limit`` examples each, besides their own limits; None: unchanged."""
     if limit is None:
         return tuple(tasks)
     return tuple(replace(task, limit=min(limit, task.limit or limit)) for task in tasks)
@@ -164,7 +164,7 @@ class Vocabulary(StrEnum):
 
 
 BY_TOKEN: Final = frozenset({Vocabulary.TOKENS, Vocabulary.UNION, Vocabulary.BASE_TOKENS})
-"""Where rows are matched by token."""
+"""The choices that match rows by token."""
 
 
 class Heads(StrEnum):
@@ -196,7 +196,7 @@ class Poolers(StrEnum):
 
 
 class Output(StrEnum):
-    """What a merge is written as. The value is written in recipes."""
+    """The form of a merge on disk. The value is written in recipes."""
 
     MODEL = "model"
     ADAPTER = "adapter"
@@ -209,7 +209,7 @@ _UNWRITTEN: Final = about(written=False)
 
 @dataclass(frozen=True, kw_only=True)
 class ModelEntry:
-    """One expert: where it is, what it is called, how much it counts.
+    """One expert: its path, name and weight.
 
     ``on``: the model on which an adapter is merged; None: the recipe's base.
     """
@@ -221,7 +221,7 @@ class ModelEntry:
 
 
 def _blocks(layers: tuple[int, int]) -> tuple[int, int]:
-    """A range of blocks, if it is one. Raises ValueError."""
+    """The layers, if they are a range of blocks. Raises ValueError."""
     if len(layers) != 2 or not 0 <= layers[0] < layers[1]:
         raise ValueError("must be the first block and the one after the last, such as [0, 8]")
     return layers
@@ -231,7 +231,7 @@ def _blocks(layers: tuple[int, int]) -> tuple[int, int]:
 class Source:
     """Consecutive blocks of one of the recipe's models.
 
-    ``adapter``: on the model. ``layers``: the first block and the one after the last; None: all.
+    ``adapter``: one on the model. ``layers``: first block and the one after the last; None: all.
     """
 
     model: Path
@@ -241,10 +241,10 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """Consecutive blocks of the output: those of its ``sources``, merged.
+    """Consecutive blocks of the output, which are merged from those of ``sources``.
 
-    The first source is the base there, the others are experts. ``overrides``: rules for this slice
-    alone; its blocks have their numbers in the output.
+    The first source is the base of these blocks, the others are experts. ``overrides``: rules for
+    this slice only; blocks have the numbers of the output.
     """
 
     sources: tuple[Source, ...] = field(metadata=_FILLED)
@@ -253,10 +253,10 @@ class Slice:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenSource:
-    """The row of a token for models that lack it: that of ``model``, "base" or an expert.
+    """The row of a token for models that lack it. ``model``: take it from "base" or an expert.
 
-    ``token`` or ``token_id``: of another token there. ``zero``: a row of zeros. ``force``: also for
-    models that have the token.
+    ``token`` or ``token_id``: take the row of another token there. ``zero``: a row of zeros.
+    ``force``: use it also for models that have the token.
     """
 
     model: str = ""
@@ -275,8 +275,8 @@ class Choices:
     matrices of a fused projection (query, key and value; gate and up) one by one. ``vocabulary``:
     how embeddings and vocabulary heads are combined. ``heads``: whether task heads are merged.
     ``poolers``: whether modules that feed only heads are kept with them. ``adapter``: the base is
-    the base model with this adapter on it. ``slices``: of which blocks the output is made; empty:
-    of all blocks of the models. ``tokenizer``: the expert with the output's tokens, in their order;
+    the base model with this adapter on it. ``slices``: the blocks that make the output; empty:
+    all blocks of the models. ``tokenizer``: the expert with the output's tokens, in their order;
     empty: as ``vocabulary`` says. ``tokens``: rows of single tokens, which are added if they are
     new. ``pad_to_multiple_of``: of the number of rows. ``chat_template``: base, an expert, a file,
     auto, a well-known format or Jinja; empty: that of the tokenizer. ``seed``: for methods that
@@ -312,11 +312,11 @@ class Choices:
 
     @property
     def matching(self) -> Vocabulary:
-        """How rows are matched; by token where one model's tokenizer is chosen."""
+        """How rows are matched; always by token if one model's tokenizer is chosen."""
         return Vocabulary.TOKENS if self.tokenizer else self.vocabulary
 
     def choices(self) -> dict[str, Any]:
-        """These alone, by name."""
+        """The fields of ``Choices``, by name."""
         return {each.name: getattr(self, each.name) for each in fields(Choices)}
 
     def of_task_vectors(self) -> tuple[object, ...]:
@@ -328,7 +328,7 @@ class Choices:
 
 
 def _recipe_file() -> Any:
-    """The module that reads and writes recipes. It needs this one, and comes when it is used."""
+    """The module that reads and writes recipes, imported late because it imports this one."""
     return import_module("ace_gui.recipe.recipe_file")
 
 
@@ -341,7 +341,7 @@ class Recipe(Choices):
     program's recipe; they do not affect the merge. ``from_mergekit``: read from mergekit's file.
     ``defaults_note``: its defaults, if the file could also be a recipe of this application.
     ``unfound``: models that were missing when the file was read, with a message for each.
-    ``stages``: merges that are done before, by the folders of their results, in order of need.
+    ``stages``: merges that are done before, in order, by the folders of their results.
     ``stage_name``: the name of this merge in a file of several.
     """
 
@@ -362,7 +362,7 @@ class Recipe(Choices):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recipe:
-        """Read a recipe, or mergekit's as one; relative paths in it are taken from its folder.
+        """Read a recipe of this application or mergekit. Relative paths start from its folder.
 
         Raises RecipeError with the file, and the key where one is at fault.
 
@@ -388,7 +388,7 @@ class Recipe(Choices):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The method, and those of overrides that name one."""
+        """The recipe's method, and the methods of overrides."""
         named = [rule.merge_method for rule in self.overrides if rule.merge_method is not None]
         return (self.merge_method, *named)
 
@@ -402,14 +402,14 @@ class Recipe(Choices):
     def expert_names(self) -> tuple[str, ...]:
         """A distinct name for each expert: the given one, else the folder's or file's."""
         wanted = [entry.name or model_name(entry.model) or "expert" for entry in self.models]
-        counts = Counter(name.casefold() for name in wanted)  # some disks know no upper case
+        counts = Counter(name.casefold() for name in wanted)  # some disks ignore case
         taken = {name for name, count in counts.items() if count == 1}
         numbers = {name: itertools.count(1) for name, count in counts.items() if count > 1}
         names = []
         for name in wanted:
-            known = name.casefold()
-            if known in numbers:
-                numbered = (f"{name}-{number}" for number in numbers[known])
+            key = name.casefold()
+            if key in numbers:
+                numbered = (f"{name}-{number}" for number in numbers[key])
                 name = next(free for free in numbered if free.casefold() not in taken)
                 taken.add(name.casefold())
             names.append(name)
@@ -422,9 +422,9 @@ class Recipe(Choices):
         return tuple(name for name in self.expert_names if name not in having)
 
     def absolute(self) -> Self:
-        """The same, as a process with another working directory must read it."""
-        own = {each.name: _absolute(getattr(self, each.name)) for each in fields(Recipe)}
-        return replace(self, **own)
+        """The same with absolute paths, for a process with another working directory."""
+        values = {each.name: _absolute(getattr(self, each.name)) for each in fields(Recipe)}
+        return replace(self, **values)
 
     @property
     def keep_base_rows(self) -> str:
@@ -434,7 +434,7 @@ class Recipe(Choices):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """One weight an expert, in the order of ``models``."""
+        """One weight per expert, in the order of ``models``."""
         return tuple(entry.weight for entry in self.models)
 
 
@@ -446,8 +446,8 @@ def _absolute(value: Any) -> Any:
         case tuple():
             return tuple(map(_absolute, value))
         case Source() | Slice() | ModelEntry():
-            own = {each.name: _absolute(getattr(value, each.name)) for each in fields(value)}
-            return replace(value, **own)
+            values = {each.name: _absolute(getattr(value, each.name)) for each in fields(value)}
+            return replace(value, **values)
     return value
 
 
@@ -458,14 +458,14 @@ def model_name(path: Path) -> str:
 
 
 def public_name(path: Path, config: Mapping[str, object]) -> str:
-    """The hub name of an opened model, empty if it is not certain.
+    """The hub name of an opened model; empty if it is not certain.
 
-    It follows from its path in the cache, or from its config if that matches its folder's name.
+    It comes from its path in the cache, or from its config if that matches its folder's name.
     """
     named = config.get("_name_or_path")
-    own = isinstance(named, str) and named.count("/") == 1 and named.endswith(f"/{path.name}")
+    is_id = isinstance(named, str) and named.count("/") == 1 and named.endswith(f"/{path.name}")
     is_path = path.absolute().as_posix().endswith(f"/{named}")
-    return hub_name(path) or (str(named) if own and not is_path else "")
+    return hub_name(path) or (str(named) if is_id and not is_path else "")
 
 
 def hub_name(path: Path) -> str:
