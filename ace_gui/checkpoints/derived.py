@@ -1,4 +1,4 @@
-"""Models put together from tensors of others: by an adapter on a base, or with rows of experts.
+"""Models made from tensors of others: a base with an adapter, or with rows of experts.
 
 A base is extended by heads or rows of new tokens that the experts have and it lacks. Such rows have
 no value in the base. They are read as the weighted mean of the experts that have them. An expert
@@ -43,22 +43,22 @@ Shares = NDArray[np.float64]
 def compose(
     model: Checkpoint, sources: Mapping[str, tuple[Checkpoint, str]], **changed: Any
 ) -> Checkpoint:
-    """A checkpoint whose tensors are those of others, by its names: each of which, and its name.
+    """A checkpoint of others' tensors. ``sources``: by its names, a checkpoint and the name there.
 
-    All else is that of ``model``, but for what is ``changed``. ``tensors`` has their formats in the
-    output; a base with an adapter is read in a wider one.
+    The rest is from ``model``, except for fields in ``changed``. The formats in ``tensors`` are
+    those of the output; a base with an adapter is read in a wider one.
     """
     files = {stamp.path: stamp for other, _ in sources.values() for stamp in other.files}
     tensors = {
-        name: replace(other.tensors[own], name=name) for name, (other, own) in sources.items()
+        name: replace(other.tensors[key], name=name) for name, (other, key) in sources.items()
     }
-    made = {"tensors": tensors, "files": tuple(files.values()), "adapter": None, **changed}
-    return replace(model, **made)
+    fields = {"tensors": tensors, "files": tuple(files.values()), "adapter": None, **changed}
+    return replace(model, **fields)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
-    """The rows of a tensor in one model; ``rows``: by row of the tensor, or ``NOWHERE``.
+    """The rows of a tensor in one model. ``rows``: the position of each row there, or ``NOWHERE``.
 
     Rows are equal parts of a tensor in the order of its elements. ``weight``: in the mean.
     """
@@ -81,7 +81,7 @@ class ExtendedInfo(DerivedInfo):
 
     It is float32, or float64 if a model has that. ``padding``: number of last rows that are the
     mean of all others. ``merged``: rows that the base lacks and the method merges nevertheless,
-    since the experts' differ.
+    because those of the experts differ.
     """
 
     own: Source | None
@@ -91,7 +91,7 @@ class ExtendedInfo(DerivedInfo):
 
     @property
     def rows(self) -> Rows:
-        """The rows of one source, as many as the tensor has."""
+        """The row numbers of one source, as many as the tensor has rows."""
         return (self.own or self.sources[0]).rows
 
     @property
@@ -161,7 +161,7 @@ def extend(
     changes: Mapping[str, Mapping[str, object]],
     output_files: Mapping[str, Path] | None = None,
 ) -> Checkpoint:
-    """A checkpoint that has these tensors, too, or instead of its own, and the models' files."""
+    """The checkpoint with these tensors added or replaced, and with the files of their models."""
     sources = [source for info in extensions.values() for source in info.sources]
     files = dict.fromkeys(stamp for s in sources for stamp in s.checkpoint.files)
     before = checkpoint.changes
@@ -178,7 +178,7 @@ def extend(
 
 
 def runs(rows: Rows) -> Iterator[tuple[int, int, int]]:
-    """Runs of rows that are consecutive in both: index in ``rows``, row there, count."""
+    """Runs of consecutive rows: the first one's index in ``rows``, its number, and the count."""
     if not len(rows):
         return
     breaks = np.flatnonzero((np.diff(rows) != 1) | (rows[:-1] == NOWHERE)) + 1
@@ -191,15 +191,15 @@ def runs(rows: Rows) -> Iterator[tuple[int, int, int]]:
 def _shares(placed: Sequence[Rows], weights: Sequence[float]) -> Sequence[Shares]:
     """The share of each source in each row; equal shares if the weights of a row cancel out."""
     has = np.stack([rows != NOWHERE for rows in placed]).astype(np.float64)
-    given = has * np.array(weights)[:, None]
-    given = np.where(given.sum(axis=0) == 0, has, given)
-    total = given.sum(axis=0)
-    return list(given / np.where(total == 0, 1, total))
+    weighted = has * np.array(weights)[:, None]
+    weighted = np.where(weighted.sum(axis=0) == 0, has, weighted)
+    total = weighted.sum(axis=0)
+    return list(weighted / np.where(total == 0, 1, total))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleRows:
-    """``rows`` rows of ``tensor``, from ``at`` on, are those of a module from ``start`` on."""
+    """``rows`` rows of ``tensor`` from row ``at`` on are a module's rows from ``start`` on."""
 
     tensor: str
     at: int
@@ -211,8 +211,8 @@ class ModuleRows:
 class ChangedInfo(DerivedInfo):
     """A tensor with an adapter's changes: float32, or float64 on such a base.
 
-    ``under``: what they are added to, the base's or the adapter's own tensor (``brought``).
-    ``changes``: each of a module, and which of its rows are in the tensor.
+    ``under``: the tensor to change, the base's or, if ``brought``, the adapter's own.
+    ``changes``: the change of each module, and which of its rows are in the tensor.
     """
 
     under: TensorInfo
@@ -221,7 +221,7 @@ class ChangedInfo(DerivedInfo):
 
     @property
     def parts(self) -> tuple[TensorInfo, ...]:
-        """What is changed, and the factors."""
+        """The tensor to change, and the factors."""
         return (self.under, *(info for change, _ in self.changes for info in change.parts))
 
     def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
@@ -229,11 +229,11 @@ class ChangedInfo(DerivedInfo):
         return self._stored(reader, start, stop).add_(self.delta(reader, start, stop))
 
     def delta(self, reader: TensorReader, start: int, stop: int) -> Tensor:
-        """The change of these elements, float32, without the rounding of a sum and a difference."""
+        """The change of these elements in float32, without the rounding of a sum with the base."""
         width = math.prod(self.shape[1:])
         total = torch.zeros(stop - start)
         for change, piece in self.changes:
-            # Of the module's elements, those that lie between start and stop here.
+            # The module's elements that are between start and stop of this tensor.
             shift = (piece.at - piece.start) * width
             first = max(start, piece.at * width)
             last = min(stop, (piece.at + piece.rows) * width)
@@ -245,14 +245,14 @@ class ChangedInfo(DerivedInfo):
         return total
 
     def _stored(self, reader: TensorReader, start: int, stop: int) -> Tensor:
-        """Elements of what is changed, in the dtype of the sum."""
+        """Elements of the tensor to change, in the dtype of the sum."""
         wide = torch.float64 if self.under.dtype == "F64" else torch.float32
         return reader.elements(self.under, start, stop).to(wide)
 
     def _with_base(
         self, reader: TensorReader, change: Change, product: Tensor, first: int, last: int
     ) -> Tensor:
-        """f·(W₀ + product) − W₀ with DoRA's f; of replaced rows the new ones − W₀."""
+        """f·(W₀ + product) − W₀ with DoRA's f; for replaced rows, the new row − W₀."""
         stored = self._stored(reader, first, last)
         at = torch.arange(first, last)
         if isinstance(change, LowRank):
@@ -265,7 +265,7 @@ class ChangedInfo(DerivedInfo):
         return torch.where(replaced, product - stored, 0).to(torch.float32)
 
     def _magnitude_factors(self, reader: TensorReader, change: LowRank) -> Tensor:
-        """DoRA's magnitudes by the norms of W₀ + scale·B·A, one for each output; float64."""
+        """DoRA's magnitudes divided by the norms of W₀ + scale·B·A, one per output, in float64."""
         rows, width = change.shape[0], change.width
         total = torch.zeros(width if change.turned else rows, dtype=torch.float64)
         step = max(1, _BLOCK // max(width, 1))
@@ -309,7 +309,7 @@ def expand(
 ) -> Checkpoint:
     """The whole model that ``adapter`` makes of ``base``, without reading a tensor.
 
-    It has the base's names; a module whose rows the base keeps in one tensor changes part of that.
+    It has the base's names. Where the base stores several modules in one tensor, a part changes.
 
     ``answers``: name in the adapter → the base's name of that tensor. ``transposed``: the base's
     tensors that are stored inputs × outputs (Conv1D), known from the module's class; shapes and the
@@ -319,17 +319,17 @@ def expand(
     """
     pieces = pieces or {}
     _refuse_unanswered(adapter, {*answers, *pieces}, pieces)
-    full = {answers.get(own, own): info for own, info in adapter.full.items()}
+    full = {answers.get(name, name): info for name, info in adapter.full.items()}
     known = {**base.tensors, **full}
     placed: dict[str, tuple[tuple[Change, ModuleRows], ...]] = {}
-    for own, delta in adapter.deltas.items():
-        for piece in pieces.get(own) or [_whole(known[answers[own]], answers[own])]:
+    for name, delta in adapter.deltas.items():
+        for piece in pieces.get(name) or [_whole(known[answers[name]], answers[name])]:
             change = _fitting(adapter, delta, piece, known[piece.tensor], transposed)
             placed[piece.tensor] = (*placed.get(piece.tensor, ()), (change, piece))
     return Checkpoint(
         path=adapter.path,
         folder=adapter.folder,
-        tensors={**known, **{name: _changed(known[name], name, c) for name, c in placed.items()}},
+        tensors={**known, **{n: _changed(known[n], n, c) for n, c in placed.items()}},
         files=(*base.files, *adapter.files),
         config=base.config,
         warnings=adapter.warnings,
@@ -362,7 +362,7 @@ def _fitting(
 
 
 def _oriented(delta: Change, target: str, info: TensorInfo, transposed: Collection[str]) -> Change:
-    """The change as the base stores the weight: PEFT decides by the class of the module."""
+    """The change in the orientation of the base's weight, which depends on the module's class."""
     if isinstance(delta, LowRank):
         sides = info.shape[1:]
         if delta.experts > 1 and (len(sides) != 2 or sides[0] != sides[1]):
@@ -381,7 +381,7 @@ def _oriented(delta: Change, target: str, info: TensorInfo, transposed: Collecti
 def _refuse_unanswered(
     adapter: Adapter, known: Collection[str], pieces: Mapping[str, Sequence[ModuleRows]]
 ) -> None:
-    missing = [own for own in adapter.deltas if own not in known]
+    missing = [name for name in adapter.deltas if name not in known]
     if missing:
         raise MismatchError(
             f"{path_text(adapter.path)}: {len(missing)} of the adapter's targets are not in the "
@@ -392,7 +392,7 @@ def _refuse_unanswered(
             tensor=missing[0],
             details="\n".join(missing),
         )
-    partial = [own for own in adapter.full if own in pieces]
+    partial = [name for name in adapter.full if name in pieces]
     if partial:
         raise MismatchError(
             f"{path_text(adapter.path)}: {listing(partial)} of the adapter is part of a larger "
@@ -416,14 +416,14 @@ def _refuse_other_shape(adapter: Adapter, info: TensorInfo, delta: Change) -> No
 def _changed(
     under: TensorInfo, name: str, changes: tuple[tuple[Change, ModuleRows], ...]
 ) -> ChangedInfo:
-    """The tensor ``name`` that ``under`` and changes make together; its bytes are in no file."""
+    """The tensor ``name``, which is ``under`` plus changes; no file has its bytes."""
     wide, first = under.dtype == "F64", changes[0][0].parts[0]
-    made = {
+    replaced = {
         "name": name,
         "dtype": "F64" if wide else "F32",
         "file": first.file,
         "start": first.start,
         "nbytes": math.prod(under.shape) * (8 if wide else 4),
     }
-    fields = {**under.fields, **made}
+    fields = {**under.fields, **replaced}
     return ChangedInfo(**fields, under=under, changes=changes, brought=under.file == first.file)

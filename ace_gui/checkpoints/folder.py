@@ -1,8 +1,8 @@
 """Finds the files of weights in a model folder, and the parts of a model in several folders.
 
 Diffusers pipelines and modules of sentence-transformers keep each part in a sub-folder, listed in a
-file of the main folder. That file is untrusted: its names are joined to the folder only after they
-are known to stay in it.
+file of the main folder. That file is untrusted: its names are joined to the folder only after a
+check that they stay in it.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ def find_weights(folder: Path) -> Weights:
 
 
 def _only_variant(folder: Path, names: Sequence[str]) -> Weights | None:
-    """Weights of diffusers and transformers under a variant's name, where it is the only one."""
-    found = [(name, match) for name in names if (match := _VARIANT.match(name))]
-    if len(found) != 1:
+    """Weights of diffusers and transformers under a variant's name, if there is only one."""
+    matches = [(name, match) for name in names if (match := _VARIANT.match(name))]
+    if len(matches) != 1:
         return None
-    name, match = found[0]
+    name, match = matches[0]
     return Weights(
         path=folder / name,
         is_index=match["single"] is None,
@@ -116,7 +116,7 @@ def _only_variant(folder: Path, names: Sequence[str]) -> Weights | None:
 def find_pickled_weights(folder: Path) -> Weights | None:
     """The pickles that hold a folder's weights, None if there are none.
 
-    The known names first, then the only pickle there is. Raises CheckpointError if there are
+    Known names come first, then a pickle that is the only one. Raises CheckpointError if there are
     several models, or shards without their index.
     """
     names = _names(folder)
@@ -145,8 +145,8 @@ def is_pickle(name: str) -> bool:
 def nested_models(folder: Path) -> tuple[Path, ...]:
     """Subfolders that hold weights and that no list of parts names: ``vision_model/``.
 
-    Each is a model of its own, to be opened and merged by itself: they are not joined into one.
-    Raises CheckpointError if the folder cannot be listed.
+    Each is a separate model, which is opened and merged by itself. Raises CheckpointError if the
+    folder cannot be listed.
     """
     return tuple(folder / name for name in _names(folder) if holds_weights(folder / name))
 
@@ -154,10 +154,10 @@ def nested_models(folder: Path) -> tuple[Path, ...]:
 def find_gguf(folder: Path) -> Path | None:
     """The only GGUF file of a folder that has no other weights. Raises CheckpointError."""
     names = _names(folder)
-    found = [name for name in names if name.lower().endswith(GGUF_SUFFIX)]
-    if len(found) != 1 or any(_is_weights(name) or is_pickle(name) for name in names):
+    files = [name for name in names if name.lower().endswith(GGUF_SUFFIX)]
+    if len(files) != 1 or any(_is_weights(name) or is_pickle(name) for name in names):
         return None
-    return folder / found[0]
+    return folder / files[0]
 
 
 def _names(folder: Path) -> list[str]:
@@ -239,13 +239,13 @@ def refuse_other_file(path: Path) -> None:
 
 
 PIPELINE: Final = "model_index.json"
-"""Of diffusers: part → library and class, both null for a part that is left out."""
+"""Diffusers' list of parts: name → library and class, both null for a part left out."""
 
 MODULES: Final = "modules.json"
-"""Of sentence-transformers: a list of modules in their order, each with its ``path``."""
+"""Sentence-transformers' list of modules in order, each with its ``path``."""
 
 ROUTER: Final = "router_config.json"
-"""For sentence-transformers with a choice of several modules: ``types`` by sub-folder."""
+"""Sentence-transformers' file for a choice between modules: ``types`` by sub-folder."""
 
 MAIN: Final = ""
 """The name of the part in the main folder. An ordinary model has only this one."""
@@ -272,25 +272,24 @@ def full_name(part: str, tensor: str) -> str:
 
 
 def part_of(name: str, parts: Collection[str]) -> str:
-    """Which of ``parts`` a tensor of the checkpoint belongs to, by its name."""
-    found = [part for part in parts if part and name.startswith(f"{part}/")]
-    return max(found, key=len, default=MAIN)
+    """The part that a tensor of the checkpoint belongs to, by its name."""
+    matches = [part for part in parts if part and name.startswith(f"{part}/")]
+    return max(matches, key=len, default=MAIN)
 
 
 def listed_folders(folder: Path) -> tuple[str, ...]:
-    """The sub-folders that a model's own lists name, and those in them, as ``unet`` or ``0_A/b``.
+    """The existing sub-folders in a model's lists, and folders in these: ``unet``, ``0_A/b``.
 
-    Those only that are there. Raises CheckpointError for a list that cannot be read, or a name that
-    leads out of the folder.
+    Raises CheckpointError for a list that cannot be read, or a name that leads out of the folder.
     """
-    found: dict[str, None] = {}
+    folders: dict[str, None] = {}
     try:
         for name in (*_pipeline_parts(folder), *_modules(folder)):
             if (folder / name).is_dir():
-                found |= dict.fromkeys(_with_inner(folder, name))
+                folders |= dict.fromkeys(_with_inner(folder, name))
     except OSError as error:
         raise unreadable(folder, error) from None
-    return tuple(found)
+    return tuple(folders)
 
 
 def holds_model(folder: Path) -> bool:
@@ -330,7 +329,7 @@ def _routes(folder: Path) -> Iterator[str]:
 
 
 def _plain(path: Path, name: str) -> str:
-    """``name`` as the list at ``path`` has it, if it can only mean a folder inside the model's."""
+    """``name`` from the list at ``path``. Raises CheckpointError if it may leave the folder."""
     parts = name.split("/")
     plain = name.isprintable() and all(  # which also excludes lone surrogates
         part and not part.startswith((".", "~")) and not set(part) & set('\\:*?"<>|')
@@ -346,7 +345,7 @@ def _plain(path: Path, name: str) -> str:
 
 
 def _with_inner(folder: Path, name: str) -> Iterator[str]:
-    """A sub-folder and those in it, links to others aside."""
+    """A sub-folder and the folders in it, except links."""
     yield name
     if len(PurePosixPath(name).parts) < _DEEPEST:
         for inner in sorted((folder / name).iterdir()):

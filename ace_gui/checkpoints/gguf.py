@@ -81,12 +81,12 @@ _ARCHITECTURES: Final = {
 }
 _BLOCK: Final = re.compile(r"blk\.(\d{1,6})\.(\w+)$")
 _COMPUTED: Final = re.compile(r"rope_(freqs|factors_long|factors_short)\.weight$")
-"""What llama.cpp writes of the config as tensors."""
+"""Names of tensors that llama.cpp computes from the config."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredInfo(DerivedInfo):
-    """A tensor that is ``stored`` otherwise than the model has it."""
+    """A tensor whose ``stored`` form differs from the model's."""
 
     stored: TensorInfo
 
@@ -118,7 +118,7 @@ class HeadsInfo(StoredInfo):
 
 @dataclass(frozen=True, kw_only=True)
 class NormInfo(StoredInfo):
-    """A norm of Gemma, which the file has plus 1."""
+    """A norm of Gemma; the file has its values plus 1."""
 
     def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
         """Elements of the weight, in its stored dtype."""
@@ -132,7 +132,7 @@ class _Cursor:
         self._path, self._data, self.at = path, data, 0
 
     def take(self, count: int) -> bytes:
-        """The next ``count`` bytes. Raises CheckpointError where there are fewer."""
+        """The next ``count`` bytes. Raises CheckpointError if there are fewer."""
         if count > len(self._data) - self.at:
             raise self.malformed()
         self.at += count
@@ -151,7 +151,7 @@ class _Cursor:
             raise self.malformed() from None
 
     def value(self, kind: int) -> int | str | None:
-        """A value of the metadata; None of a fraction or an array, which are passed over."""
+        """A value of the metadata; None for fractions and arrays, which are skipped."""
         if kind in _NUMBERS:
             return self.number(_NUMBERS[kind])
         if kind == _STRING:
@@ -176,8 +176,8 @@ class _Cursor:
 def read_gguf(path: Path) -> Header:
     """Read and check the header of a GGUF file.
 
-    Raises CheckpointError with the path, and the tensor where one is to blame: also for blocks of
-    fewer bits, and for architectures whose names are not known here.
+    Raises CheckpointError with the path, and the tensor if one is at fault. Quantised tensors and
+    architectures with unknown names are refused too.
     """
     with open_regular(path) as (descriptor, stamp):
         data = read_bytes(descriptor, path, 0, min(stamp.size, HEADER_LIMIT))
@@ -228,28 +228,28 @@ def _placed(info: TensorInfo, data_start: int, stamp: FileStamp) -> TensorInfo:
 def _renamed(
     path: Path, metadata: Mapping[str, object], tensors: list[TensorInfo]
 ) -> tuple[TensorInfo, ...]:
-    """The tensors under Hugging Face's names, each with what is to be undone when it is read."""
+    """The tensors under Hugging Face's names; reading them undoes the converter's changes."""
     architecture = metadata.get("general.architecture")
     if architecture not in _ARCHITECTURES:
         known = ", ".join(_ARCHITECTURES)
         sentence = f"This is a GGUF file of `{plain(str(architecture))}`; {known} are read. "
         raise refusal(path, f"{sentence}Open the original weights instead.")
-    found: dict[str, TensorInfo] = {}
+    renamed: dict[str, TensorInfo] = {}
     for info in tensors:
         if _COMPUTED.match(info.name):
             continue
         kind, _, end = info.name.rpartition(".")
         name = f"{_module(str(architecture), kind)}.{end}"
-        if name.startswith("None.") or end not in ("weight", "bias") or name in found:
+        if name.startswith("None.") or end not in ("weight", "bias") or name in renamed:
             sentence = f"`{plain(info.name)}` is not known here. Open the original weights instead."
             raise refusal(path, sentence, tensor=info.name)
-        own = replace(info, name=name)
+        model_info = replace(info, name=name)
         if architecture == "llama" and kind.endswith((".attn_q", ".attn_k")):
-            own = HeadsInfo(**own.fields, stored=info, heads=_heads(info, metadata))
+            model_info = HeadsInfo(**model_info.fields, stored=info, heads=_heads(info, metadata))
         elif str(architecture).startswith("gemma") and name.endswith("norm.weight"):
-            own = NormInfo(**own.fields, stored=info)
-        found[name] = own
-    return tuple(found.values())
+            model_info = NormInfo(**model_info.fields, stored=info)
+        renamed[name] = model_info
+    return tuple(renamed.values())
 
 
 def _module(architecture: str, name: str) -> str | None:
@@ -261,7 +261,7 @@ def _module(architecture: str, name: str) -> str | None:
 
 
 def _heads(info: TensorInfo, metadata: Mapping[str, object]) -> int:
-    """How many heads the rows of a query's or key's tensor are. Raises CheckpointError."""
+    """The number of heads of a query or key tensor. Raises CheckpointError."""
     count = metadata.get("llama.attention.head_count")
     if ".attn_k." in info.name:
         count = metadata.get("llama.attention.head_count_kv", count)

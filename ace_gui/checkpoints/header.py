@@ -1,8 +1,8 @@
 """The header of a safetensors file, checked before anything else sees the file.
 
 The format: eight bytes of header length (little-endian), the header as JSON, then the tensors'
-bytes without a gap. This reader accepts less than the library does: a regular file only, no name
-twice, no unknown fields, and the limits below.
+bytes without a gap. This reader is stricter than the library: it accepts only a regular file, no
+repeated names, no unknown fields, and the limits below.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LENGTH_BYTES: Final = 8
 METADATA_KEY: Final = "__metadata__"
 
 SNIFF_BYTES: Final = 512
-"""Bytes of a file's beginning that show its format."""
+"""Number of bytes at the beginning of a file that show its format."""
 
 _IMPOSSIBLE: Final = 2**63
 _PICKLE_STARTS: Final = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
@@ -59,7 +59,7 @@ class TensorInfo:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Its fields as they are here, for a tensor that is made of it."""
+        """Its fields by name, to make another tensor from it."""
         return {name: getattr(self, name) for name in TensorInfo.__slots__}
 
 
@@ -82,7 +82,7 @@ class _Repeated:
 def read_header(path: Path) -> Header:
     """Read and check the header of one file.
 
-    Raises CheckpointError with the path, and the tensor where one is to blame.
+    Raises CheckpointError with the path, and the tensor if one is at fault.
     """
     with open_regular(path) as (descriptor, stamp):
         beginning = bytes(read_bytes(descriptor, path, 0, min(stamp.size, SNIFF_BYTES)))
@@ -102,7 +102,7 @@ def read_header(path: Path) -> Header:
 
 
 def _header_length(stamp: FileStamp, beginning: bytes) -> int:
-    """The length of the header in bytes, once it is sure that there is one."""
+    """The length of the header in bytes. Raises CheckpointError if there is no header."""
     path, size = stamp.path, stamp.size
     if size == 0:
         raise refusal(path, "File is empty (0 bytes). Download it again.")
@@ -165,9 +165,9 @@ def _parse(path: Path, text: bytes) -> dict[str, object]:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object] | _Repeated:
-    made = dict(pairs)
-    if len(made) == len(pairs):
-        return made
+    entries = dict(pairs)
+    if len(entries) == len(pairs):
+        return entries
     ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
     return _Repeated(key)
 
@@ -215,7 +215,7 @@ def _tensor(path: Path, name: str, entry: object, data_start: int) -> TensorInfo
 
 
 def is_text(value: object) -> bool:
-    """A string without lone surrogates, which are not Unicode text."""
+    """Whether it is a string without lone surrogates, which are not Unicode text."""
     try:
         return isinstance(value, str) and bool(value.encode() or True)
     except UnicodeEncodeError:
@@ -227,7 +227,7 @@ def _are_naturals(value: object) -> bool:
 
 
 def byte_count(bits: int, shape: Iterable[int]) -> int | None:
-    """Bytes of a tensor; None if it has no whole number of them or any product is too large.
+    """Bytes of a tensor; None if this is no whole number, or a product of sizes is too large.
 
     Zeros count as ones in the check of the product, so that ``[0, 2**63]`` is refused as well.
     """
@@ -239,7 +239,7 @@ def byte_count(bits: int, shape: Iterable[int]) -> int | None:
 
 
 def _check_layout(stamp: FileStamp, tensors: Iterable[TensorInfo], data_start: int) -> None:
-    """The tensors, sorted by offset, cover the file from ``data_start`` to its end exactly."""
+    """Raise CheckpointError unless the tensors, sorted by offset, exactly fill the file."""
     path, expected, previous = stamp.path, data_start, ""
     for tensor in tensors:
         shown, missing = plain(tensor.name), tensor.start - expected

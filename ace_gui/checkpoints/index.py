@@ -1,4 +1,4 @@
-"""A model on disk as its headers describe it: no tensor is read here."""
+"""A model on disk, as its headers describe it. No tensor is read here."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _NUMBERED: Final = re.compile(r"-(\d+)-of-(\d+)\.\w+$")
 _HASH: Final = re.compile(r"hash|sha256|checksum|^format$", re.IGNORECASE)
 
 Converted = Callable[[Path], Path | None]
-"""The folder of the converted weights of a folder of pickles, None if they were not converted."""
+"""From a folder of pickles to that of the converted weights; None if they are not converted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class Checkpoint:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all tensors; of an adapter on a base, its own."""
+        """Bytes of all tensors; for an adapter on a base, only those of the adapter."""
         return sum(tensor.nbytes for tensor in (self.adapter or self).tensors.values())
 
     @property
@@ -195,14 +195,14 @@ def _read_part(folder: Path, converted: Converted) -> _Read:
     read = _read(headers, ModelPart(stem=weights.stem), config, (*weights.warnings, *warnings))
     if config is None:
         return read
-    plainer = plain_config(folder, config, read.tensors.values())
-    if plainer is not config and not any(isinstance(i, DerivedInfo) for i in read.tensors.values()):
-        said = (
+    cleaned = plain_config(folder, config, read.tensors.values())
+    if cleaned is not config and not any(isinstance(i, DerivedInfo) for i in read.tensors.values()):
+        warning = (
             "config.json calls the weights quantised, but all are floating point of 16 bits or "
             "more: they are read as they are, and the merged model's config does not say so."
         )
-        read = replace(read, warnings=(*read.warnings, said))
-    return replace(read, part=replace(read.part, config=dict(plainer)))
+        read = replace(read, warnings=(*read.warnings, warning))
+    return replace(read, part=replace(read.part, config=dict(cleaned)))
 
 
 def _read(
@@ -211,7 +211,7 @@ def _read(
     config: Mapping[str, object] | None = None,
     warnings: tuple[str, ...] = (),
 ) -> _Read:
-    """A part of these files; its config may say how weights are quantised."""
+    """The part in these files; its config may say how weights are quantised."""
     tensors, scaled = with_scales(_by_name(headers), config)
     warnings += (*scaled, *_tie_warnings(headers, tensors))
     return _Read(part=part, headers=headers, tensors=tensors, warnings=warnings)
@@ -223,8 +223,8 @@ def _headers(weights: Weights) -> tuple[list[Header], tuple[str, ...]]:
         return [read_header(weights.path)], ()
     shards = read_shard_index(weights.path)
     headers = [read_header(file) for file in shard_files(weights.path, shards.values())]
-    indices = {name: tensor.file for name, tensor in _by_name(headers).items()}
-    return headers, check_against_index(weights.path, shards, indices)
+    files = {name: tensor.file for name, tensor in _by_name(headers).items()}
+    return headers, check_against_index(weights.path, shards, files)
 
 
 def _by_name(headers: Iterable[Header]) -> dict[str, TensorInfo]:
@@ -256,7 +256,7 @@ def _side_warnings(side: SideFiles, configs: Iterable[Mapping[str, object]]) -> 
 
 
 def _tie_warnings(headers: Iterable[Header], tensors: Mapping[str, TensorInfo]) -> tuple[str, ...]:
-    """Metadata as of safetensors' ``save_model``: the name left out → the name that is stored."""
+    """Warnings about ties: safetensors' ``save_model`` has left-out → stored names as metadata."""
     ties = [
         f"`{plain(name)}` as `{plain(kept)}`"
         for header in headers
@@ -306,12 +306,12 @@ def _assembled(
 
 def _metadata(headers: Sequence[Header]) -> dict[str, str]:
     """The metadata of the only file, without hashes, which would be wrong for any other file."""
-    found = headers[0].metadata if len(headers) == 1 else {}
-    return {key: text for key, text in found.items() if not _HASH.search(key)}
+    metadata = headers[0].metadata if len(headers) == 1 else {}
+    return {key: text for key, text in metadata.items() if not _HASH.search(key)}
 
 
 def read_shard_index(path: Path, suffix: str = SUFFIX) -> dict[str, str]:
-    """Of ``model.safetensors.index.json`` or a pickled model's: the base name of a tensor's shard.
+    """The file name of each tensor's shard, from the index of safetensors or of a pickled model.
 
     The index is not trusted: its names must be plain ones that end in ``suffix``. Raises
     CheckpointError, before any shard is touched, if a name could lead out of the folder.
@@ -334,7 +334,7 @@ def read_shard_index(path: Path, suffix: str = SUFFIX) -> dict[str, str]:
 
 
 def is_plain_shard_name(name: str, suffix: str = SUFFIX) -> bool:
-    """A base name ending in ``suffix`` that means the same file name on every system."""
+    """Whether it is a file name with ``suffix`` that means the same on every system."""
     return (
         name.endswith(suffix)
         and name.isprintable()  # which also excludes lone surrogates
@@ -377,6 +377,6 @@ def check_against_index(
 
 
 def _ordinal(shard: str) -> str | None:
-    """``"3 of 7"`` out of ``model-00003-of-00007.safetensors``."""
-    found = _NUMBERED.search(shard)
-    return f"{int(found[1])} of {int(found[2])}" if found else None
+    """``"3 of 7"`` for ``model-00003-of-00007.safetensors``."""
+    match = _NUMBERED.search(shard)
+    return f"{int(match[1])} of {int(match[2])}" if match else None

@@ -41,15 +41,15 @@ _BLOCK: Final = 1 << 22
 """Bytes of a file in memory at a time."""
 
 _WIDE: Final = re.compile(b"[\xf0-\xf4]")
-"""Begins a character for which Python holds a whole text in four bytes a character."""
+"""First byte of a character for which Python stores a text with four bytes per character."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileStamp:
     """Identifies a file and shows whether it changed. ``size`` in bytes, times in nanoseconds.
 
-    ``ctime_ns``, of the last change of content or name, is no part of it: a new link to the file
-    changes it too.
+    ``ctime_ns``: time of the last change of content or name. It is not compared, because a new link
+    to the file changes it too.
     """
 
     path: Path
@@ -104,7 +104,7 @@ def unreadable(path: Path, error: OSError | ValueError) -> CheckpointError:
 
 
 def status_of(path: Path, *, follow: bool = True) -> os.stat_result:
-    """``os.stat``, of a link itself where that is not followed. Raises CheckpointError."""
+    """``os.stat``; without ``follow`` that of a link itself. Raises CheckpointError."""
     try:
         return path.stat(follow_symlinks=follow)
     except (OSError, ValueError) as error:
@@ -133,9 +133,9 @@ def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[int, File
 
 
 def read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
-    """Fill ``buffer`` from ``offset``; the number of bytes read, fewer only at the file's end.
+    """Fill ``buffer`` from ``offset``; returns how many bytes were read, fewer only at the end.
 
-    The descriptor must be the caller's alone.
+    Nobody else may use the descriptor at the same time.
     """
     done = 0
     while done < len(buffer):
@@ -147,7 +147,7 @@ def read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
 
 
 def read_bytes(descriptor: int, path: Path, offset: int, count: int) -> bytearray:
-    """``count`` bytes from ``offset``. Raises FileChangedError if the file ends before."""
+    """``count`` bytes from ``offset``. Raises FileChangedError if the file ends too early."""
     buffer = bytearray(count)
     if read_at(descriptor, memoryview(buffer), offset) < count:
         raise changed(path)
@@ -155,14 +155,14 @@ def read_bytes(descriptor: int, path: Path, offset: int, count: int) -> bytearra
 
 
 def read_blocks(descriptor: int, path: Path, start: int, stop: int) -> Iterator[memoryview]:
-    """The bytes from ``start`` to ``stop``, block by block; the next overwrites it.
+    """The bytes from ``start`` to ``stop`` in blocks; each overwrites the one before.
 
-    Raises FileChangedError if the file ends before.
+    Raises FileChangedError if the file ends too early.
     """
     buffer = memoryview(bytearray(min(_BLOCK, stop - start)))
-    for index in range(start, stop, _BLOCK):
-        block = buffer[: min(_BLOCK, stop - index)]
-        if read_at(descriptor, block, index) < len(block):
+    for offset in range(start, stop, _BLOCK):
+        block = buffer[: min(_BLOCK, stop - offset)]
+        if read_at(descriptor, block, offset) < len(block):
             raise changed(path)
         yield block
 
@@ -178,7 +178,7 @@ def read_json(path: Path, *, limit: int) -> dict[str, object]:
 def read_config(path: Path) -> dict[str, object]:
     """A config.json that other programs can read and this one can write: strictly UTF-8.
 
-    Raises CheckpointError, also for what only JSON's escapes can spell and no text can hold.
+    Raises CheckpointError, also for lone surrogates, which only JSON's escapes can express.
     """
     config = read_json(path, limit=CONFIG_LIMIT)
     with open_regular(path) as (descriptor, _):
@@ -200,7 +200,7 @@ def read_config(path: Path) -> dict[str, object]:
 
 
 def read_json_value(path: Path, *, limit: int) -> object:
-    """As ``read_json``, whatever the JSON holds."""
+    """As ``read_json``, for any JSON value."""
     with open_regular(path) as (descriptor, stamp):
         if stamp.size > limit:
             raise refusal(path, f"Too large for JSON ({stamp.size} bytes); the limit is {limit}.")

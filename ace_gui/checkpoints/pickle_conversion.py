@@ -45,7 +45,7 @@ _BLOCK: Final = 1 << 26
 _ONE_FILE: Final = 2**63
 
 _RECORD: Final = ".conversion.json"
-"""Digests of the sources and of the files made of them."""
+"""Digests of the sources and of the files made from them."""
 _RECORD_LIMIT: Final = 10_000_000
 
 Opened = TypeVar("Opened")
@@ -66,7 +66,7 @@ class _Source:
 
     @property
     def all(self) -> tuple[Path, ...]:
-        """Every file of it."""
+        """Every file of the source."""
         return (*self.files, *((self.index,) if self.index else ()), *self.side.values())
 
 
@@ -95,7 +95,7 @@ def converting(path: Path, cache_folder: Path) -> Iterator[tuple[int, int]]:
         time.sleep(_PAUSE)
     with claim:
         if not _is_sound(target, source.all):
-            discard(target)  # outdated or rotten
+            discard(target)  # outdated or damaged
             yield from _converting(source, target)
 
 
@@ -113,7 +113,7 @@ def _converting(source: _Source, target: Path) -> Iterator[tuple[int, int]]:
 
 
 def with_consent(opened: Callable[[], Opened], cache_folder: Path, *, convert: bool) -> Opened:
-    """What ``opened`` returns. Pickles that it meets are converted only if that was requested.
+    """The result of ``opened``. With ``convert``, pickles that it refuses are converted first.
 
     Raises its errors, including PickleConsentError, and those of ``convert_pickle``.
     """
@@ -131,9 +131,9 @@ def with_consent(opened: Callable[[], Opened], cache_folder: Path, *, convert: b
 def find_converted(path: Path, cache_folder: Path) -> Path | None:
     """The folder of an earlier conversion of ``path``, None if there is none or it is outdated.
 
-    Opens no pickle. For a path that ``open_checkpoint`` refused with PickleConsentError: consent
-    was given once, and the files are the same. What is there is read once a process, and so are
-    the files: bits may have changed in either, without a trace in size and time.
+    Opens no pickle. ``path`` is what ``open_checkpoint`` refused with PickleConsentError. Consent
+    was given earlier, for the same files. The conversion and the files are read once per process,
+    because bits may have changed in either without a trace in size and time.
     """
     try:
         source = _source(Path(path).absolute())
@@ -223,7 +223,7 @@ def _check_entries(file: PickledFile) -> Iterator[int]:
 
 
 def _copy(file: PickledFile, writer: ShardedWriter) -> Iterator[int]:
-    """Each tensor, in blocks where its elements lie in order, else gathered in memory."""
+    """Copy each tensor in blocks; one whose elements are not in order is first gathered."""
     for name, tensor in file.tensors.items():
         flat = tensor.reshape(-1)
         step = _BLOCK // tensor.element_size()
@@ -235,21 +235,21 @@ def _copy(file: PickledFile, writer: ShardedWriter) -> Iterator[int]:
 
 
 def _write_record(folder: Path, before: Mapping[str, str]) -> None:
-    """Note the digest of every source, as it was ``before``, and of every file in ``folder``.
+    """Store the digest of every source, as it was ``before``, and of every file in ``folder``.
 
-    Raises CheckpointError if a source changed meanwhile, OSError.
+    Raises OSError, and CheckpointError if a source changed meanwhile.
     """
-    made = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MARK)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MARK)
     if (now := _digests(folder, before)) != before:
         raise changed(next(Path(name) for name in before if now[name] != before[name]))
-    record = {**before, **_digests(folder, [str(path.relative_to(folder)) for path in made])}
+    record = {**before, **_digests(folder, [str(path.relative_to(folder)) for path in files])}
     (folder / _RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
 def _is_sound(folder: Path, sources: Sequence[Path]) -> bool:
-    """Whether the conversion in ``folder`` is of these files as they are, and is as it was made.
+    """Whether the conversion in ``folder`` is intact, and these source files are unchanged.
 
-    Reads all of both, once for each process and state of a file.
+    Reads all of both, once per process and state of a file.
     """
     try:
         record = read_json(folder / _RECORD, limit=_RECORD_LIMIT)
@@ -260,19 +260,19 @@ def _is_sound(folder: Path, sources: Sequence[Path]) -> bool:
 
 def _digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """SHA-256 of each file: a name in ``folder``, or an absolute path. Raises CheckpointError."""
-    found = {}
+    digests = {}
     for name in names:
         with open_regular(folder / name) as (_, stamp):
-            found[name] = _content(stamp, stamp.ctime_ns)
-    return found
+            digests[name] = _content(stamp, stamp.ctime_ns)
+    return digests
 
 
 @lru_cache(maxsize=1024)
 def _content(stamp: FileStamp, _ctime_ns: int) -> str:
-    """The SHA-256 of a file; its stamp and time of change are there for the cache."""
+    """The SHA-256 of a file; its time of change is only part of the cache's key."""
     digest = hashlib.sha256()
-    with open_regular(stamp.path) as (descriptor, found):
-        if found != stamp:
+    with open_regular(stamp.path) as (descriptor, now):
+        if now != stamp:
             raise changed(stamp.path)
         for block in read_blocks(descriptor, stamp.path, 0, stamp.size):
             digest.update(block)

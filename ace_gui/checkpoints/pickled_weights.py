@@ -1,6 +1,6 @@
-"""The tensors of a PyTorch pickle, by torch's own loader, which calls nothing that a file names.
+"""The tensors of a PyTorch pickle, read by torch's loader, which calls nothing that a file names.
 
-``torch.load`` with ``weights_only`` knows what a state dict needs and nothing else. It believes a
+``torch.load`` with ``weights_only`` allows what a state dict needs and nothing else. It believes a
 file's sizes, so the archive and the number of the pickle's steps are checked first, and the tensors
 afterwards. ``mmap`` leaves the tensors of a zip on the disk until they are copied.
 """
@@ -56,7 +56,7 @@ _OF_STATE_DICTS: Final = re.compile(
     r"collections\.OrderedDict|torch\._utils\._rebuild\w+|torch\.(cuda\.|storage\.)?\w+Storage|"
     r"torch\.[a-z]\w*|torch\.Size|torch\.serialization\._get_layout"
 )
-"""What state dicts name: their storages, formats, and what puts tensors together."""
+"""Names in state dicts: storages, formats, and functions that build tensors."""
 
 _WRAPPERS: Final = (
     *("state_dict", "model_state_dict", "model", "module", "net", "network", "params", "weights"),
@@ -67,9 +67,9 @@ _DEEPEST: Final = 4
 
 @dataclass(frozen=True, kw_only=True)
 class PickledFile:
-    """One file. ``ties``: name of a tensor → name of the same one, which is in ``tensors``.
+    """One file. ``ties``: name of a repeated tensor → its name in ``tensors``.
 
-    ``tensors`` of a zip lie in the file. ``entries``: those of the zip that have a checksum.
+    ``tensors`` of a zip stay in the file. ``entries``: the zip's entries with a checksum.
     """
 
     stamp: FileStamp
@@ -81,8 +81,8 @@ class PickledFile:
 def open_pickle(path: Path) -> PickledFile:
     """The tensors of a pickled state dict.
 
-    Known wrappers round the state dict are taken off. Raises CheckpointError for anything but
-    dense tensors by name, of which none claims more bytes than the file has for it.
+    Known wrappers around the state dict are removed. Raises CheckpointError unless there are only
+    dense tensors by name, none of which claims more bytes than the file has for it.
     """
     with open_regular(path) as (descriptor, stamp), open(descriptor, "rb", closefd=False) as file:
         beginning = file.read(SNIFF_BYTES)
@@ -125,15 +125,14 @@ def _refuse_other(stamp: FileStamp, beginning: bytes) -> None:
 
 
 def _checked_archive(file: BinaryIO, stamp: FileStamp) -> tuple[tuple[ZipInfo, ...], list[str]]:
-    """The entries that have a checksum, of an archive in which all are stored as they are; and what
-    its pickle names."""
+    """Check an archive; returns its entries with a checksum, and the names in its pickle."""
     path = stamp.path
     try:
         with ZipFile(file) as archive:
             entries = archive.infolist()
             for entry in entries:
                 if not entry.CRC:
-                    del entry.CRC  # torch was asked to write none, and ``zipfile`` would miss it
+                    del entry.CRC  # torch wrote no checksum; ``zipfile`` would report a wrong one
             _refuse_compressed(stamp, entries)
             names = [entry.filename for entry in entries]
             if len(set(names)) < len(names):
@@ -205,7 +204,7 @@ def _named(stream: BinaryIO, path: Path) -> list[str]:
                     texts = [texts[1], argument]
                 elif isinstance(argument, int) and abs(argument) >= _LARGEST and argument != _MAGIC:
                     raise ValueError("a number of more than 64 bits")
-    except (ValueError, OverflowError, MemoryError, Warning) as error:  # of a length that lies too
+    except (ValueError, OverflowError, MemoryError, Warning) as error:  # also for a false length
         failure = refusal(path, _blocked(names) or _UNKNOWN)
         failure.details = str(error)
         raise failure from None
@@ -217,7 +216,7 @@ def _loaded(path: Path, names: Sequence[str], *, mmap: bool) -> object:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old kinds of storages
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except Exception as error:  # of whatever kind a hostile file can bring about in the loader
+    except Exception as error:  # a hostile file can cause any error in the loader
         failure = refusal(path, _blocked(names) or _UNKNOWN)
         failure.details = str(error)
         raise failure from None
@@ -323,7 +322,7 @@ def _repeats(tensor: Tensor) -> bool:
 
 
 def _refuse_overlapping(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Different tensors may share a storage, but not to claim more than it has."""
+    """Raise CheckpointError if tensors that share a storage claim more bytes than it has."""
     claimed: Counter[int] = Counter()
     for name, tensor in tensors.items():
         storage = tensor.untyped_storage()

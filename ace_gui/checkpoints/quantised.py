@@ -1,8 +1,8 @@
 """Weights that are not plain: quantised ones with scales are read as float32, others are refused.
 
-With scales: fp8 (E4M3) as FBGEMM, compressed-tensors and DeepSeek's models store it, bitsandbytes'
-int8, and gpt-oss's MXFP4: W = scale · q, for a tensor, rows or blocks. Refused, too: adapters where
-a whole model is wanted.
+Formats with scales are fp8 (E4M3) of FBGEMM, compressed-tensors and DeepSeek's models, int8 of
+bitsandbytes, and MXFP4 of gpt-oss: W = scale · q, per tensor, row or block. An adapter in place of
+a whole model is refused, too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LORA_FACTOR: Final = re.compile(
 )
 OF_PEFT: Final = re.compile(r"^base_model\.")
 
-# By names that only they have.
+# By patterns of names that only they have.
 OTHER_ADAPTERS: Final = {
     "LoHa": re.compile(r"\bhada_[wt][12]"),
     "LoKr": re.compile(r"\blokr_[wt][12]"),
@@ -75,10 +75,10 @@ _BY_ITS_TOOL: Final = (
 def plain_config(
     path: Path, config: Mapping[str, object], tensors: Iterable[TensorInfo]
 ) -> Mapping[str, object]:
-    """The config, without an entry that calls weights quantised which are not.
+    """The config without quantisation settings, if no weight is quantised.
 
-    Raises CheckpointError if any of the tensors may be: they must all be floating point of 16
-    bits or more, without companions.
+    Raises CheckpointError if a tensor may be quantised: all must be floating point of 16 bits or
+    more, without companions.
     """
     plainer = without_quantisation(config)
     if plainer == config:
@@ -183,7 +183,7 @@ _OF_INPUTS: Final = ("input_scale", "input_activation_scale")
 
 @dataclass(frozen=True, kw_only=True)
 class QuantisedInfo(DerivedInfo):
-    """A weight read as float32. ``quantised``: as it is stored; ``scale``: its."""
+    """A weight read as float32, from the stored ``quantised`` weight and its ``scale``."""
 
     quantised: TensorInfo
     scale: TensorInfo
@@ -201,13 +201,13 @@ class QuantisedInfo(DerivedInfo):
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledInfo(QuantisedInfo):
-    """A weight in fp8 or int8. ``block``: rows and columns of a scale, which is for ``divisor``."""
+    """A weight in fp8 or int8. ``block``: rows and columns per scale. W = scale·q/``divisor``."""
 
     block: tuple[int, int]
     divisor: float = 1.0
 
     def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
-        """Elements of the weight; scales are those of the rows that they are in."""
+        """Elements of the weight, multiplied by the scales of their rows."""
         raw = reader.elements(replace(self.quantised, dtype="U8"), start, stop)
         is_int8 = self.quantised.dtype == "I8"
         part = raw.view(torch.int8 if is_int8 else torch.float8_e4m3fn).to(torch.float32)
@@ -220,7 +220,7 @@ class ScaledInfo(QuantisedInfo):
         return part
 
     def _factors(self, scales: Tensor, first: int, last: int) -> Tensor:
-        """The scale of each element of the rows ``first`` to ``last``, counted through a stack."""
+        """The scale of each element of the rows ``first`` to ``last``, numbered through a stack."""
         rows, columns = self.shape[-2:]
         grid = scales.to(torch.float32).reshape(-1, max(1, -(-columns // self.block[1])))
         per_matrix = -(-rows // self.block[0])
@@ -233,8 +233,8 @@ class ScaledInfo(QuantisedInfo):
 class PackedInfo(QuantisedInfo):
     """A stack of experts in MXFP4, as gpt-oss has it: experts × inputs × outputs when read.
 
-    Stored are experts × outputs × groups × 16 bytes of two numbers each, the lower four bits first,
-    and an exponent of 2 for each group of 32.
+    The file has experts × outputs × groups × 16 bytes with two numbers each, the lower four bits
+    first, and an exponent of 2 for each group of 32 numbers.
     """
 
     def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
@@ -264,27 +264,27 @@ class PackedInfo(QuantisedInfo):
 def with_scales(
     tensors: Mapping[str, TensorInfo], config: Mapping[str, Any] | None
 ) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
-    """The tensors, where quantised weights with scales are float32, and a note of what that costs.
+    """The tensors, in which quantised weights with scales are float32, and a note on the cost.
 
-    ``config``: the model's, which may have the size of the blocks. Weights without scales, or with
-    scales that do not fit, stay as they are, to be refused.
+    ``config``: the model's config, which may have the size of the blocks. Weights without scales,
+    or with scales that do not fit, are returned unchanged and refused later.
     """
-    found = {
-        name: made
+    scaled = {
+        name: read
         for name, info in tensors.items()
-        if (made := _scaled(info, tensors, _blocks(config)) or _packed(info, tensors)) is not None
+        if (read := _scaled(info, tensors, _blocks(config)) or _packed(info, tensors)) is not None
     }
-    if not found:
+    if not scaled:
         return dict(tensors), ()
     ends = tuple(f".{end}" for end in _OF_INPUTS)
-    used = {made.scale.name for made in found.values()}
+    used = {read.scale.name for read in scaled.values()}
     used |= {name.replace(".SCB", _FORMAT) for name in used if name.endswith(".SCB")}
     kept = {
-        found[name].name if name in found else name: found.get(name, info)
+        scaled[name].name if name in scaled else name: scaled.get(name, info)
         for name, info in tensors.items()
         if name not in used and not name.endswith(ends)
     }
-    weights = counted(len(found), "quantised weight is", "quantised weights are")
+    weights = counted(len(scaled), "quantised weight is", "quantised weights are")
     note = (
         f"{weights} read as float32 (fp8, int8 or MXFP4, with scales). The merged model is not "
         "quantised: its weights are four times as large as fp8 and int8, eight times as large as "
@@ -296,9 +296,9 @@ def with_scales(
 
 def _blocks(config: Mapping[str, Any] | None) -> tuple[int, int] | None:
     settings = (config or {}).get("quantization_config")
-    given = settings.get("weight_block_size") if isinstance(settings, dict) else None
-    if isinstance(given, list) and len(given) == 2 and all(type(n) is int and n > 0 for n in given):
-        return given[0], given[1]
+    sizes = settings.get("weight_block_size") if isinstance(settings, dict) else None
+    if isinstance(sizes, list) and len(sizes) == 2 and all(type(n) is int and n > 0 for n in sizes):
+        return sizes[0], sizes[1]
     return None
 
 
@@ -342,8 +342,8 @@ def _int8(info: TensorInfo, tensors: Mapping[str, TensorInfo], owner: str) -> Sc
 def _as_float32(
     info: TensorInfo, scale: TensorInfo, block: tuple[int, int], divisor: float = 1.0
 ) -> ScaledInfo:
-    made = info.fields | {"dtype": "F32", "nbytes": 4 * prod(info.shape)}
-    return ScaledInfo(**made, quantised=info, scale=scale, block=block, divisor=divisor)
+    fields = info.fields | {"dtype": "F32", "nbytes": 4 * prod(info.shape)}
+    return ScaledInfo(**fields, quantised=info, scale=scale, block=block, divisor=divisor)
 
 
 def _packed(info: TensorInfo, tensors: Mapping[str, TensorInfo]) -> PackedInfo | None:
@@ -356,5 +356,5 @@ def _packed(info: TensorInfo, tensors: Mapping[str, TensorInfo]) -> PackedInfo |
         return None
     experts, outputs, groups, _ = info.shape
     shape = (experts, 32 * groups, outputs)
-    made = {"name": name, "dtype": "F32", "shape": shape, "nbytes": 4 * prod(shape)}
-    return PackedInfo(**{**info.fields, **made}, quantised=info, scale=scale)
+    replaced = {"name": name, "dtype": "F32", "shape": shape, "nbytes": 4 * prod(shape)}
+    return PackedInfo(**{**info.fields, **replaced}, quantised=info, scale=scale)

@@ -1,8 +1,8 @@
 """Reading one tensor at a time, at the offsets its header gave, with checksums of what was read.
 
 Sizes and time stamps are not reliable: ``cp -p``, ``rsync -t`` and ``touch -r`` restore the old
-ones. A CRC-32 of data that is read anyway costs a merge of many matrices 1 % of its time, and no
-second reading.
+ones. A CRC-32 of data that is read anyway costs a merge of many matrices 1 % of its time, and data
+need not be read twice.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from ace_gui.linalg.passes import is_finite
 
 @dataclass(frozen=True, kw_only=True)
 class DerivedInfo(TensorInfo):
-    """A tensor described as it is read, which is not as a file has it."""
+    """A tensor that is computed when it is read; files have other tensors instead."""
 
     @property
     def parts(self) -> tuple[TensorInfo, ...]:
-        """The tensors that it is made of, as far as they are worth reading ahead."""
+        """The tensors it is made from, if they are worth prefetching."""
         return ()
 
     def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
@@ -113,7 +113,7 @@ class TensorReader:
         return part
 
     def once(self, info: TensorInfo, compute: Callable[[], Tensor]) -> Tensor:
-        """What is computed of a whole tensor for all its parts, the first time."""
+        """The result of ``compute``, called once for a tensor and kept for all its parts."""
         if info not in self._computed:
             self._computed[info] = compute()
         return self._computed[info]
@@ -139,7 +139,7 @@ class TensorReader:
 
 
 def _stored(info: TensorInfo) -> Iterator[TensorInfo]:
-    """The tensors of files that a tensor is made of."""
+    """The tensors in files from which a tensor is made."""
     if isinstance(info, DerivedInfo):
         for part in info.parts:
             yield from _stored(part)
@@ -150,7 +150,7 @@ def _stored(info: TensorInfo) -> Iterator[TensorInfo]:
 def _allocate(info: TensorInfo, elements: int) -> Tensor:
     try:
         return torch.empty(elements, dtype=torch_dtype(info.dtype))
-    except RuntimeError as error:  # torch has no kind of its own for this on the CPU
+    except RuntimeError as error:  # torch has no class of error for this on the CPU
         raise ResourceError(
             f"`{plain(info.name)}` of {path_text(info.file)} needs {info.nbytes} bytes of memory, "
             "which are not free. Close other programs.",
@@ -163,8 +163,8 @@ def _allocate(info: TensorInfo, elements: int) -> Tensor:
 def require_finite(tensor: Tensor, name: str, owner: str, path: Path) -> None:
     """Raise NonFiniteError if ``tensor``, called ``name`` in ``owner``, holds NaN or Inf."""
     if not is_finite(tensor):
-        found = non_finite_values([tensor.reshape(-1)], tuple(tensor.shape))
-        raise non_finite_error(found, name, owner, path)
+        values = non_finite_values([tensor.reshape(-1)], tuple(tensor.shape))
+        raise non_finite_error(values, name, owner, path)
 
 
 def non_finite_error(found: str, name: str, owner: str, path: Path) -> NonFiniteError:
@@ -179,8 +179,8 @@ def non_finite_values(parts: Iterable[Tensor], shape: tuple[int, ...]) -> str:
     for part in parts:
         if not is_finite(part):
             bad = ~torch.isfinite(part)
-            own = int(torch.isnan(part).sum())
-            nan, infinite = nan + own, infinite + int(bad.sum()) - own
+            nan_in_part = int(torch.isnan(part).sum())
+            nan, infinite = nan + nan_in_part, infinite + int(bad.sum()) - nan_in_part
             if first < 0:
                 first = start + int(bad.to(torch.uint8).argmax())
         start += part.numel()
@@ -193,7 +193,7 @@ def non_finite_values(parts: Iterable[Tensor], shape: tuple[int, ...]) -> str:
 
 
 Readings = Mapping[str, Sequence[tuple[int, int, int]]]
-"""By file: from which byte to which was read, and the CRC-32 of that."""
+"""By file, the byte ranges that were read: start, stop, and CRC-32."""
 
 
 class ReadChecksums:
@@ -209,15 +209,15 @@ class ReadChecksums:
         self._lock = threading.Lock()
 
     def record(self, file: Path, start: int, data: memoryview) -> None:
-        """These bytes were read from ``start`` on."""
-        name, stretch = str(file), (start, start + len(data))
+        """Record bytes that were read from ``start`` on."""
+        name, span = str(file), (start, start + len(data))
         with self._lock:
-            if stretch in self._seen.setdefault(name, {}):
+            if span in self._seen.setdefault(name, {}):
                 return
-        found = zlib.crc32(data)
+        crc = zlib.crc32(data)
         with self._lock:
-            self._seen[name][stretch] = found
-            self._fresh.setdefault(name, []).append((*stretch, found))
+            self._seen[name][span] = crc
+            self._fresh.setdefault(name, []).append((*span, crc))
 
     def fresh(self) -> Readings:
         """The ranges read since the last call."""
@@ -226,42 +226,42 @@ class ReadChecksums:
         return fresh
 
     def merge(self, readings: Readings) -> None:
-        """What another process has read of the same files, perhaps through another machine.
+        """Add what another process has read of the same files, perhaps on another machine.
 
-        Raises FileChangedError if that was another content than what was read here or before.
+        Raises FileChangedError if its content differs from what was read here or before.
         """
         with self._lock:
-            for name, stretches in readings.items():
+            for name, spans in readings.items():
                 seen = self._seen.setdefault(name, {})
-                for start, stop, found in stretches:
-                    if seen.setdefault((start, stop), found) != found:
+                for start, stop, crc in spans:
+                    if seen.setdefault((start, stop), crc) != crc:
                         raise changed(Path(name))
-                self._fresh.setdefault(name, []).extend(stretches)
+                self._fresh.setdefault(name, []).extend(spans)
 
     def verify(self, readings: Readings) -> None:
-        """What an earlier run has read. Raises FileChangedError if it would read otherwise."""
-        for name, stretches in readings.items():
-            _require_same(Path(name), stretches)
-            known = {(start, stop): found for start, stop, found in stretches}
+        """Add what an earlier run has read. Raises FileChangedError if files differ from it."""
+        for name, spans in readings.items():
+            _require_same(Path(name), spans)
+            known = {(start, stop): crc for start, stop, crc in spans}
             self._seen.setdefault(name, {}).update(known)
 
     def require_unchanged(self, stamps: Iterable[FileStamp]) -> None:
-        """Read again what was read of a file that was touched since its stamp was taken.
+        """Read ranges again if their file was touched since its stamp was taken.
 
         Writing sets the time of the last change, which no program can set back. Raises
-        FileChangedError where the content is another, CheckpointError where it cannot be read.
+        FileChangedError if the content differs, CheckpointError if it cannot be read.
         """
         for stamp in stamps:
             if status_of(stamp.path).st_ctime_ns != stamp.ctime_ns:
                 seen = self._seen.get(str(stamp.path), {})
-                _require_same(stamp.path, [(*stretch, found) for stretch, found in seen.items()])
+                _require_same(stamp.path, [(*span, crc) for span, crc in seen.items()])
 
 
-def _require_same(file: Path, stretches: Iterable[tuple[int, int, int]]) -> None:
+def _require_same(file: Path, spans: Iterable[tuple[int, int, int]]) -> None:
     with open_regular(file) as (descriptor, _):
-        for start, stop, expected in sorted(stretches):
-            found = 0
+        for start, stop, expected in sorted(spans):
+            crc = 0
             for block in read_blocks(descriptor, file, start, stop):
-                found = zlib.crc32(block, found)
-            if found != expected:
+                crc = zlib.crc32(block, crc)
+            if crc != expected:
                 raise changed(file)

@@ -39,7 +39,7 @@ _BELONG: Final = (
 
 _LICENCES: Final = ("license*", "licence*", "copying*", "notice*", "use_policy*")
 _LICENCE_SUFFIX: Final = re.compile(r"(\.(md|rst|pdf|\d+))?")
-"""Of a licence that is text; ``LICENSE-2.0`` ends in ``.0``."""
+"""Suffixes of a licence that is text; ``LICENSE-2.0`` ends in ``.0``."""
 
 _CODE: Final = (
     *("*.py", "*.py[a-z]", "*.ipynb", "*.so", "*.so.*", "*.dll", "*.dylib", "*.exe", "*.jar"),
@@ -87,11 +87,11 @@ def find_side_files(folder: Path) -> SideFiles:
     wanted = [name for name in names if belongs(name)]
     if _MODULES in names:  # then the list describes modules of a merge
         wanted = [name for name in wanted if name != MODULES]
-    own = {name: folder / name for name in wanted if own_file(folder / name, name)}
+    files = {name: folder / name for name in wanted if own_file(folder / name, name)}
     return SideFiles(
-        files=own,
+        files=files,
         code=tuple(folder / name for name in names if _is_code(name)),
-        outside=tuple(folder / name for name in wanted if name not in own),
+        outside=tuple(folder / name for name in wanted if name not in files),
     )
 
 
@@ -187,11 +187,11 @@ def _is_licence(lower: str) -> bool:
 
 
 def _is_code(where: str) -> bool:
-    """By its suffix, or because it is named like a side file and is none."""
+    """Whether a file is code, by its suffix, or because only its name is like a side file's."""
     lower = _name(where)
-    named_so = _matches(lower, ("vocab.*", *_LICENCES)) and not _matches(lower, _FOREIGN)
+    like_data = _matches(lower, ("vocab.*", *_LICENCES)) and not _matches(lower, _FOREIGN)
     hidden = lower.startswith(".")
-    return not hidden and (_matches(lower, _CODE) or (named_so and not belongs(lower)))
+    return not hidden and (_matches(lower, _CODE) or (like_data and not belongs(lower)))
 
 
 def _name(where: str) -> str:
@@ -206,8 +206,8 @@ def own_file(entry: Path, where: str) -> Path | None:
     It is in the folder itself, or in the blobs of the Hugging Face cache that the folder is a view
     of. There a model is ``REPOSITORY/snapshots/REVISION/`` with links into ``REPOSITORY/blobs/``.
     """
-    above = where.count("/")
-    home, real = Path(os.path.realpath(entry.parents[above])), Path(os.path.realpath(entry))
+    depth = where.count("/")
+    home, real = Path(os.path.realpath(entry.parents[depth])), Path(os.path.realpath(entry))
     if real.parent == (home / where).parent:
         return real if real.name == entry.name or belongs(real.name) else None
     is_blob = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"

@@ -36,7 +36,7 @@ from ace_gui.output_files import (
 def new_stage(target: Path) -> Path:
     """A staging folder for ``target`` with nothing but its mark; an earlier one is removed.
 
-    Raises OutputError, also where a folder is in the way that is not this program's.
+    Raises OutputError, also if a folder that is not this program's is in the way.
     """
     stage = staging_folder(target)
     discard(stage)
@@ -50,7 +50,7 @@ def new_stage(target: Path) -> Path:
 
 @contextmanager
 def staged(target: Path) -> Iterator[Path]:
-    """A new staging folder for ``target``, to be promoted; removed where it was not.
+    """A new staging folder for ``target``, which is removed unless the block promotes it.
 
     Writes that fail in the block raise OutputError or ResourceError.
     """
@@ -91,11 +91,11 @@ def promote(stage: Path, target: Path, *, keep_mark: bool = False) -> None:
             for name in files:
                 sync(Path(folder, name))
             sync(Path(folder))
-        if os.name == "nt" and target.is_dir():  # renaming onto an empty folder is POSIX's
+        if os.name == "nt" and target.is_dir():  # only POSIX renames onto an empty folder
             target.rmdir()
         stage.rename(target)
         if not keep_mark:
-            with suppress(OSError):  # afterwards: a stage that lost it would be someone else's
+            with suppress(OSError):  # only now: a stage without it counts as someone else's
                 (target / MARK).unlink()
         sync(target.parent)
     except OSError as error:
@@ -103,7 +103,7 @@ def promote(stage: Path, target: Path, *, keep_mark: bool = False) -> None:
 
 
 PATIENCE: Final = 0.2
-"""Seconds in which another process may finish removing its lock."""
+"""Seconds to wait until another process has removed its lock."""
 
 # File systems without locks, as some that are mounted over a network.
 _NO_LOCKS: Final = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
@@ -151,7 +151,7 @@ class Claim:
 
 @contextmanager
 def claimed(path: Path) -> Iterator[None]:
-    """Claim ``path`` for the block. Raises OutputError if another process makes it just now."""
+    """Claim ``path`` for the block. Raises OutputError if another process has claimed it."""
     claim = Claim.take(path)
     if claim is None:
         raise _taken(path)
@@ -161,10 +161,10 @@ def claimed(path: Path) -> Iterator[None]:
 
 @contextmanager
 def claimed_output(path: Path, inputs: Sequence[Path]) -> Iterator[Path]:
-    """``check_output_folder``, and what it gives is claimed for the block. Raises as both do."""
+    """Claim the result of ``check_output_folder`` for the block. Raises as both do."""
     try:
         target = check_output_folder(path, inputs)
-    except OutputError:  # perhaps for what another process is doing there
+    except OutputError:  # perhaps because another process is writing there
         if _is_taken(path):
             raise _taken(path) from None
         raise
@@ -182,7 +182,7 @@ def _is_taken(path: Path) -> bool:
         if not _lock_file(path).exists():
             return False
         claim = Claim.take(path)
-    except (OSError, ValueError, WorkbenchError):  # no path at which anything could be written
+    except (OSError, ValueError, WorkbenchError):  # nothing could be written at this path
         return False
     if claim is None:
         return True

@@ -49,8 +49,8 @@ class Shard:
 
     ``tensors`` in the order of their bytes: widest elements first, as safetensors has it, so that
     each one begins at a multiple of its element's size. ``metadata`` is text for the header.
-    ``part``: that of the model it belongs to, whose folder is in ``file_name`` and whose name is
-    not in the header.
+    ``part``: the part of the model it belongs to. Its folder is in ``file_name``, but not in the
+    names in the header.
     """
 
     file_name: str
@@ -100,8 +100,8 @@ def plan_shards(
     """Divide ``tensors``, in their order, among files of at most ``shard_bytes`` of tensors each.
 
     One file ``STEM.safetensors`` if they all fit, else ``STEM-00001-of-0000N.safetensors``. A
-    tensor larger than ``shard_bytes`` has a file of its own. Raises OutputError for a name given
-    twice.
+    tensor larger than ``shard_bytes`` has a file of its own. Raises OutputError for a repeated
+    name.
     """
     if len({tensor.name for tensor in tensors}) < len(tensors):
         names = [tensor.name for tensor in tensors]
@@ -123,26 +123,26 @@ def plan_parts(
     stems: Mapping[str, str],
     metadata: Mapping[str, str] | None = None,
 ) -> tuple[Shard, ...]:
-    """As ``plan_shards``, for each part of a model by itself; ``stems``: by part its file's name.
+    """As ``plan_shards``, separately for each part of a model; ``stems``: file names by part.
 
-    An ordinary model has one part, so that all is as there. ``metadata``: of a single file.
+    An ordinary model has only one part. ``metadata``: for an output that is a single file.
     """
     owned: dict[str, list[OutputTensor]] = {part: [] for part in stems}
     for tensor in tensors:
         owned.setdefault(part_of(tensor.name, stems), []).append(tensor)
     shards = tuple(
         shard
-        for part, own in owned.items()
-        if own or len(owned) == 1
-        for shard in plan_shards(own, shard_bytes, stem=stems.get(part, "model"), part=part)
+        for part, group in owned.items()
+        if group or len(owned) == 1
+        for shard in plan_shards(group, shard_bytes, stem=stems.get(part, "model"), part=part)
     )
     return (replace(shards[0], metadata=metadata),) if metadata and len(shards) == 1 else shards
 
 
 def indexed(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
-    """The shards that need an index, by its file name: those of one part, where there are several.
+    """The shards that need an index, by the index's file name: those of a part with several.
 
-    They are the shards of a whole output, in their order.
+    ``shards``: those of a whole output, in order.
     """
     groups: dict[str, list[Shard]] = {}
     for shard in shards:
@@ -154,13 +154,13 @@ def indexed(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
 
 def index_json(shards: Sequence[Shard]) -> str:
     """The text of ``model.safetensors.index.json`` for several shards."""
-    indices = {
+    weight_map = {
         shard.stored_name(tensor.name): shard.file_name.rpartition("/")[2]
         for shard in shards
         for tensor in shard.tensors
     }
     total = sum(tensor.nbytes for shard in shards for tensor in shard.tensors)
-    index = {"metadata": {"total_size": total}, "weight_map": indices}
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     return json.dumps(index, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -190,15 +190,15 @@ _CANNOT_RESERVE: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 class ShardedWriter:
     """Writes the planned shards into a folder. ``write`` may be called from several threads.
 
-    The files get their headers and their full size at once, so that a disk without room shows
-    before any work is done. No file stays open between writes, and nothing is complete before
-    ``finish``, which also brings it to the disk.
+    The files get their headers and their full size at once, so that a full disk is noticed before
+    any work is done. No file stays open between writes. Nothing is complete before ``finish``,
+    which also syncs the files.
     """
 
     def __init__(
         self, folder: Path, shards: Sequence[Shard], written: Collection[str] | None = None
     ) -> None:
-        """Create the files, or continue an earlier writer's, where ``written`` is finished.
+        """Create the files, or continue those of an earlier writer, which finished ``written``.
 
         Raises OutputError if a new file exists, ResourceError if room is missing, ResumeError
         unless each file to be continued is there with the planned header and size.
@@ -242,11 +242,11 @@ class ShardedWriter:
         _write_into(self._folder / shard.file_name, flat.numpy().data, offset)
 
     def mark_written(self, name: str) -> None:
-        """Every part of the tensor is written."""
+        """Note that every part of the tensor is written."""
         self._missing.discard(name)
 
     def finish(self) -> tuple[Path, ...]:
-        """Sync every file, write the index where there are several; all files of the output.
+        """Sync every file, write an index for several shards, and return all files of the output.
 
         Raises OutputError if a tensor was not written or the disk fails.
         """
@@ -260,9 +260,9 @@ class ShardedWriter:
         files = [self._folder / shard.file_name for shard in self._shards]
         path = self._folder
         try:
-            for name, several in indexed(self._shards).items():
+            for name, group in indexed(self._shards).items():
                 index = self._folder / name
-                index.write_text(index_json(several), encoding="utf-8", newline="\n")
+                index.write_text(index_json(group), encoding="utf-8", newline="\n")
                 files.append(index)
             for path in files:
                 sync(path)
@@ -277,8 +277,8 @@ def write_in_place(
 ) -> None:
     """Write some elements of a tensor, as bytes, into a file that another process has created.
 
-    ``start``: the first of them, in the flattened tensor. Closing the file gives them to whoever
-    shares it, but need not bring them to the disk. Raises OutputError or ResourceError.
+    ``start``: the first element, in the flattened tensor. Once the file is closed, others that
+    share it see the elements, but they may not be on the disk. Raises OutputError or ResourceError.
     """
     (planned,) = (tensor for tensor in shard.tensors if tensor.name == name)
     begin = start * torch_dtype(planned.dtype).itemsize
@@ -324,15 +324,15 @@ def _reserve(descriptor: int, size: int) -> None:
 
 
 def _require_same(path: Path, shard: Shard) -> None:
-    found = bytearray(len(shard.header))
+    header = bytearray(len(shard.header))
     try:
         with open_regular(path) as (descriptor, stamp):
-            read_at(descriptor, memoryview(found), 0)
+            read_at(descriptor, memoryview(header), 0)
     except CheckpointError as error:
         raise ResumeError(
             f"{error.sentence} The merge cannot be resumed; start it again.", path=path
         ) from None
-    if stamp.size != shard.size or bytes(found) != shard.header:
+    if stamp.size != shard.size or bytes(header) != shard.header:
         raise ResumeError(
             f"{path_text(path)}: This is not the file the unfinished merge began. Start it again.",
             path=path,
