@@ -36,7 +36,7 @@ _SPECTRUM: Final = (
     "Power of the singular values: σ becomes σ^p, and the Frobenius norm stays. Below 1 the "
     "spectrum is flatter."
 )
-_CAP: Final = "Share of the norm of the base's matrix up to which the experts' changes may add up."
+_CAP: Final = "Limit on a change's norm, as a share of the base's. The experts' mean is allowed."
 
 AFTER_FIELDS: Final = (
     _field("rank", "Rank", "Share of the singular directions that is kept.", 0, 1),
