@@ -29,14 +29,14 @@ def _field(
 _FACTORS: Final = (-LARGEST_FACTOR, LARGEST_FACTOR)
 _FIRST: Final = "Factor of the first block; see the last block."
 _LAST: Final = (
-    "Factor of the last block, linear in between (LiNeS). A matrix in no block has that of the "
-    "first."
+    "Factor of the last block; between the two it changes linearly (LiNeS). A matrix outside the "
+    "blocks has the first block's factor."
 )
 _SPECTRUM: Final = (
-    "Power of the singular values: σ becomes σ^p, and the Frobenius norm stays. Below 1 the "
-    "spectrum is flatter."
+    "Power of the singular values: σ becomes σ^p, and the Frobenius norm stays the same. A power "
+    "below 1 makes the spectrum flatter."
 )
-_CAP: Final = "Limit on a change's norm, as a share of the base's. The experts' mean is allowed."
+_CAP: Final = "Largest norm of the experts' summed changes, as a share of the base matrix's norm."
 
 AFTER_FIELDS: Final = (
     _field("rank", "Rank", "Share of the singular directions that is kept.", 0, 1),
@@ -63,9 +63,9 @@ def with_value(after: After, name: str, value: ParameterValue | None) -> After:
     """A copy with another value of one of ``AFTER_FIELDS``; None unsets it."""
     plain, number = name.removeprefix("after."), None if value is None else float(value)
     if plain not in _DEPTHS:
-        made: After = replace(after, **{plain: number})  # type: ignore[arg-type]
-        return made
+        changed: After = replace(after, **{plain: number})  # type: ignore[arg-type]
+        return changed
     first, last = after.depth or (1.0, 1.0)
-    usual = 1.0 if number is None else number
-    depth = (usual, last) if plain == _DEPTHS[0] else (first, usual)
+    factor = 1.0 if number is None else number
+    depth = (factor, last) if plain == _DEPTHS[0] else (first, factor)
     return replace(after, depth=None if number is None and depth == (1.0, 1.0) else depth)

@@ -43,8 +43,8 @@ class Job:
 class ScoringJob(Job):
     """Runs models on tasks: the recipe's base and experts, finished merges, and folders.
 
-    ``recipe`` None: the folders alone. ``folders``: of models, or transformers models in memory;
-    ``names``: of these, none: their paths. ``stores``: of finished merges, named by their paths.
+    ``recipe`` None: only the folders. ``folders``: of models, or transformers models in memory;
+    ``names``: of these; if empty, their paths. ``stores``: finished merges, named by their paths.
     ``tasks`` None: the recipe's. ``limit``: most examples of each task.
     """
 
@@ -155,7 +155,7 @@ class PlanReady:
 
 @dataclass(frozen=True, kw_only=True)
 class JobProgress:
-    """``done`` of ``total`` steps of a job. ``title``: the current stage; empty if it has one."""
+    """``done`` of ``total`` steps of a job. ``title``: the stage; empty if there is only one."""
 
     done: int
     total: int
@@ -171,9 +171,9 @@ class LayerAnalysed(JobProgress):
 
 @dataclass(frozen=True, kw_only=True)
 class CovariancesCompared(JobProgress):
-    """``done`` of ``total`` matrices are compared; ``layer`` is the latest.
+    """``done`` of ``total`` matrices are compared. ``layer``: the latest comparison.
 
-    None if the matrix had no inputs in one of the experts, or no expert changes it.
+    None if the matrix had no inputs in one of the experts, or if no expert changes it.
     """
 
     layer: LayerCovariances | None
@@ -181,7 +181,7 @@ class CovariancesCompared(JobProgress):
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixTimed:
-    """``seconds`` that one matrix took to merge, which is this ``share`` of the work on all."""
+    """One matrix took ``seconds`` to merge. ``share``: its share of the work on all matrices."""
 
     share: float
     seconds: float
@@ -191,7 +191,7 @@ class MatrixTimed:
 class MergeStarted(JobProgress):
     """The merge starts: ``done`` of ``total`` tensors were finished by an earlier run.
 
-    ``reports``: of these.
+    ``reports``: of these tensors.
     """
 
     bytes_total: int
@@ -231,7 +231,7 @@ class TensorFinished(JobProgress):
 
 @dataclass(frozen=True, kw_only=True)
 class GpuPeak:
-    """Peak GPU memory in bytes: of all tensors, and of everything allocated for them."""
+    """Peak GPU memory in bytes: ``allocated`` to tensors, and ``reserved`` by torch for them."""
 
     allocated: int
     reserved: int
@@ -329,9 +329,9 @@ class CompareProgress(JobProgress):
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One of several compared merges; ``store``: a folder for it alone.
+    """One of several compared merges. ``store``: a folder only for it.
 
-    ``finished``: the merge that is in the store already, None: it is yet to be made.
+    ``finished``: the merge that is already in the store; None: it is not merged yet.
     """
 
     recipe: Recipe
@@ -389,8 +389,8 @@ class MethodCompared:
     @property
     def mean(self) -> MeanScore:
         """Unweighted means over the tasks."""
-        found = means(self.scores)
-        return found[0] if found else MeanScore(model=self.title, score=None, normalised=None)
+        computed = means(self.scores)
+        return computed[0] if computed else MeanScore(model=self.title, score=None, normalised=None)
 
 
 @dataclass(frozen=True, kw_only=True)

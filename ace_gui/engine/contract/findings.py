@@ -79,7 +79,7 @@ class LayerReport:
 class ExpertSpectra:
     """Singular values of every expert's ΔW of one matrix, largest first.
 
-    They depend on the models alone.
+    They depend only on the models.
     """
 
     name: str
@@ -264,7 +264,7 @@ class GroupChange(Change):
 class ModelDiff:
     """The change from one model to another. ``tensors``: those of both, with equal shapes.
 
-    ``missing``: tensors of the first alone; ``extra``: of the second alone; ``other_shape``: name,
+    ``missing``: tensors only in the first; ``extra``: only in the second; ``other_shape``: name,
     shape in the first and in the second.
     """
 
@@ -288,12 +288,12 @@ class ModelDiff:
     def by_block(self) -> tuple[GroupChange, ...]:
         """Each block, in order; the tensors outside the blocks come last, as ``outside``."""
         blocks = sorted({each.block for each in self.tensors if each.block is not None})
-        found = [
+        changes = [
             _group(str(block), (each for each in self.tensors if each.block == block))
             for block in blocks
         ]
         outside = _group("outside", (each for each in self.tensors if each.block is None))
-        return (*found, *([outside] if outside.tensors else []))
+        return (*changes, *([outside] if outside.tensors else []))
 
     @property
     def by_role(self) -> tuple[GroupChange, ...]:
@@ -312,7 +312,7 @@ class ModelDiff:
 
 
 def _group(name: str, changes: Iterable[TensorChange]) -> GroupChange:
-    found = list(changes)
-    norm = math.sqrt(math.fsum(each.norm**2 for each in found))
-    change = math.sqrt(math.fsum(each.change**2 for each in found))
-    return GroupChange(name=name, tensors=len(found), norm=norm, change=change)
+    members = list(changes)
+    norm = math.sqrt(math.fsum(each.norm**2 for each in members))
+    change = math.sqrt(math.fsum(each.change**2 for each in members))
+    return GroupChange(name=name, tensors=len(members), norm=norm, change=change)

@@ -108,31 +108,31 @@ def layer_health(
     known = report or statistics
     if known is None:
         raise ValueError("Neither statistics nor a report is given.")
-    found = [] if statistics is None else list(_before(statistics, report, parameters))
+    findings = [] if statistics is None else list(_before(statistics, report, parameters))
     ratio = None if report is None else norm_ratio(report)
     if report is not None:
-        found += _after(report, ratio)
+        findings += _after(report, ratio)
     share = cap_ratio(statistics, report)
     published = report is not None and report.regime is not None
     if published and share is not None and share > FAR_ABOVE_CAP:
         sentence = (
-            f"The norm of the merged change is {share:.3g} times the limit of the automatic "
-            "variant's cap. Try the automatic variant, or a cap, for this tensor."
+            f"The merged change is {share:.3g} times as long as the cap of the automatic variant "
+            "allows. Try the automatic variant, or a cap, for this tensor."
         )
-        found.append(_warning("Above the cap", sentence))
-    found.sort(key=lambda finding: WORST_FIRST.index(finding.verdict))
+        findings.append(_warning("Above the cap", sentence))
+    findings.sort(key=lambda finding: WORST_FIRST.index(finding.verdict))
     return LayerHealth(
         name=known.name,
         statistics=statistics,
         report=report,
-        findings=tuple(found),
+        findings=tuple(findings),
         norm_ratio=ratio,
         misbehaves=published and _misbehaves(report, share),
     )
 
 
 def near_pole(found: LayerStatistics, tau: float) -> bool:
-    """``gamma_near_pole`` of a layer; False if its γ is unknown."""
+    """Whether ``gamma_near_pole`` holds for a layer; False if its γ is unknown."""
     if found.gamma is None or found.mean_log_energy is None:
         return False
     return bool(gamma_near_pole(found.gamma, found.mean_log_energy, tau))
@@ -150,7 +150,7 @@ UNRELIABLE: Final = "γ is unreliable here"
 def gamma_unreliable(found: LayerStatistics, tau: float | None) -> bool:
     """Whether γ depends more on the units of the weights than on the experts (``near_pole``).
 
-    ``tau`` None or infinite: there is none, and the published one is used.
+    ``tau``: the threshold; if None or infinite, the published one is used.
     """
     return near_pole(found, USUAL_TAU if tau is None or math.isinf(tau) else tau)
 
@@ -210,17 +210,17 @@ def model_health(layers: Iterable[LayerHealth]) -> ModelHealth:
 
 
 def _before(
-    found: LayerStatistics, report: LayerReport | None, parameters: Mapping[str, ParameterValue]
+    layer: LayerStatistics, report: LayerReport | None, parameters: Mapping[str, ParameterValue]
 ) -> Iterator[Check]:
-    """Findings from the experts alone; warnings of the report are not repeated."""
+    """Findings that need only the experts; warnings of the report are not repeated."""
     tau, epsilon = _number(parameters, "tau"), _number(parameters, "epsilon")
-    kept = [value for name, value in found.energies.items() if name not in found.left_out]
-    if report is None and found.left_out:
-        yield _note("Expert left out", _left_out_sentence(found))
-    if found.gamma is None or tau is None or not found.gamma > tau:
+    kept = [value for name, value in layer.energies.items() if name not in layer.left_out]
+    if report is None and layer.left_out:
+        yield _note("Expert left out", _left_out_sentence(layer))
+    if layer.gamma is None or tau is None or not layer.gamma > tau:
         return
-    if report is None and near_pole(found, tau):
-        sentence = by_scale_alone(found.gamma, found.mean_log_energy or 0.0)
+    if report is None and near_pole(layer, tau):
+        sentence = by_scale_alone(layer.gamma, layer.mean_log_energy or 0.0)
         yield _warning("By scale alone", f"{sentence} Raise τ to treat it as homogeneous.")
     mean_energy = math.fsum(kept) / len(kept)
     if mean_energy < SMALL_ENERGY:
@@ -275,14 +275,14 @@ def _after(report: LayerReport, ratio: float | None) -> Iterator[Check]:
         )
 
 
-def _left_out_sentence(found: LayerStatistics) -> str:
-    names = ", ".join(found.left_out[:3])
-    if len(found.left_out) > 3:
-        names = f"{names} and {len(found.left_out) - 3} more"
-    left = len(found.energies) - len(found.left_out)
+def _left_out_sentence(statistics: LayerStatistics) -> str:
+    names = ", ".join(statistics.left_out[:3])
+    if len(statistics.left_out) > 3:
+        names = f"{names} and {len(statistics.left_out) - 3} more"
+    left = len(statistics.energies) - len(statistics.left_out)
     then = {
         0: "the tensor stays as in the base",
-        1: "the task vector of the one expert left is taken as it is",
+        1: "the task vector of the one remaining expert is used unchanged",
     }.get(left, f"γ and the merge are those of the other {left}")
     return f"Numerically unchanged by {names}: {then}."
 
@@ -290,8 +290,8 @@ def _left_out_sentence(found: LayerStatistics) -> str:
 def _summary(counts: Mapping[Verdict, int]) -> str:
     total, noted = sum(counts.values()), counts.get(Verdict.NOTE, 0)
     warned = counts.get(Verdict.WARNING, 0)
-    of, found = counted(total, "tensor", "tensors"), {"a warning": warned, "a note": noted}
-    parts = [f"{n} {'has' if n == 1 else 'have'} {what}" for what, n in found.items() if n]
+    of, numbers = counted(total, "tensor", "tensors"), {"a warning": warned, "a note": noted}
+    parts = [f"{n} {'has' if n == 1 else 'have'} {what}" for what, n in numbers.items() if n]
     return f"Of {of}, {' and '.join(parts)}." if parts else f"Nothing out of the ordinary in {of}."
 
 

@@ -59,7 +59,7 @@ class PlanJob(Job, state="planning"):
     recipe: Recipe
 
     def steps(self, engine: Runner) -> Events:
-        # One of its own for each request, as free memory and disk space may have changed.
+        # A new plan for each request, as free memory and disk space may have changed.
         prepared = yield from engine.prepare(self.recipe)
         yield PlanReady(plan=prepared.plan)
 
@@ -87,7 +87,7 @@ class LoadRecipeJob(Job, state="planning"):
 
 
 class ScanJob(Job):
-    """Look for models at and below ``paths``, and which fit each other. Yields ModelsFound.
+    """Search ``paths`` and below for models, and find which fit together. Yields ModelsFound.
 
     ``base``: an open model for which experts are searched.
     """
@@ -131,7 +131,7 @@ class AnalyseJob(Job, state="analysing"):
 class MergeJob(Job, state="merging"):
     """Merge into a store. Yields MergeStarted, a TensorFinished for each tensor, MergeFinished.
 
-    ``store``: a folder for this merge alone. ``threads`` None: torch's default. ``memory_bytes``:
+    ``store``: a folder only for this merge. ``threads`` None: torch's default. ``memory_bytes``:
     memory limit of the merge, None: all free memory. ``cluster``: address of the cluster that
     merges (``cluster.ray_workers``); empty: the engine's process.
     """
@@ -174,11 +174,11 @@ class ReadStoresJob(Job):
 
         for store in self.stores:
             try:
-                manifest, found = read_finished(store), tuple(reports(store).values())
+                manifest, rows = read_finished(store), tuple(reports(store).values())
             except WorkbenchError:  # removed or damaged meanwhile: not usable
                 yield None
             else:
-                yield StoreRead(store=store, reports=found, outdated=is_outdated(manifest))
+                yield StoreRead(store=store, reports=rows, outdated=is_outdated(manifest))
 
 
 class RowJob(Job):
@@ -261,7 +261,7 @@ class CovariancesJob(Job, state="comparing"):
 
 
 class LayerCovariancesJob(RowJob):
-    """Compare the covariances of a matrix. Yields LayerCovariances, nothing without inputs."""
+    """Compare the covariances of a matrix. Yields LayerCovariances if there are inputs."""
 
     def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, layer_covariances
@@ -350,7 +350,7 @@ class ExportJob(Job, state="exporting"):
 
 
 class EnergyByRankJob(Job):
-    """Find how much of a merge's change each rank keeps. Yields JobProgress, EnergyByRank."""
+    """Find how much of a merge's change each rank keeps. Yields JobProgress, then EnergyByRank."""
 
     store: Path
 
@@ -400,7 +400,7 @@ class EvaluateJob(ScoringJob, state="scoring"):
 
 
 class KnownScoresJob(ScoringJob):
-    """Look up what earlier evaluations found. Yields a TaskScore each; no model is loaded."""
+    """Look up scores of earlier evaluations. Yields a TaskScore for each; loads no model."""
 
     def steps(self, engine: Runner) -> Events:
         from ace_gui.engine.evaluating.evaluate import known_scores

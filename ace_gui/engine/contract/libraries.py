@@ -68,19 +68,19 @@ PEFT: Final = Library(
 def commands_of(folder: Path) -> tuple[str, ...]:
     """The shell commands that publish a model's folder, convert it to GGUF and serve it.
 
-    The last two are for language models of transformers alone.
+    The last two are only for language models of transformers.
     """
     # Words as the system's shell splits them.
     quote = shlex.quote if os.name == "posix" else lambda text: subprocess.list2cmdline([text])
     quoted = quote(str(folder))
     name = "YOUR-NAME/" + re.sub(r"[^\w.-]+", "-", folder.name)
     library = library_of(folder)
-    found = [f"hf upload {name} {quoted}"]
+    commands = [f"hf upload {name} {quoted}"]
     if library.name == "transformers" and library.task == "text-generation":
         gguf = quote(f"{folder}.gguf")
-        found.append(f"python convert_hf_to_gguf.py {quoted} --outfile {gguf}")
-        found.append(f"transformers serve {quoted}")
-    return tuple(found)
+        commands.append(f"python convert_hf_to_gguf.py {quoted} --outfile {gguf}")
+        commands.append(f"transformers serve {quoted}")
+    return tuple(commands)
 
 
 def library_of(folder: Path) -> Library:
@@ -103,11 +103,11 @@ def library_of(folder: Path) -> Library:
             task=_SENTENCES[name],
         )
     if "open_clip_config.json" in here and "model.safetensors" not in here:
-        made = 'open_clip.create_model_and_transforms("local-dir:" + {folder})'
+        created = 'open_clip.create_model_and_transforms("local-dir:" + {folder})'
         return Library(
             name="open_clip",
             imports="import open_clip",
-            load=f"model, _, preprocess = {made}",
+            load=f"model, _, preprocess = {created}",
             task="zero-shot-image-classification",
         )
     if config is None and "model.safetensors" in here:
@@ -131,8 +131,8 @@ def library_of(folder: Path) -> Library:
 
 
 def _transformers(config: Mapping[str, object]) -> Library:
-    asked = config.get("architectures")
-    name = _identifier(asked[0]) if isinstance(asked, list) and asked else ""
+    names = config.get("architectures")
+    name = _identifier(names[0]) if isinstance(names, list) and names else ""
     if not name or "auto_map" in config:  # a class of the model's own code, which is not here
         name = "AutoModel"
     task = next((task for end, task in _TASKS.items() if name.endswith(end)), "")

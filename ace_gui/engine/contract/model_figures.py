@@ -50,8 +50,8 @@ def relative_changes(
 def plan_changes(plan: Plan, statistics: Mapping[str, LayerStatistics]) -> dict[str, float]:
     """``relative_changes`` over the layers in which the experts have the recipe's weights."""
     weights = plan.recipe.weights
-    own = {row.name for row in plan.rows if row.override and row.override.weights != weights}
-    layers = (layer for name, layer in statistics.items() if name not in own)
+    overridden = {row.name for row in plan.rows if row.override and row.override.weights != weights}
+    layers = (layer for name, layer in statistics.items() if name not in overridden)
     return relative_changes(layers, dict(zip(plan.recipe.expert_names, weights, strict=True)))
 
 
@@ -77,8 +77,8 @@ def far_experts(changes: Mapping[str, float]) -> tuple[Check, ...]:
 
 def _worries(changes: Mapping[str, float]) -> tuple[Check, ...]:
     middle = median(changes.values()) if changes else 0.0
-    found = (_worry(name, change, middle) for name, change in changes.items())
-    return tuple(check for check in found if check is not None)
+    checks = (_worry(name, change, middle) for name, change in changes.items())
+    return tuple(check for check in checks if check is not None)
 
 
 def _worry(name: str, change: float, middle: float) -> Check | None:
@@ -121,7 +121,7 @@ def _ratio(change: float, base: float) -> float:
 
 
 _ROUNDING: Final = 1e-3
-"""Tolerance: a change scaled down by a cap has the allowed norm except for rounding."""
+"""Tolerance: a change shortened by a cap has the allowed norm except for rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ class Forecast:
         if not self.exact:
             over, ratio = f"about {over}", f"about {ratio}"
         if self.capped:
-            over = f"the cap scales down {over}"
+            over = f"the cap shortens {over}"
         elif self.delta is None:
             over = f"{over} above their cap"
         else:
@@ -182,7 +182,7 @@ def forecast(
 ) -> Forecast | None:
     """The forecast for all merged matrices; None without a known matrix or the experts' norms.
 
-    ``reports``: of those that were merged under the plan.
+    ``reports``: of the matrices that were merged under the plan.
     """
     rows = [row for row in matrices(plan) if (s := statistics.get(row.name)) and s.energies]
     known = {
@@ -213,10 +213,10 @@ def forecast(
 
 
 def _limited(
-    length: float, cap: float | None, found: LayerStatistics, report: LayerReport | None
+    length: float, cap: float | None, statistics: LayerStatistics, report: LayerReport | None
 ) -> tuple[float, bool]:
     """‖ΔW‖_F of a matrix in the merged model, and whether its ``length`` exceeds a cap."""
-    allowed = allowed_change(found, Cap().delta if cap is None else cap)
+    allowed = allowed_change(statistics, Cap().delta if cap is None else cap)
     over = allowed is not None and length > allowed * (1 + _ROUNDING)
     if cap is None or allowed is None:
         return length, over
@@ -225,10 +225,10 @@ def _limited(
     return min(length, allowed), over
 
 
-def _expert_norms(found: Iterator[LayerStatistics]) -> list[float]:
+def _expert_norms(layers: Iterator[LayerStatistics]) -> list[float]:
     """‖ΔW_t‖_F of every expert over all matrices."""
     squares: defaultdict[str, float] = defaultdict(float)
-    for each in found:
+    for each in layers:
         for name, energy in each.energies.items():
             squares[name] += energy
     return [math.sqrt(square) for square in squares.values()]
@@ -246,10 +246,10 @@ def _lengths(
             for alike in _alike(row):
                 ratios[alike].append((known[row.name] / rms[row.name]) ** 2)
     for row in rows:
-        found = next((ratios[alike] for alike in _alike(row) if ratios[alike]), [0.0])
-        yield known.get(row.name, math.sqrt(fmean(found)) * rms[row.name])
+        squared_ratios = next((ratios[alike] for alike in _alike(row) if ratios[alike]), [0.0])
+        yield known.get(row.name, math.sqrt(fmean(squared_ratios)) * rms[row.name])
 
 
 def _alike(row: PlanRow) -> tuple[object, ...]:
-    """What a matrix shares with others, the closest relation first."""
+    """The groups of similar matrices that a matrix belongs to, the most similar first."""
     return (row.role, row.shape), row.role, None

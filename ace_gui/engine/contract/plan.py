@@ -29,13 +29,13 @@ MEMORY: Final = "Memory"
 """Titles of the checks for memory and disk space."""
 
 ADAPTER: Final = "Adapter"
-"""Title of the check on a merge that is written as an adapter, which merges in a store are not."""
+"""Title of the check on a merge that is written as an adapter; merges in a store never are."""
 
 RECIPE: Final = "Recipe"
 """Title of the check on how the recipe's file was read."""
 
 _ROOMY: Final = 1.25
-"""Space is ample from this multiple of what is needed."""
+"""Space is ample from this multiple of the need."""
 
 WORST_FIRST: Final = (Verdict.ERROR, Verdict.WARNING, Verdict.NOTE, Verdict.OK)
 EVERYTHING: Final = "all models"
@@ -148,7 +148,7 @@ class RowOverride:
 class RowAfter:
     """The steps after the method for one matrix; the recipe's ``After``, resolved for it.
 
-    ``scale``: the factor of its depth times the global one. ``cap``: δ of the limit, None without.
+    ``scale``: the factor of its depth times the global one. ``cap``: δ of the cap; None: no cap.
     """
 
     rank: float = 1.0
@@ -346,10 +346,10 @@ class Plan:
 
     def delta_of(self, row: PlanRow) -> float | None:
         """δ of the narrowest cap on the change of a row; None if there is none."""
-        values, found = self._values_of(row), [] if row.after.cap is None else [row.after.cap]
+        values, caps = self._values_of(row), [] if row.after.cap is None else [row.after.cap]
         if values.get("variant") == AUTOMATIC and "delta" in values:
-            found.append(float(values["delta"]))
-        return min(found, default=None)
+            caps.append(float(values["delta"]))
+        return min(caps, default=None)
 
     def _values_of(self, row: PlanRow) -> Mapping[str, ParameterValue]:
         return self.parameters if row.override is None else row.override.parameters

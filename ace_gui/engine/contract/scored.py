@@ -41,12 +41,12 @@ EXPERTS: Final = "experts"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskScore:
-    """``model``: base, an expert's name, or a folder as it was given. ``n``: examples.
+    """One score. ``model``: base, an expert's name, or a folder. ``n``: number of examples.
 
     ``normalised``: share of the score of the task's own expert; None if it has none, or if that
     score is too small to compare with. ``own``: the model is that expert. ``each_N``: each
-    example's contribution to the score. ``chat``: whether the model was asked in its chat template;
-    None: it is not asked in words. ``cut``: examples of which the answer or the input was cut;
+    example's contribution to the score. ``chat``: whether prompts were in the chat template; None:
+    the model gets no prompts. ``cut``: number of examples with a cut answer or input;
     ``cut_words``: labelled words among these that have no answer.
     """
 
@@ -74,9 +74,9 @@ class TaskScore:
     def record(self) -> dict[str, object]:
         """The dict of ``evaluate --json``, in which NaN is null.
 
-        ``chat``, ``cut`` and ``cut_words`` are there if they say something.
+        ``chat`` is left out if None, ``cut`` and ``cut_words`` if 0.
         """
-        more = {"chat": self.chat, "cut": self.cut or None, "cut_words": self.cut_words or None}
+        optional = {"chat": self.chat, "cut": self.cut or None, "cut_words": self.cut_words or None}
         return {
             "model": self.model,
             "task": self.task,
@@ -85,7 +85,7 @@ class TaskScore:
             "n": self.n,
             "standard_error": _finite(self.standard_error),
             "normalised": _finite(self.normalised),
-            **{key: value for key, value in more.items() if value is not None},
+            **{key: value for key, value in optional.items() if value is not None},
         }
 
 
@@ -114,30 +114,30 @@ class MeanScore:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Why a mean is missing, one sentence each."""
-        found = []
+        lines = []
         if self.undefined:
             tasks = ", ".join(self.undefined)
-            found.append(f"The score of {self.model} on {tasks} is undefined or infinite: no mean.")
+            lines.append(f"The score of {self.model} on {tasks} is undefined or infinite: no mean.")
         if self.unmeasured:
             tasks = ", ".join(self.unmeasured)
-            found.append(
+            lines.append(
                 f"No mean share of the experts: no expert belongs to {tasks}, or its own score is "
                 "not clearly above 0."
             )
-        return tuple(found)
+        return tuple(lines)
 
 
 def normalised(metric: str, score: float, expert: float, error: float = 0.0) -> float | None:
-    """The share of the expert's score.
+    """The share of the expert's score; above 1 is better than the expert.
 
-    Above 1 is better than the expert. None if it cannot be compared. ``error``: standard error of
-    the expert's score. A correlation within two standard errors of 0 cannot be compared with.
+    None if the scores cannot be compared, as with an expert's correlation within two standard
+    errors of 0. ``error``: standard error of the expert's score.
     """
-    best, own = (score, expert) if metric in LESS_IS_BETTER else (expert, score)
+    divisor, dividend = (score, expert) if metric in LESS_IS_BETTER else (expert, score)
     least = 2 * error if metric in CENTRED and math.isfinite(error) else 0.0
-    if not (math.isfinite(best) and math.isfinite(own) and best > least):
+    if not (math.isfinite(divisor) and math.isfinite(dividend) and divisor > least):
         return None
-    return own / best
+    return dividend / divisor
 
 
 def share_of_way(metric: str, score: float, base: float, expert: float) -> float | None:
@@ -167,7 +167,7 @@ def means(scores: Sequence[TaskScore]) -> tuple[MeanScore, ...]:
 
 
 def remarks(scores: Sequence[TaskScore]) -> tuple[str, ...]:
-    """What a reader of these scores must know, one sentence each: ``missing`` and ``notes``."""
+    """Remarks for a reader of these scores, one sentence each: ``missing``, then ``notes``."""
     return (*missing(scores), *notes(scores))
 
 
@@ -177,18 +177,18 @@ def missing(scores: Sequence[TaskScore]) -> tuple[str, ...]:
 
 
 def notes(scores: Sequence[TaskScore]) -> tuple[str, ...]:
-    """How language models were asked, and how many answers were cut, one sentence each."""
+    """Which prompts language models got, and how many answers were cut, one sentence each."""
     return (*_chat_notes(scores), *(_cut_note(each) for each in scores if each.cut))
 
 
 def _chat_notes(scores: Sequence[TaskScore]) -> Iterator[str]:
     for task in dict.fromkeys(each.task for each in scores):
-        asked = [each for each in scores if each.task == task and each.chat is not None]
-        with_chat = ", ".join(dict.fromkeys(each.model for each in asked if each.chat))
-        without = ", ".join(dict.fromkeys(each.model for each in asked if not each.chat))
+        prompted = [each for each in scores if each.task == task and each.chat is not None]
+        with_chat = ", ".join(dict.fromkeys(each.model for each in prompted if each.chat))
+        without = ", ".join(dict.fromkeys(each.model for each in prompted if not each.chat))
         if with_chat and without:
             yield f"On {task}, {with_chat} got the chat template, {without} the plain prompt."
-        elif asked:
+        elif prompted:
             how = "its chat template" if with_chat else "plain prompts, without a chat template"
             yield f"On {task}, every model got {how}."
 
@@ -238,7 +238,7 @@ def _mean(
 
 
 def _mean_of(values: Iterable[float | None]) -> float | None:
-    """None if any value is missing, as a mean of the rest would be taken for a mean of all."""
+    """The mean; None if a value is missing, as a mean of the rest would look like that of all."""
     known = [math.nan if value is None else value for value in values]
     mean = sum(known) / len(known) if known else math.nan
     return mean if math.isfinite(mean) else None
@@ -475,5 +475,5 @@ def how_chosen(found: Tuned) -> str:
     tasks = ", ".join(each.task for each in found.scores)
     return (
         f"{values_of(found.best)}, the best of {len(found.points)} merges on half of the data of "
-        f"{tasks}; scores of these data are no longer of unseen ones"
+        f"{tasks}; scores on these data are no longer scores on unseen data"
     )

@@ -20,16 +20,16 @@ def verdicts(
     metric: str, model_N: NDArray[np.float64], other_N: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """The Verdict of each example; for a loss, whether it grew or fell."""
-    found_N = np.full(len(model_N), int(Verdict.BOTH_RIGHT))
+    verdict_N = np.full(len(model_N), int(Verdict.BOTH_RIGHT))
     if metric in LOSSES:
-        found_N[model_N > other_N] = Verdict.LOST
-        found_N[model_N < other_N] = Verdict.GAINED
-        return found_N
+        verdict_N[model_N > other_N] = Verdict.LOST
+        verdict_N[model_N < other_N] = Verdict.GAINED
+        return verdict_N
     wrong_N, other_wrong_N = model_N < 1, other_N < 1
-    found_N[wrong_N & ~other_wrong_N] = Verdict.LOST
-    found_N[~wrong_N & other_wrong_N] = Verdict.GAINED
-    found_N[wrong_N & other_wrong_N] = Verdict.BOTH_WRONG
-    return found_N
+    verdict_N[wrong_N & ~other_wrong_N] = Verdict.LOST
+    verdict_N[~wrong_N & other_wrong_N] = Verdict.GAINED
+    verdict_N[wrong_N & other_wrong_N] = Verdict.BOTH_WRONG
+    return verdict_N
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +54,15 @@ def paired(pairs: Iterable[tuple[TaskScore, TaskScore]]) -> Paired | None:
     exact test, binomial with ½ on the examples on which they differ (Q. McNemar, Psychometrika 12,
     1947). Losses: the mean difference divided by its standard error, normal.
     """
-    found = [(a, b) for a, b in pairs if len(a.each_N) == len(b.each_N) > 0]
-    kinds = {a.metric in LOSSES for a, _ in found}
+    usable = [(a, b) for a, b in pairs if len(a.each_N) == len(b.each_N) > 0]
+    kinds = {a.metric in LOSSES for a, _ in usable}
     if len(kinds) != 1:
         return None
-    verdict_N = np.concatenate([verdicts(a.metric, a.each_N, b.each_N) for a, b in found])
+    verdict_N = np.concatenate([verdicts(a.metric, a.each_N, b.each_N) for a, b in usable])
     worse = int((verdict_N == Verdict.LOST).sum())
     better = int((verdict_N == Verdict.GAINED).sum())
     if kinds == {True}:
-        p = _z_test(np.concatenate([a.each_N - b.each_N for a, b in found]))
+        p = _z_test(np.concatenate([a.each_N - b.each_N for a, b in usable]))
     else:
         p = _mcnemar(better, worse)
     return Paired(first=better, second=worse, n=len(verdict_N), p=p)

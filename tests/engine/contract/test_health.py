@@ -92,7 +92,7 @@ def test_experts_without_change_are_named():
     assert "e1" in finding.sentence
     assert "the other 2" in finding.sentence
     alone = layer_health(statistics(0.0, 3.0), None, PARAMETERS).findings[0].sentence
-    assert "one expert left" in alone
+    assert "one remaining expert" in alone
 
 
 def test_the_prior_is_noted_where_energies_are_small_and_unequal():
