@@ -45,7 +45,7 @@ MERGED: Final = "merged"
 """Name of a merge among the models of its recipe."""
 
 SEED: Final = 0
-"""Seed for drawing examples if there is a limit: always the same ones."""
+"""Seed for drawing examples if there is a limit, so that they are always the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Trial:
 class Outcome:
     """The result of a trial. ``answers``: the model's, one per example.
 
-    ``chat``: whether it was asked in its chat template; None: it is not asked in words.
+    ``chat``: whether prompts were in its chat template; None: it gets no prompts.
     """
 
     measured: MetricResult
@@ -92,28 +92,28 @@ def evaluate(
         if any(trial.loading.model is not None for trial in trials):
             raise TaskError("Models in memory are scored by this process; leave out the cluster.")
         yield from _answered_by(workers, models, tasks, trials, half)
-    found: dict[tuple[Subject, str], TaskScore] = {}
+    scores: dict[tuple[Subject, str], TaskScore] = {}
     for event in outcomes_of(trials, where):
-        yield event if isinstance(event, EvaluationProgress) else _scored(*event, found)
+        yield event if isinstance(event, EvaluationProgress) else _scored(*event, scores)
     order = models.subjects()
-    by_model = sorted(found.items(), key=lambda item: order.index(item[0][0]))
+    by_model = sorted(scores.items(), key=lambda item: order.index(item[0][0]))
     yield Evaluated(scores=tuple(score for _, score in by_model))
 
 
 def known_scores(
     models: Models, tasks: Sequence[Task], *, device: str = "auto"
 ) -> Iterator[TaskScore | None]:
-    """The scores that ``evaluate`` would not compute again; no model is asked.
+    """The scores that ``evaluate`` would not compute again; no model is run.
 
-    Raises what ``evaluate`` raises of data and of models that do not fit them.
+    Raises the errors of ``evaluate`` about data, and about models that do not fit them.
     """
     where, cache = resolve_device(device), ArrayCache(scores_folder())
     trials = yield from all_trials(models, tasks)
-    found: dict[tuple[Subject, str], TaskScore] = {}
+    scores: dict[tuple[Subject, str], TaskScore] = {}
     for trial in trials:
         known = _remembered(cache, _key(trial, where), trial)
         if known is not None:
-            yield _scored(trial, known, found)
+            yield _scored(trial, known, scores)
         yield None
 
 
@@ -131,19 +131,19 @@ def _answered_by(
         for index, trial in enumerate(trials)
         if _remembered(cache, _key(trial, device), trial) is None
     ]
-    together = [list(own) for _, own in groupby(unknown, lambda index: trials[index].subject)]
+    groups = [list(group) for _, group in groupby(unknown, lambda index: trials[index].subject)]
     recipe = None if models.prepared is None else models.prepared.recipe.absolute()
     folders = tuple(folder.absolute() for folder in models.folders)
     models = replace(models, prepared=None, folders=folders)
     absolute = [task.absolute() for task in tasks]
     run = partial(_run_trials, recipe, models, absolute, workers.device, half)
-    about = [trials[indices[0]].subject.name for indices in together]
+    about = [trials[indices[0]].subject.name for indices in groups]
     done, total = 0, sum(len(trials[index].data.examples) for index in unknown)
-    for result in workers.map_unordered(run, [(indices,) for indices in together], about):
+    for result in workers.map_unordered(run, [(indices,) for indices in groups], about):
         if result is None:
             yield None
             continue
-        for index, outcome in zip(together[result[0]], result[1], strict=True):
+        for index, outcome in zip(groups[result[0]], result[1], strict=True):
             _remember(cache, _key(trials[index], device), outcome)
             done += len(trials[index].data.examples)
             yield progress_of(trials[index], done, total)
@@ -160,8 +160,8 @@ def _run_trials(
     """Run some trials, by their indices among all, in a new process."""
     models = replace(models, prepared=None if recipe is None else prepare(recipe))
     trials = result_of(all_trials(models, tasks, half))
-    found = outcomes_of([trials[index] for index in indices], resolve_device(device))
-    return [event[1] for event in found if not isinstance(event, EvaluationProgress)]
+    events = outcomes_of([trials[index] for index in indices], resolve_device(device))
+    return [event[1] for event in events if not isinstance(event, EvaluationProgress)]
 
 
 def progress_of(
@@ -261,17 +261,17 @@ def trials_of(models: Models, task: Task, half: Half | None = None) -> Steps[lis
 def all_trials(
     models: Models, tasks: Sequence[Task], half: Half | None = None
 ) -> Steps[list[Trial]]:
-    """Each model on each of its tasks, all data read and checked.
+    """The trials of all models on all their tasks, with all data read and checked.
 
     Experts come first, as other models are compared with them. Raises TaskError.
     """
-    found: list[Trial] = []
+    trials: list[Trial] = []
     require_own_names(tasks)
     for task in tasks:
-        found += yield from trials_of(models, task, half)
+        trials += yield from trials_of(models, task, half)
         yield None
-    order = list(dict.fromkeys(trial.subject.name for trial in found))
-    return sorted(found, key=lambda t: (t.subject.expert is None, order.index(t.subject.name)))
+    order = list(dict.fromkeys(trial.subject.name for trial in trials))
+    return sorted(trials, key=lambda t: (t.subject.expert is None, order.index(t.subject.name)))
 
 
 def outcomes_of(
@@ -298,13 +298,13 @@ def _computed(
     trial: Trial, loaded: Loaded, before: int, total: int
 ) -> Generator[EvaluationProgress, None, Outcome]:
     """Run the model of a trial. ``before``: examples of earlier trials."""
-    one, answers = loaded.evaluator(trial.data, trial.loading), list[Any]()
-    for step in answered(one):
+    evaluator, answers = loaded.evaluator(trial.data, trial.loading), list[Any]()
+    for step in answered(evaluator):
         if isinstance(step, int):
-            yield progress_of(trial, before + step, total, one.tokens_per_second)
+            yield progress_of(trial, before + step, total, evaluator.tokens_per_second)
         else:
             answers = step
-    return Outcome(measured=_measure(trial, answers), answers=answers, chat=one.chat)
+    return Outcome(measured=_measure(trial, answers), answers=answers, chat=evaluator.chat)
 
 
 def _measure(trial: Trial, answers: Sequence[Any]) -> MetricResult:
@@ -313,12 +313,12 @@ def _measure(trial: Trial, answers: Sequence[Any]) -> MetricResult:
 
 
 def _scored(
-    trial: Trial, outcome: Outcome, found: dict[tuple[Subject, str], TaskScore]
+    trial: Trial, outcome: Outcome, scores: dict[tuple[Subject, str], TaskScore]
 ) -> TaskScore:
-    """The score, which is added to ``found``: those so far, experts first."""
+    """The score; it is added to ``scores``, in which experts come first."""
     measure, cut = outcome.measured, KINDS[trial.data.kind].cut(outcome.answers)
     name, metric = trial.data.name, trial.data.metric.value
-    own = trial.owner is not None and trial.subject.expert == trial.owner
+    is_own = trial.owner is not None and trial.subject.expert == trial.owner
     score = TaskScore(
         model=trial.subject.name,
         task=name,
@@ -326,18 +326,18 @@ def _scored(
         score=measure.score,
         n=len(trial.data.examples),
         standard_error=measure.standard_error,
-        own=own,
+        own=is_own,
         each_N=measure.each_N,
         chat=outcome.chat,
         cut=cut.examples,
         cut_words=cut.words,
     )
-    owners = (each for each in found.values() if each.own and each.task == name)
-    best = score if own else next(owners, None)
+    owners = (each for each in scores.values() if each.own and each.task == name)
+    best = score if is_own else next(owners, None)
     if trial.owner is not None and best is not None:
         share = normalised(metric, score.score, best.score, best.standard_error)
         score = replace(score, normalised=share)
-    found[trial.subject, name] = score
+    scores[trial.subject, name] = score
     return score
 
 
@@ -349,7 +349,7 @@ def _key(trial: Trial, device: torch.device) -> str:
     data, loading = trial.data, trial.loading
     if loading.model is not None:
         return ""
-    own = None if loading.own is None else sorted(loading.own.names.items())
+    own_names = None if loading.own is None else sorted(loading.own.names.items())
     terms = (
         repr(replace(data.task, limit=None)),
         data.kind,
@@ -357,7 +357,7 @@ def _key(trial: Trial, device: torch.device) -> str:
         sorted(data.columns.items()),
         data.content(),
         sorted(loading.config.items()),
-        own,
+        own_names,
         None if loading.modules is None else loading.modules.expert,
         [_stamp(path) for path in loading.files],
         device.type,
@@ -390,11 +390,11 @@ def _remember(cache: ArrayCache, key: str, outcome: Outcome) -> None:
     """Cache an outcome as JSON, which keeps every digit of a number."""
     if not key:
         return
-    found = outcome.measured
+    result = outcome.measured
     kept = {
-        "score": found.score,
-        "error": found.standard_error,
-        "each": found.each_N.tolist(),
+        "score": result.score,
+        "error": result.standard_error,
+        "each": result.each_N.tolist(),
         "answers": outcome.answers,
         "chat": outcome.chat,
     }

@@ -2,7 +2,7 @@
 
 A piece is one input without the batch dimension: a text, a window of a long one, one choice of
 several, a picture. Batches contain pieces of one shape, so nothing is padded and no answer depends
-on its neighbours; only where texts are generated, prompts are padded. L tokens, N pieces, C labels.
+on its neighbours. Only prompts of generated texts are padded. L tokens, N pieces, C labels.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """``examples``: those of which a part was cut off; ``words``: labelled words in that part."""
+    """Number of ``examples`` with a part cut off, and of labelled ``words`` in these parts."""
 
     examples: int = 0
     words: int = 0
@@ -70,8 +70,8 @@ class Evaluator:
     """A kind of task; an instance runs one model on one task's examples.
 
     ``classes``: a regular expression for the names of suitable model classes. ``metrics``: the
-    first is the default. ``roles``: required columns; ``optional``: columns it can use besides.
-    ``judge``: the score of answers by the task's metric, from the task, the answers, the right ones
+    first is the default. ``roles``: required columns; ``optional``: further columns it can use.
+    ``judge``: computes the score by the task's metric from the task, the answers, the right answers
     and the names of the labels.
     ``has_entropy``: answers have probabilities, for methods that learn without labels; ``learns``:
     there is a loss for methods that learn with labels; ``has_gradients``: there is ln p of an
@@ -109,7 +109,7 @@ class Evaluator:
 
     @classmethod
     def for_class(cls, class_name: str) -> type[Evaluator]:
-        """The class that asks models of a class; another one if models of the kind differ."""
+        """The evaluator for models of a class; a subclass for those that are run differently."""
         return cls
 
     @classmethod
@@ -175,7 +175,7 @@ class Evaluator:
         return None
 
     def rows(self, batch: Batch) -> list[Tensor]:
-        """For learning: the logits of each piece, R × C: an answer a row. With a graph."""
+        """The logits of each piece for learning, with a graph: R × C, one answer per row."""
         logits_NC = self.logits(batch)
         assert logits_NC is not None
         return list(logits_NC[:, None].unbind())
@@ -191,8 +191,8 @@ class Evaluator:
 
     def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:
         """The column of the right answer in each of the joined rows (R)."""
-        own = self.label_indices
-        return torch.tensor([own.index(target) if own else int(target)])
+        indices = self.label_indices
+        return torch.tensor([indices.index(target) if indices else int(target)])
 
     def answer(self, outputs: list[Any]) -> Any:
         """The answer to an example from the outputs for its pieces."""
@@ -237,8 +237,8 @@ class Labelled(JudgedByLabels, OfHead):
         return [label_index(data, each, each.label, labels, config) for each in data.examples]
 
     def logits(self, batch: Batch) -> Tensor | None:
-        found: Tensor = self.model(**batch.inputs).logits[:, self.label_indices]
-        return found
+        logits_NC: Tensor = self.model(**batch.inputs).logits[:, self.label_indices]
+        return logits_NC
 
 
 class OfText(Evaluator):
@@ -264,10 +264,10 @@ class OfWholeText(OfText):
         """All texts together, as each call of a tokenizer has overhead."""
         roles = [role for role in (TEXT, PAIR) if role in examples[0].given]
         texts = ([each.given[role] for each in examples] for role in roles)
-        found = self.tokenizer(*texts, **self.cut_off)
+        encoded = self.tokenizer(*texts, **self.cut_off)
         names = self.tokenizer.model_input_names
         return [
-            [Piece(inputs={name: torch.tensor(found[name][n]) for name in names})]
+            [Piece(inputs={name: torch.tensor(encoded[name][n]) for name in names})]
             for n in range(len(examples))
         ]
 
@@ -288,16 +288,16 @@ class OfPictures(Evaluator):
     def pieces_of(self, examples: Sequence[Example]) -> list[list[Piece]]:
         """All pictures together, as each call of a processor has overhead.
 
-        Where none needs another size they are not resized, which would copy each several times.
+        If all have the right size they are not resized, as that copies each several times.
         """
         pictures = [self._picture(example) for example in examples]
         size = getattr(self.processor, "size", None)
-        wanted = getattr(size, "width", None), getattr(size, "height", None)
-        fits = all(picture.size == wanted for picture in pictures)
-        found = self.processor(images=pictures, **({"do_resize": False} if fits else {}))
-        rows = zip(*found.values(), strict=True)
+        target = getattr(size, "width", None), getattr(size, "height", None)
+        fits = all(picture.size == target for picture in pictures)
+        processed = self.processor(images=pictures, **({"do_resize": False} if fits else {}))
+        rows = zip(*processed.values(), strict=True)
         return [
-            [Piece(inputs={n: torch.as_tensor(v) for n, v in zip(found, row, strict=True)})]
+            [Piece(inputs={n: torch.as_tensor(v) for n, v in zip(processed, row, strict=True)})]
             for row in rows
         ]
 

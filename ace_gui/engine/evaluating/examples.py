@@ -65,7 +65,7 @@ def read_task(
 ) -> Steps[TaskData]:
     """The task with its examples. ``config``: of the task's own model.
 
-    The same seed draws the same ones if there is a limit. ``half``: only one half of these. Raises
+    The same seed draws the same examples if there is a limit. ``half``: only half of them. Raises
     TaskError, naming file and row.
     """
     table = open_table(task.data)
@@ -152,12 +152,12 @@ def _bytes_of(values: Any) -> int:
 
 
 def _examples(data: TaskData, rows: Sequence[Row]) -> Steps[tuple[Example, ...]]:
-    found = []
+    examples = []
     for row in rows:
-        found.append(_example(data, row))
-        if len(found) % CHECKED_TOGETHER == 0:
+        examples.append(_example(data, row))
+        if len(examples) % CHECKED_TOGETHER == 0:
             yield
-    return tuple(found)
+    return tuple(examples)
 
 
 def _example(data: TaskData, row: Row) -> Example:
@@ -185,38 +185,38 @@ def kind_of(task: Task, config: Mapping[str, Any], table: Table) -> TaskKind:
     Raises TaskError if the model cannot do it, or the kind is ambiguous.
     """
     name = class_of(config)
-    found = kinds_of(config)
+    kinds = kinds_of(config)
     if task.kind is not None:
-        if task.kind not in found:
+        if task.kind not in kinds:
             raise TaskError(
                 f"{task.title}: a model of the class {name or 'unknown'} does no "
                 f"{task.kind.value}; choose another model, or another kind.",
                 key="kind",
             )
         return task.kind
-    if TaskKind.REGRESSION in found:
+    if TaskKind.REGRESSION in kinds:
         one = len(config.get("id2label") or "12") == 1 or config.get("problem_type") == "regression"
         return TaskKind.REGRESSION if one else TaskKind.TEXT_CLASSIFICATION
-    if TaskKind.MULTIPLE_CHOICE in found and TaskKind.CAUSAL_LM in found:
+    if TaskKind.MULTIPLE_CHOICE in kinds and TaskKind.CAUSAL_LM in kinds:
         return _kind_of_language_task(task, table)
-    if not found:
+    if not kinds:
         raise TaskError(
             f"{task.title}: what a model of the class {name or 'unknown'} does is not known here; "
             "give the task a kind, and an expert that does it.",
             key="kind",
         )
-    return found[0]
+    return kinds[0]
 
 
 def _kind_of_language_task(task: Task, table: Table) -> TaskKind:
     if task.max_new_tokens or task.stop or task.metric in KINDS[TaskKind.TEXT_TO_TEXT].metrics:
         return TaskKind.TEXT_TO_TEXT
-    asked = _first(CHOICES, table.columns) or task.columns.get(CHOICES)
-    answered = _first(LABEL, table.columns) or task.columns.get(LABEL)
-    if asked and answered:
+    choices = _first(CHOICES, table.columns) or task.columns.get(CHOICES)
+    label = _first(LABEL, table.columns) or task.columns.get(LABEL)
+    if choices and label:
         return TaskKind.MULTIPLE_CHOICE
-    written = LABEL in task.columns or task.prompt or task.system
-    return TaskKind.TEXT_TO_TEXT if written else TaskKind.CAUSAL_LM
+    generates = LABEL in task.columns or task.prompt or task.system
+    return TaskKind.TEXT_TO_TEXT if generates else TaskKind.CAUSAL_LM
 
 
 def kinds_of(config: Mapping[str, Any]) -> list[TaskKind]:
@@ -272,16 +272,16 @@ def columns_of(
             named = _first(LABEL, left)
             left = [column for column in left if column != named]
         elif role not in chosen:
-            found = _first(role, left) or (_only(left) if role == TEXT else None)
-            if found is None:
+            match = _first(role, left) or (_only(left) if role == TEXT else None)
+            if match is None:
                 offered = ", ".join(map(repr, table.columns[:20]))
                 raise refused(
                     table.path,
                     f"Choose which column is the {role} of {kind.value}: {offered}; in a recipe, "
                     f"as columns: {{{role}: NAME}}.",
                 )
-            chosen[role] = (found,)
-            left.remove(found)
+            chosen[role] = (match,)
+            left.remove(match)
     second = None if alone or PAIR not in traits.optional else _first(PAIR, left)
     return chosen if second is None else {**chosen, PAIR: (second,)}
 
@@ -292,7 +292,7 @@ def _given_columns(
     """The columns given by the task. Raises TaskError."""
     known = (*KINDS[kind].roles, *KINDS[kind].optional)
     chosen = {}
-    for role, given in task.columns.items():
+    for role, names in task.columns.items():
         if role not in known:
             raise TaskError(
                 f"{task.title}: {kind.value} has no use for {role!r} in columns; it knows "
@@ -301,7 +301,7 @@ def _given_columns(
             )
         if role == LABEL and not labelled:
             continue
-        chosen[role] = (given,) if isinstance(given, str) else tuple(given)
+        chosen[role] = (names,) if isinstance(names, str) else tuple(names)
         require_columns(table.path, table.columns, chosen[role])
     return chosen
 

@@ -59,16 +59,16 @@ class Harness:
     ) -> Iterator[TaskScore]:
         """A score for each task and metric. Raises TaskError if the harness fails.
 
-        What the harness prints goes to standard error; ``quiet``: nowhere, nor do its progress
-        bars. Models with a chat template are asked in it. No code of the model folder is run. A
-        task of one's own may contain code, which is run.
+        The harness prints to standard error; if ``quiet``, it prints nothing, not even progress
+        bars. Models with a chat template are asked in it. No code of the model folder is run. The
+        user's own tasks may contain code, which is run.
         """
         chat = has_chat_template((folder,))
         # A task, its data and the model may fail with errors of any type.
         try:
             errors = io.StringIO() if quiet else sys.stderr
             with redirect_stdout(errors), redirect_stderr(errors):
-                found = self._library.simple_evaluate(
+                results = self._library.simple_evaluate(
                     model="hf",
                     model_args={"pretrained": str(folder), "dtype": "float32"},
                     tasks=self._tasks,
@@ -88,8 +88,8 @@ class Harness:
                 path=folder,
                 details=f"{type(error).__name__}: {error}",
             ) from error
-        for task, figures in found["results"].items():
-            count = found["n-samples"].get(task, {}).get("effective", 0)
+        for task, figures in results["results"].items():
+            count = results["n-samples"].get(task, {}).get("effective", 0)
             for score in _scores(figures, str(folder), task, count):
                 yield replace(score, chat=chat)
 

@@ -70,9 +70,9 @@ class ClipZeroShot(JudgedByLabels, OfPictures):
         prompt = data.task.prompt or PROMPT
         prompts = [prompt.replace("{}", label) for label in self.names(data, {})]
         full = {"padding": "max_length"} if "siglip" in str(model.config.model_type) else {}
-        asked = (tokenizer(p, truncation=True, return_tensors="pt", **full) for p in prompts)
+        encoded = (tokenizer(p, truncation=True, return_tensors="pt", **full) for p in prompts)
         with torch.no_grad():  # unlike inference mode, this allows gradients later
-            rows = [_pooled(model.get_text_features(**each.to(model.device))) for each in asked]
+            rows = [_pooled(model.get_text_features(**each.to(model.device))) for each in encoded]
         self.text_CD = functional.normalize(torch.cat(rows), dim=1)
         self.label_indices = range(len(rows))
 
@@ -96,11 +96,11 @@ class ClipZeroShot(JudgedByLabels, OfPictures):
 
     def logits(self, batch: Batch) -> Tensor:
         """Cosines multiplied by the model's own temperature."""
-        seen_ND = functional.normalize(
+        picture_ND = functional.normalize(
             _pooled(self.model.get_image_features(**batch.inputs)), dim=1
         )
-        found: Tensor = self.model.logit_scale.exp() * (seen_ND @ self.text_CD.T)
-        return found
+        logits_NC: Tensor = self.model.logit_scale.exp() * (picture_ND @ self.text_CD.T)
+        return logits_NC
 
 
 def _name(data: TaskData, example: Example) -> str:
@@ -118,8 +118,8 @@ def _name(data: TaskData, example: Example) -> str:
     return value
 
 
-def _pooled(found: Any) -> Tensor:
-    features: Tensor = found if isinstance(found, Tensor) else found.pooler_output
+def _pooled(output: Any) -> Tensor:
+    features: Tensor = output if isinstance(output, Tensor) else output.pooler_output
     return features
 
 
@@ -149,8 +149,8 @@ class Regression(OfWholeText):
         return number_text(float(answer), 3)
 
     def run(self, batch: Batch) -> list[Any]:
-        found: list[float] = self.model(**batch.inputs).logits[:, 0].double().tolist()
-        return found
+        numbers: list[float] = self.model(**batch.inputs).logits[:, 0].double().tolist()
+        return numbers
 
     def rows(self, batch: Batch) -> list[Tensor]:
         return list(self.model(**batch.inputs).logits[:, None].unbind())
@@ -178,14 +178,14 @@ class TokenClassification(OfHead, OfText):
 
     @classmethod
     def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
-        labels, found = labels_of(data.task, config), []
+        labels, rows = labels_of(data.task, config), []
         for each in data.examples:
             words = each.given[TOKENS]
             if len(words) != len(each.label):
                 sentence = f"There are {len(words)} words, but {len(each.label)} labels."
                 raise refused(data.table.path, sentence, each.row)
-            found.append(tuple(label_index(data, each, own, labels, config) for own in each.label))
-        return found
+            rows.append(tuple(label_index(data, each, own, labels, config) for own in each.label))
+        return rows
 
     @classmethod
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
@@ -199,16 +199,16 @@ class TokenClassification(OfHead, OfText):
 
     def pieces(self, example: Example) -> list[Piece]:
         words = list(example.given[TOKENS])
-        found = self.tokenizer(words, is_split_into_words=True, **self.cut_off)
-        owners = found.word_ids()
+        encoded = self.tokenizer(words, is_split_into_words=True, **self.cut_off)
+        owners = encoded.word_ids()
         firsts = [owners.index(word) if word in owners else -1 for word in range(len(words))]
         names = self.tokenizer.model_input_names
-        return [Piece(inputs={name: torch.tensor(found[name]) for name in names}, note=firsts)]
+        return [Piece(inputs={name: torch.tensor(encoded[name]) for name in names}, note=firsts)]
 
     def run(self, batch: Batch) -> list[Any]:
         logits_NLC = self.model(**batch.inputs).logits
-        own_C = torch.tensor(self.label_indices)
-        best_NL = own_C[logits_NLC[:, :, self.label_indices].argmax(dim=2).cpu()]
+        index_C = torch.tensor(self.label_indices)
+        best_NL = index_C[logits_NLC[:, :, self.label_indices].argmax(dim=2).cpu()]
         return [
             tuple(int(best_L[at]) if at >= 0 else -1 for at in firsts)
             for best_L, firsts in zip(best_NL, batch.notes, strict=True)
@@ -222,9 +222,9 @@ class TokenClassification(OfHead, OfText):
         ]
 
     def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:
-        own, firsts = self.label_indices, pieces[0].note
+        indices, firsts = self.label_indices, pieces[0].note
         pairs = zip(target, firsts, strict=True)
-        return torch.tensor([own.index(one) for one, at in pairs if at >= 0])
+        return torch.tensor([indices.index(index) for index, at in pairs if at >= 0])
 
 
 KINDS: Final[Mapping[TaskKind, type[Evaluator]]] = {
@@ -254,8 +254,8 @@ def evaluator(data: TaskData, loading: Loading, model: Any) -> Evaluator:
 
 def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:
     """Raise TaskError if a model cannot do the task by its class, or lacks a chat template."""
-    own = class_of(loading.config)
-    if not KINDS[data.kind].does(own):
+    name = class_of(loading.config)
+    if not KINDS[data.kind].does(name):
         heads = experts_with_heads(subject.path)
         advice = (
             f"it has heads for {listing(heads)}: name one of these as the expert of the task "
@@ -264,7 +264,7 @@ def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:
             else f"say in the task {data.name} to which expert it belongs."
         )
         raise TaskError(
-            f"{subject.name} is of the class {own or 'unknown'}, which does no {data.kind.value}; "
+            f"{subject.name} is of the class {name or 'unknown'}, which does no {data.kind.value}; "
             f"{advice}",
             path=subject.path,
         )

@@ -46,7 +46,7 @@ from ace_gui.formatting import number_text, shown
 from ace_gui.recipe.values import Chat, Metric, Task, TaskKind
 
 MORE_TOKENS: Final = 8
-"""Additional tokens of a generated answer compared with the longest right answer."""
+"""Tokens that a generated answer may have beyond the longest right answer."""
 
 CHAT_TOKENS: Final = 256
 """Most tokens of an answer in a chat."""
@@ -59,8 +59,8 @@ def _log_likelihoods(model: Any, inputs: Inputs) -> Tensor:
     logits_NLV = model(**inputs).logits[:, :-1].float()
     next_NL1 = inputs["input_ids"][:, 1:, None]
     chosen_NL = logits_NLV.gather(2, next_NL1).squeeze(2) - logits_NLV.logsumexp(dim=2)
-    found: Tensor = chosen_NL.double()
-    return found
+    log_p_NL: Tensor = chosen_NL.double()
+    return log_p_NL
 
 
 class Prompter:
@@ -76,7 +76,7 @@ class Prompter:
         lettered = "\n".join(map("{}. {}".format, letters(choices), choices))
         values = {"{text}": given[TEXT], "{choices}": lettered}
         prompt = self._task.prompt or default
-        return re.sub(r"\{(text|choices)\}", lambda found: values[found[0]], prompt)
+        return re.sub(r"\{(text|choices)\}", lambda match: values[match[0]], prompt)
 
     def tokens(
         self, text: str, earlier: Sequence[tuple[str, str]] = (), **cut_off: Any
@@ -90,8 +90,8 @@ class Prompter:
         system = self._task.system
         if not self.chat:
             whole = f"{system}\n\n{text}" if system else text
-            found: list[int] = self._tokenizer(whole, **cut_off)["input_ids"]
-            return found
+            tokens: list[int] = self._tokenizer(whole, **cut_off)["input_ids"]
+            return tokens
         messages = [{"role": "system", "content": system}] if system else []
         for question, answer in earlier:
             messages.append({"role": "user", "content": question})
@@ -99,7 +99,7 @@ class Prompter:
         messages.append({"role": "user", "content": text})
         # A template is a program that may raise anything.
         try:
-            made = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+            encoded = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True)
         except Exception as error:
             raise TaskError(
                 f"{self._task.title}: the chat template of a model refuses the messages "
@@ -107,7 +107,7 @@ class Prompter:
                 key="chat",
                 details=f"{type(error).__name__}: {error}",
             ) from error
-        return list(made["input_ids"])
+        return list(encoded["input_ids"])
 
 
 def letters(choices: Sequence[Any]) -> str:
@@ -160,7 +160,7 @@ class CausalLM(OfText):
 
 
 class MultipleChoice(JudgedByLabels, OfText):
-    """A choice for a text, by a model with a head for choices: each is scored on its own."""
+    """A choice for a text, by a model with a head that scores each choice on its own."""
 
     kind = TaskKind.MULTIPLE_CHOICE
     classes = rf"(ForMultipleChoice|{_MODELS})$"
@@ -183,17 +183,17 @@ class MultipleChoice(JudgedByLabels, OfText):
 
     def pieces(self, example: Example) -> list[Piece]:
         text, names = example.given[TEXT], self.tokenizer.model_input_names
-        found = (self.tokenizer(text, one, **self.cut_off) for one in example.given[CHOICES])
-        return [Piece(inputs={n: torch.tensor(each[n])[None] for n in names}) for each in found]
+        coded = (self.tokenizer(text, each, **self.cut_off) for each in example.given[CHOICES])
+        return [Piece(inputs={n: torch.tensor(each[n])[None] for n in names}) for each in coded]
 
     def scores(self, batch: Batch) -> Tensor:
         """The score of each choice of a batch (N)."""
-        found: Tensor = self.model(**batch.inputs).logits[:, 0]
-        return found
+        score_N: Tensor = self.model(**batch.inputs).logits[:, 0]
+        return score_N
 
     def run(self, batch: Batch) -> list[Any]:
-        found: list[float] = self.scores(batch).tolist()
-        return found
+        scores: list[float] = self.scores(batch).tolist()
+        return scores
 
     def answer(self, outputs: list[Any]) -> Any:
         return max(range(len(outputs)), key=outputs.__getitem__)
@@ -224,28 +224,28 @@ class Prompted(OfText):
 
 
 class LanguageChoice(Prompted, MultipleChoice):
-    """By a language model: the choice most likely to follow the text and a space.
+    """The choice that a language model finds most likely to follow the text and a space.
 
     In a chat it is the most likely answer.
     """
 
     def pieces(self, example: Example) -> list[Piece]:
-        text, found = self._prompter.text(example.given), []
-        before = self._prompter.tokens(text)
+        text, pieces = self._prompter.text(example.given), []
+        prompt = self._prompter.tokens(text)
         for choice in example.given[CHOICES]:
             if self.chat:
-                whole = before + self.tokenizer(choice, add_special_tokens=False)["input_ids"]
-                start = len(before)
+                whole = prompt + self.tokenizer(choice, add_special_tokens=False)["input_ids"]
+                start = len(prompt)
             else:
                 whole = self._prompter.tokens(f"{text} {choice}")
-                start = _first_difference(before, whole)
+                start = _first_difference(prompt, whole)
             cut = max(0, len(whole) - self.longest) if self.longest else 0
-            found.append(_tokens(torch.tensor(whole[cut:]), note=max(start - cut, 1)))
-        return found
+            pieces.append(_tokens(torch.tensor(whole[cut:]), note=max(start - cut, 1)))
+        return pieces
 
     def scores(self, batch: Batch) -> Tensor:
-        found_NL = _log_likelihoods(self.model, batch.inputs)
-        pairs = zip(found_NL, batch.notes, strict=True)
+        log_p_NL = _log_likelihoods(self.model, batch.inputs)
+        pairs = zip(log_p_NL, batch.notes, strict=True)
         return torch.stack([row_L[start - 1 :].sum() for row_L, start in pairs])
 
 
@@ -287,12 +287,12 @@ def _share_of_texts(
 ) -> MetricResult:
     if data.metric in (Metric.ROUGE_L, Metric.CHRF):
         return overlap(data.metric, [text for text, _ in answers], targets)
-    own = [letters(example.given.get(CHOICES, ())) for example in data.examples]
+    own_letters = [letters(example.given.get(CHOICES, ())) for example in data.examples]
     known = "".join(sorted(set(targets))) if data.metric is Metric.CHOICE else ""
     pattern = data.task.pattern or ""
     return share(
         is_right(data.metric, answer, target, letters=each or known, pattern=pattern)
-        for (answer, _), target, each in zip(answers, targets, own, strict=True)
+        for (answer, _), target, each in zip(answers, targets, own_letters, strict=True)
     )
 
 
@@ -356,21 +356,21 @@ class TextToText(Prompted):
         """Pad prompts of a decoder on the left, and those of an encoder on the right."""
         longest = max(len(each.inputs["input_ids"]) for each in pieces)
         fill = {"input_ids": self._padding, "attention_mask": 0}
-        found = {}
+        inputs = {}
         for name, value in fill.items():
             rows = []
             for each in pieces:
                 token_L = each.inputs[name]
-                rest = token_L.new_full((longest - len(token_L),), value)
-                rows.append(torch.cat((rest, token_L) if self._decodes else (token_L, rest)))
-            found[name] = torch.stack(rows)
-        return found
+                padding = token_L.new_full((longest - len(token_L),), value)
+                rows.append(torch.cat((padding, token_L) if self._decodes else (token_L, padding)))
+            inputs[name] = torch.stack(rows)
+        return inputs
 
     @property
     def _heads(self) -> int | None:
         config = self.model.config.get_text_config(decoder=True)
-        found: int | None = getattr(config, "num_attention_heads", None)
-        return found
+        heads: int | None = getattr(config, "num_attention_heads", None)
+        return heads
 
     @property
     def _padding(self) -> int:
@@ -422,16 +422,16 @@ class TextToText(Prompted):
             pad_token_id=self._padding,
             stopping_criteria=[partial(self._stopped, begin)] if self.data.task.stop else None,
         )
-        found: list[list[int]] = written[:, begin:].tolist()
-        return found
+        tokens: list[list[int]] = written[:, begin:].tolist()
+        return tokens
 
     def _stopped(self, begin: int, ids_NL: Tensor, _scores: Any, **_more: Any) -> Tensor:
         """Whether the end of each row has a stop text. Each token is at least one byte of it."""
         stops = self.data.task.stop
         begin = max(begin, ids_NL.shape[1] - max(len(stop.encode()) for stop in stops) - 1)
         texts = self.tokenizer.batch_decode(ids_NL[:, begin:], skip_special_tokens=True)
-        found = [any(stop in text for stop in stops) for text in texts]
-        return torch.tensor(found, device=ids_NL.device)
+        stopped = [any(stop in text for stop in stops) for text in texts]
+        return torch.tensor(stopped, device=ids_NL.device)
 
 
 GREEDY: Final[Mapping[str, Any]] = {

@@ -68,7 +68,7 @@ def _with_padding(model: Any) -> Any:
 
 @contextmanager
 def unchanged(models: Sequence[Any]) -> Iterator[None]:
-    """Restore models of the caller afterwards: their mode and their configuration."""
+    """Context that restores the mode and the configuration of the caller's models."""
     modes = [(module, module.training) for model in models for module in model.modules()]
     padding = [(model.config, getattr(model.config, "pad_token_id", None)) for model in models]
     try:
@@ -86,25 +86,25 @@ def _free(device: torch.device) -> int:
 
 def _put(loading: Loading, own: Own, model: Any, lacking: set[str]) -> set[str]:
     """Copy an expert's own tensors into a model; returns their names."""
-    indices = dict(model.named_parameters(remove_duplicate=False)) | dict(
+    targets = dict(model.named_parameters(remove_duplicate=False)) | dict(
         model.named_buffers(remove_duplicate=False)
     )
     names = dict(own.names)
     if own.fills:
         names |= {name: name for name in lacking if name in own.checkpoint.tensors}
-    answers = match_names(indices, names)
+    answers = match_names(targets, names)
     reader = TensorReader(own.checkpoint)
     for name, stored in names.items():
         tensor = reader.read(stored)
-        index = indices.get(answers.get(name, name))
-        if index is None or index.shape != tensor.shape:
+        target = targets.get(answers.get(name, name))
+        if target is None or target.shape != tensor.shape:
             raise MismatchError(
                 f"{path_text(loading.folder)} has no tensor for `{plain(stored)}` of "
                 f"{path_text(own.checkpoint.path)}; score the expert's own model instead.",
                 path=own.checkpoint.path,
                 tensor=stored,
             )
-        index.data.copy_(tensor)
+        target.data.copy_(tensor)
     return {answers.get(name, name) for name in names}
 
 
@@ -158,7 +158,7 @@ def _tasks(folder: Path) -> set[str]:
 # Answers
 
 MOST: Final = 64
-"""Pieces in a batch: more are no faster on a CPU, and little on a GPU."""
+"""Most pieces in a batch; more are no faster on a CPU, and little faster on a GPU."""
 
 READ_TOGETHER: Final = 16
 """Examples that are read and prepared at a time; this many decoded pictures are in memory."""
@@ -180,14 +180,14 @@ class _Slot:
 
 
 def answered(evaluator: Evaluator) -> Iterator[int | list[Any]]:
-    """Yield the number of started examples, batch by batch; return the answers in order.
+    """Yield the number of started examples after each batch, and last the answers in order.
 
     Raises ResourceError if memory is too small for one piece, TaskError for damaged data.
     """
     outputs: list[dict[int, Any]] = [{} for _ in evaluator.data.examples]
     for batch in _padded_batches(evaluator) if evaluator.pads else _batches(evaluator):
-        for index, answer in zip(batch, _outputs(evaluator, batch), strict=True):
-            outputs[index.example][index.piece] = answer
+        for slot, answer in zip(batch, _outputs(evaluator, batch), strict=True):
+            outputs[slot.example][slot.piece] = answer
         yield sum(map(bool, outputs))
     yield [evaluator.answer([each[n] for n in range(len(each))]) for each in outputs]
 
@@ -195,17 +195,17 @@ def answered(evaluator: Evaluator) -> Iterator[int | list[Any]]:
 def stacked_batches(evaluator: Evaluator) -> Iterator[Batch]:
     """Every piece of the evaluator's examples, in batches of one shape that fit into memory."""
     for batch in _batches(evaluator):
-        yield stacked(evaluator, [index.content for index in batch])
+        yield stacked(evaluator, [slot.content for slot in batch])
 
 
 def _batches(evaluator: Evaluator) -> Iterator[list[_Slot]]:
     """Group pieces by shape until a batch is full."""
     room, waiting = _Room(evaluator), defaultdict[Any, list[_Slot]](list)
-    for index in _slots(evaluator):
-        shape = tuple((name, tuple(t.shape)) for name, t in index.content.inputs.items())
-        held = waiting[shape]
-        held.append(index)
-        if len(held) >= room.pieces(index.content):
+    for slot in _slots(evaluator):
+        shape = tuple((name, tuple(t.shape)) for name, t in slot.content.inputs.items())
+        group = waiting[shape]
+        group.append(slot)
+        if len(group) >= room.pieces(slot.content):
             yield waiting.pop(shape)
     yield from waiting.values()
 
@@ -223,8 +223,8 @@ def _slots(evaluator: Evaluator) -> Iterator[_Slot]:
     examples = evaluator.data.examples
     for start in range(0, len(examples), READ_TOGETHER):
         pieces = evaluator.pieces_of(examples[start : start + READ_TOGETHER])
-        for number, own in enumerate(pieces, start):
-            for index, piece in enumerate(own):
+        for number, inputs in enumerate(pieces, start):
+            for index, piece in enumerate(inputs):
                 yield _Slot(example=number, piece=index, content=piece)
 
 
@@ -234,7 +234,7 @@ def _outputs(
     """The model's output; if memory runs out, the batch is split into halves."""
     try:
         with torch.inference_mode():
-            return (run or evaluator.run)(stacked(evaluator, [index.content for index in batch]))
+            return (run or evaluator.run)(stacked(evaluator, [slot.content for slot in batch]))
     except Exception as error:
         if not is_out_of_memory(error):
             raise
@@ -262,9 +262,9 @@ class _Room:
         self._measured, self._taken = 0, 0
 
     def pieces(self, piece: Piece) -> int:
-        """Measured again for a larger piece if a batch may no longer fit.
+        """How many pieces like this one a batch may have.
 
-        Memory grows at most with the square of the size.
+        Memory is measured again if it may no longer suffice: it grows at most with size squared.
         """
         size = _size(piece)
         if size > self._largest:

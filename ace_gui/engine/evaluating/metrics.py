@@ -41,8 +41,8 @@ OUTSIDE: Final = "O"
 class MetricResult:
     """The score of some answers.
 
-    ``each``: by example, its contribution: 1 or 0 for right or wrong (a fraction of its words), the
-    negative log-likelihood of a token, the error of a number.
+    ``each_N``: contribution of each example: 1 or 0 for right or wrong (a fraction of its words),
+    the negative log-likelihood of a token, the error of a number.
     """
 
     score: float
@@ -112,7 +112,7 @@ def _named(
 ) -> tuple[int, int]:
     """2 TP and 2 TP + FP + FN; F1 over all sentences is the ratio of the sums.
 
-    Of entities if labels have the prefixes of BIO or BIOES, else of words in a name.
+    Counts entities if labels have the prefixes of BIO or BIOES, else words in a name.
     """
     if any(_TAGGED.match(name) for name in label_names):
         names = [*label_names, OUTSIDE]  # index −1: a truncated word, without an answer
@@ -130,18 +130,18 @@ def entities(labels: Sequence[str]) -> set[tuple[str, int, int]]:
     seqeval's default definition, which is conlleval's: I- or E- without a beginning starts an
     entity, and another type ends one. For BIO, BIOES and labels without a prefix.
     """
-    found: set[tuple[str, int, int]] = set()
+    spans: set[tuple[str, int, int]] = set()
     start, before, kind = 0, OUTSIDE, OUTSIDE
     for index, label in enumerate([*labels, OUTSIDE]):
-        prefix, _, own = label.partition("-") if _TAGGED.match(label) else ("I", "", label)
+        prefix, _, entity = label.partition("-") if _TAGGED.match(label) else ("I", "", label)
         prefix = OUTSIDE if label == OUTSIDE else prefix
-        new = prefix in ("B", "S", OUTSIDE) or before in ("E", "S", OUTSIDE) or own != kind
+        new = prefix in ("B", "S", OUTSIDE) or before in ("E", "S", OUTSIDE) or entity != kind
         if new and before != OUTSIDE:
-            found.add((kind, start, index))
+            spans.add((kind, start, index))
         if new:
             start = index
-        before, kind = prefix, own
-    return found
+        before, kind = prefix, entity
+    return spans
 
 
 def of_labels(
@@ -224,19 +224,19 @@ def normal(text: str) -> str:
 
 def last_number(text: str) -> Decimal | None:
     """The last number of a text; commas between thousands are left out. None: there is none."""
-    found = _NUMBER.findall(unicodedata.normalize("NFKC", text).replace("−", "-"))
-    return Decimal(found[-1].replace(",", "")) if found else None
+    numbers = _NUMBER.findall(unicodedata.normalize("NFKC", text).replace("−", "-"))
+    return Decimal(numbers[-1].replace(",", "")) if numbers else None
 
 
 def first_letter(text: str, letters: str) -> str:
-    """The first of these letters that stands alone, as in "B", "(b)" or "B. Paris"; empty: none.
+    """The first of these letters that stands alone, as in "B", "(b)" or "B. Paris"; else empty.
 
     Capital letters come first: an article "a" is no choice if a capital letter follows.
     """
-    for wanted in (letters, letters.lower()):
-        found = re.search(rf"(?<![\w'’])[{wanted}](?![\w'’])", text) if wanted else None
-        if found is not None:
-            return found[0].upper()
+    for candidates in (letters, letters.lower()):
+        match = re.search(rf"(?<![\w'’])[{candidates}](?![\w'’])", text) if candidates else None
+        if match is not None:
+            return match[0].upper()
     return ""
 
 
@@ -253,21 +253,21 @@ def require_overlap(metric: Metric) -> None:
 def overlap(metric: Metric, answers: Sequence[str], targets: Sequence[str]) -> MetricResult:
     """The mean over the examples of ROUGE-L (the F-measure, without stemming) or sentence chrF.
 
-    Both are between 0 and 1. ``each_N`` is what is missing to 1. ROUGE-L is torchmetrics', whose
+    Both are between 0 and 1. ``each_N`` is 1 minus the score. ROUGE-L is torchmetrics', whose
     values are those of Google's rouge-score; chrF is sacrebleu's.
     """
     pairs = zip(answers, targets, strict=True)
     if metric is Metric.ROUGE_L:
         from torchmetrics.functional.text import rouge_score
 
-        found = [rouge_score(*pair, rouge_keys="rougeL")["rougeL_fmeasure"] for pair in pairs]
+        values = [rouge_score(*pair, rouge_keys="rougeL")["rougeL_fmeasure"] for pair in pairs]
     else:
         from sacrebleu.metrics import CHRF
 
         chrf = CHRF().sentence_score
-        found = [chrf(answer, [target]).score / 100 for answer, target in pairs]
-    score_N = np.array(found, dtype=float)
-    error = float(score_N.std(ddof=1)) / math.sqrt(len(found)) if np.ptp(score_N) > 0 else math.nan
+        values = [chrf(answer, [target]).score / 100 for answer, target in pairs]
+    score_N = np.array(values, dtype=float)
+    error = float(score_N.std(ddof=1)) / math.sqrt(len(values)) if np.ptp(score_N) > 0 else math.nan
     return MetricResult(score=float(score_N.mean()), standard_error=error, each_N=1 - score_N)
 
 
@@ -278,10 +278,10 @@ def is_right(metric: Metric, answer: str, target: str, *, letters: str, pattern:
     if metric is Metric.CHOICE:
         return first_letter(answer, letters) == target
     if metric is Metric.REGEX:
-        found = re.search(pattern, answer)
-        return found is not None and normal(found[1] or "") == normal(target)
-    own, wanted = normal(answer), normal(target)
+        match = re.search(pattern, answer)
+        return match is not None and normal(match[1] or "") == normal(target)
+    answered, expected = normal(answer), normal(target)
     if metric is Metric.CONTAINS:
-        found = re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", own)
-        return bool(wanted) and found is not None
-    return own == wanted
+        match = re.search(rf"(?<!\w){re.escape(expected)}(?!\w)", answered)
+        return bool(expected) and match is not None
+    return answered == expected

@@ -134,20 +134,20 @@ def _objects_in_whole(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if path.stat().st_size > JSON_BYTES:
         sentence = "The file is too large for one JSON value; write one object a line instead."
         raise refused(path, sentence)
-    found = _parsed(path, "".join(_lines(path, JSON_BYTES)), "")
-    if isinstance(found, dict):
-        lists = [value for value in found.values() if isinstance(value, list)]
+    content = _parsed(path, "".join(_lines(path, JSON_BYTES)), "")
+    if isinstance(content, dict):
+        lists = [value for value in content.values() if isinstance(value, list)]
         if len(lists) == 1 and all(isinstance(each, dict) for each in lists[0]):
-            found = lists[0]  # {"data": [...]}
-        elif lists and len(lists) == len(found) and len({len(each) for each in lists}) == 1:
-            found = [dict(zip(found, each, strict=True)) for each in zip(*lists, strict=True)]
+            content = lists[0]  # {"data": [...]}
+        elif lists and len(lists) == len(content) and len({len(each) for each in lists}) == 1:
+            content = [dict(zip(content, each, strict=True)) for each in zip(*lists, strict=True)]
         else:
-            found = [found]  # one row
-    if not isinstance(found, list):
+            content = [content]  # one row
+    if not isinstance(content, list):
         raise refused(
             path, "This is not a list of objects, nor an object with lists of one length."
         )
-    for number, each in enumerate(found, 1):
+    for number, each in enumerate(content, 1):
         yield f"row {number}", _object(path, f"row {number}", each)
 
 
@@ -159,10 +159,10 @@ def _parsed(path: Path, text: str, row: str) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a name occurs twice in one object")
-    return found
+    return members
 
 
 def _object(path: Path, row: str, value: Any) -> Mapping[str, Any]:
@@ -254,7 +254,7 @@ def _table(path: Path, schema: Any, batches: Any, files: tuple[Path, ...], damag
 
 
 def _saved_batches(parts: Iterable[Path], wanted: Sequence[str]) -> Iterator[Any]:
-    """The Arrow files are mapped into memory; what they say of their lengths is checked."""
+    """The Arrow files are mapped into memory; the lengths that they state are checked."""
     import pyarrow as pa
 
     for part in parts:
@@ -285,11 +285,11 @@ def _values(column: Any) -> list[Any]:
     import pyarrow as pa
 
     if not isinstance(column, pa.DictionaryArray):
-        found: list[Any] = column.to_pylist()
-        return found
+        values: list[Any] = column.to_pylist()
+        return values
     indices = column.indices.to_pylist()
-    made = {at: None if at is None else column.dictionary[at].as_py() for at in set(indices)}
-    return [made[at] for at in indices]
+    by_index = {at: None if at is None else column.dictionary[at].as_py() for at in set(indices)}
+    return [by_index[at] for at in indices]
 
 
 def _parquet(path: Path, texts: Sequence[str] = ()) -> Any:
@@ -394,8 +394,8 @@ def _array(path: Path, name: str) -> NDArray[Any]:
                     path, f"The array {name!r} has no rows, or fewer than its header claims."
                 )
         with np.load(path, allow_pickle=False) as arrays:
-            found: NDArray[Any] = arrays[name]
-            return found
+            array: NDArray[Any] = arrays[name]
+            return array
     except _ERRORS as error:
         raise refused(path, _DAMAGED, details=error) from None
 
@@ -429,9 +429,9 @@ def open_table(path: Path) -> Table:
     """
     with _refusing(path):
         table = _opened(path)
-    twice = [name for name, count in Counter(table.columns).items() if count > 1]
-    if twice:
-        raise refused(path, f"Two columns are called {twice[0]!r}; give each its own name.")
+    repeated = [name for name, count in Counter(table.columns).items() if count > 1]
+    if repeated:
+        raise refused(path, f"Two columns are called {repeated[0]!r}; give each its own name.")
     _require_text(path, "names of columns", list(table.columns))
     return replace(table, rows=partial(_rows, table))
 

@@ -1,4 +1,4 @@
-"""What is shown of models besides scores: examples with answers, answers to one input, and routes.
+"""Examples with models' answers, answers to one input, and routes, for display besides scores.
 
 T experts.
 """
@@ -118,33 +118,33 @@ def described(prepared: Prepared, tasks: Sequence[Task]) -> Iterator[TaskDescrib
     """Each task as it would be scored. Errors are part of the description, not raised."""
     models, known = Models(prepared), prepared.recipe.tasks
     for task in tasks:
-        found: dict[str, Any] = {"task": task}
+        fields: dict[str, Any] = {"task": task}
         try:
             require_own_names([each for each in known if each.title == task.title])
-            yield from _describe(found, models, prepared, task)
+            yield from _describe(fields, models, prepared, task)
         except WorkbenchError as error:
-            found["fault"] = error.sentence
-        yield TaskDescribed(**found)
+            fields["fault"] = error.sentence
+        yield TaskDescribed(**fields)
 
 
-def _describe(found: dict[str, Any], models: Models, prepared: Prepared, task: Task) -> Steps[None]:
+def _describe(known: dict[str, Any], models: Models, prepared: Prepared, task: Task) -> Steps[None]:
     """Fill in the description step by step, as an error may come later. Raises TaskError."""
     table = open_table(task.data)
-    found["table_columns"] = table.columns
+    known["table_columns"] = table.columns
     owner = models.owner(task)
-    found["expert"] = None if owner is None else prepared.recipe.expert_names[owner]
+    known["expert"] = None if owner is None else prepared.recipe.expert_names[owner]
     config = models.reference(task)
-    found["kinds"] = tuple(kinds_of(config))
-    kind = found["kind"] = kind_of(task, config, table)
+    known["kinds"] = tuple(kinds_of(config))
+    kind = known["kind"] = kind_of(task, config, table)
     traits = KINDS[kind]
-    found.update(metrics=traits.metrics, roles=traits.roles, optional=traits.optional)
-    found["metric"] = metric_of(task, kind)
-    found["columns"] = columns_of(task, kind, table)
+    known.update(metrics=traits.metrics, roles=traits.roles, optional=traits.optional)
+    known["metric"] = metric_of(task, kind)
+    known["columns"] = columns_of(task, kind, table)
     trials = yield from trials_of(models, task)
     first = next((t for t in trials if t.subject.expert == owner is not None), trials[0])
     names, examples = traits.names(first.data, first.loading.config), first.data.examples
-    found["count"] = len(examples)
-    found["examples"] = tuple(
+    known["count"] = len(examples)
+    known["examples"] = tuple(
         shown_example(example, cut(traits.text(example, target, names)))
         for example, target in zip(examples[:SHOWN], first.targets, strict=False)
     )
@@ -175,13 +175,13 @@ def compared_examples(
             other = [t for t in trials if t.subject.expert == t.owner is not None]
         if not (merged and other):
             continue
-        found: list[tuple[Trial, Outcome]] = []
+        outcomes: list[tuple[Trial, Outcome]] = []
         for event in outcomes_of([*merged, *other], where):
             if isinstance(event, EvaluationProgress):
                 yield event
             else:
-                found.append(event)
-        yield _compared(str(folder), *found)
+                outcomes.append(event)
+        yield _compared(str(folder), *outcomes)
 
 
 def _compared(
@@ -212,7 +212,7 @@ def _compared(
         model=name,
         other=other_trial.subject.name,
         counts={each: int((verdict_N == each).sum()) for each in Verdict},
-        examples={each: tuple(map(shown, found)) for each, found in indices.items()},
+        examples={each: tuple(map(shown, chosen)) for each, chosen in indices.items()},
     )
 
 
@@ -228,7 +228,7 @@ PATIENCE: Final = 0.02
 
 
 def tried(models: Models, wanted: TryInput, device: torch.device) -> Iterator[Event | None]:
-    """Run each model in turn, one in memory: TriedBegun, TriedText while it writes, Tried.
+    """Run the models one after another: TriedBegun, TriedText while one writes, then Tried.
 
     The models are the base, the expert of the task, and the folders. Raises TaskError for invalid
     input; errors of one model are in its Tried.
@@ -265,10 +265,10 @@ def _data(models: Models, task: Task, wanted: TryInput) -> Steps[TaskData]:
     reference = models.reference(task)
     if wanted.row:
         data = yield from read_task(task, reference, seed=SEED)
-        found = tuple(example for example in data.examples if example.row == wanted.row)
-        if not found:
+        matching = tuple(example for example in data.examples if example.row == wanted.row)
+        if not matching:
             raise TaskError(f"{task.title} has no example {wanted.row!r} any more.")
-        return replace(data, examples=found[:1])
+        return replace(data, examples=matching[:1])
     table = Table(path=task.data, columns=(), rows=lambda _: iter(()), files=())
     kind = kind_of(task, reference, table)
     given: dict[str, Any] = {}
@@ -343,8 +343,8 @@ def _writing(one: Any, model: str, wanted: TryInput) -> Iterator[Event | None]:
     (example,) = one.data.examples
     prompter = Prompter(one.data.task, one.tokenizer)
     text = prompter.text(example.given)
-    asked = (prompter.text({TEXT: question}) for question in wanted.questions)
-    earlier = tuple(zip(asked, wanted.answers.get(model, ()), strict=False))
+    questions = (prompter.text({TEXT: question}) for question in wanted.questions)
+    earlier = tuple(zip(questions, wanted.answers.get(model, ()), strict=False))
     tokens = prompter.tokens(text, earlier, **({} if prompter.chat else one.cut_off))
     words, stop = _Words(one.tokenizer), threading.Event()
     with ThreadPoolExecutor(1, "writing") as pool:
@@ -398,31 +398,31 @@ def routed(models: Models, tasks: Sequence[Task], device: str = "auto") -> Itera
 
     Raises the errors of ``evaluate``.
     """
-    where, found = resolve_device(device), list[TaskRoutes]()
-    everything = yield from all_trials(models, tasks)
+    where, routes = resolve_device(device), list[TaskRoutes]()
+    every_trial = yield from all_trials(models, tasks)
     trials = [
         trial
-        for trial in everything
+        for trial in every_trial
         if trial.loading.modules is not None and trial.loading.modules.kind not in _UNROUTED
     ]
     total = 2 * sum(len(trial.data.examples) for trial in trials)
     done, seconds, loaded = 0, dict[tuple[str, str], float](), Loaded(where)
     for with_modules in (False, True):  # one model after the other, to load each rarely
         for trial in trials:
-            index = trial.subject.name, trial.data.name
+            key = trial.subject.name, trial.data.name
             one = loaded.evaluator(trial.data, _loading(trial, with_modules=with_modules))
             means = [_Mean(router) for router in routers_of(one.model)] if with_modules else []
             started = time.perf_counter()
             for step in answered(one):
                 if isinstance(step, int):
                     yield progress_of(trial, done + step, total)
-            took = (time.perf_counter() - started) / max(len(trial.data.examples), 1)
+            duration = (time.perf_counter() - started) / max(len(trial.data.examples), 1)
             done += len(trial.data.examples)
             if with_modules:
-                found.append(_routes(trial, models, means, took, seconds[index]))
+                routes.append(_routes(trial, models, means, duration, seconds[key]))
             else:
-                seconds[index] = took
-    yield RoutesFound(routes=tuple(found))
+                seconds[key] = duration
+    yield RoutesFound(routes=tuple(routes))
 
 
 def _loading(trial: Trial, *, with_modules: bool) -> Loading:
@@ -446,9 +446,9 @@ class _Mean:
 
     def of(self, experts: Sequence[str]) -> tuple[float, ...]:
         """The mean by expert; 0 for experts without a part in the layer."""
-        found = (self._total / max(self._count, 1)).tolist()
-        own = dict(zip(self.experts, found, strict=True))
-        return tuple(own.get(name, 0.0) for name in experts)
+        means = (self._total / max(self._count, 1)).tolist()
+        by_expert = dict(zip(self.experts, means, strict=True))
+        return tuple(by_expert.get(name, 0.0) for name in experts)
 
 
 def _routes(

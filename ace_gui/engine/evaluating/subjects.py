@@ -41,9 +41,9 @@ class Subject:
 
 @dataclass(frozen=True, kw_only=True)
 class Own:
-    """Tensors that replace some of a model's: by the model's name, the name in ``checkpoint``.
+    """Tensors that replace some of a model's. ``names``: from the model to the ``checkpoint``.
 
-    ``fills``: tensors that the model lacks are taken from it as well.
+    ``fills``: tensors that the model lacks are taken from the checkpoint as well.
     """
 
     checkpoint: Checkpoint = field(compare=False)
@@ -53,11 +53,11 @@ class Own:
 
 @dataclass(frozen=True, kw_only=True)
 class Loading:
-    """The source of a model; equal ones give the same model.
+    """The source of a model; equal sources give the same model.
 
     ``config``: of the model with its head. ``modules``: modules to attach. ``preprocessing``:
     folders that may have a tokenizer or image processor; the first that has one is used.
-    ``model``: one in memory, which is used as it is.
+    ``model``: one in memory, which is used unchanged.
     """
 
     folder: Path
@@ -70,23 +70,23 @@ class Loading:
     @property
     def files(self) -> tuple[Path, ...]:
         """Every file that answers may depend on."""
-        found = [
+        paths = [
             entry
             for folder in (self.folder, *self.preprocessing)
             for entry in sorted(folder.iterdir())
             if entry.is_file()
         ]
-        found += [] if self.own is None else [stamp.path for stamp in self.own.checkpoint.files]
+        paths += [] if self.own is None else [stamp.path for stamp in self.own.checkpoint.files]
         if self.modules is not None and self.modules.base is not None:
-            found += [stamp.path for stamp in open_files(self.modules.base).files]
-        return tuple(dict.fromkeys(found))
+            paths += [stamp.path for stamp in open_files(self.modules.base).files]
+        return tuple(dict.fromkeys(paths))
 
 
 @dataclass(frozen=True)
 class Models:
     """The recipe's models, if there is a recipe, and more folders or models in memory.
 
-    ``names``: of the folders; none: their paths. ``with_base``: whether the base is scored too.
+    ``names``: of the folders; if empty, their paths. ``with_base``: also score the base.
     """
 
     prepared: Prepared | None
@@ -96,18 +96,18 @@ class Models:
 
     def subjects(self) -> list[Subject]:
         """All models to score: the base, the experts, the folders by name."""
-        found = []
+        subjects = []
         if self.prepared is not None:
             recipe = self.prepared.recipe
             if self.with_base:
-                found.append(Subject(name=BASE, path=recipe.base_model, is_base=True))
+                subjects.append(Subject(name=BASE, path=recipe.base_model, is_base=True))
             named = zip(recipe.expert_names, recipe.models, strict=True)
-            found += [
+            subjects += [
                 Subject(name=name, path=entry.model, expert=t)
                 for t, (name, entry) in enumerate(named)
             ]
         pairs = zip(self.names or map(str, self.folders), self.folders, strict=True)
-        return found + [_subject(name, given) for name, given in pairs]
+        return subjects + [_subject(name, given) for name, given in pairs]
 
     def owner(self, task: Task) -> int | None:
         """The expert of a task: the one it names, or else the one with the task's name.
@@ -205,7 +205,7 @@ def _as_it_is(path: Path, others: Sequence[Path]) -> Loading:
 def _with_adapter(
     base: Path, adapter: Path, model: OpenedModel, names: Mapping[str, str]
 ) -> Loading:
-    """A model with an adapter on it; ``names``: the model's → those of ``model``."""
+    """A model with an adapter on it. ``names``: from the loaded model to ``model``."""
     loading = _as_it_is(base, ())
     own = Own(checkpoint=model.checkpoint, names=dict(names), fills=False)
     return replace(loading, preprocessing=(adapter, loading.folder), own=own)
@@ -225,15 +225,15 @@ def loading_of(
     recipe gives them. ``others``: more folders for preprocessing. Raises CheckpointError and
     TaskError.
     """
-    found = _as_it_is(path, others)
-    folder, head = found.folder, None if expert is None else kept_head(found.folder, expert)
+    loading = _as_it_is(path, others)
+    folder, head = loading.folder, None if expert is None else kept_head(loading.folder, expert)
     if head is not None and expert is not None:
         own = Own(checkpoint=head, names={each: each for each in head.tensors})
         if (folder / HEADS / expert / "config.json").is_file():
             config = _config(folder / HEADS / expert)
-        config = _with_vocabulary(config or _recipe_config(folder, expert), found.config)
-        found = replace(found, config=config, own=own)
-    return replace(found, modules=modules_of(folder, expert, base))
+        config = _with_vocabulary(config or _recipe_config(folder, expert), loading.config)
+        loading = replace(loading, config=config, own=own)
+    return replace(loading, modules=modules_of(folder, expert, base))
 
 
 def _recipe_config(folder: Path, kept: str) -> Mapping[str, Any]:
@@ -250,10 +250,10 @@ def _recipe_config(folder: Path, kept: str) -> Mapping[str, Any]:
         ) from None
 
 
-def _subject(name: str, given: Any) -> Subject:
-    if isinstance(given, Path):
-        return Subject(name=name, path=given)
-    return Subject(name=name, path=Path(given.name_or_path or name), model=given)
+def _subject(name: str, model: Any) -> Subject:
+    if isinstance(model, Path):
+        return Subject(name=name, path=model)
+    return Subject(name=name, path=Path(model.name_or_path or name), model=model)
 
 
 def _in_memory(subject: Subject, others: Sequence[Path]) -> Loading:
@@ -282,7 +282,7 @@ def _folder(path: Path) -> Path:
     """The folder a model is loaded from; for a pickle, the converted model."""
     checkpoint = open_files(path)
     if checkpoint.folder is None:
-        sentence = f"{path_text(path)} holds weights alone; a model needs its folder to be scored."
+        sentence = f"{path_text(path)} holds only weights; a model needs its folder to be scored."
         raise TaskError(sentence, path=path)
     return find_converted(checkpoint.folder, conversions_folder()) or checkpoint.folder
 

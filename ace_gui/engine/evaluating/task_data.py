@@ -121,14 +121,14 @@ class Picture:
     def digest(self) -> str:
         """SHA-256 of the file, the bytes or the pixels. Raises TaskError."""
         if isinstance(self.given, np.ndarray):
-            found = hashlib.sha256(repr(self.given.shape).encode())
-            found.update(np.ascontiguousarray(self.given).data)
-            return found.hexdigest()
+            hasher = hashlib.sha256(repr(self.given.shape).encode())
+            hasher.update(np.ascontiguousarray(self.given).data)
+            return hasher.hexdigest()
         try:
-            own = self.given.read_bytes() if isinstance(self.given, Path) else self.given
+            content = self.given.read_bytes() if isinstance(self.given, Path) else self.given
         except OSError as error:
             raise self._refused("The picture cannot be read.", error) from None
-        return hashlib.sha256(own).hexdigest()
+        return hashlib.sha256(content).hexdigest()
 
     def _refused(self, sentence: str, details: object = "") -> TaskError:
         if isinstance(self.given, Path):
@@ -183,14 +183,14 @@ def picture_of(table: Path, row: str, value: Any) -> Picture:
 def folder_table(path: Path) -> Table:
     """A folder with one folder of pictures for each class, named after it."""
     classes = sorted(each for each in path.iterdir() if each.is_dir() and each.name[0] not in "._")
-    found = {
+    pictures = {
         each.name: sorted(f for f in each.iterdir() if f.suffix.lower() in SUFFIXES and f.is_file())
         for each in classes
     }
-    for name, files in found.items():
+    for name, files in pictures.items():
         if not files:
             raise refused(path / name, "There are no pictures in this folder of a class.")
-    pairs = [(file, name) for name, files in found.items() for file in files]
+    pairs = [(file, name) for name, files in pictures.items() for file in files]
 
     def rows(wanted: Sequence[str]) -> Iterator[Row]:
         for file, name in pairs:
@@ -254,11 +254,11 @@ class TaskData:
         """
         digest = hashlib.sha256(repr(tuple(self.label_names)).encode("utf-8", "surrogatepass"))
         for example in self.examples:
-            given = {
+            inputs = {
                 role: value.digest() if isinstance(value, Picture) else value
                 for role, value in example.given.items()
             }
-            text = repr((example.row, given, example.label))
+            text = repr((example.row, inputs, example.label))
             digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
         return digest.hexdigest()
 
@@ -289,12 +289,12 @@ def texts_cell(value: Any) -> tuple[str, ...]:
 def number_cell(value: Any) -> float:
     """A finite number."""
     try:
-        found = float(value)
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not math.isfinite(found):
+        number = math.nan
+    if not math.isfinite(number):
         raise ValueError("a number", value)
-    return found
+    return number
 
 
 def label_cell(value: Any) -> Any:
@@ -325,14 +325,14 @@ def checked_cell(check: Cell, table: Table, row: str, column: str, value: Any) -
     try:
         return check(value)
     except ValueError as error:
-        wanted, found = error.args
-        sentence = f"The column {column!r} has {shown(found)}, not {wanted}."
+        wanted, actual = error.args
+        sentence = f"The column {column!r} has {shown(actual)}, not {wanted}."
         raise refused(table.path, sentence, row) from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
-    """``ids``: index in the head by each name that data may use for a label.
+    """The labels of a head. ``ids``: their indices by each name that data may use.
 
     ``allowed``: indices that can be answers, in order.
     """
@@ -359,7 +359,7 @@ class Labels:
 
 
 def whole_number(text: str) -> int | None:
-    """A number of up to nine digits alone in a text."""
+    """The value of a text of one to nine digits; None for any other text."""
     digits = text.strip()
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
 
@@ -385,11 +385,11 @@ def labels_of(task: Task, config: Mapping[str, Any]) -> Labels:
     everything = tuple(range(len(names)))
     if not task.labels:
         return Labels(ids=ids, allowed=everything)
-    asked = [label.casefold() for label in task.labels]
-    if all(label in ids for label in asked):
-        return Labels(ids=ids, allowed=tuple(ids[label] for label in asked))
-    if len(asked) == len(names):
-        return Labels(ids={label: n for n, label in enumerate(asked)}, allowed=everything)
+    labels = [label.casefold() for label in task.labels]
+    if all(label in ids for label in labels):
+        return Labels(ids=ids, allowed=tuple(ids[label] for label in labels))
+    if len(labels) == len(names):
+        return Labels(ids={label: n for n, label in enumerate(labels)}, allowed=everything)
     unknown = [label for label in task.labels if label.casefold() not in ids]
     raise TaskError(
         f"{task.title}: the labels {listing(unknown)} are not among the head's, {listing(names)}; "

@@ -1,4 +1,4 @@
-"""Compares ACE's data-free covariances with measured ones, on one's own models.
+"""Compares ACE's data-free covariances with measured ones, on the user's own models.
 
 O outputs, I inputs, T experts, K leading directions.
 """
@@ -41,7 +41,7 @@ _MATCHES: Final = TypeAdapter(tuple[CovarianceMatch, ...])
 
 
 def as_ace_merges(recipe: Recipe) -> Recipe:
-    """The recipe whose plan has the matrices of which ACE estimates covariances."""
+    """The recipe whose plan has the matrices for which ACE estimates covariances."""
     return replace(recipe, merge_method="ace", parameters={}, overrides=())
 
 
@@ -56,12 +56,12 @@ def compare_covariances(
     yield from measure(prepared, Need.INPUTS, device)
     rows = sorted(filter(_compares, prepared.plan.rows), key=lambda row: row.name != first)
     for done, row in enumerate(rows, 1):
-        found = None
+        layer = None
         for step in inspect_row(prepared, row, device, cache, _compared):
-            found = step
+            layer = step
             if step is None:
                 yield None
-        yield CovariancesCompared(layer=found, done=done, total=len(rows))
+        yield CovariancesCompared(layer=layer, done=done, total=len(rows))
 
 
 def layer_covariances(
@@ -119,9 +119,9 @@ def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | Non
     if not trace:
         return None
     proxy_II.div_(trace)
-    own_II = covariance(measured, t)
-    proxies_II, inputs_II = (torch.linalg.eigh(each_II)[1] for each_II in (proxy_II, own_II))
-    k = max(1, len(own_II) // SHARE)
+    measured_II = covariance(measured, t)
+    proxies_II, inputs_II = (torch.linalg.eigh(each_II)[1] for each_II in (proxy_II, measured_II))
+    k = max(1, len(measured_II) // SHARE)
     centred_T = [
         cosine(proxy_II, covariance(measured, other), centred=True)
         for other in range(len(context.names))
@@ -133,11 +133,11 @@ def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | Non
             name=context.row.name,
             role=context.row.role,
             expert=context.names[t],
-            cosine=cosine(proxy_II, own_II),
+            cosine=cosine(proxy_II, measured_II),
             centred=centred_T[t],
             others=fmean(others) if others else None,
             overlap=overlap(proxies_II[:, -k:], inputs_II[:, -k:]),
-            chance=k / len(own_II),
+            chance=k / len(measured_II),
         ),
         centred_T=centred_T,
     )
@@ -155,7 +155,7 @@ def _entry(pairs: list[_Pair]) -> Arrays:
 def cosine(one_NN: Tensor, other_NN: Tensor, *, centred: bool = False) -> float:
     """⟨A, B⟩ / (‖A‖ ‖B‖), Frobenius, for symmetric float64 matrices (N × N); 0 where one is zero.
 
-    ``centred``: of A − (Tr A / N) I and B − (Tr B / N) I, without making these.
+    ``centred``: of A − (Tr A / N) I and B − (Tr B / N) I, which are not computed.
     """
     size = one_NN.shape[0]
     product = float(torch.sum(one_NN * other_NN))
@@ -164,11 +164,11 @@ def cosine(one_NN: Tensor, other_NN: Tensor, *, centred: bool = False) -> float:
         traces = [float(each.diagonal().sum()) for each in (one_NN, other_NN)]
         product -= traces[0] * traces[1] / size
         squares = [s - trace**2 / size for s, trace in zip(squares, traces, strict=True)]
-    below = max(squares[0], 0.0) * max(squares[1], 0.0)
-    return product / below**0.5 if below > 0 else 0.0
+    denominator = max(squares[0], 0.0) * max(squares[1], 0.0)
+    return product / denominator**0.5 if denominator > 0 else 0.0
 
 
 def overlap(one_NK: Tensor, other_NK: Tensor) -> float:
     """‖UᵀV‖² / K of two orthonormal bases: 1 for the same subspace, 0 for orthogonal ones."""
-    found = torch.linalg.vector_norm(times(one_NK.T, other_NK)) ** 2
-    return float(found) / one_NK.shape[1]
+    square = torch.linalg.vector_norm(times(one_NK.T, other_NK)) ** 2
+    return float(square) / one_NK.shape[1]

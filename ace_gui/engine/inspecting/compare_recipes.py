@@ -84,12 +84,12 @@ def _by_method(recipe: Recipe, name: str) -> Recipe:
 def by_value(recipe: Recipe, name: str, values: Sequence[ParameterValue]) -> tuple[Recipe, ...]:
     """The recipe with each of the values of one parameter in turn. Raises RecipeError."""
     method = get_method(recipe.merge_method)
-    found = []
+    recipes = []
     for value in values:
         parameters = {**recipe.parameters, name: value}
         checked_parameters(method, parameters)
-        found.append(replace(recipe, parameters=parameters))
-    return tuple(found)
+        recipes.append(replace(recipe, parameters=parameters))
+    return tuple(recipes)
 
 
 def title_of(recipe: Recipe) -> str:
@@ -128,10 +128,10 @@ def _side_by_side(recipes: Sequence[Recipe], workers: Executor) -> Iterator[Even
     with suppress(WorkbenchError):  # the row of a failed merge has its error
         result_of(require_tasks(prepare(recipes[0]), workers.device, workers=workers))
     titles = [title_of(recipe) for recipe in recipes]
-    given = [(recipe.absolute(), workers.device) for recipe in recipes]
+    arguments = [(recipe.absolute(), workers.device) for recipe in recipes]
     arrived: dict[int, MethodCompared] = {}
     following = done = 0
-    for result in workers.map_unordered(_alone, given, titles):
+    for result in workers.map_unordered(_alone, arguments, titles):
         if result is None:
             continue
         done, (index, row) = done + 1, result
@@ -156,7 +156,7 @@ def compare(
     memory_bytes: int | None = None,
     workers: Workers | None = None,
 ) -> Iterator[Event | None]:
-    """Check, merge and measure every variant; what is merged already is only measured.
+    """Check, merge and measure every variant; a variant that is already merged is only measured.
 
     If a merge fails, its row has the error. ``memory_bytes``: memory limit of a merge, None: all
     free memory. ``workers``: the processes that carry out each merge, None: this process.
@@ -182,41 +182,41 @@ def _compared(
 ) -> Iterator[Event | None]:
     prepared = yield from preparing(variant.recipe, opened)
     yield from require_tasks(prepared, device)
-    ended = variant.finished
-    if ended is None:
-        begun = variant.store.exists()
-        store = None if begun else variant.store
+    finished = variant.finished
+    if finished is None:
+        exists = variant.store.exists()
+        store = None if exists else variant.store
         require_room(prepared.plan, device, store, memory_bytes)
         reset_peak_memory()
         limits: dict[str, Any] = {"memory_bytes": memory_bytes, "workers": workers}
-        events = merge(prepared, variant.store, device=device, resume=begun, **limits)
-        ended = yield from _progress_of(events, progress)
+        events = merge(prepared, variant.store, device=device, resume=exists, **limits)
+        finished = yield from _progress_of(events, progress)
     measured = yield from measure(prepared, variant.store)
     if prepared.recipe.tasks:
         yield replace(progress, title=f"{progress.title}, scoring")
     scores = yield from merged_scores(prepared, variant.store / MODEL, device, alone=True)
-    found = tuple(reports(variant.store).values())
+    layers = tuple(reports(variant.store).values())
     yield MethodCompared(
         title=progress.title,
         variant=variant,
         index=progress.index,
-        seconds=ended.seconds,
-        peak_bytes=ended.peak_bytes,
+        seconds=finished.seconds,
+        peak_bytes=finished.peak_bytes,
         scores=scores,
         parameters=prepared.plan.parameters,
         **measured,
-        warned=sum(bool(report.warnings) for report in found),
-        noted=sum(bool(report.notes) for report in found),
-        refined=sum(report.regime is Regime.HETEROGENEOUS for report in found),
-        reports=found,
-        warnings=ended.warnings,
+        warned=sum(bool(report.warnings) for report in layers),
+        noted=sum(bool(report.notes) for report in layers),
+        refined=sum(report.regime is Regime.HETEROGENEOUS for report in layers),
+        reports=layers,
+        warnings=finished.warnings,
     )
 
 
 def _progress_of(
     events: Iterator[Event | None], progress: CompareProgress
 ) -> Generator[Event | None, None, MergeFinished]:
-    """Say how far a merge is, and return its last event."""
+    """Yield the progress of a merge, and return its last event."""
     ended = None
     for event in events:
         if isinstance(event, TensorFinished | PassProgress | LearningProgress):
@@ -244,19 +244,19 @@ def measure(prepared: Prepared, store: Path) -> Steps[dict[str, Any]]:
         for part in parts_of(math.prod(row.shape)):
             deltas = TaskVectors(row, readers, CPU, part, checked=False)
             delta = read_row(merged, row, part).to(deltas.base.dtype) - deltas.base
-            own = energy(delta)
-            square += own
+            square_of_delta = energy(delta)
+            square += square_of_delta
             # Only the row's own experts, as the others lack the tensor.
             for index, t in enumerate(row.experts):
-                figures_3T[:, t] += *_squares(deltas[index], delta), own
+                figures_3T[:, t] += *_squares(deltas[index], delta), square_of_delta
         yield None
     return _figures(square, figures_3T, names) if rows else {}
 
 
 def _squares(change: Tensor, delta: Tensor) -> tuple[float, float]:
-    """‖change‖² and ‖change − delta‖² of flat tensors, right to about 1e-7.
+    """‖change‖² and ‖change − delta‖² of flat tensors, accurate to about 1e-7.
 
-    In pieces that a cache holds, whose sums are float64.
+    Computed in pieces that fit into a cache, with float64 sums.
     """
     square = gap = 0.0
     for piece, other in zip(torch.split(change, BLOCK), torch.split(delta, BLOCK), strict=True):
@@ -270,10 +270,10 @@ def _figures(
     square: float, figures_3T: NDArray[np.float64], names: Sequence[str]
 ) -> dict[str, Any]:
     norm = math.sqrt(square)
-    squares_T, gaps_T, of_delta_T = figures_3T
+    squares_T, gaps_T, deltas_T = figures_3T
     with np.errstate(divide="ignore", invalid="ignore"):
         distances_T = np.sqrt(gaps_T / squares_T)
-        cosines_T = (squares_T + of_delta_T - gaps_T) / (2 * np.sqrt(squares_T) * norm)
+        cosines_T = (squares_T + deltas_T - gaps_T) / (2 * np.sqrt(squares_T) * norm)
     return {
         "norm": norm,
         "expert_norms": dict(zip(names, np.sqrt(squares_T).tolist(), strict=True)),

@@ -3,8 +3,8 @@
 A cache entry is named by a digest of everything its content depends on: current files, tensor,
 recipe, versions.
 
-Slow operations are generators that yield None between their parts, so that the caller can do
-something else first, or stop.
+Slow operations are generators that yield None between their parts, so that the caller can do other
+work meanwhile, or stop.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def cache_key(kind: str, row: PlanRow, stamps: tuple[FileStamp, ...], *others: o
 
 
 class InspectionCache(ArrayCache):
-    """``latest``: the last merge computed for an inspection and its key; only in memory."""
+    """``latest``: the key and the result of the last merge for an inspection, only in memory."""
 
     latest: tuple[str, Merged] | None = None
 
@@ -151,7 +151,7 @@ class InspectionContext:
             prepared.own_of(row),
             prepared.weights_of(row),
             prepared.findings_of(row),
-            [each.key for own in prepared.measurements.values() for each in own],
+            [each.key for statistics in prepared.measurements.values() for each in statistics],
             [item for item in prepared.recipe.choices().items() if item[0] not in _IN_ROWS],
             self.names,
             self.device.type,
@@ -160,11 +160,11 @@ class InspectionContext:
 
     def remembered(self, key: str, compute: Callable[[], Arrays]) -> Arrays:
         """The cached result, or else the computed one."""
-        found = self.cache.get(key)
-        if found is None:
-            found = compute()
-            self.cache.put(key, found)
-        return found
+        arrays = self.cache.get(key)
+        if arrays is None:
+            arrays = compute()
+            self.cache.put(key, arrays)
+        return arrays
 
 
 def report_array(report: LayerReport) -> NDArray[np.uint8]:
@@ -227,11 +227,11 @@ def require_matrix(row: PlanRow) -> None:
 def side_by_side(
     work: Callable[[Item], Found], items: Iterable[Item], device: torch.device
 ) -> Generator[None, None, list[Found]]:
-    """Run ``work`` on every item, one CPU core each; returns the results in order.
+    """Run ``work`` on the items side by side, each on one CPU core; return the results in order.
 
     Decompositions gain little from a second thread, but two of them run at the same time without
-    loss. A GPU does one after the other, as its libraries must not be initialised by two threads at
-    once.
+    loss. A GPU does one after another, as two threads must not initialise its libraries at the same
+    time.
     """
     threads = torch.get_num_threads() if device.type == "cpu" else 1
 
@@ -239,9 +239,9 @@ def side_by_side(
         torch.set_num_threads(1)
         work_on(device)
 
-    found = []
+    results = []
     with ThreadPoolExecutor(threads, initializer=start) as pool:
         for each in ordered(pool, work, items):
-            found.append(each)
+            results.append(each)
             yield None
-    return found
+    return results

@@ -57,7 +57,7 @@ CLEAR: Final = 8.0
 """Singular values above this multiple of N are accurate to 3 %, a pixel of a logarithmic plot."""
 
 HIDDEN: Final = 0.5
-"""Singular values up to this multiple of N may be nothing but rounding."""
+"""Singular values up to this multiple of N may be rounding alone."""
 
 
 def spectrum(
@@ -85,8 +85,8 @@ def _spectrum(
         key = context.key("spectrum", t)
         return context.remembered(key, lambda: {"sigma": _values(context.deltas[t])})
 
-    found = yield from side_by_side(expert, range(len(context.names)), context.device)
-    experts = {name: each["sigma"] for name, each in zip(context.names, found, strict=True)}
+    spectra = yield from side_by_side(expert, range(len(context.names)), context.device)
+    experts = {name: each["sigma"] for name, each in zip(context.names, spectra, strict=True)}
     merged = context.cache.get(context.merge_key("spectrum"))
     if merged is None:
         yield ExpertSpectra(name=context.row.name, experts=experts)
@@ -133,8 +133,8 @@ def _of_merge(context: InspectionContext) -> Arrays:
         sigma = _values(merged.delta)
         return _entry(report, sigma, sigma, unshaped)
     both, entries = (merged.delta, merged.preliminary), merged.delta.numel()
-    found = polar.side_by_side(_values, both, entries=entries, device=context.device)
-    return _entry(report, found[0], found[1], unshaped)
+    sigmas = polar.side_by_side(_values, both, entries=entries, device=context.device)
+    return _entry(report, sigmas[0], sigmas[1], unshaped)
 
 
 def _entry(
@@ -201,7 +201,7 @@ def subspaces(
 ) -> Iterator[LayerSubspaces | None]:
     """Alignment of W_pre with the merged change, and the overlap of the experts' subspaces.
 
-    The subspaces have the leading 5 % of the directions, fewer if an expert has fewer above
+    The subspaces have the leading 5 % of the directions, or fewer if an expert has fewer above
     rounding. Raises MethodError for a tensor that is not a matrix or that no expert has,
     NonFiniteError if a merge would stop.
     """
@@ -210,28 +210,28 @@ def subspaces(
 
 
 def _subspaces(context: InspectionContext) -> Iterator[LayerSubspaces | None]:
-    wanted = leading(min(context.row.shape))
-    key = context.key(f"overlap of {wanted}")
-    between = context.cache.get(key)
-    if between is None:
+    count = leading(min(context.row.shape))
+    key = context.key(f"overlap of {count}")
+    overlaps = context.cache.get(key)
+    if overlaps is None:
         bases = yield from side_by_side(
-            lambda t: leading_triplets(context.deltas[t].double(), wanted).u_OK,
+            lambda t: leading_triplets(context.deltas[t].double(), count).u_OK,
             range(len(context.names)),
             context.device,
         )
         overlap_TT, rank = overlap(bases)
-        between = {"overlap": overlap_TT, "rank": np.array(rank)}
-        context.cache.put(key, between)
+        overlaps = {"overlap": overlap_TT, "rank": np.array(rank)}
+        context.cache.put(key, overlaps)
         yield None
     yield from context.surveyed()
-    along = context.remembered(context.merge_key("alignment"), lambda: _aligned(context))
+    alignments = context.remembered(context.merge_key("alignment"), lambda: _aligned(context))
     yield LayerSubspaces(
         name=context.row.name,
         experts=context.names,
-        alignment=along.get("left"),
-        alignment_right=along.get("right"),
-        overlap=between["overlap"],
-        rank=int(between["rank"]),
+        alignment=alignments.get("left"),
+        alignment_right=alignments.get("right"),
+        overlap=overlaps["overlap"],
+        rank=int(overlaps["rank"]),
     )
 
 
@@ -264,15 +264,15 @@ def alignment(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """|cosine| of the i-th left, and of the i-th right, singular vectors of two matrices.
 
-    At most ``COMPARED`` of them, and none that rounding determines.
+    At most ``COMPARED`` of them, and none that rounding alone determines.
     """
     k = min(COMPARED, *before_OI.shape)
     before = leading_triplets(before_OI, k)
     # Without refinement both are equal.
     after = before if torch.equal(before_OI, after_OI) else leading_triplets(after_OI, k)
-    both = min(len(before.s_K), len(after.s_K))
-    left_K = (before.u_OK[:, :both] * after.u_OK[:, :both]).sum(dim=0).abs()
-    right_K = (before.vh_KI[:both] * after.vh_KI[:both]).sum(dim=1).abs()
+    count = min(len(before.s_K), len(after.s_K))
+    left_K = (before.u_OK[:, :count] * after.u_OK[:, :count]).sum(dim=0).abs()
+    right_K = (before.vh_KI[:count] * after.vh_KI[:count]).sum(dim=1).abs()
     return left_K.clamp(max=1).cpu().numpy(), right_K.clamp(max=1).cpu().numpy()
 
 
@@ -297,18 +297,18 @@ def distribution(
 
 def _distribution(context: InspectionContext) -> Iterator[LayerDistribution | None]:
     key = context.key(f"distribution and excess in {BINS} bins to {DEVIATIONS} deviations")
-    found = context.cache.get(key)
-    if found is None:
-        found = yield from _counted(context)
-        context.cache.put(key, found)
+    arrays = context.cache.get(key)
+    if arrays is None:
+        arrays = yield from _counted(context)
+        context.cache.put(key, arrays)
     figures = {
-        name: dict(zip(context.names, found[name].tolist(), strict=True))
+        name: dict(zip(context.names, arrays[name].tolist(), strict=True))
         for name in ("outside", "means", "deviations", "excess")
     }
     yield LayerDistribution(
         name=context.row.name,
-        edges=found["edges"],
-        counts=dict(zip(context.names, found["counts"], strict=True)),
+        edges=arrays["edges"],
+        counts=dict(zip(context.names, arrays["counts"], strict=True)),
         **figures,
     )
 

@@ -1,4 +1,4 @@
-"""How far one model is from another, tensor by tensor: of any two models, or of two merges."""
+"""How far one model is from another, tensor by tensor: any two models, or two merges."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ from ace_gui.steps import result_of
 def diff_models(
     first: str | os.PathLike[str], second: str | os.PathLike[str], *, convert: bool = False
 ) -> Iterator[JobProgress | ModelDiff]:
-    """Yield progress, and the result at last; reads one part of a tensor at a time.
+    """Yield progress, then the result; read one part of a tensor at a time.
 
     ``first``, ``second``: folders, files, or names in the local Hugging Face cache. ``convert``:
     convert PyTorch pickles first. Tensors are matched by name, without wrappers' prefixes; a tensor
-    that one model ties to another is compared with that one. Raises RecipeError for a model that is
-    not there, CheckpointError, PickleConsentError and FileChangedError.
+    that one model ties to another is compared with that one. Raises RecipeError for a missing
+    model, CheckpointError, PickleConsentError and FileChangedError.
     """
     one, two = (_opened(os.fspath(each), convert) for each in (first, second))
     pairs, missing, extra = _pairs(one, two)
     changes: list[TensorChange] = []
     other = []
     with TensorReader(one.checkpoint) as reader, TensorReader(two.checkpoint) as second_reader:
-        for done, (name, own, theirs) in enumerate(pairs):
+        for done, (name, name_1, name_2) in enumerate(pairs):
             yield JobProgress(done=done, total=len(pairs), title=name)
-            info, second_info = one.checkpoint.tensors[own], two.checkpoint.tensors[theirs]
+            info, second_info = one.checkpoint.tensors[name_1], two.checkpoint.tensors[name_2]
             if info.shape != second_info.shape:
                 other.append((name, info.shape, second_info.shape))
                 continue
             squares = torch.zeros(2, dtype=torch.float64)
             for start, stop in parts_of(math.prod(info.shape)):
-                part = reader.read_part(own, start, stop).double()
-                gap = second_reader.read_part(theirs, start, stop).double() - part
+                part = reader.read_part(name_1, start, stop).double()
+                gap = second_reader.read_part(name_2, start, stop).double() - part
                 squares += torch.stack((part.dot(part), gap.dot(gap)))
             norm, change = squares.sqrt().tolist()
-            traits = one.architecture.traits[own]
+            traits = one.architecture.traits[name_1]
             changes.append(
                 TensorChange(
                     name=name,
@@ -68,7 +68,7 @@ def diff_models(
                     shape=info.shape,
                     dtype=info.dtype,
                     second_dtype=second_info.dtype,
-                    second_name=theirs,
+                    second_name=name_2,
                     norm=norm if math.isfinite(norm) else math.nan,
                     change=change if math.isfinite(change) else math.nan,
                 )
@@ -91,18 +91,18 @@ def _opened(written: str, convert: bool) -> OpenedModel:
 def _pairs(
     one: OpenedModel, two: OpenedModel
 ) -> tuple[list[tuple[str, str, str]], tuple[str, ...], tuple[str, ...]]:
-    """What the tensor is called, its names in both files; names in one file alone."""
+    """(shown name, name in each file) of common tensors, and the names in only one file."""
     answers = match_names(one.checkpoint.tensors, two.checkpoint.tensors)
-    theirs = {first: second for second, first in answers.items()}
+    second_names = {first: second for second, first in answers.items()}
     tied = {
         name: target
         for name, target in _matched(one.checkpoint.tensors, two.architecture.absent)
-        if name not in theirs and target in two.checkpoint.tensors
+        if name not in second_names and target in two.checkpoint.tensors
     }
     pairs = [
-        (name, name, (theirs | tied)[name])
+        (name, name, (second_names | tied)[name])
         for name in one.checkpoint.tensors
-        if name in theirs or name in tied
+        if name in second_names or name in tied
     ]
     untied = {
         name: target
@@ -110,15 +110,15 @@ def _pairs(
         if name not in answers and target in one.checkpoint.tensors
     }
     pairs += [(name, target, name) for name, target in untied.items()]
-    missing = tuple(n for n in one.checkpoint.tensors if n not in theirs and n not in tied)
+    missing = tuple(n for n in one.checkpoint.tensors if n not in second_names and n not in tied)
     extra = tuple(n for n in two.checkpoint.tensors if n not in answers and n not in untied)
     return pairs, missing, extra
 
 
 def _matched(names: Iterable[str], absent: Any) -> Iterator[tuple[str, str]]:
     """Names that the other model does not store but ties, each with the tensor it is tied to."""
-    for theirs, own in match_names(names, absent).items():
-        yield own, absent[theirs]
+    for other, name in match_names(names, absent).items():
+        yield name, absent[other]
 
 
 def difference(
@@ -126,9 +126,9 @@ def difference(
 ) -> Iterator[LayerDifference | None]:
     """The differences between two finished merges, for each tensor that either of them changed.
 
-    With a ``row``: of that tensor alone, with the singular values of both changes if it is a
-    matrix. Raises OutputError or ResumeError if a store is not finished, MismatchError if the two
-    have different bases, CheckpointError if a file cannot be read.
+    ``row``: only that tensor, with the singular values of both changes if it is a matrix. Raises
+    OutputError or ResumeError if a store is not finished, MismatchError if the two have different
+    bases, CheckpointError if a file cannot be read.
     """
     manifests = read_finished(first), read_finished(second)
     base = open_checkpoint(manifests[0].recipe.base_model)
@@ -154,8 +154,8 @@ def require_one_base(base: Checkpoint, *manifests: Manifest) -> None:
     for manifest in manifests:
         if not files <= set(manifest.inputs):
             raise MismatchError(
-                f"{base.path} is not the base, or not as it is now, of the merge with "
-                f"{manifest.recipe.base_model}; compare merges of one base, made since it changed.",
+                f"{base.path} is not the base of the merge with {manifest.recipe.base_model}, or "
+                "it has changed since; compare merges of one base, made after its last change.",
                 path=base.path,
             )
 

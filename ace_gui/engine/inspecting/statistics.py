@@ -1,6 +1,6 @@
-"""What is known before a merge: how much the experts disagree, and merges of a few matrices.
+"""Statistics before a merge: how much the experts disagree, and trial merges of a few matrices.
 
-The latter show how far the whole merge will move the model. T experts, N elements of a tensor.
+The trials show how far the whole merge will move the model. T experts, N elements of a tensor.
 """
 
 from __future__ import annotations
@@ -71,18 +71,18 @@ def _statistics(row: PlanRow, readers: Readers) -> LayerStatistics:
         float(square) * weight**2
         for square, weight in zip(gram_TT.diagonal(), weights, strict=True)
     ]
-    found = None
+    result = None
     if row.is_merged:
         with merging_of(row.name, names):
-            found = heterogeneity(energies)
+            result = heterogeneity(energies)
     return LayerStatistics(
         name=row.name,
         energies=dict(zip(names, energies, strict=True)),
         base_energy=base_energy,
-        gamma=found.gamma if found else None,
-        mean_log_energy=found.mean_log_energy if found else None,
-        log_variance=found.log_variance if found else None,
-        left_out=tuple(names[t] for t in found.left_out) if found else (),
+        gamma=result.gamma if result else None,
+        mean_log_energy=result.mean_log_energy if result else None,
+        log_variance=result.log_variance if result else None,
+        left_out=tuple(names[t] for t in result.left_out) if result else (),
         cosines=cosines_of(gram_TT),
     )
 
@@ -113,9 +113,9 @@ def layers_of(plan: Plan, statistics: Mapping[str, LayerStatistics]) -> tuple[La
     return tuple(_layer(row, statistics.get(row.name), plan) for row in plan.rows)
 
 
-def _layer(row: PlanRow, found: LayerStatistics | None, plan: Plan) -> Layer:
+def _layer(row: PlanRow, known: LayerStatistics | None, plan: Plan) -> Layer:
     tau, applies = plan.tau_of(row), plan.has_regimes(row)
-    gamma = None if found is None or not applies else found.gamma
+    gamma = None if known is None or not applies else known.gamma
     regime = None
     if gamma is not None and tau is not None:
         regime = (Regime.HETEROGENEOUS if gamma > tau else Regime.HOMOGENEOUS).value
@@ -127,15 +127,15 @@ def _layer(row: PlanRow, found: LayerStatistics | None, plan: Plan) -> Layer:
         reason=row.reason,
         gamma=gamma,
         regime=regime,
-        energies={} if found is None else dict(found.energies),
-        log_variance=None if found is None or not applies else found.log_variance,
-        gamma_unreliable=gamma is not None and found is not None and gamma_unreliable(found, tau),
+        energies={} if known is None else dict(known.energies),
+        log_variance=None if known is None or not applies else known.log_variance,
+        gamma_unreliable=gamma is not None and known is not None and gamma_unreliable(known, tau),
     )
 
 
 TOTAL_SECONDS: Final = 4.0
 ONE_SECONDS: Final = 1.5
-"""Seconds for all of them, and for one, so that nobody has to wait."""
+"""Most seconds for all matrices, and for one, so that nobody has to wait."""
 
 _FIRST_RATES: Final = {"cpu": 2e10}
 _FAST: Final = 1e12
@@ -149,13 +149,13 @@ def sampled(
 ) -> Iterator[LayerReport | MatrixTimed | None]:
     """Merge matrices of every role and shape, the smallest first, as far as time allows.
 
-    Matrices that cannot be merged are skipped; the merge itself reports them. Methods that survey
-    the whole model first or need data are not tried. Nothing is written except to the cache.
+    Matrices that cannot be merged are skipped; the merge itself reports them. So are those whose
+    method first surveys the whole model or needs data. Nothing is written except to the cache.
     """
     rate, left = _FIRST_RATES.get(device.type, _FAST), TOTAL_SECONDS
-    every = matrices(prepared.plan)
-    whole = sum(map(work, every))
-    for row in in_order([row for row in every if not waits(row, prepared)]):
+    all_rows = matrices(prepared.plan)
+    total = sum(map(work, all_rows))
+    for row in in_order([row for row in all_rows if not waits(row, prepared)]):
         started, report, seconds = time.monotonic(), None, 0.0
         context = InspectionContext(prepared, row, device, cache)
         known = cache.get(context.merge_key("report"))
@@ -168,13 +168,13 @@ def sampled(
         left -= time.monotonic() - started
         yield report
         if seconds:
-            yield MatrixTimed(share=work(row) / whole, seconds=seconds)
+            yield MatrixTimed(share=work(row) / total, seconds=seconds)
         if left < 0:
             return
 
 
 def in_order(rows: Sequence[PlanRow]) -> list[PlanRow]:
-    """One of each role and shape, least work first, then another of each, and so on.
+    """One matrix of each role and shape, least work first, then another of each, and so on.
 
     Matrices of one role and shape are taken from the whole depth of the model.
     """
@@ -197,9 +197,9 @@ def _merged(context: InspectionContext) -> LayerReport | None:
     """The report of a merge of the matrix; None if it cannot be merged."""
 
     def report(of: InspectionContext) -> Iterator[LayerReport]:
-        made = of.report(merge_deltas(of.row, of.prepared, of.deltas))
-        of.cache.put(of.merge_key("report"), {"report": report_array(made)})
-        yield made
+        layer_report = of.report(merge_deltas(of.row, of.prepared, of.deltas))
+        of.cache.put(of.merge_key("report"), {"report": report_array(layer_report)})
+        yield layer_report
 
     with contextlib.suppress(MethodError, NonFiniteError):
         return next(

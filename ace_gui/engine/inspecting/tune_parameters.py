@@ -41,10 +41,10 @@ from ace_gui.recipe.values import ParameterValue, limited
 from ace_gui.steps import Steps, result_of
 
 GRID: Final = 9
-"""Merges for one parameter."""
+"""Number of merges for one parameter."""
 
 TRIALS: Final = 25
-"""Merges for several parameters."""
+"""Number of merges for several parameters."""
 
 SEED: Final = 0
 _DIGITS: Final = 4  # of a score, in comparisons
@@ -72,7 +72,7 @@ def tune(
     device: str = "auto",
     workers: Executor | None = None,
 ) -> Iterator[TunePoint | Tuned | None]:
-    """Merge with other values of these parameters, score, and keep none of the merges.
+    """Merge with different values of these parameters and score each merge; no merge is kept.
 
     Yields a TunePoint for each, then Tuned. ``merges``: number of trials. ``limit``: most examples
     of each task, both halves together. ``workers``: the processes that run trials, as many at the
@@ -80,7 +80,7 @@ def tune(
     range, TaskError for bad data before the first merge, and the first error if every merge fails.
     """
     started = time.monotonic()
-    found = _checked(recipe, ranges)
+    chosen = _checked(recipe, ranges)
     scored = replace(recipe, tasks=limited(recipe.tasks, limit))
     opened: OpenedModels = []
     prepared = yield from preparing(scored, opened)
@@ -89,10 +89,10 @@ def tune(
     for half in Half:
         yield from require_tasks(prepared, device, half=half, workers=workers)
     where = workers.device if workers else device
-    given = scored.absolute() if workers else scored
-    points = yield from _searched(where, given, found, merges, workers, opened)
-    best = best_point(points, recipe, found)
-    both = [(where, each, Half.REPORTED) for each in (_with(given, best.parameters), given)]
+    portable = scored.absolute() if workers else scored
+    points = yield from _searched(where, portable, chosen, merges, workers, opened)
+    best = best_point(points, recipe, chosen)
+    both = [(where, each, Half.REPORTED) for each in (_with(portable, best.parameters), portable)]
     scores: dict[int, tuple[TaskScore, ...]] = {}
     for result in _each(_scores, both, workers, opened):
         scores.update([result] if result else [])
@@ -125,21 +125,21 @@ def _searched(
     scores: list[float | None] | None = None
     while True:
         try:
-            several = next(asking) if scores is None else asking.send(scores)
+            batch = next(asking) if scores is None else asking.send(scores)
         except StopIteration:
             return points
-        wanted = [
+        arguments = [
             (device, _with(recipe, parameters), parameters, index, count)
-            for index, parameters in enumerate(several, len(points))
+            for index, parameters in enumerate(batch, len(points))
         ]
-        fresh: list[TunePoint] = []
-        for result in _each(_point, wanted, workers, opened):
+        finished: list[TunePoint] = []
+        for result in _each(_point, arguments, workers, opened):
             if result is not None:
-                fresh.append(result[1])
+                finished.append(result[1])
                 yield result[1]
             yield None
-        points += sorted(fresh, key=lambda point: point.index)
-        scores = [point.score for point in points[-len(several) :]]
+        points += sorted(finished, key=lambda point: point.index)
+        scores = [point.score for point in points[-len(batch) :]]
 
 
 def _with(recipe: Recipe, parameters: _Parameters) -> Recipe:
@@ -148,25 +148,25 @@ def _with(recipe: Recipe, parameters: _Parameters) -> Recipe:
 
 def _each(
     work: Callable[..., Steps[Any]],
-    given: Sequence[tuple[Any, ...]],
+    arguments: Sequence[tuple[Any, ...]],
     workers: Executor | None,
     opened: OpenedModels,
 ) -> Iterator[tuple[int, Any] | None]:
     """Yield each result with its index when it is ready; None: a pause.
 
-    ``opened``: what this process knows of the models; workers open their own.
+    ``opened``: the models that this process has opened; workers open their own.
     """
     if workers is not None:
-        finished = [(work, *each) for each in given]
-        yield from workers.map_unordered(_finished, finished, ["a merge to tune"] * len(given))
+        calls = [(work, *each) for each in arguments]
+        yield from workers.map_unordered(_finished, calls, ["a merge to tune"] * len(arguments))
         return
-    for index, each in enumerate(given):
-        found = yield from work(*each, opened)
-        yield index, found
+    for index, each in enumerate(arguments):
+        result = yield from work(*each, opened)
+        yield index, result
 
 
-def _finished(work: Callable[..., Steps[Any]], *given: Any) -> Any:
-    return result_of(work(*given))
+def _finished(work: Callable[..., Steps[Any]], *arguments: Any) -> Any:
+    return result_of(work(*arguments))
 
 
 def _point(
@@ -240,8 +240,8 @@ def _checked(recipe: Recipe, ranges: Sequence[ParameterRange]) -> list[tuple[Par
     for each in ranges:
         for value in (each.low, each.high):
             kind = fields[each.name].kind if each.name in fields else "float"
-            given = int(value) if kind == "int" and float(value).is_integer() else value
-            checked_parameters(method, {**recipe.parameters, each.name: given})
+            checked = int(value) if kind == "int" and float(value).is_integer() else value
+            checked_parameters(method, {**recipe.parameters, each.name: checked})
     return [(each, fields[each.name]) for each in ranges]
 
 
@@ -252,25 +252,25 @@ def _is_log(each: ParameterRange, field: Any) -> bool:
 
 def _own_values(recipe: Recipe, chosen: _Chosen) -> dict[str, Any]:
     """The recipe's current values if they lie in the ranges; they are tried too."""
-    found = {}
+    values = {}
     for each, field in chosen:
         value = recipe.parameters.get(each.name, field.default)
         if isinstance(value, int | float) and each.low <= value <= each.high:
-            found[each.name] = value
-    return found
+            values[each.name] = value
+    return values
 
 
 def _grid(each: ParameterRange, field: Any, count: int, own: Mapping[str, Any]) -> _Ask:
-    """The grid, with the recipe's own value instead of the nearest one between the ends."""
+    """The grid; the recipe's own value replaces the nearest value between the ends."""
     spaced: Callable[..., Any] = np.geomspace if _is_log(each, field) else np.linspace
     values = [float(f"{value:.6g}") for value in spaced(each.low, each.high, count)]
     for value in map(float, own.values()):
         if value not in values and count > 2:
             values[min(range(1, count - 1), key=lambda n: abs(values[n] - value))] = value
-    whole = field.kind == "int"
+    is_integer = field.kind == "int"
     yield [
         {each.name: value}
-        for value in dict.fromkeys(round(value) if whole else value for value in values)
+        for value in dict.fromkeys(round(value) if is_integer else value for value in values)
     ]
 
 
@@ -287,10 +287,10 @@ def _proposed(chosen: _Chosen, count: int, own: _Parameters) -> _Ask:
     study = optuna.create_study(direction="maximize", sampler=sampler)
     if len(own) == len(chosen):
         study.enqueue_trial(dict(own))
-    failed, asked = optuna.trial.TrialState.FAIL, 0
-    while asked < count:
-        trials = [study.ask() for _ in range(1 if asked else min(count, STARTUP))]
-        asked += len(trials)
+    failed, proposed = optuna.trial.TrialState.FAIL, 0
+    while proposed < count:
+        trials = [study.ask() for _ in range(1 if proposed else min(count, STARTUP))]
+        proposed += len(trials)
         scores = yield [
             {each.name: _suggested(trial, each, field) for each, field in chosen}
             for trial in trials
@@ -302,8 +302,8 @@ def _proposed(chosen: _Chosen, count: int, own: _Parameters) -> _Ask:
 def _suggested(trial: Any, each: ParameterRange, field: Any) -> ParameterValue:
     log = _is_log(each, field)
     if field.kind == "int":
-        whole: int = trial.suggest_int(each.name, int(each.low), int(each.high), log=log)
-        return whole
+        number: int = trial.suggest_int(each.name, int(each.low), int(each.high), log=log)
+        return number
     value: float = trial.suggest_float(each.name, each.low, each.high, log=log)
     return float(f"{value:.6g}")
 
