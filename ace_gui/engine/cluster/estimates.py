@@ -1,4 +1,4 @@
-"""Estimates the work of a merge from the plan alone, and predicts its time with N workers.
+"""Estimates the work of a merge from only the plan, and predicts its time with N workers.
 
 A matrix is O outputs × I inputs; T experts. Each unit goes to the worker that is free first, most
 work first, as in ``ray_workers``; one process writes the results.
@@ -77,9 +77,9 @@ def largest_first(found: Iterable[Unit], prepared: Prepared) -> list[Unit]:
 
 def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:
     """Memory for merging the rows of a unit: that of the largest one, and all results."""
-    found = list(rows)
-    results = sum(prod(row.shape) * FORMATS[row.store_dtype].bits // 8 for row in found)
-    return with_freed(max(working_set(row, prepared) for row in found) + results)
+    members = list(rows)
+    results = sum(prod(row.shape) * FORMATS[row.store_dtype].bits // 8 for row in members)
+    return with_freed(max(working_set(row, prepared) for row in members) + results)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +87,9 @@ class Speed:
     """The speed of one worker, and of the process that writes.
 
     ``flops``, ``read``: operations and bytes per second; ``write``: bytes per second of the writer.
-    ``tried``: measured seconds for a row of a kind (``kind_of``); ``ratios``: measured divided by
+    ``tried``: measured seconds for a row of a kind (``kind_of``). ``ratios``: measured divided by
     estimated seconds (``some_seconds``) of the largest trial, for kinds that differ only in their
-    shapes. ``scan``: seconds in which one worker surveys the whole model; ``start``: seconds until
+    shapes. ``scan``: seconds for one worker to survey the whole model; ``start``: seconds until
     workers are ready.
     """
 
@@ -114,7 +114,7 @@ class Speed:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedUnit:
-    """One unit: its first tensor and how many, arithmetic, bytes, memory, seconds on one worker."""
+    """One unit. ``name``: its first tensor; ``seconds``: on one worker."""
 
     name: str
     rows: int
@@ -128,7 +128,7 @@ class PlannedUnit:
 class Schedule:
     """A merge by ``workers``: ``seconds`` from starting them to the last byte.
 
-    ``bottleneck``: what limits it: "work", "largest unit" or "writing".
+    ``busy``: share of their time; ``bottleneck``: "work", "largest unit" or "writing".
     """
 
     workers: int
@@ -140,7 +140,7 @@ class Schedule:
 def planned_units(prepared: Prepared, speed: Speed) -> list[PlannedUnit]:
     """Every unit of a merge, in the order of assignment."""
     rows = [row for row in prepared.plan.rows if row.in_base]
-    found = units(rows, prepared, torch.device("cpu"))
+    unordered = units(rows, prepared, torch.device("cpu"))
     return [
         PlannedUnit(
             name=unit[0].name,
@@ -150,14 +150,14 @@ def planned_units(prepared: Prepared, speed: Speed) -> list[PlannedUnit]:
             memory=unit_bytes(unit, prepared),
             seconds=sum(speed.seconds(row, prepared) for row in unit),
         )
-        for unit in largest_first(found, prepared)
+        for unit in largest_first(unordered, prepared)
     ]
 
 
 def schedule(
     planned: Sequence[PlannedUnit], workers: int, bytes_to_write: int, speed: Speed
 ) -> Schedule:
-    """When the last unit is done and written; ``planned``: in the order of assignment."""
+    """The time until the last unit is written. ``planned``: in the order of assignment."""
     free = [0.0] * workers
     for unit in planned:
         heapq.heappush(free, heapq.heappop(free) + unit.seconds + UNIT_SECONDS)

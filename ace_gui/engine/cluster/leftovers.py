@@ -27,13 +27,13 @@ def end_all(token: str, folder: str) -> None:
     """Kill the processes of the cluster with this token, then remove its folder."""
     quiet, started = 0, time.monotonic()
     while quiet < 2 and time.monotonic() - started < _SECONDS:
-        found = [each for each in psutil.process_iter() if _is_of(each, token)]
-        for process in found:
+        processes = [each for each in psutil.process_iter() if _is_of(each, token)]
+        for process in processes:
             try:
                 process.kill()
             except psutil.Error:
                 continue
-        quiet = 0 if found else quiet + 1
+        quiet = 0 if processes else quiet + 1
         time.sleep(_PAUSE)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -31,7 +31,7 @@ TICK: Final = 0.1
 """Seconds between pauses in which the caller may stop."""
 
 STARTS: Final = 3
-"""Seconds in which a cluster on this machine must start."""
+"""Number of attempts to start a cluster on this machine."""
 
 STORE_BYTES: Final = 200_000_000
 """Shared memory for results of workers on this machine; the rest goes to disk."""
@@ -71,7 +71,7 @@ _HERE: Final = {
     "RAY_AUTH_MODE": "token",
     "SPT_NOENV": "1",  # titles of processes leave their environment readable
 }
-"""Settings of a cluster of our own on this machine."""
+"""Settings of a cluster that is started on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class Address:
 
 
 class RayCluster:
-    """The cluster of some workers, controlled by a thread, as starting takes seconds.
+    """The cluster of the workers, controlled by a thread because starting takes seconds.
 
     ``ray``: the module; ``count``: number of workers it can run, once it ``is_ready``. The thread
     lives as long as Ray, because the system ends Ray's servers with the thread that started them.
@@ -188,10 +188,10 @@ class RayCluster:
 
     def _begin_guard(self) -> None:
         """Create a private folder for the cluster, and a process that ends it with this one."""
-        index = tempfile.gettempdir()
-        if len(index) > LONGEST_FOLDER and os.name == "posix":
-            index = "/tmp"
-        self._folder = tempfile.mkdtemp(prefix="ace-ray-", dir=index)
+        parent = tempfile.gettempdir()
+        if len(parent) > LONGEST_FOLDER and os.name == "posix":
+            parent = "/tmp"
+        self._folder = tempfile.mkdtemp(prefix="ace-ray-", dir=parent)
         self._guard = subprocess.Popen(
             [sys.executable, "-P", leftovers.__file__],
             stdin=subprocess.PIPE,
@@ -265,10 +265,10 @@ def _token() -> str:
 
 
 def _prepare_ray() -> None:
-    """Have Ray read its settings again, and log what its servers report.
+    """Make Ray read its settings again, and log what its servers report.
 
-    Ray reads how clusters are protected once per process, and they differ. It prints the reports
-    among a command's results; ``log_to_driver`` concerns the output of workers alone.
+    Ray reads only once per process how clusters are protected, and they differ. It prints reports
+    among a command's results; ``log_to_driver`` concerns only the output of workers.
     """
     inside: Any = import_module("ray._raylet")
     inside.Config.initialize("")
@@ -343,14 +343,14 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _room(ray: Any, address: Address, threads: int, *, gpus: bool) -> int:
-    """How many workers a cluster can run, or is to have.
+    """The number of workers of a cluster: as requested, or as many as it can run.
 
     Raises ClusterError if it cannot run any.
     """
     if address.workers and not gpus:
         return address.workers
-    found = ray.cluster_resources()
-    room = int(found.get("GPU", 0)) if gpus else int(found.get("CPU", 0)) // threads
+    resources = ray.cluster_resources()
+    room = int(resources.get("GPU", 0)) if gpus else int(resources.get("CPU", 0)) // threads
     if gpus and address.workers and address.workers > room:
         raise ClusterError(f"There are {room} GPUs for {address.workers} workers; ask for {room}.")
     if not room:

@@ -26,16 +26,16 @@ from ace_gui.machine import processors
 SCANNED_ELEMENTS: Final = 1 << 24
 """Elements of the tensors whose findings a worker reports at a time."""
 
-WRITTEN: Final = "The workers reach the output folder: they have written it themselves."
-SENT: Final = "The workers do not reach the output folder: they have sent what it got."
+WRITTEN: Final = "The workers reach the output folder and have written the tensors themselves."
+SENT: Final = "The workers do not reach the output folder, so they have sent the tensors."
 MIXED: Final = (
-    "The workers' processors or GPUs are not all of one kind: a merge by others may differ in the "
-    "last digits."
+    "The workers' processors or GPUs are not all of one kind, so a merge by other workers may "
+    "differ in the last digits."
 )
 
 
 ATTEMPTS: Final = 3
-"""Workers that may be lost over one call, the last one included, before giving up."""
+"""Number of workers lost during one call after which the merge gives up."""
 
 AHEAD: Final = 2
 """Calls assigned to a worker: one running, and one in reserve so that it need not wait."""
@@ -56,8 +56,8 @@ ENDED: Final = "The cluster's server has ended; see that the cluster is up, then
 class Call:
     """A call to a worker: a method of ``Worker``.
 
-    ``about``: a tensor or model, for messages; ``memory``: estimated bytes. ``index``: among those
-    that were asked for; ``losses``: workers lost over it.
+    ``about``: a tensor or model, for messages; ``memory``: estimated bytes. ``index``: among all
+    requested calls; ``losses``: workers lost during it.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Call:
 class _Member:
     """A worker.
 
-    ``given``: its calls by handle, in order; ``since``: when it could begin the first of them;
+    ``given``: its calls by handle, in order; ``since``: when it could begin the first;
     ``kind``: None while it starts.
     """
 
@@ -130,15 +130,15 @@ class RayWorkers:
     @property
     def notes(self) -> tuple[str, ...]:
         """Which workers have written, how many were lost, and whether they differ."""
-        found = [WRITTEN if True in self._written else SENT]
+        sentences = [WRITTEN if True in self._written else SENT]
         if self.lost:
-            found.append(f"Lost workers that were replaced: {self.lost}.")
-        return (*found, MIXED) if self.mixed else tuple(found)
+            sentences.append(f"Lost workers that were replaced: {self.lost}.")
+        return (*sentences, MIXED) if self.mixed else tuple(sentences)
 
     def begin(self, prepared: Prepared) -> None:
-        """Have the workers open the models."""
+        """Make the workers open the models."""
         measurements = prepared.measurements.items()
-        measured = {need: [each.folder for each in own] for need, own in measurements}
+        measured = {need: [each.folder for each in statistics] for need, statistics in measurements}
         recipe = prepared.recipe.absolute()
         self.broadcast("prepare", recipe, layout_digest(prepared), measured)
 
@@ -148,7 +148,7 @@ class RayWorkers:
         arguments: Sequence[tuple[Any, ...]],
         about: Sequence[str],
     ) -> Iterator[tuple[int, Any] | None]:
-        """Yield a function's result for each of several arguments, with its index, as it comes."""
+        """Call the function with each of the arguments; yield each result with its index."""
         calls = [
             Call(name="run", arguments=(function, given), about=word)
             for given, word in zip(arguments, about, strict=True)
@@ -182,8 +182,8 @@ class RayWorkers:
         shared: SharedOutput | None,
     ) -> Iterator[UnitMerged | None]:
         """The merged units as they finish, most work first. Raises the errors of ``Workers``."""
-        found = [(*key, findings) for key, findings in prepared.findings.items()]
-        self.broadcast("know", found, dict(dtypes), shared)
+        terms = [(*key, findings) for key, findings in prepared.findings.items()]
+        self.broadcast("know", terms, dict(dtypes), shared)
         calls = [
             Call(
                 name="merge",
@@ -199,9 +199,9 @@ class RayWorkers:
             yield None if result is None else result[1]
 
     def broadcast(self, name: str, *arguments: Any) -> None:
-        """Have every worker, present and future, run this before any later call.
+        """Make every present and future worker run this before any later call.
 
-        It replaces an earlier one of the same name. Its errors are raised with the next results.
+        It replaces an earlier broadcast of this name. Its errors are raised with the next results.
         """
         self._broadcasts[name] = arguments
         for member in self._members:
@@ -226,9 +226,9 @@ class RayWorkers:
                 while len(self._members) < min(self.count, unfinished):
                     self._add_member()
                 self._give_out(left, ahead)
-                for call, found in self._arrived(left):
+                for call, result in self._arrived(left):
                     unfinished -= 1
-                    yield call.index, found
+                    yield call.index, result
                 yield None
         except ConnectionError as error:  # from Ray, for a cluster at an address
             raise ClusterError(ENDED, details=str(error)) from None
@@ -247,7 +247,7 @@ class RayWorkers:
             self._seen = time.monotonic()
 
     def close(self) -> None:
-        """Stop the workers, whatever they do."""
+        """Stop the workers, even if they are busy."""
         for member in list(self._members):
             self._dismiss(member)
 
@@ -276,32 +276,32 @@ class RayWorkers:
         busy = [member for member in self._members if member.given]
         waited = [next(iter(member.given)) for member in busy]
         ready, _ = self._ray.wait(waited, timeout=TICK)
-        for member, asked in zip(busy, waited, strict=True):
-            call = member.given[asked]
-            if asked not in ready:
+        for member, handle in zip(busy, waited, strict=True):
+            call = member.given[handle]
+            if handle not in ready:
                 limit = STARTING_SECONDS if call is self._start else self.longest
                 if time.monotonic() - member.since > limit:
                     left.extendleft(reversed(self._without(member)))
                 continue
-            found = self._found(asked)
-            if isinstance(found, NoMemory):
+            result = self._found(handle)
+            if isinstance(result, NoMemory):
                 left.extendleft(reversed(self._without(member)))
                 continue
-            del member.given[asked]
+            del member.given[handle]
             member.since = time.monotonic()
-            if isinstance(found, WorkbenchError):
-                raise found
+            if isinstance(result, WorkbenchError):
+                raise result
             if call is self._start:
-                member.kind = found
-                self._welcome(found)
+                member.kind = result
+                self._welcome(result)
             else:
-                yield call, found
+                yield call, result
 
-    def _found(self, asked: Any) -> Any:
-        """The result of a call; a lost worker and one out of memory are handled alike."""
+    def _found(self, handle: Any) -> Any:
+        """The result of a call; NoMemory also for a lost worker, which is handled alike."""
         errors = self._ray.exceptions
         try:
-            return self._ray.get(asked)
+            return self._ray.get(handle)
         except (
             errors.RayActorError,
             errors.WorkerCrashedError,
@@ -354,7 +354,7 @@ def workers_at(
     """The workers of a cluster (``Address.of``), one per GPU if the ``device`` is one.
 
     None if the address is empty. Ray and they start when there is work, and end afterwards.
-    ``threads``: of each worker, None: this machine's processors divided by their number. Raises
+    ``threads``: of each worker; None: this machine's processors divided by their number. Raises
     ClusterError if Ray is missing; calls raise it if there is no cluster.
     """
     if not cluster:
@@ -376,8 +376,8 @@ def workers_at(
 def _given_up(call: Call, *, starting: bool) -> ClusterError:
     if starting:
         return ClusterError(
-            "The cluster's workers cannot be started; see whether its machines have processors and "
-            "memory to spare, and this program."
+            "The cluster's workers cannot be started; check that its machines have free processors "
+            "and memory, and this program."
         )
     memory = f", which takes about {human_bytes(call.memory)}" if call.memory else ""
     return ClusterError(

@@ -51,7 +51,7 @@ LARGE: Final = 1 << 20
 """Bytes of a row that suffice to measure reading; with fewer, other costs dominate."""
 
 ROUNDS: Final = 3
-"""Rows of a kind that each worker merges, as far as there are different ones and time."""
+"""Most rows of a kind that each worker merges, as far as rows and time suffice."""
 
 TRIAL_SECONDS: Final = 20.0
 """Seconds for trials of rows."""
@@ -74,22 +74,22 @@ def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
     """
     prepared = replace(prepared, findings=dict(prepared.findings))
     scan = sum(_scan_time(group, prepared, workers) for group in groups(prepared))
-    ends, found = time.monotonic() + TRIAL_SECONDS, list[tuple[PlanRow, _Timed]]()
-    speed = _speed_of(found, prepared, scan)
+    deadline, trials = time.monotonic() + TRIAL_SECONDS, list[tuple[PlanRow, _Timed]]()
+    speed = _speed_of(trials, prepared, scan)
     merging = partial(_merged_here, Readers(prepared)) if workers is None else workers.merged
     count = 1 if workers is None else workers.count
     with TemporaryDirectory(prefix="ace-trial-") as folder:
         for rows in _alike(prepared):
-            once, left = speed.seconds(rows[0], prepared), ends - time.monotonic()
-            if once > left:
+            expected, left = speed.seconds(rows[0], prepared), deadline - time.monotonic()
+            if expected > left:
                 continue
-            rounds = ROUNDS if ROUNDS * once < left else 1
+            rounds = ROUNDS if ROUNDS * expected < left else 1
             chosen = _units_to_try(rows, prepared, count, rounds)
             try:
-                found.append((rows[0], _tried(chosen, prepared, merging, count, Path(folder))))
+                trials.append((rows[0], _tried(chosen, prepared, merging, count, Path(folder))))
             except (MethodError, NonFiniteError):  # the merge itself reports it
                 continue
-            speed = _speed_of(found, prepared, scan)
+            speed = _speed_of(trials, prepared, scan)
     return speed
 
 
@@ -106,9 +106,9 @@ class _Timed:
     syncing: float
 
 
-def _speed_of(found: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan: float) -> Speed:
-    """The speed computed from some trials, the smallest first."""
-    large = [each for each in found if row_bytes(each[0], prepared) > LARGE]
+def _speed_of(trials: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan: float) -> Speed:
+    """The speed computed from these trials, the smallest first."""
+    large = [each for each in trials if row_bytes(each[0], prepared) > LARGE]
     flops, read = SOME_FLOPS, SOME_BYTES
     for row, timed in large:
         if prepared.is_whole(row):
@@ -120,7 +120,7 @@ def _speed_of(found: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan:
         flops=flops,
         read=read,
         write=sum(timed.synced for _, timed in large) / syncing if syncing else SOME_BYTES,
-        tried={kind_of(row, prepared): timed.seconds for row, timed in found},
+        tried={kind_of(row, prepared): timed.seconds for row, timed in trials},
         ratios={
             kind_of(row, prepared)[1]: timed.seconds / some_seconds(row, prepared)
             for row, timed in large
@@ -162,9 +162,9 @@ def _tried(
     syncing = time.monotonic() - started
     for file in files:
         file.unlink()
-    # Of several rounds, the first warms the workers up.
-    found = fmean(seconds[count:] or seconds) / len(chosen[0])
-    return _Timed(seconds=found, synced=synced, syncing=syncing)
+    # If there are several rounds, the first only warms the workers up.
+    mean = fmean(seconds[count:] or seconds) / len(chosen[0])
+    return _Timed(seconds=mean, synced=synced, syncing=syncing)
 
 
 def _units_to_try(
@@ -176,10 +176,10 @@ def _units_to_try(
     """
     packs = units(rows, prepared, torch.device("cpu"))
     packs = packs[:-1] or packs  # the last may be smaller
-    wanted = rounds * count
+    number = rounds * count
     if prod(rows[0].shape) * len(packs[0]) > PACKED // 4:
-        wanted = max(count, min(len(packs), wanted))
-    return [packs[len(packs) * index // wanted] for index in range(wanted)]
+        number = max(count, min(len(packs), number))
+    return [packs[len(packs) * index // number] for index in range(number)]
 
 
 def _merged_here(
@@ -196,7 +196,7 @@ def _merged_here(
 def _scan_time(group: Group, prepared: Prepared, workers: RayWorkers | None) -> float:
     """Seconds in which one worker surveys all rows of a group, measured on some of them.
 
-    Adds the findings of these to ``prepared``, so that rows can be tried.
+    Adds their findings to ``prepared``, so that rows can be tried.
     """
     rows = [row for row in group.rows if prepared.need_of(row) is None and 0 not in row.shape]
     if not rows:
@@ -213,8 +213,8 @@ def _scan_time(group: Group, prepared: Prepared, workers: RayWorkers | None) -> 
 
 def _rows_to_scan(rows: Sequence[PlanRow], count: int) -> list[PlanRow]:
     """Rows from all over the model that fill about a call for each of ``count`` workers."""
-    some = [row for row in rows if prod(row.shape) <= SCANNED_ELEMENTS] or rows
-    return list(some[:: max(1, _entries(some) // (count * SCANNED_ELEMENTS))])
+    small = [row for row in rows if prod(row.shape) <= SCANNED_ELEMENTS] or rows
+    return list(small[:: max(1, _entries(small) // (count * SCANNED_ELEMENTS))])
 
 
 def _entries(rows: Sequence[PlanRow]) -> int:

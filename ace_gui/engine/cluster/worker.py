@@ -39,9 +39,9 @@ from ace_gui.versions import COMPUTING, code_digest, library_versions
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """What a worker's rounding depends on.
+    """What a worker's rounding depends on, and where it is.
 
-    ``processor``: of its machine; ``node``: its name; ``process``: process id of the worker.
+    ``node``: name of its machine; ``process``: its process id.
     """
 
     node: str
@@ -53,7 +53,7 @@ class Kind:
 
     @classmethod
     def here(cls, device: str) -> Kind:
-        """The kind of this process; ``device``: on which it computes."""
+        """The kind of this process. ``device``: where it computes."""
         where = resolve_device(device)
         gpu = torch.cuda.get_device_name(where) if where.type == "cuda" else ""
         vectors = torch.backends.cpu.get_cpu_capability()
@@ -69,7 +69,7 @@ class Kind:
     def kill(self) -> None:
         """Kill the worker if it is on this machine.
 
-        A stopped one would not react to Ray, and keep its resources.
+        A stopped worker would ignore Ray and keep its resources.
         """
         if self.node == platform.node() and self.process != os.getpid():
             with suppress(psutil.Error):
@@ -98,7 +98,7 @@ class Worker:
     def do(self, name: str, *arguments: Any) -> Any:
         """Run the method of this name and return its result.
 
-        After one of our errors, or out of memory, every later call returns that first failure.
+        After a WorkbenchError or a lack of memory, every later call returns that first failure.
         """
         if self._failed is None:
             try:
@@ -151,11 +151,11 @@ class Worker:
     ) -> None:
         """Set what merging needs besides the models.
 
-        These are the findings on the whole model, by method and parameters; the dtypes of the
-        output; and its location.
+        ``findings``: on the whole model, by method and parameters. ``dtypes``: of the output.
+        ``output``: its location; None: results are sent.
         """
-        for method, parameters, found in findings:
-            self._prepared.findings[method, parameters] = found
+        for method, parameters, model_findings in findings:
+            self._prepared.findings[method, parameters] = model_findings
         self._dtypes = dtypes
         self._output = output
 

@@ -241,7 +241,7 @@ def test_workers_write_what_they_reach(
     assert same(found, alone(recipe, tmp_path / "alone"))
     assert any(row.stretches for row, _ in sent) is not reached
     assert isinstance(finished, MergeFinished)
-    assert ("written it themselves" in finished.notes[0]) is reached
+    assert ("written the tensors themselves" in finished.notes[0]) is reached
     assert checksums(tmp_path / "store") == checksums(tmp_path / "alone")
 
 
