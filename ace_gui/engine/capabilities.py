@@ -232,7 +232,7 @@ def _runs(architecture: str, built: str) -> bool:
 
 
 def _capability(text: str, kind: str) -> tuple[int, int] | None:
-    """ "sm_86" to (8, 6); None for another kind, and for code of one GPU alone ("sm_90a")."""
+    """ "sm_86" to (8, 6); None for another kind, and for code of only one GPU ("sm_90a")."""
     match = re.fullmatch(rf"{kind}_(\d+)(\d)", text)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -286,7 +286,7 @@ _NEEDS: Final[Mapping[Need | None, str]] = {
     Need.INPUTS: "Needs inputs of each expert's task: tasks with calibration data, without labels.",
     Need.GRADIENTS: (
         "Needs inputs of each expert's task: tasks with calibration data, without labels. Takes "
-        "gradients, which is several times slower than inputs alone."
+        "gradients, which is several times slower than only inputs."
     ),
     Need.ENTROPY: (
         "Needs inputs of each expert's task: tasks with calibration data, without labels. Learns "

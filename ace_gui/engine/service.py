@@ -43,7 +43,7 @@ class Runner:
         self.cache = InspectionCache(inspections_folder())
 
     def forget(self) -> None:
-        """Drop the plans."""
+        """Forget all plans."""
         self._recent = []
 
     def prepared(self, recipe: Recipe) -> Steps[Prepared]:

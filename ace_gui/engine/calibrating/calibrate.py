@@ -181,16 +181,16 @@ def measure(
         statistics_folder() / _key(prepared, t, need, source, where)
         for t, source in enumerate(sources)
     ]
-    found = {t: known for t, folder in enumerate(folders) if (known := found_statistics(folder))}
-    missing = {t: folder for t, folder in enumerate(folders) if t not in found}
+    kept = {t: known for t, folder in enumerate(folders) if (known := found_statistics(folder))}
+    missing = {t: folder for t, folder in enumerate(folders) if t not in kept}
     if workers is not None:
         names = [source.name for source in sources]
-        found |= yield from _measured_by(workers, prepared, need, missing, names)
+        kept |= yield from _measured_by(workers, prepared, need, missing, names)
     else:
         for t, folder in missing.items():
             index = folder_to_write(folder, prepared)
-            found[t] = yield from _measured(prepared, t, need, sources[t], index, where)
-    prepared.measurements[need] = tuple(found[t] for t in range(len(sources)))
+            kept[t] = yield from _measured(prepared, t, need, sources[t], index, where)
+    prepared.measurements[need] = tuple(kept[t] for t in range(len(sources)))
 
 
 def _measured_by(
@@ -215,15 +215,15 @@ def _measured_by(
         done += 1
         title = _TITLES[need].format(plain(about[result[0]]))
         yield PassProgress(title=title, done=done, total=len(folders))
-    found = {t: known for t, folder in folders.items() if (known := found_statistics(folder))}
+    kept = {t: known for t, folder in folders.items() if (known := found_statistics(folder))}
     for t, folder in folders.items():
-        if t not in found:
+        if t not in kept:
             raise ClusterError(
                 f"{folder.parent}, where the workers keep what they measure, is not the same "
                 "folder for them as here; give all machines one cache folder (XDG_CACHE_HOME).",
                 path=folder,
             )
-    return found
+    return kept
 
 
 def _measured_alone(recipe: Recipe, t: int, need: Need, folder: Path, device: str) -> None:

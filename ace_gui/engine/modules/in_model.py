@@ -3,8 +3,8 @@
 A routed result must not depend on other examples, to the last bit, but matrix products round
 differently in a batch of another size. So each example goes through the model alone.
 
-Twin-Merging and FREE-Merging compute all weights for each example, from merged ones and the
-experts' differences: the first mixes all experts by the weights of a router, the second chooses
+Twin-Merging and FREE-Merging compute all weights for each example from merged weights and the
+experts' differences. The first mixes all experts by the weights of a router; the second chooses
 one. The input of the router is the merged body's output. H features, T experts.
 """
 
@@ -53,16 +53,16 @@ from ace_gui.methods.shared.expert_modules import ModuleKind
 def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
     """The mean of the body's last hidden states over unmasked tokens, N × H.
 
-    For an encoder-decoder, those of the encoder. Raises ArchitectureError for a model without such
+    An encoder-decoder gives those of its encoder. Raises ArchitectureError for a model without such
     a body.
     """
-    whole = bool(getattr(model.config, "is_encoder_decoder", False))
-    body = model.get_encoder() if whole else model.base_model
-    wanted = inspect.signature(body.forward).parameters
-    given = {name: value for name, value in inputs.items() if name in wanted}
-    if "use_cache" in wanted and not whole:
-        given["use_cache"] = False
-    hidden = getattr(body(**given), "last_hidden_state", None)
+    has_encoder = bool(getattr(model.config, "is_encoder_decoder", False))
+    body = model.get_encoder() if has_encoder else model.base_model
+    accepted = inspect.signature(body.forward).parameters
+    arguments = {name: value for name, value in inputs.items() if name in accepted}
+    if "use_cache" in accepted and not has_encoder:
+        arguments["use_cache"] = False
+    hidden = getattr(body(**arguments), "last_hidden_state", None)
     if not isinstance(hidden, Tensor) or hidden.ndim < 2 or body is model:
         raise ArchitectureError(
             f"{type(model).__name__} has no body whose hidden states a router could use; "
@@ -77,7 +77,7 @@ def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
 
 
 class Router(nn.Module):
-    """softmax(A (h − centre) / scale + b): the weight of each expert; or 1 for the largest."""
+    """The weight of each expert, softmax(A (h − centre) / scale + b); if ``one``, 1 or 0."""
 
     centre: Tensor
     scale: Tensor
@@ -96,8 +96,8 @@ class Router(nn.Module):
 
     def forward(self, feature_H: Tensor) -> Tensor:
         """The T weights."""
-        given_H = (feature_H - self.centre) / self.scale
-        share_T = torch.softmax(self.weight @ given_H + self.bias, dim=0)
+        scaled_H = (feature_H - self.centre) / self.scale
+        share_T = torch.softmax(self.weight @ scaled_H + self.bias, dim=0)
         if self.one:
             share_T = torch.zeros_like(share_T).index_fill_(0, share_T.argmax(), 1.0)
         if self.seen is not None:
@@ -141,23 +141,23 @@ class Differences(nn.Module):
         """W + Σ_t share_t D_t."""
         result = plain_weight.clone()
         for target in self.targets[parameter]:
-            mine = elements_of(result.view(-1), target.part)
-            found = [self.get_buffer(name) for name in target.names]
+            elements = elements_of(result.view(-1), target.part)
+            tensors = [self.get_buffer(name) for name in target.names]
             shares = [share_T[t] for t in target.owners]
             if target.form == "index":  # one expert after the other, as indices may repeat
-                own = mine.reshape(-1)
+                flat = elements.reshape(-1)
                 for position, share in enumerate(shares):
-                    index, values = found[2 * position : 2 * position + 2]
-                    own = own.index_add(0, index, values, alpha=share)
-                mine.copy_(own.view(mine.shape))
+                    index, values = tensors[2 * position : 2 * position + 2]
+                    flat = flat.index_add(0, index, values, alpha=share)
+                elements.copy_(flat.view(elements.shape))
                 continue
-            given = torch.tensor(shares, dtype=result.dtype, device=result.device)
+            scales = torch.tensor(shares, dtype=result.dtype, device=result.device)
             if target.form == "left":
                 sizes = torch.tensor(target.sizes, device=result.device)
-                change = (found[0] * given.repeat_interleave(sizes)) @ found[1]
+                change = (tensors[0] * scales.repeat_interleave(sizes)) @ tensors[1]
             else:
-                change = given @ found[0]
-            mine.add_(change.view(mine.shape))
+                change = scales @ tensors[0]
+            elements.add_(change.view(elements.shape))
         return result
 
 
@@ -177,19 +177,19 @@ def put_whole(model: Any, modules: StoredModules) -> Router:
 
 def _router(modules: StoredModules) -> Router:
     names = ("centre", "scale", "weight", "bias")
-    found = {name: modules.read(TRAINED + name) for name in names}
-    count, width = len(modules.manifest.experts), len(found["centre"])
-    shapes = [tuple(found[name].shape) for name in names]
+    tensors = {name: modules.read(TRAINED + name) for name in names}
+    count, width = len(modules.manifest.experts), len(tensors["centre"])
+    shapes = [tuple(tensors[name].shape) for name in names]
     fits = shapes == [(width,), (width,), (count, width), (count,)]
-    if not fits or not bool((found["scale"] > 0).all()):
+    if not fits or not bool((tensors["scale"] > 0).all()):
         raise refusal(modules.folder, f"{MODULES} has a router of another model; merge again.")
     one = modules.manifest.kind is ModuleKind.CHOICE
-    return Router(found, one=one, experts=modules.manifest.experts)
+    return Router(tensors, one=one, experts=modules.manifest.experts)
 
 
 def _differences(model: Any, modules: StoredModules) -> Differences:
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    finder, found = DiskNames(model, parameters), Differences()
+    finder, differences = DiskNames(model, parameters), Differences()
     experts = {name: t for t, name in enumerate(modules.manifest.experts)}
     for row, part in modules.layout.parts.items():
         destination = finder.find(part.tensor)
@@ -200,17 +200,17 @@ def _differences(model: Any, modules: StoredModules) -> Differences:
                 f"{type(model).__name__} holds `{plain(part.tensor)}` differently from its "
                 "files, so it cannot be mixed for each example."
             )
-        number = sum(map(len, found.targets.values()))
-        found.add(*_row_of(modules, row, destination.name, experts, number))
-    if not found.targets:
+        number = sum(map(len, differences.targets.values()))
+        differences.add(*_row_of(modules, row, destination.name, experts, number))
+    if not differences.targets:
         raise ArchitectureError(f"{type(model).__name__} has none of the tensors of the modules.")
-    return found
+    return differences
 
 
 def _row_of(
     modules: StoredModules, row: str, parameter: str, experts: Mapping[str, int], number: int
 ) -> tuple[_Target, list[Tensor]]:
-    """The elements of a row, and its tensors: one or two of all experts, or two of each."""
+    """The elements of a row, and its tensors: one or two for all experts, or two for each."""
     owners, part = modules.layout.experts[row], modules.layout.parts[row]
     forms = {form_of(f"{owner}/{row}/", modules.tensors) for owner in owners}
     if not owners or len(forms) != 1:
@@ -242,11 +242,11 @@ def _make_by_example(model: Any, router: Router, differences: Differences) -> No
     named = inspect.signature(forward)
 
     def shares(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[float]:
-        given = named.bind(*args, **kwargs).arguments
-        inputs = {**given, **given.get("kwargs", {})}
+        arguments = named.bind(*args, **kwargs).arguments
+        inputs = {**arguments, **arguments.get("kwargs", {})}
         with torch.no_grad():
-            found: list[float] = router(features(model, inputs)[0]).tolist()
-        return found
+            share_T: list[float] = router(features(model, inputs)[0]).tolist()
+        return share_T
 
     @wraps(forward)
     def by_example(*args: Any, **kwargs: Any) -> Any:
@@ -271,14 +271,14 @@ def _by_prompt(
 
     @wraps(generate)
     def written(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-        given = {} if inputs is None else {model.main_input_name: inputs}
+        named = {} if inputs is None else {model.main_input_name: inputs}
         names = (model.main_input_name, "attention_mask", "token_type_ids", "inputs_embeds")
-        prompt = given | {n: kwargs[n] for n in names if kwargs.get(n) is not None}
+        prompt = named | {n: kwargs[n] for n in names if kwargs.get(n) is not None}
         share_T = shares((), prompt)
         held.append(True)
         try:
             with _weights_of(model, differences, share_T):
-                return generate(*args, **given, **kwargs)
+                return generate(*args, **named, **kwargs)
         finally:
             held.pop()
 
@@ -351,8 +351,8 @@ class ModulesOf:
 def modules_of(folder: Path, expert: str | None, base: Path | None) -> ModulesOf | None:
     """The modules of a merged folder for a task of ``expert``; None if it has none.
 
-    ``base``: its folder, instead of the one in the folder's recipe. Raises CheckpointError, and
-    RecipeError if the modules need a base and it is unknown.
+    ``base``: folder of the base, instead of the one in the recipe. Raises CheckpointError, and
+    RecipeError if the modules need a base that is unknown.
     """
     if not has_modules(folder):
         return None
@@ -399,18 +399,18 @@ def _one_at_a_time(plain: Callable[..., Any]) -> Callable[..., Any]:
 def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(plain)
     def generate(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-        given = {} if inputs is None else {"inputs": inputs}
-        count = _examples((), {**given, **kwargs})
+        named = {} if inputs is None else {"inputs": inputs}
+        count = _examples((), {**named, **kwargs})
         if count <= 1:
-            return plain(*args, **given, **kwargs)
+            return plain(*args, **named, **kwargs)
         rows = [
-            plain(*args, **{key: _row(v, n, count) for key, v in {**given, **kwargs}.items()})
+            plain(*args, **{key: _row(v, n, count) for key, v in {**named, **kwargs}.items()})
             for n in range(count)
         ]
         if not all(isinstance(row, Tensor) for row in rows):
             raise ArchitectureError(
-                "A model with modules writes to one example at a time where more than the words "
-                "are asked for; give it one."
+                "A model with modules returns more than the text for a single example only; give "
+                "it one example at a time."
             )
         config, longest = model.generation_config, max(row.shape[1] for row in rows)
         pads = (kwargs.get("pad_token_id"), config.pad_token_id, config.eos_token_id)
@@ -423,8 +423,8 @@ def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
 
 def _examples(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     """The number of examples in a call: the rows of the first tensor."""
-    given = (each for each in (*args, *kwargs.values()) if isinstance(each, Tensor) and each.ndim)
-    first = next(given, None)
+    tensors = (each for each in (*args, *kwargs.values()) if isinstance(each, Tensor) and each.ndim)
+    first = next(tensors, None)
     return 1 if first is None else len(first)
 
 

@@ -72,7 +72,7 @@ def linear_layer(
     if destination.converted or not linear or layer.weight.shape != shape:
         raise ArchitectureError(
             f"`{plain(tensor)}` is not the matrix of a linear layer in {type(model).__name__}, so "
-            "that experts cannot be added to it."
+            "experts cannot be added to it."
         )
     return layer, isinstance(layer, Conv1D)
 
@@ -82,8 +82,8 @@ def mean_over_tokens(hidden_NLH: Tensor, mask_NL: Tensor | None) -> Tensor:
     if mask_NL is None or mask_NL.shape != hidden_NLH.shape[:2]:
         return hidden_NLH.mean(dim=1)
     share = mask_NL.to(hidden_NLH.dtype)[..., None]
-    found: Tensor = (hidden_NLH * share).sum(dim=1) / share.sum(dim=1).clamp(min=1)
-    return found
+    mean_NH: Tensor = (hidden_NLH * share).sum(dim=1) / share.sum(dim=1).clamp(min=1)
+    return mean_NH
 
 
 class Correction(nn.Module):
@@ -135,7 +135,7 @@ def put_correction(model: Any, modules: StoredModules, expert: str) -> Correctio
 
 ROUTER: Final = ("hidden", "hidden_bias", "out", "out_bias")
 SHARED: Final = "shared"
-"""Name of the trained tensor with the fraction of every expert that is in the merged model."""
+"""Name of the trained tensor with each expert's fraction in the merged model."""
 
 
 class BlockRouter(nn.Module):
@@ -169,11 +169,11 @@ class BlockRouter(nn.Module):
         each = hidden @ self.out.T + self.out_bias
         return each if each.ndim == 2 else mean_over_tokens(each.flatten(1, -2), self.mask)
 
-    def asked(self, layer: Any, given: Tensor) -> Tensor:
-        """The weights, which the first layer of the block has computed."""
-        fresh = self.first is None or (layer is self.first and not self.held)
-        if fresh or self.share_NT is None:
-            self.first, self.share_NT = layer, self(given)
+    def asked(self, layer: Any, inputs: Tensor) -> Tensor:
+        """The weights; the first layer that asks computes them for the whole block."""
+        is_new = self.first is None or (layer is self.first and not self.held)
+        if is_new or self.share_NT is None:
+            self.first, self.share_NT = layer, self(inputs)
             if self.seen is not None:
                 self.seen(self.share_NT)
         return self.share_NT
@@ -200,26 +200,26 @@ class ExpertChanges(nn.Module):
         self.register_buffer("shared", shared, persistent=False)
         self.router = (router,)  # in a tuple, so that it is not a submodule
 
-    def outputs(self, layer: Any, weight_OI: Tensor, given: Tensor) -> Tensor:
+    def outputs(self, layer: Any, weight_OI: Tensor, inputs: Tensor) -> Tensor:
         """The layer's outputs; ``weight_OI``: its own weight.
 
-        A model in use gets one example at a time. In training, a batch has the examples of one
-        task, and the mean of their weights, as in the published code.
+        A model in use gets one example at a time. In training, a batch has examples of one task,
+        which share the mean of their weights, as in the published code.
         """
-        share_T = self.router[0].asked(layer, given).mean(dim=0) - self.shared
-        share_T = share_T.to(given.dtype)
+        share_T = self.router[0].asked(layer, inputs).mean(dim=0) - self.shared
+        share_T = share_T.to(inputs.dtype)
         bias_O = layer.bias
         if self.biases is not None:
-            own_O = share_T @ self.biases
-            bias_O = own_O if bias_O is None else bias_O + own_O
+            change_O = share_T @ self.biases
+            bias_O = change_O if bias_O is None else bias_O + change_O
         mixed_OI = weight_OI + torch.tensordot(share_T, self.changes, dims=1)
-        return functional.linear(given, mixed_OI, bias_O)
+        return functional.linear(inputs, mixed_OI, bias_O)
 
 
-def _forward(layer: Any, transposed: bool, given: Tensor) -> Tensor:
+def _forward(layer: Any, transposed: bool, inputs: Tensor) -> Tensor:
     weight_OI = layer.weight.T if transposed else layer.weight
-    found: Tensor = layer.get_submodule(NAME).outputs(layer, weight_OI, given)
-    return found
+    outputs: Tensor = layer.get_submodule(NAME).outputs(layer, weight_OI, inputs)
+    return outputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +240,7 @@ def put_layers(
     not linear.
     """
     finder = DiskNames(model, dict(model.named_parameters(remove_duplicate=False)))
-    found = {}
+    attached = {}
     for each in layers:
         block = block_of(each.tensor)
         shape = each.changes.shape[1:]
@@ -252,8 +252,8 @@ def put_layers(
         changed = ExpertChanges(routers[block], changes, each.biases, shared)
         layer.add_module(NAME, changed.to(layer.weight.device, layer.weight.dtype))
         layer.forward = partial(_forward, layer, transposed)
-        found[block] = routers[block]
-    return found
+        attached[block] = routers[block]
+    return attached
 
 
 def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
@@ -275,22 +275,22 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
         layers.append(LinearChange(tensor=tensor, changes=changes, biases=biases))
     blocks = dict.fromkeys(block_of(layer.tensor) or "" for layer in layers)
     routers = {block: _router(modules, block, len(shared)) for block in blocks}
-    found = put_layers(model, layers, routers, shared)
-    if not found or len(shared) != len(modules.manifest.experts):
+    attached = put_layers(model, layers, routers, shared)
+    if not attached or len(shared) != len(modules.manifest.experts):
         raise ArchitectureError(f"{type(model).__name__} has none of the blocks of the modules.")
     first = next(model.parameters())
-    model.add_module(NAME, nn.ModuleList(found.values()).to(first.device, first.dtype))
-    _inform_routers(model, list(found.values()))
-    return found
+    model.add_module(NAME, nn.ModuleList(attached.values()).to(first.device, first.dtype))
+    _inform_routers(model, list(attached.values()))
+    return attached
 
 
 def _router(modules: StoredModules, block: str, experts: int) -> BlockRouter:
-    found = {name: modules.read(f"{TRAINED}{block}/{name}") for name in ROUTER}
-    wide = len(found["hidden_bias"])
-    shapes = [tuple(found[name].shape) for name in ROUTER]
+    tensors = {name: modules.read(f"{TRAINED}{block}/{name}") for name in ROUTER}
+    wide = len(tensors["hidden_bias"])
+    shapes = [tuple(tensors[name].shape) for name in ROUTER]
     if shapes != [(wide, wide), (wide,), (experts, wide), (experts,)]:
         raise refusal(modules.folder, f"{MODULES} has a router of another model; merge again.")
-    return BlockRouter(found, location=block, experts=modules.manifest.experts)
+    return BlockRouter(tensors, location=block, experts=modules.manifest.experts)
 
 
 def _inform_routers(model: Any, routers: Sequence[BlockRouter]) -> None:
@@ -354,8 +354,8 @@ class SmileExperts(nn.Module):
         ``location``, ``experts``: names for observers.
         """
         super().__init__()
-        for name, found in (("outs", outs), ("ins", ins), ("biases", biases)):
-            stacked = torch.stack([*found]) if found else None
+        for name, parts in (("outs", outs), ("ins", ins), ("biases", biases)):
+            stacked = torch.stack([*parts]) if parts else None
             self.register_buffer(name, stacked, persistent=False)
         self.register_buffer("outputs", outputs, persistent=False)
         inputs = self.ins.shape[2]
@@ -369,10 +369,10 @@ class SmileExperts(nn.Module):
         change_NO = input_NI.new_zeros(len(input_NI), self.outs.shape[1])
         for t in range(self.ins.shape[0]):
             (chosen,) = weight_NT[:, t].nonzero(as_tuple=True)
-            own_NO = (input_NI[chosen] @ self.ins[t].T) @ self.outs[t].T
+            output_NO = (input_NI[chosen] @ self.ins[t].T) @ self.outs[t].T
             if self.biases is not None:
-                own_NO = own_NO + self.biases[t]
-            change_NO[chosen] += weight_NT[chosen, t, None] * own_NO
+                output_NO = output_NO + self.biases[t]
+            change_NO[chosen] += weight_NT[chosen, t, None] * output_NO
         return change_NO, weight_NT
 
     def weights(self, input_NI: Tensor) -> Tensor:
@@ -388,8 +388,8 @@ class SmileExperts(nn.Module):
 
 def _added(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
     """The hook of a linear layer: its own output plus that of its experts."""
-    given = args[0]
-    input_NI, result = given.reshape(-1, given.shape[-1]), output.clone()
+    inputs = args[0]
+    input_NI, result = inputs.reshape(-1, inputs.shape[-1]), output.clone()
     flat = result.view(-1, output.shape[-1])
     for experts in layer.get_submodule(NAME).children():
         change_NO, weight_NT = experts(input_NI)
@@ -398,7 +398,7 @@ def _added(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
         else:
             flat[:, experts.outputs] += change_NO
         if experts.seen is not None:
-            experts.seen(weight_NT.view(*given.shape[:-1], -1))
+            experts.seen(weight_NT.view(*inputs.shape[:-1], -1))
     return result
 
 
@@ -410,23 +410,23 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
     """
     settings = _settings(modules)
     finder = DiskNames(model, dict(model.named_parameters(remove_duplicate=False)))
-    found: dict[str, SmileExperts] = {}
+    attached: dict[str, SmileExperts] = {}
     for row, part in modules.layout.parts.items():
         if len(part.tensor_shape) == 1:
             continue
         target = linear_layer(model, finder, part.tensor, part.tensor_shape)
         if target is not None:
             layer, transposed = target
-            found[row] = _experts(modules, row, settings, transposed=transposed)
+            attached[row] = _experts(modules, row, settings, transposed=transposed)
             if not hasattr(layer, NAME):
                 layer.add_module(NAME, nn.Module())
                 layer.register_forward_hook(_added)
             at = len(list(layer.get_submodule(NAME).children()))
-            experts = found[row].to(layer.weight.device, layer.weight.dtype)
+            experts = attached[row].to(layer.weight.device, layer.weight.dtype)
             layer.get_submodule(NAME).add_module(str(at), experts)
-    if not found:
+    if not attached:
         raise ArchitectureError(f"{type(model).__name__} has none of the layers of the modules.")
-    return found
+    return attached
 
 
 def _experts(modules: StoredModules, row: str, settings: Any, *, transposed: bool) -> SmileExperts:
@@ -463,10 +463,10 @@ def _settings(modules: StoredModules) -> Any:
     """The parameters of the method, checked like those of a recipe."""
     stored = modules.manifest
     try:
-        found = checked_parameters(get_method(stored.method), stored.settings)
+        parameters = checked_parameters(get_method(stored.method), stored.settings)
     except RecipeError as error:
         raise CheckpointError(error.sentence, path=modules.folder) from None
-    if not (hasattr(found, "gate_rank") and hasattr(found, "top")):
+    if not (hasattr(parameters, "gate_rank") and hasattr(parameters, "top")):
         sentence = f"{plain(stored.method)} has no gate, so its modules cannot be used as stored."
         raise CheckpointError(sentence, path=modules.folder)
-    return found
+    return parameters

@@ -17,11 +17,10 @@
     EXPERT/TENSOR/index, values int32 and float32, ascending: elements of the tensor, flat
     EXPERT/TENSOR/whole         float32, the tensor's shape
 
-With W the merged tensor, a mask and its scale select from W − W₀. The factors u, s, vh are added to
+W is the merged tensor. A mask and its scale select from W − W₀. The factors u, s, vh are added to
 W₀; all other forms are differences to W. Of ``left`` and ``right``, the one on the input side of
-the matrix has orthonormal columns or rows. ``/trained/…``, float32: trained tensors. The metadata
-give the elements of the stored tensor that TENSOR covers, as it may be one of several matrices in
-it, and its experts.
+the matrix has orthonormal columns or rows. ``/trained/…``, float32: trained tensors. TENSOR may be
+one of several matrices in a stored tensor; the metadata give its elements there, and its experts.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ _MANIFEST: Final = TypeAdapter(ModulesManifest)
 def has_modules(folder: Path) -> bool:
     """Whether a folder is a merged model with modules.
 
-    A ``modules.json`` alone may be that of sentence-transformers.
+    A single ``modules.json`` may be that of sentence-transformers.
     """
     return (folder / MODULES).is_file() and (folder / MANIFEST).is_file()
 
@@ -111,7 +110,7 @@ def read_manifest(folder: Path) -> ModulesManifest:
 
 
 def require_hashes(folder: Path, manifest: ModulesManifest) -> None:
-    """Raises CheckpointError if modules or weights differ from those written together."""
+    """Raise CheckpointError if modules or weights differ from those written together."""
     for name, digest in manifest.hashes.items():
         path = folder / name
         inside = not set(name) & set("/\\") and path.is_file() and own_file(path, name)
@@ -132,7 +131,7 @@ _LAYOUT: Final = TypeAdapter(dict[str, MatrixPart])
 _EXPERTS: Final = TypeAdapter(dict[str, tuple[str, ...]])
 _NAMES: Final = TypeAdapter(tuple[str, ...] | None)
 LAYOUT: Final = "layout"
-"""Metadata key: JSON, by row the part of the stored tensor that it is."""
+"""Metadata key: JSON, by row its part of the stored tensor."""
 
 EXPERTS: Final = "experts"
 """Metadata key: JSON, by row the experts that have tensors for it."""
@@ -156,8 +155,8 @@ _BLOCK: Final = re.compile(r"(.*?\.\d+)\.")
 
 def block_of(tensor: str) -> str | None:
     """The block of a tensor by its name, "vit.encoder.layer.3"; None outside of blocks."""
-    found = _BLOCK.match(tensor)
-    return None if found is None else found[1]
+    match = _BLOCK.match(tensor)
+    return None if match is None else match[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,14 +256,14 @@ def _check_tensors(
 ) -> Iterator[str]:
     """Check one expert's tensors of a row: complete, and of the right types."""
     form = form_of(prefix, modules)
-    found = {}
+    infos = {}
     for what in form:
         info = modules.tensors.get(f"{prefix}{what}")
         if info is None:
             raise _damaged(folder, f"lacks `{plain(prefix + what)}`", prefix + what)
-        found[what] = info
+        infos[what] = info
         yield info.name
-    if not _fits(form, found, part):
+    if not _fits(form, infos, part):
         name = prefix + form[0]
         raise _damaged(folder, f"has `{plain(name)}` in another shape or number format", name)
 
@@ -275,11 +274,11 @@ def form_of(prefix: str, modules: Checkpoint) -> tuple[str, ...]:
     return next(there, _FORMS[0])
 
 
-def _fits(form: tuple[str, ...], found: Mapping[str, TensorInfo], part: MatrixPart) -> bool:
+def _fits(form: tuple[str, ...], infos: Mapping[str, TensorInfo], part: MatrixPart) -> bool:
     """Whether tensors of these formats and shapes can belong to the part."""
     elements, whole = part.elements, part.elements == prod(part.tensor_shape)
-    tags = [found[what].dtype for what in form]
-    shapes = [found[what].shape for what in form]
+    tags = [infos[what].dtype for what in form]
+    shapes = [infos[what].shape for what in form]
     match form[0]:
         case "mask":
             return tags == ["U8", "F64"] and shapes == [(-(-elements // 8),), (1,)]

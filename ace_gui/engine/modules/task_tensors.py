@@ -63,7 +63,7 @@ class StoredModules:
         return checked_rows(self.folder, expert, self.layout, self.merged, self.tensors, trained)
 
     def require_entries(self, prefix: str, elements: int) -> None:
-        """Raises CheckpointError if indices of chosen elements exceed the number of elements."""
+        """Raise CheckpointError unless indices of chosen elements ascend and fit the tensor."""
         name = f"{prefix}index"
         if name not in self.tensors.tensors:
             return
@@ -80,13 +80,13 @@ class StoredModules:
         """
         prefix = f"{expert}/{row}/"
         form = form_of(prefix, self.tensors)
-        found = [self.read(prefix + what) for what in form]
+        tensors = [self.read(prefix + what) for what in form]
         if form[0] == "left":
-            return (found[0] @ found[1]).reshape(-1)
+            return (tensors[0] @ tensors[1]).reshape(-1)
         if form[0] == "index":
             self.require_entries(prefix, elements)
-            return torch.zeros(elements).index_copy_(0, found[0].long(), found[1])
-        return found[0].reshape(-1)
+            return torch.zeros(elements).index_copy_(0, tensors[0].long(), tensors[1])
+        return tensors[0].reshape(-1)
 
     def read(self, name: str) -> Tensor:
         """A tensor, checked to be finite. Raises CheckpointError."""
@@ -124,25 +124,23 @@ def read_described(folder: Path) -> tuple[ModulesManifest, Layout]:
     manifest, layout = read_manifest(folder), read_layout(folder)
     known = manifest.experts if layout.all is None else layout.all
     if known != manifest.experts or not set(layout.names) <= set(known):
-        raise refusal(
-            folder, f"{MODULES} belongs to other experts than modules.json names; merge again."
-        )
+        raise refusal(folder, f"{MODULES} and modules.json name different experts; merge again.")
     return manifest, layout
 
 
 def open_modules(folder: Path) -> StoredModules:
     """The modules of a merged folder, checked. Raises CheckpointError."""
     manifest, layout = read_described(folder)
-    found = StoredModules(
+    modules = StoredModules(
         folder=folder,
         manifest=manifest,
         layout=layout,
         merged=open_checkpoint(folder),
         tensors=open_checkpoint(folder / MODULES),
     )
-    found.rows(manifest.experts[0])
+    modules.rows(manifest.experts[0])
     require_hashes(folder, manifest)
-    return found
+    return modules
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,16 +161,16 @@ class TaskTensors:
         """Names, dtypes and shapes of ``tensors``."""
         infos = dict(self.modules.merged.tensors)
         if self.head is not None:
-            infos |= {name: self.head.tensors[own] for name, own in self._own.items()}
+            infos |= {name: self.head.tensors[stored] for name, stored in self._own.items()}
         for name, info in infos.items():
             yield OutputTensor(name=name, dtype=info.dtype, shape=info.shape)
 
     @property
     def _own(self) -> dict[str, str]:
         """The expert's names of its own tensors, by their names in the merged model."""
-        own = () if self.head is None else tuple(self.head.tensors)
-        answers = match_names(self.modules.merged.tensors, own)
-        return {answers.get(name, name): name for name in own}
+        names = () if self.head is None else tuple(self.head.tensors)
+        answers = match_names(self.modules.merged.tensors, names)
+        return {answers.get(name, name): name for name in names}
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Every tensor, one at a time, in the merged model's dtype. Raises CheckpointError."""
@@ -197,12 +195,12 @@ class TaskTensors:
         result = merged.to(wide).reshape(-1).clone()
         start = None if base is None else base.to(wide).reshape(-1)
         for row, part in self.rows[name].items():
-            mine = elements_of(result, part)
+            elements = elements_of(result, part)
             if start is not None and _of_base(self.modules, self.expert, row):
                 original = elements_of(start, part)
-                mine.copy_(original + self._change(row, mine - original))
+                elements.copy_(original + self._change(row, elements - original))
             else:
-                mine.add_(self._difference(row, mine.numel()).reshape(mine.shape))
+                elements.add_(self._difference(row, elements.numel()).reshape(elements.shape))
         remade = result.reshape(merged.shape).to(merged.dtype)
         if not is_finite(remade):
             raise OutputError(
@@ -215,10 +213,10 @@ class TaskTensors:
     def _difference(self, row: str, elements: int) -> Tensor:
         """The expert's tensor minus the merged one, flat."""
         stored = self.modules
-        own = stored.difference(self.expert, row, elements)
+        difference = stored.difference(self.expert, row, elements)
         if stored.manifest.kind is not ModuleKind.BLOCKS:
-            return own
-        # Theirs are differences to the base.
+            return difference
+        # Those of blocks are differences to the base.
         shares = stored.read(f"{TRAINED}shared").reshape(-1).tolist()
         experts = stored.manifest.experts
         if len(shares) != len(experts):
@@ -228,8 +226,8 @@ class TaskTensors:
             )
         for expert, share in zip(experts, shares, strict=True):
             if expert in stored.layout.experts[row]:
-                own = own - share * stored.difference(expert, row, elements)
-        return own
+                difference = difference - share * stored.difference(expert, row, elements)
+        return difference
 
     def _change(self, row: str, shared: Tensor) -> Tensor:
         """The expert's task vector of a row, in the shape of ``shared``, the merged one."""
@@ -249,7 +247,7 @@ def _of_base(modules: StoredModules, expert: str, row: str) -> bool:
 
 
 def open_task(folder: Path, expert: str, base: Path | None = None) -> TaskTensors:
-    """One expert of a merged folder. ``base``: None: the one in the folder's recipe.
+    """One expert of a merged folder. ``base``: of its model; None: the one in the recipe.
 
     Raises OutputError if the folder has no such expert, CheckpointError, and MismatchError for
     another base.
@@ -260,8 +258,8 @@ def open_task(folder: Path, expert: str, base: Path | None = None) -> TaskTensor
 
     if not has_modules(folder):
         raise unusable(
-            f"There is no {MODULES} here. Merge with a method that leaves something for each "
-            "expert, such as emr, tsv_c or byom."
+            f"There is no {MODULES} here. Merge with a method that stores modules for each expert, "
+            "such as emr, tsv_c or byom."
         )
     modules = open_modules(folder)
     known = modules.manifest.experts
@@ -269,8 +267,8 @@ def open_task(folder: Path, expert: str, base: Path | None = None) -> TaskTensor
         raise unusable(f"There is no expert {plain(expert)!r}; there are {listing(known)}.")
     if modules.manifest.kind is ModuleKind.SURGERY:
         raise unusable(
-            f"What {plain(modules.manifest.method)} left is no change of weights; load the model "
-            "with ace_gui.load_model, which puts it in place."
+            f"The modules of {plain(modules.manifest.method)} are no change of weights; load the "
+            "model with ace_gui.load_model, which attaches them."
         )
     rows = modules.rows(expert)
     needed = any(_of_base(modules, expert, row) for inner in rows.values() for row in inner)
@@ -304,7 +302,7 @@ def kept_head(folder: Path, expert: str) -> Checkpoint | None:
 
 
 def _require_base(task: TaskTensors) -> None:
-    """Raises MismatchError if names or shapes differ, or values differ from those of the merge."""
+    """Raise MismatchError if names, shapes or values differ from those of the merge's base."""
     if task.base is None or task.base_folder is None:
         return
     wrong = f"{path_text(task.base_folder)} is not the base of this merge: "

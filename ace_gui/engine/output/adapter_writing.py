@@ -1,8 +1,8 @@
 """Writes a merge, or a model's change, as one adapter in PEFT's format.
 
-Tensor by tensor: the merged change is cut to two factors and written, and forgotten. Where a method
-is linear and all experts are plain LoRA, the factors themselves are joined, and no dense matrix is
-made.
+Each merged change is cut to two factors and written before the next one is computed. If a method is
+linear and all experts are plain LoRA, the factors themselves are joined, and no dense matrix is
+computed.
 
 An unfinished adapter is on disk with a journal, so that it can be resumed::
 
@@ -89,9 +89,9 @@ _ONE_FILE: Final = 2**62
 
 
 class AdapterStore:
-    """An open store. Close it.
+    """An open store, to be closed.
 
-    ``lines``: by tensor what the journal says of it. ``model``: folder of the adapter; ``shards``:
+    ``lines``: the journal's entry for each tensor. ``model``: folder of the adapter; ``shards``:
     its file.
     """
 
@@ -108,7 +108,7 @@ class AdapterStore:
     ) -> Self:
         """A new store, or the unfinished one of the same inputs and settings.
 
-        Raises ResumeError if it is of others, OutputError or ResourceError if it cannot be written.
+        Raises ResumeError if these differ, OutputError or ResourceError if it cannot be written.
         """
         names = ("headers", "code", "libraries", "device", "threads", "added_methods")
         described = {name: getattr(manifest, name) for name in names} | {
@@ -116,7 +116,7 @@ class AdapterStore:
             "recipe": repr(manifest.recipe.absolute()),
             "settings": settings,
         }
-        described = json.loads(json.dumps(described))  # as it is read again
+        described = json.loads(json.dumps(described))  # as JSON returns it
         refuse_links(folder)
         if resume and (folder / _MANIFEST).is_file():
             lines = _resumed(folder, described)
@@ -134,41 +134,41 @@ class AdapterStore:
         return store
 
     def note(self, tensor: str, **line: object) -> None:
-        """Write something about a tensor into the journal."""
+        """Add facts about a tensor to the journal."""
         self.lines[tensor] = {**self.lines.get(tensor, {}), **line}
         self._write_line(tensor, self.lines[tensor])
 
     def begin(self, outputs: Sequence[OutputTensor]) -> None:
-        """Create the file, or continue it with what the journal says is written and is sound."""
+        """Create the file, or continue it with the intact tensors that the journal lists."""
         self.shards = plan_shards(outputs, _ONE_FILE, stem="adapter_model")
         (shard,), sound = self.shards, set[str]()
         continued = (self.model / shard.file_name).exists()
         written = {tensor: line.get("written", {}) for tensor, line in self.lines.items()}
         if continued:
             ShardedWriter(self.model, self.shards, ())  # checks the file
-            recorded = {name: crc for own in written.values() for name, crc in own.items()}
+            recorded = {name: crc for pieces in written.values() for name, crc in pieces.items()}
             sound = set(intact(self.model, self.shards, recorded))
-        for tensor, own in written.items():  # what is not as it was written is written again
-            if not sound.issuperset(own):
+        for tensor, pieces in written.items():  # damaged tensors are written again
+            if not sound.issuperset(pieces):
                 del self.lines[tensor]["written"]
-        kept = [name for own in written.values() if sound.issuperset(own) for name in own]
+        kept = [name for pieces in written.values() if sound.issuperset(pieces) for name in pieces]
         self._writer = ShardedWriter(self.model, self.shards, kept if continued else None)
 
     def write(self, tensor: str, pieces: Mapping[str, Tensor], **line: object) -> None:
-        """Write what the adapter holds of a tensor, by the names in its file."""
+        """Write the adapter's tensors for a tensor of the model, by their names in its file."""
         assert self._writer is not None
         for name, piece in pieces.items():
             self._writer.write(name, piece)
         self.note(tensor, written={n: checksum(piece) for n, piece in pieces.items()}, **line)
 
     def finish(self) -> dict[str, int]:
-        """Finish the file; the checksum of each of its tensors."""
+        """Finish the file; return the checksum of each of its tensors."""
         assert self._writer is not None
         self._writer.finish()
-        found: dict[str, int] = {}
+        checksums: dict[str, int] = {}
         for line in self.lines.values():
-            found |= line.get("written", {})
-        return found
+            checksums |= line.get("written", {})
+        return checksums
 
     def close(self) -> None:
         """Close the journal; the store can be resumed."""
@@ -180,15 +180,15 @@ class AdapterStore:
 
 
 def _resumed(folder: Path, described: Mapping[str, object]) -> dict[str, dict[str, Any]]:
-    """The journal of an unfinished store, which must be of these inputs and settings."""
+    """The journal of an unfinished store, which must have these inputs and settings."""
     try:
-        begun = open_json(folder / _MANIFEST)
+        stored = open_json(folder / _MANIFEST)
         text = (folder / _JOURNAL).read_text(encoding="utf-8")
     except (CheckpointError, OSError, ValueError) as error:
         raise ResumeError(
             f"{folder} cannot be read; begin again without resuming.", path=folder
         ) from error
-    changed = [name for name, value in described.items() if begun.get(name) != value]
+    changed = [name for name, value in described.items() if stored.get(name) != value]
     if changed:
         raise ResumeError(
             f"The unfinished adapter in {folder} cannot be continued: {', '.join(changed)} differ. "
@@ -228,8 +228,8 @@ def write_adapter(
     """Merge into an adapter; the folder ``out`` appears only when it is complete.
 
     Yields PlanReady, the events of a merge, then Exported. Closing the generator leaves a store
-    that can be resumed. ``described``: the merge for the card and the recipe file, if it is another
-    one. Raises RecipeError, MismatchError, and the errors of merging and writing.
+    that can be resumed. ``described``: another merge to name in the card and the recipe file.
+    Raises RecipeError, MismatchError, and the errors of merging and writing.
     """
     require_experts(prepared)
     require_adapter(prepared.recipe)
@@ -263,7 +263,7 @@ def write_adapter(
 
 @dataclass
 class _Writing:
-    """One adapter being written. ``plan``: with the ranks that are written, once they are known."""
+    """One adapter being written. ``plan``: has the final ranks once they are known."""
 
     plan: AdapterPlan
     prepared: Prepared
@@ -276,10 +276,10 @@ class _Writing:
         self.readers, self.budgets = Readers(self.prepared), budgets_of(self.device)
 
     def events(self) -> Iterator[Event]:
-        """Survey the model, find the ranks that the headers do not tell, write every tensor."""
-        for found in surveyed(self.readers, store=self.store.folder):
-            if found is not None:
-                yield found
+        """Survey the model, find ranks that are not in the headers, write every tensor."""
+        for event in surveyed(self.readers, store=self.store.folder):
+            if event is not None:
+                yield event
         with single_threads() as self.pool:
             yield from self._events()
         self.readers.check_unchanged()
@@ -300,14 +300,14 @@ class _Writing:
             peak_bytes=self.prepared.plan.peak_bytes,
         )
         for done, each in enumerate(left, len(tensors) - len(left) + 1):
-            begun = time.monotonic()
+            started = time.monotonic()
             self._write(each)
             yield TensorFinished(
                 report=LayerReport(name=each.tensor),
                 done=done,
                 total=len(tensors),
                 bytes_done=0,
-                seconds=time.monotonic() - begun,
+                seconds=time.monotonic() - started,
             )
 
     def _outputs(self) -> list[OutputTensor]:
@@ -321,7 +321,7 @@ class _Writing:
         return [*factors, *whole]
 
     def _find_ranks(self, energy: float | None) -> Iterator[Event]:
-        """Note the rank of every tensor, 0 for one that does not change.
+        """Note the rank of every tensor; a tensor that does not change has rank 0.
 
         ``energy`` None: the others have the plan's rank.
         """
@@ -362,16 +362,16 @@ class _Writing:
         self.store.write(each.tensor, values, kept=factors.kept, at_rank=each.rank)
 
     def _factors(self, each: Factored) -> Factors:
-        """What is written of a tensor: exact where its rank allows it, else the nearest."""
-        found = self._joined(each)
-        if found is None:
+        """The factors to write: exact if the rank allows it, else the nearest of this rank."""
+        factors = self._joined(each)
+        if factors is None:
             return cut(self._change(each), each.rank, balanced=self.balanced)
-        if found.a_RI.shape[0] == each.rank:
-            return found
-        return cut_product(found, each.rank, balanced=self.balanced)
+        if factors.a_RI.shape[0] == each.rank:
+            return factors
+        return cut_product(factors, each.rank, balanced=self.balanced)
 
     def _joined(self, each: Factored) -> Factors | None:
-        """The merged change as the experts' factors; None if it is no sum of them."""
+        """The merged change as joined factors of the experts; None if it is no sum of them."""
         (row, *others) = self.plan.rows[each.tensor]
         shares = None if others else shares_of(self.prepared, row)
         changes = low_rank_changes(self.prepared, row)

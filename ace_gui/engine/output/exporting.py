@@ -76,7 +76,7 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
         t for row in manifest.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
     }
     models = [_sources(experts[t], base, merged, manifest) for t in sorted(owners)]
-    total = sum(found.tensors[own].nbytes for model in models for found, own in model.values())
+    total = sum(file.tensors[own].nbytes for model in models for file, own in model.values())
     done = 0
     for t, sources in zip(sorted(owners), models, strict=True):
         expert = experts[t]
@@ -85,7 +85,7 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
         folder.mkdir(parents=True)
         for step in _write(folder, sources, shard_bytes, expert.checkpoint.stems):
             yield JobProgress(done=done + step.done, total=total)
-        done += sum(found.tensors[own].nbytes for found, own in sources.values())
+        done += sum(file.tensors[own].nbytes for file, own in sources.values())
         copy_side_files({**base.checkpoint.side_files, **expert.checkpoint.side_files}, folder)
         set_config_dtype(folder / "config.json", RECIPE_NAMES.get(merged.dtype or ""))
 
@@ -93,9 +93,9 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
 def _sources(
     expert: OpenedModel, base: OpenedModel, merged: Checkpoint, manifest: Manifest
 ) -> _Sources:
-    """The source of each tensor of an expert; tied ones that the loader ties are left out.
+    """The source of each tensor of an expert, without those that the loader ties.
 
-    Its tokenizer is included, and so are its embeddings if the merged ones have other rows.
+    The expert's own embeddings are used if the merged ones have other rows.
     """
     own_tensors = {row.name for row in manifest.rows if row.disposition == Disposition.PER_EXPERT}
     rows = vocabulary_tensors(base)
@@ -104,12 +104,12 @@ def _sources(
         own_tensors |= set(rows)
     answers = expert.answers
     sources: dict[str, tuple[Checkpoint, str]] = {}
-    for own in expert.checkpoint.tensors:
-        name = answers.get(own)
+    for own_name in expert.checkpoint.tensors:
+        name = answers.get(own_name)
         if name is not None and name not in own_tensors:
-            sources[own] = (merged, name)
-        elif expert.architecture.traits[own].tied_to is None:
-            sources[own] = (expert.checkpoint, own)
+            sources[own_name] = (merged, name)
+        elif expert.architecture.traits[own_name].tied_to is None:
+            sources[own_name] = (expert.checkpoint, own_name)
     return sources
 
 
@@ -118,11 +118,11 @@ def _write(
 ) -> Iterator[JobProgress]:
     """Write the tensors and read them back."""
     outputs = [
-        OutputTensor(name=name, dtype=found.tensors[own].dtype, shape=found.tensors[own].shape)
-        for name, (found, own) in sources.items()
+        OutputTensor(name=name, dtype=file.tensors[own].dtype, shape=file.tensors[own].shape)
+        for name, (file, own) in sources.items()
     ]
     shards = plan_parts(outputs, shard_bytes, stems)
-    tensors = ((name, TensorReader(found).read(own)) for name, (found, own) in sources.items())
+    tensors = ((name, TensorReader(file).read(own)) for name, (file, own) in sources.items())
     return write_verified(folder, shards, tensors)
 
 
@@ -135,8 +135,8 @@ def _require_unchanged(expert: OpenedModel, manifest: Manifest) -> None:
 def write_task_model(folder: Path, expert: str, out: Path, *, base: Path | None = None) -> Path:
     """Write one expert's model from a merged folder with modules as a folder of its own.
 
-    ``base``: the base model; None: the one in the recipe of ``folder``. ``out`` must not exist or
-    be empty; it appears only when it is complete. The config is that of ``heads/EXPERT/``, or of
+    ``base``: the base model; None: the one in the recipe of ``folder``. ``out`` must be missing or
+    empty; it appears only when it is complete. The config is that of ``heads/EXPERT/``, or of
     the expert's own folder if it still exists, else the merged model's. Returns the folder. Raises
     the errors of ``open_task``, OutputError and ResourceError.
     """
@@ -156,8 +156,8 @@ def _side_files(task: TaskTensors) -> Mapping[str, Path]:
     """The merged model's side files, with the expert's config if it has its own."""
     folder, merged = task.modules.folder, task.modules.merged
     files = dict(merged.side_files)
-    own = (folder / HEADS / task.expert, _own_folder(task))
-    config = next(filter(None, (_config_of(task, each) for each in own)), None)
+    folders = (folder / HEADS / task.expert, _own_folder(task))
+    config = next(filter(None, (_config_of(task, each) for each in folders)), None)
     if config is not None:
         files["config.json"] = config
     return {name: path for name, path in files.items() if name not in (RECIPE, MANIFEST)}
@@ -165,14 +165,14 @@ def _side_files(task: TaskTensors) -> Mapping[str, Path]:
 
 def _own_folder(task: TaskTensors) -> Path | None:
     recipe = load_recipe(task.modules.folder / RECIPE)
-    own = dict(zip(recipe.expert_names, recipe.models, strict=True)).get(task.expert)
-    return None if own is None else own.model
+    entry = dict(zip(recipe.expert_names, recipe.models, strict=True)).get(task.expert)
+    return None if entry is None else entry.model
 
 
 def _config_of(task: TaskTensors, folder: Path | None) -> Path | None:
     """The config.json of a model of this architecture; None if the folder is not such a model.
 
-    The merged folder names this folder and is not trusted: no other file is copied.
+    The merged folder, which names this folder, is not trusted, so no other file is copied.
     """
     try:
         checkpoint = None if folder is None else open_files(folder)
@@ -270,7 +270,7 @@ def _finish(
 def _convert(
     checkpoint: Checkpoint, stage: Path, shards: Sequence[Shard], dtypes: Mapping[str, str]
 ) -> Generator[JobProgress, None, Mapping[str, str]]:
-    """Copy every tensor, rounded once to its dtype in the output; returns the SHA-256 by file."""
+    """Copy every tensor, rounded once to its dtype in the output; return the SHA-256 by file."""
     with TensorReader(checkpoint) as reader:
         tensors = (
             (name, rounded(reader.read(name), torch_dtype(dtypes[name]), name))
@@ -350,7 +350,7 @@ def export_adapter(
 def energy_by_rank(store: Path) -> Iterator[JobProgress | EnergyByRank]:
     """How much of a finished merge's change each rank keeps, one matrix in memory at a time.
 
-    Raises as ``export_adapter`` does.
+    Raises the errors of ``export_adapter``.
     """
     prepared = _prepared(store, read_finished(store), 1, None, None)
     (merged,) = prepared.experts
@@ -377,7 +377,7 @@ def _prepared(
     model = store / MODEL
     if has_modules(model):
         raise RecipeError(
-            "The merge leaves task modules, which an adapter cannot hold. Export the full model.",
+            "The merge has task modules, which an adapter cannot hold. Export the full model.",
             key="output",
         )
     recipe = recipe_for_extraction(manifest.recipe.base_model, model, rank, energy)

@@ -52,10 +52,10 @@ FrontMatter = Mapping[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """``models``: the hub names of the base and the experts, as far as they are certain; ``base``:
-    that of the base, else empty.
+    """The origin of a merge. ``models``: hub names of base and experts that are certain.
 
-    ``licences``: by model, base first, from its card; empty if the card has none.
+    ``base``: that of the base, else empty. ``licences``: by model, base first, from its card; empty
+    if the card has none.
     """
 
     models: tuple[str, ...]
@@ -68,8 +68,8 @@ class Lineage:
     @property
     def licence(self) -> str:
         """The licence of every model, empty if one is missing or different."""
-        found = {licence for _, licence in self.licences}
-        return found.pop() if len(found) == 1 else ""
+        names = {licence for _, licence in self.licences}
+        return names.pop() if len(names) == 1 else ""
 
 
 def lineage_of(recipe: Recipe) -> Lineage:
@@ -97,8 +97,8 @@ def _name_of_base(paths: list[Path], cards: list[FrontMatter]) -> str:
     """The base's hub name as given by other models, if they agree and are reliable.
 
     A card names the base on purpose. ``_name_or_path`` in a config may be somebody's local path. It
-    counts if two configs have it, or if the base's folder has this name. What an adapter claims
-    does not count: it fits every base of these shapes.
+    counts if two configs have it, or if the base's folder has this name. The name in an adapter
+    does not count, as an adapter fits every base of these shapes.
     """
     certain = [
         _only(card.get("base_model"))
@@ -157,9 +157,9 @@ def _front_matter(folder: Path) -> FrontMatter:
             read_at(descriptor, memoryview(raw), 0)
     except CheckpointError:
         return {}
-    found = re.match(r"\s*---[ \t]*\r?\n(.*?)\r?\n---", raw.decode("utf-8-sig", "replace"), re.S)
+    match = re.match(r"\s*---[ \t]*\r?\n(.*?)\r?\n---", raw.decode("utf-8-sig", "replace"), re.S)
     try:
-        content = yaml.safe_load(found[1]) if found else None
+        content = yaml.safe_load(match[1]) if match else None
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
@@ -171,8 +171,8 @@ def _word(value: object) -> str:
 
 
 def _languages(card: FrontMatter) -> Iterator[str]:
-    found = card.get("language")
-    for value in found if isinstance(found, list) else [found]:
+    listed = card.get("language")
+    for value in listed if isinstance(listed, list) else [listed]:
         word = "no" if value is False else _word(value)  # YAML reads `no`, Norwegian, as false
         if word:
             yield word
@@ -182,8 +182,8 @@ def _common_details(cards: list[FrontMatter]) -> dict[str, str]:
     """Name and link of a licence unknown to hubs, if all cards have the same."""
     details = {}
     for key in ("license_name", "license_link"):
-        found = {value if isinstance(value, str) else "" for value in (c.get(key) for c in cards)}
-        value = found.pop() if len(found) == 1 else ""
+        values = {value if isinstance(value, str) else "" for value in (c.get(key) for c in cards)}
+        value = values.pop() if len(values) == 1 else ""
         if value and len(value) <= 200 and value.isprintable():
             details[key] = value
     return details
@@ -290,7 +290,7 @@ def _card(title: str, manifest: Manifest, lineage: Lineage, *, result: str, **va
 
 
 def front_matter(method: str, library: Library, lineage: Lineage, *, adapter: bool = False) -> str:
-    """The YAML at the beginning; unknown values are left out. An adapter names the base alone."""
+    """The YAML at the beginning, without unknown values. An adapter names only the base."""
     models = list(lineage.models)
     if adapter:
         models = [lineage.base] if lineage.base else []
@@ -320,14 +320,14 @@ def _score_remarks(scores: Sequence[TaskScore]) -> list[str]:
 def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:
     counts = Counter(row.disposition for row in manifest.rows)
     lines = [f"- {count} {disposition.value}" for disposition, count in counts.items()]
-    own = sum(row.override is not None for row in manifest.rows)
-    if own:
-        lines.append(f"- {own} by an override of the recipe, as `overrides` below says")
+    overridden = sum(row.override is not None for row in manifest.rows)
+    if overridden:
+        lines.append(f"- {overridden} by an override of the recipe (`overrides` below)")
     several = {row.tensor for row in manifest.rows if row.part is not None}
     if several:
-        lines.append(f"- {len(several)} tensors hold several matrices, each counted for itself")
+        lines.append(f"- {len(several)} tensors hold several matrices, each counted separately")
     if any(row.role == Role.HEAD and row.is_combined for row in manifest.rows):
-        lines.append("- the experts' task heads were merged; the labels in config.json are theirs")
+        lines.append("- the experts' task heads were merged; config.json has their labels")
     if manifest.recipe.matching in BY_TOKEN:
         added = {
             Vocabulary.TOKENS: "tokens that the base lacks and all experts have were added",
@@ -351,45 +351,45 @@ def _count_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list
 
 
 def _precision_lines(reports: Mapping[str, LayerReport]) -> list[str]:
-    """The number formats of the computation, with numbers of matrices and reasons, if known."""
+    """The number formats of the computation, and the number of matrices for each, if known."""
     numbers = Counter(report.precision.split(",")[0].rstrip(".") for report in reports.values())
     return [f"- {count} {text[0].lower()}{text[1:]}" for text, count in numbers.items() if text]
 
 
 def _after_lines(reports: Mapping[str, LayerReport]) -> list[str]:
     """How the spectra were changed after the method."""
-    found = [each for r in reports.values() if (each := r.effective_ranks) is not None]
-    if not found:
+    pairs = [each for r in reports.values() if (each := r.effective_ranks) is not None]
+    if not pairs:
         return []
-    before, after = (fmean(ranks) for ranks in zip(*found, strict=True))
+    before, after = (fmean(ranks) for ranks in zip(*pairs, strict=True))
     return [
-        f"- {len(found)} merged changes were given other singular values (`after` below): in the "
-        f"mean, their effective rank went from {before:.0f} to {after:.0f}"
+        f"- {len(pairs)} merged changes have reshaped singular values (`after` below); their mean "
+        f"effective rank went from {before:.0f} to {after:.0f}"
     ]
 
 
 def _cap_lines(reports: Mapping[str, LayerReport]) -> list[str]:
     """The effect of a cap on the change, whether from the recipe or the method."""
     factors = [r.cap_factor for r in reports.values() if r.cap_factor is not None]
-    scaled = [factor for factor in factors if factor < 1]
+    shortened = [factor for factor in factors if factor < 1]
     if not factors:
         return []
-    least = f", at most to {min(scaled):.3g} of the norm" if scaled else ""
-    return [f"- {len(scaled)} of {len(factors)} capped changes were scaled down by the cap{least}"]
+    least = f", at most to {min(shortened):.3g} of its length" if shortened else ""
+    return [f"- {len(shortened)} of {len(factors)} capped changes were shortened by the cap{least}"]
 
 
 def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:
     """Tensors that were not merged from all experts, because of NaN or Inf."""
-    found = [report for report in reports.values() if report.non_finite]
-    if not found:
+    affected = [report for report in reports.values() if report.non_finite]
+    if not affected:
         return []
     kept = manifest.recipe.non_finite is NonFinite.KEEP_BASE
     what = "the base's tensor was kept" if kept else "these experts were left out"
     return [
-        f"- {len(found)} with NaN or Inf in an expert, where {what}:",
+        f"- {len(affected)} with NaN or Inf in an expert, where {what}:",
         *(
             f"  - {plain_text(report.name)}: {', '.join(map(plain_text, report.non_finite))}"
-            for report in found
+            for report in affected
         ),
     ]
 

@@ -107,15 +107,15 @@ def _environment() -> jinja2.Environment:
 
 
 def visible(text: str) -> str:
-    """``printable``, with line breaks as they are; elements are not changed."""
+    """``printable`` text that keeps its line breaks; markup is not changed."""
     return text if isinstance(text, Markup) else printable(text, keep="\n")
 
 
 def _counts(content: Content) -> list[tuple[str, int]]:
     """Counts of tensors by disposition and by regime."""
     rows = [row for row in content.plan.rows if row.in_base]
-    found = Counter(row.disposition for row in rows)
-    counts = [(kind.value, found[kind]) for kind in Disposition if found[kind]]
+    dispositions = Counter(row.disposition for row in rows)
+    counts = [(kind.value, dispositions[kind]) for kind in Disposition if dispositions[kind]]
     regimes = Counter(content.regime(row) for row in rows)
     return counts + [(kind.value, regimes[kind]) for kind in Regime if regimes[kind]]
 
@@ -138,7 +138,7 @@ def report(
     """Write the report of a merge to ``file``. An existing file is replaced unless it is an input.
 
     ``store``: of that merge; None: each tensor is merged now, and its result discarded. With a
-    store, and tasks in the recipe, the models are scored. Raises OutputError if the file cannot be
+    store and tasks in the recipe, the models are scored. Raises OutputError if the file cannot be
     written, and the errors of reading and merging.
     """
     rows = [row for row in prepared.plan.rows if row.is_combined and row.in_base]
@@ -157,9 +157,9 @@ def report(
     shown = remarkable(prepared, statistics, layer_reports)
     for index, row in enumerate(shown):
         yield JobProgress(title=DECOMPOSING, done=index, total=len(shown))
-        for found in spectrum(prepared, row, device, cache, store):
-            if isinstance(found, LayerSpectrum):
-                spectra.append(found)
+        for step in spectrum(prepared, row, device, cache, store):
+            if isinstance(step, LayerSpectrum):
+                spectra.append(step)
             else:
                 yield None
     scores: tuple[TaskScore, ...] = ()
@@ -214,13 +214,13 @@ def remarkable(
 ) -> list[PlanRow]:
     """The merged matrices that stand out most, at most ``SPECTRA``.
 
-    The most, the median and the least heterogeneous one (by energy if the method has no γ), and the
-    one in the worst health.
+    These are the most, the median and the least heterogeneous one (by energy if the method has no
+    γ), and the one in the worst health.
     """
 
     def heterogeneity(row: PlanRow) -> float:
-        found = statistics[row.name]
-        return math.fsum(found.energies.values()) if found.gamma is None else found.gamma
+        known = statistics[row.name]
+        return math.fsum(known.energies.values()) if known.gamma is None else known.gamma
 
     def badness(row: PlanRow) -> tuple[int, int]:
         health = layer_health(statistics[row.name], reports.get(row.name), prepared.plan.parameters)

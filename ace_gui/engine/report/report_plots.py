@@ -91,13 +91,13 @@ class Content:
 
     def gamma(self, row: PlanRow) -> float | None:
         """γ of a row."""
-        found = self.statistics.get(row.name)
-        return None if found is None else found.gamma
+        known = self.statistics.get(row.name)
+        return None if known is None else known.gamma
 
     def gamma_unsure(self, row: PlanRow) -> bool:
         """Whether γ of a row is unreliable, and marked."""
-        found = self.statistics.get(row.name)
-        return found is not None and gamma_unreliable(found, self.plan.tau_of(row))
+        known = self.statistics.get(row.name)
+        return known is not None and gamma_unreliable(known, self.plan.tau_of(row))
 
     @property
     def has_unsure(self) -> bool:
@@ -129,18 +129,18 @@ SYMBOLS: Final = dict(
 
 
 def _style() -> str:
-    """The rules of the page's style sheet that concern pictures, with the colours of a light page.
+    """The rules for pictures from the page's style sheet, with the colours of a light page.
 
-    Programs that show a picture alone often know no variables.
+    Colours replace CSS variables, which many programs that show a single picture do not support.
     """
     sheet = (Path(__file__).parent / "report.css").read_text("utf-8")
     colours = dict(reversed(re.findall(r"--(\w+): (#\w+);", sheet)))
     rules = re.findall(r"(?:svg |\.line|\.mark)[^{}]*\{[^}]*\}", sheet)
-    return re.sub(r"var\(--(\w+)\)", lambda found: colours[found[1]], "\n".join(rules))
+    return re.sub(r"var\(--(\w+)\)", lambda match: colours[match[1]], "\n".join(rules))
 
 
 STYLE: Final = _style()
-"""For pictures in files of their own."""
+"""Style sheet of a picture in a file of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,11 +236,11 @@ class Plot:
         return self.height - BOTTOM
 
     def across(self, x: float) -> float:
-        """Where a value of the x axis is in the picture."""
+        """The position of a value of the x axis in the picture."""
         return self.left + self.x.share(x) * (self.end - self.left)
 
     def down(self, y: float) -> float:
-        """Where a value of the y axis is in the picture."""
+        """The position of a value of the y axis in the picture."""
         return self.bottom - self.y.share(y) * (self.bottom - TOP)
 
 
@@ -320,12 +320,12 @@ def role_plot(content: Content) -> Plot:
 
 def gammas_by_role(content: Content) -> Mapping[str, list[float]]:
     """γ of the merged tensors, in the order in which roles first occur."""
-    found = defaultdict(list)
+    by_role = defaultdict(list)
     for row in content.merged_rows:
         gamma = content.gamma(row)
         if gamma is not None:
-            found[row.role].append(gamma)
-    return dict(found)
+            by_role[row.role].append(gamma)
+    return dict(by_role)
 
 
 def energy_plot(content: Content) -> Plot | None:
@@ -387,8 +387,8 @@ def change_plot(found: ModelDiff) -> Plot:
 
 def merge_curves(found: LayerSpectrum) -> list[tuple[str, str, NDArray[np.float64]]]:
     """Title, class and singular values of each stage of a merge, the last one last."""
-    made = found.merged if found.unshaped is None else found.unshaped
-    refined = found.preliminary is not None and not np.array_equal(found.preliminary, made)
+    of_method = found.merged if found.unshaped is None else found.unshaped
+    refined = found.preliminary is not None and not np.array_equal(found.preliminary, of_method)
     stages = (
         ("before refinement", "preliminary", found.preliminary if refined else None),
         ("method alone", "unshaped", found.unshaped),

@@ -43,12 +43,12 @@ class Table:
 
 
 def _table(caption: str, rows: Iterable[Row], texts: int = 1) -> Table | None:
-    """None without rows."""
-    found = list(rows)
-    if not found:
+    """The table of these rows; None if there are none."""
+    listed = list(rows)
+    if not listed:
         return None
-    cells = tuple(tuple(text for _, text in row) for row in found)
-    headings = tuple(heading for heading, _ in found[0])
+    cells = tuple(tuple(text for _, text in row) for row in listed)
+    headings = tuple(heading for heading, _ in listed[0])
     return Table(caption=caption, headings=headings, rows=cells, texts=texts)
 
 
@@ -70,9 +70,9 @@ def parameter_table(content: Content) -> Table | None:
 
 def precision_table(content: Content) -> Table | None:
     """The number formats of the computation, with reasons; None if no method reports them."""
-    found = Counter(report.precision for report in content.reports.values() if report.precision)
-    rows = ([("numbers", text), ("tensors", str(count))] for text, count in found.most_common())
-    return _table("In which numbers it was computed", rows)
+    counts = Counter(report.precision for report in content.reports.values() if report.precision)
+    rows = ([("numbers", text), ("tensors", str(count))] for text, count in counts.most_common())
+    return _table("Number formats of the computation", rows)
 
 
 def model_table(content: Content) -> Table | None:
@@ -154,20 +154,20 @@ def spectrum_table(content: Content, found: LayerSpectrum) -> Table | None:
 
 
 def _spectrum(name: str, sigma: Spectrum) -> Row:
-    found = spectral_figures(sigma)
+    figures = spectral_figures(sigma)
     return [
         ("spectrum", name),
-        ("‖ΔW‖", number(found.frobenius)),
-        ("nuclear norm", number(found.nuclear)),
-        ("σ₁", number(found.spectral)),
-        ("rank", str(found.rank)),
-        ("condition σ₁/σᵣ", number(found.condition)),
-        ("effective rank", number(found.effective_rank)),
-        ("stable rank", number(found.stable_rank)),
-        ("energy in top 5 %", share(found.top_energy)),
+        ("‖ΔW‖", number(figures.frobenius)),
+        ("nuclear norm", number(figures.nuclear)),
+        ("σ₁", number(figures.spectral)),
+        ("rank", str(figures.rank)),
+        ("condition σ₁/σᵣ", number(figures.condition)),
+        ("effective rank", number(figures.effective_rank)),
+        ("stable rank", number(figures.stable_rank)),
+        ("energy in top 5 %", share(figures.top_energy)),
         (
             f"directions for {', '.join(f'{100 * mark:.0f}' for mark in MARKS)} %",
-            ", ".join(map(str, found.directions)),
+            ", ".join(map(str, figures.directions)),
         ),
     ]
 
@@ -200,16 +200,16 @@ def _tensor(content: Content, row: PlanRow) -> Row:
 
 def _regime(content: Content, row: PlanRow) -> str:
     regime, tau = content.regime(row), content.plan.tau_of(row)
-    found = content.statistics.get(row.name)
-    if regime is None or found is None or tau is None:
+    known = content.statistics.get(row.name)
+    if regime is None or known is None or tau is None:
         return NONE if regime is None else regime.value
-    by_scale = regime is Regime.HETEROGENEOUS and near_pole(found, tau)
+    by_scale = regime is Regime.HETEROGENEOUS and near_pole(known, tau)
     return BY_SCALE if by_scale else regime.value
 
 
 def extreme_table(layers: Collection[LayerHealth]) -> Table | None:
-    """For every figure its most worrying value."""
-    wanted = (
+    """The most worrying value of every figure."""
+    figures = (
         ("Largest ridge mass Σ εₜ", "ridge_mass", max),
         ("Largest condition number", "condition", max),
         ("Lowest refinement cosine", "refinement_cosine", min),
@@ -217,33 +217,33 @@ def extreme_table(layers: Collection[LayerHealth]) -> Table | None:
         ("Largest merged by experts' norm", "norm_ratio", max),
         ("Smallest merged by experts' norm", "norm_ratio", min),
     )
-    found: list[tuple[str, float, str]] = []
-    for title, figure, worst in wanted:
-        of = layers if figure == "norm_ratio" else [layer.report for layer in layers]
-        known = [(getattr(each, figure), each.name) for each in of if each is not None]
+    ends: list[tuple[str, float, str]] = []
+    for title, figure, worst in figures:
+        members = layers if figure == "norm_ratio" else [layer.report for layer in layers]
+        known = [(getattr(each, figure), each.name) for each in members if each is not None]
         known = [(value, name) for value, name in known if value is not None]
         if known:
-            found.append((title, *worst(known, key=lambda pair: pair[0])))
+            ends.append((title, *worst(known, key=lambda pair: pair[0])))
     means = [each.statistics for each in layers if each.statistics is not None]
     near = [(abs(s.mean_log_energy), s.name) for s in means if s.mean_log_energy is not None]
     if near:
-        found.append(("Mean log energy nearest to zero", *min(near)))
-    rows = ([("figure", title), ("tensor", name), ("value", number(v))] for title, v, name in found)
+        ends.append(("Mean log energy nearest to zero", *min(near)))
+    rows = ([("figure", title), ("tensor", name), ("value", number(v))] for title, v, name in ends)
     return _table("Extremes", rows, texts=2)
 
 
 def finding_table(content: Content, most: int = 200) -> Table | None:
     """The findings, warnings first, at most this many lines."""
-    found = [
+    findings = [
         (row.name, finding)
         for row in content.known_rows
         for finding in content.health[row.name].findings
     ]
-    found.sort(key=lambda pair: pair[1].verdict != Verdict.WARNING)
-    left = "" if len(found) <= most else f", the first {most} of {len(found)}"
+    findings.sort(key=lambda pair: pair[1].verdict != Verdict.WARNING)
+    left = "" if len(findings) <= most else f", the first {most} of {len(findings)}"
     rows = (
         [("tensor", name), *_advice(finding.verdict, finding.title, finding.sentence)]
-        for name, finding in found[:most]
+        for name, finding in findings[:most]
     )
     return _table(f"Findings{left}", rows, texts=4)
 
@@ -261,7 +261,7 @@ def check_table(content: Content) -> Table | None:
 def _advice(verdict: Verdict, title: str, sentence: str) -> Iterator[tuple[str, str]]:
     yield "verdict", verdict.value
     yield "about", title
-    yield "what it is, and what one can do", sentence
+    yield "explanation and advice", sentence
 
 
 def cosine_cells(content: Content) -> list[list[tuple[str, float]]]:
