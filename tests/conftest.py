@@ -8,6 +8,7 @@ os.environ["QT_QPA_PLATFORM"] = "offscreen"  # before Qt is imported
 # others: three times as long on two processors.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+import gc
 import multiprocessing
 from collections.abc import Callable, Iterator
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -28,6 +29,11 @@ settings.load_profile("same")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest comes first, so that no test process waits for another in the end."""
     items.sort(key=lambda item: not item.nodeid.startswith(("tests/walk/", "tests/end2end/")))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: the collector would walk it again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

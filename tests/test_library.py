@@ -119,6 +119,9 @@ def test_comparing_measures_each(models: Path) -> None:
 def test_an_error_is_one_of_the_tree(models: Path) -> None:
     with pytest.raises(ace_gui.errors.RecipeError, match="merge method"):
         ace_gui.plan({**RECIPE, "merge_method": "nothing"})
+    for nothing in (None, [RECIPE], 1):
+        with pytest.raises(ace_gui.errors.RecipeError, match="not a recipe"):
+            ace_gui.plan(nothing)
     with pytest.raises(ace_gui.errors.RecipeError, match="unknown key"):
         ace_gui.plan({**RECIPE, "colour": "red"})
     with pytest.raises(ace_gui.errors.WorkbenchError):

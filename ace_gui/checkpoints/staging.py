@@ -127,9 +127,11 @@ class Claim:
         """
         claim = cls(_lock_file(path))
         try:
-            claim._lock.acquire()
-        except Timeout:
-            return None
+            try:
+                claim._lock.acquire()
+            except Timeout:
+                claim._file.touch()  # raises if no file can be made, which the lock waits for too
+                return None
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise output_error(path, error) from None

@@ -147,7 +147,7 @@ def recipe_from(given: Path | str | Mapping[str, object] | Recipe) -> Recipe:
     if isinstance(given, str | Path):
         return load_recipe(Path(given))
     with _naming(Path("recipe")):
-        return _recipe(_plain_paths(given), Path())
+        return _recipe(_mapping(_plain_paths(given)), Path())
 
 
 @contextlib.contextmanager

@@ -13,10 +13,6 @@ from tests.benchmarks import layers
 from tests.benchmarks.measuring import say
 
 SHAPES = "768x768,3072x768,768x3072,2048x8192"
-HEADER = (
-    f"{'layer':>11} {'T':>3} {'B':>3}  {'regime':<12} {'numbers':<8} {'literal s':>10} "
-    f"{'ours s':>9} {'floor s':>9} {'literal/ours':>13} {'ours/floor':>11} {'rounds':>7}"
-)
 
 
 def main() -> int:
@@ -32,25 +28,30 @@ def main() -> int:
         "mixed where only the system is solved in float64. floor: the necessary products at the "
         "rates of float32 and float64 products measured in the same rounds."
     )
-    say(HEADER)
+    say(layers.HEADER)
     end = time.monotonic() + 60 * options.minutes
     rate = layers.rate(torch.float64, seconds)
     for case in layers.cases(options.shapes, options.experts, options.kinds, options.together):
         if layers.least_seconds(case, rate) > end - time.monotonic():
-            say(f"{_name_of(case)} no time left")
+            say(f"{case.title} no time left")
         else:
             patience = min(options.patience, end - time.monotonic())
-            say(_line(layers.measure(case, seconds, options.rounds, patience)))
+            say(layers.measure(case, seconds, options.rounds, patience).line())
     return 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--shapes", type=_shapes, default=SHAPES, help="outputs x inputs")
-    parser.add_argument("--experts", type=_integers, default="4,8,20", help="numbers of experts")
+    parser.add_argument("--shapes", type=layers.shapes, default=SHAPES, help="outputs x inputs")
+    parser.add_argument(
+        "--experts", type=layers.integers, default="4,8,20", help="numbers of experts"
+    )
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(layers.EPSILON))
     parser.add_argument(
-        "--together", type=_integers, default="1", help="numbers of layers that ours merges at once"
+        "--together",
+        type=layers.integers,
+        default="1",
+        help="numbers of layers that ours merges at once",
     )
     parser.add_argument("--rounds", type=int, default=5, help="alternating runs of each")
     parser.add_argument("--patience", type=float, default=60, help="seconds a row may take")
@@ -68,31 +69,6 @@ def _options() -> argparse.Namespace:
         options.experts, options.rounds = [8], 3
         options.shapes = [shape for shape in options.shapes if max(shape) < 8192]
     return options
-
-
-def _shapes(text: str) -> list[tuple[int, int]]:
-    pairs = (shape.split("x") for shape in text.split(","))
-    return [(int(outputs), int(inputs)) for outputs, inputs in pairs]
-
-
-def _integers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",")]
-
-
-def _line(row: layers.Row) -> str:
-    case = row.case
-    literal = "-" if row.literal is None else f"{row.literal:.3f}"
-    ratio = "-" if row.literal is None else f"{row.literal / row.ours:.2f}"
-    return (
-        f"{_name_of(case)} {row.numbers:<8} "
-        f"{literal:>10} {row.ours:>9.3f} {row.floor:>9.3f} {ratio:>13} "
-        f"{row.ours / row.floor:>11.2f} {row.rounds:>7}"
-    )
-
-
-def _name_of(case: layers.Case) -> str:
-    size = f"{case.outputs:>5}×{case.inputs:<5} {case.experts:>3}"
-    return f"{size} {case.together:>3}  {case.kind:<12}"
 
 
 def _name(device: torch.device) -> str:

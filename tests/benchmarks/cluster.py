@@ -18,8 +18,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
 from ace_gui.engine.cluster.estimates import planned_units, schedule
 from ace_gui.engine.cluster.ray_workers import RayWorkers, workers_at
 from ace_gui.engine.cluster.trials import measured
@@ -30,7 +28,7 @@ from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.recipe import Recipe
 from tests.benchmarks.checkpoints import gpt2_set
 from tests.benchmarks.measuring import say
-from tests.helpers.recipes import recipe_over
+from tests.helpers.recipes import file_over, recipe_over
 
 TIMED = """
 import json, sys, time
@@ -98,11 +96,7 @@ def main() -> None:
 
 def compared(folder: Path, experts: int) -> None:
     base, tuned = gpt2_set(folder / "models", experts)
-    recipe = folder / "recipe.yaml"
-    models = [{"model": str(path)} for path in tuned]
-    recipe.write_text(
-        yaml.safe_dump({"merge_method": "ace", "base_model": str(base), "models": models})
-    )
+    recipe = file_over(folder, base, tuned, merge_method="ace")
     say("                          wall   processor")
     found = {}
     for title, threads, cluster in (

@@ -16,13 +16,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import yaml
 from safetensors import safe_open
 
 from tests.benchmarks import measuring
 from tests.benchmarks.checkpoints import gpt2_set, llama_set, vit_b32_set
 from tests.benchmarks.literal_merge import AVERAGED, CONV1D
 from tests.benchmarks.measuring import Run, say
+from tests.helpers.recipes import file_over
 
 SETS: dict[str, Callable[..., tuple[Path, list[Path]]]] = {
     "gpt2": gpt2_set,
@@ -61,13 +61,16 @@ def measure_set(
     base, tuned = SETS[name](folder / "models", experts, **fewer)
     size = sum(path.stat().st_size for path in (folder / "models").rglob("*.safetensors"))
     written = (base / "model.safetensors").stat().st_size
-    read = measuring.read_rate(base / "model.safetensors", cached=True)
+    read = measuring.read_rate(base / "model.safetensors")
     write = measuring.write_rate(folder)
     say(
         f"\n{name}, {experts} experts: {mb(size)} to read at {read / 1e9:.2f} GB/s (cached), "
         f"{mb(written)} to write at {write / 1e9:.2f} GB/s: {size / read + written / write:.1f} s"
     )
-    ours = {method: recipe(folder, base, tuned, method) for method in ("ace", "linear")}
+    ours = {
+        method: file_over(folder / method, base, tuned, merge_method=method)
+        for method in ("ace", "linear")
+    }
     runs: dict[str, list[Run]] = {method: [] for method in ours}
     for _ in range(options.rounds):
         for method, path in ours.items():
@@ -115,18 +118,6 @@ def bound(base: Path, experts: int) -> float:
             wide = (3 * experts - 2) * o * i**2
             ours += min(wide, experts * (o * i**2 + 3 * o**2 * i)) + i**3 / 3 + 2 * o * i**2
     return literal / ours
-
-
-def recipe(folder: Path, base: Path, tuned: list[Path], method: str) -> Path:
-    """A recipe file for one method."""
-    path = folder / f"{method}.yaml"
-    models = [{"model": str(expert)} for expert in tuned]
-    path.write_text(
-        yaml.safe_dump(
-            {"schema": 1, "merge_method": method, "base_model": str(base), "models": models}
-        )
-    )
-    return path
 
 
 def merge(

@@ -81,17 +81,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("device")
     parser.add_argument("--methods", type=lambda text: text.split(","), default=list(METHODS))
     parser.add_argument("--processes", type=int, default=FRESH)
-    parser.add_argument("--shapes", type=_shapes, default=SHAPES, help="1024x1024,4096x1024")
-    parser.add_argument(
-        "--together", type=lambda text: [*map(int, text.split(","))], default=[1, 4, 8]
-    )
+    parser.add_argument("--shapes", type=layers.shapes, default=SHAPES, help="1024x1024,4096x1024")
+    parser.add_argument("--together", type=layers.integers, default=[1, 4, 8])
     parser.add_argument("--rounds", type=int, default=3, help="alternating runs of a layer")
     return parser.parse_args(arguments)
-
-
-def _shapes(text: str) -> list[tuple[int, int]]:
-    pairs = (shape.split("x") for shape in text.split(","))
-    return [(int(outputs), int(inputs)) for outputs, inputs in pairs]
 
 
 def _failed(title: str, part: Callable[[Path], None]) -> bool:
@@ -188,13 +181,9 @@ def decompositions(device: torch.device, shapes: list[tuple[int, int]]) -> None:
 def table(device: torch.device, options: argparse.Namespace) -> None:
     """(d) ACE by layer: seconds of ours, of the published procedure and of the products."""
     seconds = layers.Stopwatch(device=device)
+    say(layers.HEADER)
     for case in layers.cases(options.shapes, [8], list(layers.EPSILON), options.together):
-        row = layers.measure(case, seconds, rounds=options.rounds, patience=20)
-        literal = "-" if row.literal is None else f"{row.literal:.4f}"
-        say(
-            f"{case.outputs}×{case.inputs} T={case.experts} B={case.together} {case.kind:<5} "
-            f"ours {row.ours:.4f}  literal {literal}  floor {row.floor:.4f}  {row.numbers}"
-        )
+        say(layers.measure(case, seconds, rounds=options.rounds, patience=20).line())
 
 
 def profile(recipe: Recipe, device: torch.device, folder: Path) -> None:

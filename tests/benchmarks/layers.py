@@ -33,6 +33,22 @@ NORM = 0.3
 BASE_NORM = 10 * NORM
 """Of the base's weights where these are bfloat16."""
 
+HEADER = (
+    f"{'layer':>11} {'T':>3} {'B':>3}  {'regime':<12} {'numbers':<8} {'literal s':>10} "
+    f"{'ours s':>9} {'floor s':>9} {'literal/ours':>13} {'ours/floor':>11} {'rounds':>7}"
+)
+
+
+def shapes(text: str) -> list[tuple[int, int]]:
+    """``3072x768,768x768`` on the command line: outputs × inputs."""
+    pairs = (shape.split("x") for shape in text.split(","))
+    return [(int(outputs), int(inputs)) for outputs, inputs in pairs]
+
+
+def integers(text: str) -> list[int]:
+    """``4,8`` on the command line."""
+    return [int(number) for number in text.split(",")]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
@@ -43,6 +59,11 @@ class Case:
     experts: int
     kind: str
     together: int = 1
+
+    @property
+    def title(self) -> str:
+        size = f"{self.outputs:>5}×{self.inputs:<5} {self.experts:>3}"
+        return f"{size} {self.together:>3}  {self.kind:<12}"
 
     @property
     def heterogeneous(self) -> bool:
@@ -68,6 +89,16 @@ class Row:
     floor: float
     numbers: str
     rounds: int
+
+    def line(self) -> str:
+        """Under ``HEADER``."""
+        literal = "-" if self.literal is None else f"{self.literal:.3f}"
+        ratio = "-" if self.literal is None else f"{self.literal / self.ours:.2f}"
+        return (
+            f"{self.case.title} {self.numbers:<8} "
+            f"{literal:>10} {self.ours:>9.3f} {self.floor:>9.3f} {ratio:>13} "
+            f"{self.ours / self.floor:>11.2f} {self.rounds:>7}"
+        )
 
 
 class Rounded(Sequence[Tensor]):

@@ -83,15 +83,10 @@ def write_rate(folder: Path, size: int = 2**30) -> float:
     return written / seconds
 
 
-def read_rate(path: Path, *, cached: bool = False) -> float:
-    """Bytes a second of reading a file once from its start.
-
-    Unless ``cached``, the system is asked to forget the file first, where it can be asked.
-    """
+def read_rate(path: Path) -> float:
+    """Bytes a second of reading a file from the system's memory once from its start."""
     buffer = bytearray(CHUNK)
     with path.open("rb", buffering=0) as file:
-        if not cached and hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         started = time.perf_counter()
         while file.readinto(buffer):
             pass

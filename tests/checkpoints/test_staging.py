@@ -280,3 +280,10 @@ def test_impossible_places_are_refused_as_ever(name: str, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OutputError):
         claimed_output(tmp_path / name, []).__enter__()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="only Linux has such folders")
+def test_a_folder_in_which_nothing_can_be_made_is_not_called_taken():
+    with pytest.raises(OutputError) as refused, claimed(Path("/proc/out")):
+        pass
+    assert "Another merge" not in refused.value.sentence

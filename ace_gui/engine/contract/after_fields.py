@@ -36,7 +36,7 @@ _SPECTRUM: Final = (
     "Power of the singular values: σ becomes σ^p, and the Frobenius norm stays the same. A power "
     "below 1 makes the spectrum flatter."
 )
-_CAP: Final = "Largest norm of the experts' summed changes, as a share of the base matrix's norm."
+_CAP: Final = "Limit on a change's norm, as a share of the base's. The experts' mean is allowed."
 
 AFTER_FIELDS: Final = (
     _field("rank", "Rank", "Share of the singular directions that is kept.", 0, 1),

@@ -116,8 +116,8 @@ def layer_health(
     published = report is not None and report.regime is not None
     if published and share is not None and share > FAR_ABOVE_CAP:
         sentence = (
-            f"The merged change is {share:.3g} times as long as the cap of the automatic variant "
-            "allows. Try the automatic variant, or a cap, for this tensor."
+            f"The norm of the merged change is {share:.3g} times the limit of the automatic "
+            "variant's cap. Try the automatic variant, or a cap, for this tensor."
         )
         findings.append(_warning("Above the cap", sentence))
     findings.sort(key=lambda finding: WORST_FIRST.index(finding.verdict))

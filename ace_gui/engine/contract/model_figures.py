@@ -121,7 +121,7 @@ def _ratio(change: float, base: float) -> float:
 
 
 _ROUNDING: Final = 1e-3
-"""Tolerance: a change shortened by a cap has the allowed norm except for rounding."""
+"""Tolerance: a change scaled down by a cap has the allowed norm except for rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ class Forecast:
         if not self.exact:
             over, ratio = f"about {over}", f"about {ratio}"
         if self.capped:
-            over = f"the cap shortens {over}"
+            over = f"the cap scales down {over}"
         elif self.delta is None:
             over = f"{over} above their cap"
         else:

@@ -1,4 +1,4 @@
-"""Learns what a method needs from the tasks' data, once, and keeps it for later merges."""
+"""Learns a method's values from the tasks' data once, and keeps them for later merges."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ TITLE: Final = "learning with {}"
 
 
 def learned(prepared: Prepared, device: torch.device) -> Progress:
-    """Learn what the plan's method needs, unless it is known already.
+    """Learn the values that the plan's methods need, unless they are known already.
 
     Adds to ``prepared.measurements``. An interrupted run is continued. Raises TaskError if an
     expert has no data of the required kind, MismatchError if a model lacks tensors of the merged
@@ -109,14 +109,14 @@ def learned(prepared: Prepared, device: torch.device) -> Progress:
 
 
 def require_learned(prepared: Prepared, device: torch.device) -> None:
-    """Use what was learned earlier. Raises MethodError if nothing was."""
+    """Use the values learned earlier. Raises MethodError if there are none."""
     for need, title in prepared.needs.items():
         if need.learned and need not in prepared.measurements:
             sources = _sources(prepared, need)
             for kind in dict.fromkeys((device.type, "cuda", "cpu")):
-                known = found_statistics(_folder(prepared, need, sources, kind))
-                if known is not None:
-                    prepared.measurements[need] = (known,)
+                statistics = found_statistics(_folder(prepared, need, sources, kind))
+                if statistics is not None:
+                    prepared.measurements[need] = (statistics,)
                     break
             else:
                 raise MethodError(f"{title} learns from data first; merge, then inspect again.")
@@ -125,9 +125,9 @@ def require_learned(prepared: Prepared, device: torch.device) -> None:
 def _sources(prepared: Prepared, need: Need) -> list[Calibration]:
     """The data of every expert. Raises TaskError if there is none."""
     require_calibration(prepared.recipe, prepared.needs[need])
-    few = prepared.parameters.batch if need is Need.LOSS else EXAMPLES
+    limit = prepared.parameters.batch if need is Need.LOSS else EXAMPLES
     return [
-        calibration(prepared, t, labelled=need is Need.LOSS, limit=few)
+        calibration(prepared, t, labelled=need is Need.LOSS, limit=limit)
         for t in range(len(prepared.experts))
     ]
 
@@ -157,24 +157,24 @@ def _folder(
 def _learned(prepared: Prepared, need: Need, device: torch.device) -> Progress:
     sources = _sources(prepared, need)
     folder = _folder(prepared, need, sources, device.type)
-    known = found_statistics(folder)
-    if known is None:
+    statistics = found_statistics(folder)
+    if statistics is None:
         folder = folder_to_write(folder, prepared)
         with claimed(folder):
             readers = Readers(prepared)
             yield from (event for event in surveyed(readers) if event is not None)
-            # On a GPU, attention whose gradients are summed in a fixed order.
-            same = nullcontext() if device.type == "cpu" else sdpa_kernel(SDPBackend.MATH)
-            with full_float32(), same, older_objects_frozen():
+            # On a GPU, only this attention sums gradients in a fixed order.
+            attention = nullcontext() if device.type == "cpu" else sdpa_kernel(SDPBackend.MATH)
+            with full_float32(), attention, older_objects_frozen():
                 yield from _Work(need, sources, readers, folder, device).run()
-        known = Statistics(folder)
+        statistics = Statistics(folder)
     else:
-        yield _learned_before(prepared, found_curves(known.folder))
-    prepared.measurements[need] = (known,)
+        yield _finished_event(prepared, found_curves(statistics.folder))
+    prepared.measurements[need] = (statistics,)
 
 
-def _learned_before(prepared: Prepared, curves: Curves) -> LearningProgress:
-    """The last event, with the curves of all stages."""
+def _finished_event(prepared: Prepared, curves: Curves) -> LearningProgress:
+    """The event for finished learning, with the curves of all stages."""
     assert prepared.method.learning is not None
     steps = max(map(len, curves.figures.values()), default=0)
     return LearningProgress(
@@ -194,7 +194,7 @@ _Models = Sequence[tuple[int, TaskData, Loading, Any]]
 
 
 class _Work:
-    """Loads the models of the tasks, learns stage after stage, and writes the learned values."""
+    """Loads the tasks' models, learns in one or more stages, and writes the learned values."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class _Work:
         self._writer = StatisticsWriter(folder)
         self._expected: dict[str, list[Tensor]] = {}
         self._names: list[str] = []
-        before = found_curves(folder)  # of stages finished by an earlier run
+        before = found_curves(folder)  # those of stages that an earlier run finished
         self._losses = dict(before.losses)
         self._figures = dict(before.figures)
         self._warnings = list(before.warnings)
@@ -243,35 +243,35 @@ class _Work:
         )
         (self._folder / CHECKPOINT).unlink(missing_ok=True)
         shutil.rmtree(self._folder / FACTORS, ignore_errors=True)
-        yield _learned_before(self._prepared, self._curves())
+        yield _finished_event(self._prepared, self._curves())
 
     def _models(self) -> _Models:
-        """The models, with the merged model's parameters instead of their own."""
-        found: list[tuple[int, TaskData, Loading, Any]] = []
+        """The tasks' models; their parameters are replaced by the merged model's."""
+        models: list[tuple[int, TaskData, Loading, Any]] = []
         for t, source in enumerate(self._sources):
-            known: list[tuple[Loading, Any]] = []
+            loaded: list[tuple[Loading, Any]] = []
             for data, loading in source.tasks:
-                model = next((model for each, model in known if each == loading), None)
+                model = next((model for other, model in loaded if other == loading), None)
                 if model is None:
                     model = load(loading, self._device)
-                    if self._prepared.parameters.patience:  # still the expert's weights
-                        for other, own in source.tasks:
-                            if own == loading and KINDS[other.kind].has_entropy:
-                                asked = evaluator(other, own, model)
-                                self._expected[other.name] = expert_answers(asked)
+                    if self._prepared.parameters.patience:  # the weights are still the expert's
+                        for task, same in source.tasks:
+                            if same == loading and KINDS[task.kind].has_entropy:
+                                expert_model = evaluator(task, loading, model)
+                                self._expected[task.name] = expert_answers(expert_model)
                     expert = self._prepared.experts[t]
                     answers = set(expert.answers.values())  # a tied head is the embedding
                     shapes = {n: s for n, s in self._shapes.items() if n in answers}
                     self._parameters.adopt(model, expert, shapes)
-                    known.append((loading, model))
+                    loaded.append((loading, model))
                     gc.collect()
-                found.append((t, data, loading, model))
-        return found
+                models.append((t, data, loading, model))
+        return models
 
     def _tasks(self, experts: Sequence[int], models: _Models) -> list[TaskObjective]:
         """The tasks of a stage, without those that have nothing to learn from."""
         parameters, labelled = self._prepared.parameters, self._need is Need.LOSS
-        found = []
+        objectives = []
         for index, (t, data, loading, model) in enumerate(models):
             if t not in experts:
                 continue
@@ -290,26 +290,26 @@ class _Work:
                 seed=seed,
                 expected=self._expected.get(data.name),
             )
-            found.append(objective)
-        if not found:
+            objectives.append(objective)
+        if not objectives:
             raise TaskError(
                 f"{self._prepared.method.title} needs tasks whose answers have probabilities, such "
                 "as labels; choose another method.",
                 key="kind",
             )
-        return found
+        return objectives
 
     def _stage(self, number: int, experts: list[int], models: _Models) -> Progress:
         """Learn the values of some experts. Each stage is stored as one file."""
         learning, parameters = self._learning, self._prepared.parameters
-        merged = self._begun(experts)
+        merged = self._initial_values(experts)
         values = merged.all()
         names = [f"{name}/{number}" for name in values]
         self._names += names
         if self._writer.has(number, names):
             return
         merged.write(None)
-        tasks = self._tasks(experts, models)  # some need the initial merged model
+        tasks = self._tasks(experts, models)  # some tasks need the initial merged model
 
         def objective(step: int) -> Seen:
             figures = merged.write(step)
@@ -328,21 +328,21 @@ class _Work:
             loop, self._folder, number, title=title, experts=owners, curve=learning.curve
         )
         state = loop.state
-        self._losses |= {task: tuple(own) for task, own in state.losses.items()}
+        self._losses |= {task: tuple(losses) for task, losses in state.losses.items()}
         for index, name in enumerate(owners):
-            self._figures[name] = tuple(own[index] for own in state.figures)
+            self._figures[name] = tuple(figures[index] for figures in state.figures)
         for sentence in collapse(state):
             self._warn(sentence)
         save_curves(self._folder, self._curves())
         settled = [learning.settled(value) for value in values.values()]
         self._writer.write(number, dict(zip(names, settled, strict=True)), dict.fromkeys(names, 1))
 
-    def _begun(self, experts: Sequence[int]) -> MergedValues:
+    def _initial_values(self, experts: Sequence[int]) -> MergedValues:
         """The initial values of these experts."""
         learning, parameters = self._learning, self._prepared.parameters
         total = len(self._prepared.experts)
         shared = {} if learning.shared is None else learning.shared(parameters, total)
-        rows, own = [], {}
+        rows, values = [], {}
         for plan_row in self._rows:
             only = [index for index, t in enumerate(plan_row.experts) if t in experts]
             if not only:
@@ -356,13 +356,13 @@ class _Work:
                 self._device,
                 only if learning.per_expert else None,
             )
-            values = learning.start(row.own_vectors, parameters, row.findings)
-            own[row.name] = {n: value.to(self._device, copy=True) for n, value in values.items()}
+            start = learning.start(row.own_vectors, parameters, row.findings)
+            values[row.name] = {n: value.to(self._device, copy=True) for n, value in start.items()}
             row.close()
             rows.append(row)
         shared = {name: value.to(self._device) for name, value in shared.items()}
         seed = self._prepared.plan.recipe.seed
-        return MergedValues(learning, parameters, rows, own, shared, seed=seed)
+        return MergedValues(learning, parameters, rows, values, shared, seed=seed)
 
     def _warn(self, sentence: str) -> None:
         if sentence not in self._warnings:

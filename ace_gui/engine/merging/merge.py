@@ -124,7 +124,7 @@ def _warnings_of(events: Iterator[_Learning]) -> Generator[_Learning, None, tupl
 def _measure(
     prepared: Prepared, device: torch.device, workers: Workers | None
 ) -> Generator[Event | None, None, tuple[str, ...]]:
-    """Measure and learn what methods need of the experts' data; returns all warnings so far."""
+    """Measure statistics and learn values for the methods; returns all warnings so far."""
     prepared.measurements.clear()  # their data may have changed since
     yield from calibrated(prepared, device, workers)
     warnings = yield from _warnings_of(learned(prepared, device))

@@ -1,4 +1,4 @@
-"""What a merge depends on. It can only be resumed with an equal manifest."""
+"""Everything that a merge depends on. A merge can only be resumed with an equal manifest."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def layout_digest(prepared: Prepared) -> str:
 
 
 def _offsets(checkpoint: Checkpoint) -> Iterator[object]:
-    """Everything on which the values of a checkpoint's tensors depend, but the files' bytes."""
+    """Everything that determines the values of a checkpoint's tensors, except the files' bytes."""
     for name, info in sorted(checkpoint.tensors.items()):
         yield (name, info)
         if isinstance(info, ExtendedInfo):

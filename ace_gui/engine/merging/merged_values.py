@@ -1,7 +1,7 @@
-"""What is learned for the tensors of a merged model, and how it gets into the model.
+"""The learned values of a merged model's tensors, and how they get into the model.
 
-∂L/∂λ_t^l = ⟨∂L/∂θ^l, τ_t^l⟩: this needs the gradient of one model and one task vector of one tensor
-at a time.
+As ∂L/∂λ_t^l = ⟨∂L/∂θ^l, τ_t^l⟩, this needs the gradient of only one model, and one task vector of
+one tensor at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ace_gui.methods.shared.survey import Findings, findings_of
 
 
 class LearnedRow:
-    """A row of the plan in the learning loop. ``only``: indices of the experts concerned."""
+    """A row of the plan in the learning loop. ``only``: indices of the experts to learn."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class LearnedRow:
         if learning.factors is not None and learning.prepares(prepared.parameters):
             number = prepared.plan.rows.index(row)
 
-            def made() -> Any:
+            def compute() -> Any:
                 experts = Experts(self.vectors, prepared.weights_of(row))
                 return factors_of(learning, experts, prepared.parameters, prepared.findings_of(row))
 
-            self._stored = factors_on_disk(folder, f"{number:05d}", len(row.experts), made)
+            self._stored = factors_on_disk(folder, f"{number:05d}", len(row.experts), compute)
             self.close()
 
     @property
@@ -83,7 +83,7 @@ class LearnedRow:
         return None if found is None else findings_of(found, self._indices)
 
     def close(self) -> None:
-        """Release what need not be kept."""
+        """Release memory that is not needed until the next read."""
         self._open = None
 
     def factors(self, t: int) -> Values:
@@ -96,10 +96,10 @@ class LearnedRow:
                 return {"delta": self.vectors[index].contiguous()}
             return {name: each.to(self._device) for name, each in self._stored(index).items()}
 
-        found = self._kept.get((self.name, index), read)
+        factors = self._kept.get((self.name, index), read)
         if t + 1 == len(self._indices):
             self.close()
-        return found
+        return factors
 
     def put(self, change: Tensor) -> None:
         """Set the merged model's tensor to W₀ + change."""
@@ -111,11 +111,11 @@ class LearnedRow:
         """∂L/∂Δ of the row, in the orientation of the task vectors."""
         self.close()
         whole = self._parameters.gradient(self._row.tensor, self._row.tensor_shape)
-        found = of_row(
+        gradient = of_row(
             self._row, None, lambda part: whole if part is None else whole.reshape(-1)[slice(*part)]
         )
-        turned = found.T if self._row.transposed else found
-        return turned.contiguous().float()
+        oriented = gradient.T if self._row.transposed else gradient
+        return oriented.contiguous().float()
 
 
 def put_row(row: PlanRow, weight: Tensor, parameters: SharedParameters) -> None:
@@ -125,8 +125,8 @@ def put_row(row: PlanRow, weight: Tensor, parameters: SharedParameters) -> None:
         parameters.write(row.tensor, stored)
         return
     whole = parameters.read(row.tensor, row.tensor_shape)
-    mine = elements_of(whole.view(-1), row.part)
-    mine.copy_(stored.reshape(mine.shape))
+    part = elements_of(whole.view(-1), row.part)
+    part.copy_(stored.reshape(part.shape))
     parameters.write(row.tensor, whole)
 
 
@@ -143,9 +143,9 @@ def put_fixed(
 
 
 class MergedValues:
-    """The coefficients of ``rows``: ``own`` by row, and ``shared`` for the whole model.
+    """The learned values of ``rows``: ``own`` by row, and ``shared`` for the whole model.
 
-    ``seed``: of the random numbers of the gates.
+    ``seed``: seed of the gates' random numbers.
     """
 
     def __init__(
@@ -162,14 +162,11 @@ class MergedValues:
         self.rows, self.own, self.shared, self.seed = rows, own, shared, seed
 
     def all(self) -> dict[str, Tensor]:
-        """All coefficients by name.
-
-        The row's name precedes a slash; it is empty for shared ones.
-        """
-        found = {f"/{name}": value for name, value in self.shared.items()}
+        """All values by name. The row's name precedes a slash; it is empty for shared values."""
+        named = {f"/{name}": value for name, value in self.shared.items()}
         for row, values in self.own.items():
-            found |= {f"{row}/{name}": value for name, value in values.items()}
-        return found
+            named |= {f"{row}/{name}": value for name, value in values.items()}
+        return named
 
     def write(self, step: int | None) -> list[float]:
         """Set the merged model's tensors; ``step`` None: the final values for the export.
@@ -180,13 +177,13 @@ class MergedValues:
         for row in self.rows:
             gates = self.gates(row, step)(self._values(row))
             row.put(change(self.learning, row.factors, row.weights, gates))
-            found = self.learning.figures(gates).double().reshape(-1).tolist()
-            for t, value in zip(row.experts if found else (), found, strict=True):
+            figures = self.learning.figures(gates).double().reshape(-1).tolist()
+            for t, value in zip(row.experts if figures else (), figures, strict=True):
                 totals.setdefault(t, []).append(value)
         return [math.fsum(own) / len(own) for _, own in sorted(totals.items())]
 
     def pull(self, step: int) -> None:
-        """Compute the gradients of all coefficients from those of the merged model's tensors."""
+        """Compute the gradients of all values from those of the merged model's tensors."""
         for value in self.all().values():
             value.grad = torch.zeros_like(value)
         penalty = self.learning.penalty
@@ -209,13 +206,13 @@ class MergedValues:
                     self.own[row.name][name].grad = gradient
 
     def gates(self, row: LearnedRow, step: int | None) -> Callable[[Values], Values]:
-        """Compute the gates from coefficients and the random numbers of the step."""
+        """A function that maps values to gates, with the random numbers of the step."""
 
-        def made(values: Values) -> Values:
-            draw = None if step is None else _generator(self.seed, row.name, step)
-            return self.learning.gates(values, self.parameters, draw)
+        def gates_of(values: Values) -> Values:
+            generator = None if step is None else _generator(self.seed, row.name, step)
+            return self.learning.gates(values, self.parameters, generator)
 
-        return made
+        return gates_of
 
     def _values(self, row: LearnedRow) -> Values:
         indices = list(row.experts)

@@ -96,7 +96,7 @@ def surveyed(
 def _found(
     group: Group, prepared: Prepared, scan: Scanning
 ) -> Generator[PassProgress | None, None, Findings]:
-    """The findings of a survey; of an earlier one with the same parameters, of the same rows."""
+    """The findings of a survey, or of an earlier one with the same parameters and rows."""
     names, values = group.method.for_survey, asdict(group.parameters)
     used = [values[name] for name in (values if names is None else names)]
     key = (group.method.name, *used, tuple(row.name for row in group.rows))
@@ -166,7 +166,7 @@ def _scanned_by(
 def _norms(
     group: Group, experts: int, scan: Scanning
 ) -> Generator[PassProgress | None, None, Findings]:
-    """By role the mean norm of the method's result for a tensor without findings."""
+    """For each role, the mean norm of the method's results without findings."""
     norms: list[float | None] = []
     for found in scan(_norm, group.rows):
         norms += found or ()

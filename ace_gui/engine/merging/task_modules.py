@@ -58,9 +58,10 @@ CHOOSING: Final = "choosing what is kept of each expert"
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """By row: ``least``, the smallest magnitude that is kept, and ``counts``, the number kept.
+    """The chosen entries of each row, per expert.
 
-    Both are given per expert. ``resolved``: these rows, without experts that have NaN or Inf.
+    ``least``: smallest magnitude. ``counts``: numbers. ``resolved``: rows without non-finite
+    experts.
     """
 
     least: dict[str, Mapping[int, float]] = field(default_factory=dict)
@@ -346,10 +347,10 @@ class _Writing:
 
 
 def _cut(row: PlanRow, own: Tensor, cut: Cut) -> dict[str, Tensor]:
-    """What is stored of a difference, by the last part of the names.
+    """The stored tensors of a difference, by the last part of their names.
 
-    The largest elements of each row, in the order in which they are stored; or the leading singular
-    triplets of a matrix; or all of it.
+    They are the largest elements of each row in stored order, or the leading singular triplets of a
+    matrix, or the whole difference.
     """
     if cut.in_rows is not None:
         largest = own.abs().topk(kept_count(cut.in_rows, own.shape[1]), dim=1).indices

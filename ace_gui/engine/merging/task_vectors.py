@@ -1,4 +1,4 @@
-"""The task vectors of one tensor, and what was measured for it, read when they are requested.
+"""The task vectors and measurements of one tensor, read when they are requested.
 
 T experts, N elements of a part of a tensor; a matrix is O outputs × I inputs.
 """
@@ -302,7 +302,7 @@ def measured_of(
 
 
 def _learned(row: PlanRow, deltas: TaskVectors, statistics: Statistics) -> Measured | None:
-    """What was learned for a row and for the whole model, for the experts that have it."""
+    """The learned values of a row and of the whole model, for the experts that have the row."""
     each: dict[str, list[Tensor]] = {}
     device, own = deltas.base.device, _by_row(statistics)
     for stored, name in own.get(row.tied_to or row.name, ()):

@@ -149,7 +149,7 @@ class TensorMerge:
         self._kept = {}
 
     def _findings(self, parts: Sequence[Part], pool: ThreadPoolExecutor) -> Findings:
-        """What the surveys found in the model, and what the method must know of this tensor."""
+        """The findings of the model's surveys, and of this tensor's surveys."""
         row, prepared = self.row, self._prepared
         known, surveys = prepared.findings_of(row) or {}, prepared.method_of(row).tensor_surveys
         if not row.is_merged or not surveys:
@@ -273,7 +273,7 @@ def in_the_end(pieces: Iterable[OutputChunk]) -> list[OutputChunk]:
     """All pieces of a row.
 
     If the merge of the row starts again (``TensorMerge.pieces``), the earlier pieces are dropped,
-    so that two results are never held.
+    so that there is only one result in memory.
     """
     found: list[OutputChunk] = []
     for piece in pieces:

@@ -371,11 +371,11 @@ def _after_lines(reports: Mapping[str, LayerReport]) -> list[str]:
 def _cap_lines(reports: Mapping[str, LayerReport]) -> list[str]:
     """The effect of a cap on the change, whether from the recipe or the method."""
     factors = [r.cap_factor for r in reports.values() if r.cap_factor is not None]
-    shortened = [factor for factor in factors if factor < 1]
+    scaled = [factor for factor in factors if factor < 1]
     if not factors:
         return []
-    least = f", at most to {min(shortened):.3g} of its length" if shortened else ""
-    return [f"- {len(shortened)} of {len(factors)} capped changes were shortened by the cap{least}"]
+    least = f", at most to {min(scaled):.3g} of the norm" if scaled else ""
+    return [f"- {len(scaled)} of {len(factors)} capped changes were scaled down by the cap{least}"]
 
 
 def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What an adapter holds of a merge: which tensors as two factors, and which whole."""
+"""The content of an adapter: which tensors it holds as two factors, and which whole."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Whole:
 class AdapterPlan:
     """The tensors of an adapter, in plan order.
 
-    ``rows``: of the merge, by tensor. ``notes``: what of the merge it does not hold.
+    ``rows``: those of the merge, by tensor. ``notes``: parts of the merge that it cannot hold.
     """
 
     factored: tuple[Factored, ...]
@@ -124,7 +124,7 @@ class AdapterPlan:
 
     @property
     def whole_modules(self) -> tuple[str, ...]:
-        """The modules that PEFT saves whole: not those that are in others."""
+        """The modules that PEFT saves whole, without modules inside other ones."""
         factored = {each.module for each in self.factored}
         owners = dict.fromkeys(each.module for each in self.whole if each.module not in factored)
         copies = (name for each in self.whole for name in each.copies)
@@ -142,7 +142,7 @@ class AdapterPlan:
 def adapter_plan(
     prepared: Prepared, include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> AdapterPlan:
-    """What the adapter of a merge holds.
+    """The content of the adapter of a merge.
 
     ``include``, ``exclude``: patterns of tensors' names, with ``*``. Without a rank in the recipe,
     the rank is the sum of the experts' ranks. Raises RecipeError if it is not known, MismatchError
@@ -182,7 +182,7 @@ def adapter_checks(prepared: Prepared) -> tuple[Check, ...]:
 
 
 def require_adapter(recipe: Recipe) -> None:
-    """Raise RecipeError for a recipe that no adapter can follow, whatever its models are."""
+    """Raise RecipeError for a recipe that cannot give an adapter, whatever its models are."""
     for key in ("slices", "adapter", "tokenizer", "chat_template"):
         if getattr(recipe, key):
             raise RecipeError(f"{key} needs a whole model, not an adapter.", key=key)
@@ -211,7 +211,7 @@ def _whole(prepared: Prepared, row: PlanRow, parameter: str, copies: tuple[str, 
 
 
 def _in_modules(plan: AdapterPlan, prepared: Prepared) -> AdapterPlan:
-    """The plan with everything whole that lies in a module that is saved whole."""
+    """The plan in which all tensors of a module that is saved whole are whole."""
     owners = tuple(f"{name}." for name in plan.whole_modules)
     inside = [each for each in plan.factored if each.module.startswith(owners)]
     more = tuple(
@@ -261,9 +261,9 @@ def _of_adapter(checkpoint: Checkpoint, name: str) -> bool:
 
 
 def low_rank_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRank]] | None:
-    """Each expert's change of a tensor where all are plain LoRA; None where one is not.
+    """Each expert's change of a tensor if all are plain LoRA, else None.
 
-    Experts without a change of it are left out.
+    Experts that do not change the tensor are left out.
     """
     found = []
     for t in row.experts:
@@ -289,7 +289,7 @@ def low_rank_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRan
 def shares_of(prepared: Prepared, row: PlanRow) -> Sequence[float] | None:
     """The factors c of a merge Σ c·ΔW; None if it is another function of the task vectors.
 
-    They are what the method makes of unit vectors.
+    They are the method's results for unit vectors.
     """
     weights, count = prepared.weights_of(row), len(row.experts)
     method, averaged = prepared.method_of(row), row.disposition is Disposition.AVERAGED
@@ -349,9 +349,9 @@ def _module_name(base: OpenedModel, tensor: str) -> str:
 
 
 def refuse_unaddressed(prepared: Prepared, tensors: Sequence[str]) -> None:
-    """Raise MismatchError for tensors of which an adapter cannot tell the change.
+    """Raise MismatchError for tensors whose change an adapter cannot express.
 
-    Loading joins them with others or divides them, or they have rows of tokens that the base lacks.
+    Loading joins or divides them, or they have rows of tokens that the base lacks.
     """
     base, found = prepared.base, []
     pieces = Counter(row.module for rows in base.architecture.modules.values() for row in rows)

@@ -57,13 +57,13 @@ BUILT_IN: Final[Mapping[str, str]] = MappingProxyType(
         ),
     }
 )
-"""The formats of well-known model families, by the names that mergekit has for them."""
+"""The formats of well-known model families, by mergekit's names for them."""
 
 
 def with_chat_template(
     base: OpenedModel, experts: Sequence[OpenedModel], recipe: Recipe
 ) -> OpenedModel:
-    """The base with the chat template that the recipe names; with auto, there need not be one.
+    """The base with the recipe's chat template; with auto, there may be none.
 
     A file stays a file. Other templates are written into the tokenizer's config. Raises RecipeError
     if the recipe names none that exists.
@@ -114,7 +114,7 @@ def _wanted(wanted: str, base: OpenedModel, experts: Sequence[OpenedModel]) -> P
 
 
 def template_of(checkpoint: Checkpoint) -> str:
-    """The chat template of a model; empty if it has none that can be read."""
+    """The chat template of a model; empty if it has none or it cannot be read."""
     file = side_files_of(checkpoint).get(_FILE)
     if file is not None:
         try:

@@ -91,7 +91,7 @@ def scales_base(recipe: Recipe, method: MergeMethod[object]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rules:
-    """What decides about rows. ``kept``: tensors of the vocabulary that the base decides."""
+    """The inputs of the decisions. ``kept``: vocabulary tensors that are kept from the base."""
 
     base: OpenedModel
     experts: Sequence[OpenedModel]
@@ -228,7 +228,7 @@ class _Rules:
 def combined(
     row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
 ) -> PlanRow:
-    """The row of a tensor that is merged by ``method``, if the scope lets it."""
+    """The row of a tensor that ``method`` merges, if the scope allows it."""
     found, turned, stays = len(row.experts), traits.transposed, row.transposed
     share = "" if found == total else f" (in {found} of {total} experts)"
     decision = decide(scope, row.name, len(row.shape))
@@ -238,7 +238,7 @@ def combined(
         reason = f"{method.title} cannot merge {found} of {total} experts: averaged"
     elif decision is not None:
         fate, reason, turned = FATES[decision.kind], decision.reason, False
-    elif method.kind is Kind.ENTRY:  # the orientation matters if a cap makes it merge whole
+    elif method.kind is Kind.ENTRY:  # the orientation matters if a cap requires the whole matrix
         reason = f"{method.title} applies to every entry"
     elif traits.matrix and traits.role not in AVERAGE_REASONS:
         reason = "matrix of a linear layer" + (", stored inputs × outputs" if turned else "")

@@ -93,7 +93,7 @@ class OpenedModel:
 
     @property
     def summary(self) -> ExpertSummary:
-        """The model as a list shows it."""
+        """The model's line in a list."""
         architecture, parts = self.architecture, self.checkpoint.parts
         is_adapter = self.checkpoint.adapter is not None
         unnamed = ", ".join(parts) if len(parts) > 1 else "from names alone"
@@ -114,7 +114,7 @@ class OpenedModel:
 def answering_name(row: PlanRow, model: OpenedModel) -> str:
     """The base's name under which an expert has the row's tensor.
 
-    It is its own, or the one it is tied to. Raises KeyError where the expert has neither.
+    It is the row's name, or that of the tensor it is tied to. Raises KeyError if there is neither.
     """
     if model.has(row.tensor) or row.tied_to is None:
         return row.tensor
@@ -122,7 +122,7 @@ def answering_name(row: PlanRow, model: OpenedModel) -> str:
 
 
 def open_whole(path: Path, describer: Describer, adapter: Path | None = None) -> Steps[OpenedModel]:
-    """Open a model by itself, with an adapter on it if one is given; its tensors match themselves.
+    """Open a model on its own, with an optional adapter on it; its tensors match themselves.
 
     With an adapter, tensors are read in float32 at least, and have the model's formats in the
     output.
@@ -191,7 +191,7 @@ def _open_expert(
         )
     architecture = yield from describe(checkpoint, describer)
     own_names = {theirs: own for own, theirs in answers.items()}
-    heads = [  # the base's own heads that the expert ties to its embedding, which serves as head
+    heads = [  # the base's separate heads that the expert ties to its embedding
         name
         for name, traits in base.architecture.traits.items()
         if traits.role is Role.VOCABULARY_HEAD and not traits.tied_to and name not in own_names

@@ -85,8 +85,8 @@ def overridden(
 ) -> tuple[tuple[PlanRow, ...], tuple[str, ...]]:
     """Rows with the recipe's ``after`` and overrides, and a warning for each rule without effect.
 
-    A tied tensor follows the tensor it is tied to. ``asked``: by tensor, indices of the rules
-    without which it would not be merged. ``named``: the number of rules that users know; None: all.
+    A tied tensor follows the tensor it is tied to. ``asked``: by tensor, the indices of rules that
+    cause it to be merged. ``named``: the number of rules that users know; None: all.
     """
     last = last_blocks(rows)
     rows = tuple(with_after(row, recipe.after, last) for row in rows)
@@ -275,7 +275,7 @@ def _can_merge(method: MergeMethod[Any], row: PlanRow) -> bool:
 def completed(
     values: Mapping[str, ParameterValue], method: MergeMethod[Any], base: OpenedModel
 ) -> tuple[Mapping[str, ParameterValue], Mapping[str, str]]:
-    """The values with the method's defaults for this base, and where the defaults come from."""
+    """The values completed with the method's defaults for this base, and the defaults' sources."""
     if method.defaults is None:
         return values, {}
     config = {**(base.checkpoint.config or {}), "model_type": base.architecture.family}

@@ -43,7 +43,7 @@ _VITAL: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.NORM})
 # Half a unit in the last place, relative to a weight.
 _ROUNDING: Final = {"F64": 2.0**-53, "F32": 2.0**-24, "F16": 2.0**-11, "BF16": 2.0**-8}
 _NOISY: Final = 2.0**-9
-"""Rounding that is as large as the change made by a fine-tune."""
+"""Formats with a rounding as large as the change by fine-tuning."""
 
 TENSORS_SAMPLED: Final = 48
 BLOCK: Final = 4096

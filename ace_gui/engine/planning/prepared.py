@@ -1,4 +1,4 @@
-"""A recipe with its opened models, what is decided for each tensor, and what experts keep."""
+"""A recipe with its opened models, the decision for each tensor, and what is kept per expert."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Prepared:
     """A plan, and the opened models and methods that carry it out.
 
     ``method``, ``parameters``: the recipe's, which a row may override. ``tokenizers``: files that
-    determine matching rows, if rows are matched by token. ``findings``: what is known so far of the
+    determine matching rows, if rows are matched by token. ``findings``: the known findings on the
     whole model, by method and parameters; ``surveying`` adds to it. ``surveys``: the surveys of
     recipes that differ only in method and parameters, so that each is made once. ``measurements``:
-    the finished ones on the experts' data, one per expert; ``calibrating`` adds to it.
+    the finished measurements of the experts' data, one per expert; ``calibrating`` adds to it.
     ``distances``: of the experts from the base, by name, set by ``unrelated``.
     """
 

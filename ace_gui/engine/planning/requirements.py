@@ -1,6 +1,6 @@
-"""What a merge needs, from the plan alone: memory, disk, data; and the checks of it.
+"""What a merge needs, from the plan alone: memory, disk and data, and the checks of these.
 
-The memory of learning counts, too. Activations of a batch depend on the inputs and do not.
+The memory for learning is included, but not the activations of a batch, which depend on the inputs.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ FREED_BYTES = 64_000_000  # of freed memory, kept by the C library for later (``
 
 LEAST_KEPT: Final = 128_000_000
 SHARE_KEPT: Final = 0.5
-"""Multiple of the model's bytes that cached task vectors and inputs may use, if that is more."""
+"""Cached task vectors and inputs may use this multiple of the model's bytes, if that is more."""
 
 COPIES: Final = 6
 """Copies of a learned number: itself, its gradient, two moments, and two earlier values."""
@@ -452,6 +452,6 @@ def refuse_errors(checks: Iterable[Check]) -> None:
 def require_room(
     plan: Plan, device: str, store: Path | None, memory_bytes: int | None = None
 ) -> None:
-    """Raise ResourceError if a merge into a store would fail; arguments as of ``store_checks``."""
+    """Raise ResourceError if a merge into a store would fail; arguments as for ``store_checks``."""
     gpu_memory = memory_of(resolve_device(device))
     refuse_errors(store_checks(plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=store))

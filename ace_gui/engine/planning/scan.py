@@ -21,7 +21,7 @@ DEEPEST: Final = 3
 """Depth of the search below the given folder."""
 
 MOST: Final = 200
-"""Most models of a folder; one with more was not put together for a merge."""
+"""Largest number of models in a folder; one with more was not made for a merge."""
 
 ALIKE: Final = 0.5
 """Share of the smaller model's tensors that the other must have in the same shape."""

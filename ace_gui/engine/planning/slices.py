@@ -83,7 +83,7 @@ def _key(source: Source) -> _Key:
 
 
 def open_recipe(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
-    """The base and every expert of a recipe, with or without slices. Raises as both ways do."""
+    """The base and every expert of a recipe, with or without slices; raises the errors of both."""
     if not recipe.slices:
         return (yield from open_models(recipe))
     refuse_unfound(recipe)
@@ -94,7 +94,7 @@ def open_recipe(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, .
 def _open_slices(
     recipe: Recipe, describer: Describer
 ) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
-    """The bases of all slices as one base, and of each expert what it has in the output.
+    """The bases of all slices as one base, and each expert's part of the output.
 
     Raises RecipeError if ranges do not fit, or a config cannot be written for such blocks.
     """
@@ -221,7 +221,7 @@ def _layers(recipe: Recipe, number: int, models: Mapping[_Key, _Model]) -> list[
 def _output(
     recipe: Recipe, models: Mapping[_Key, _Model], layers: Sequence[Sequence[tuple[int, int]]]
 ) -> _Output:
-    """What each tensor of the output is made of: first what is before the blocks, then these."""
+    """The sources of each tensor of the output: first those before the blocks, then the blocks."""
     output, start = _Output(), 0
     first = models[_key(recipe.slices[0].sources[0])].opened
     blocks = {name: traits.block for name, traits in first.architecture.traits.items()}
@@ -262,7 +262,7 @@ def renumbered(name: str, block: int) -> str:
 
 
 def _untie_heads(recipe: Recipe, models: Mapping[_Key, _Model], output: _Output) -> bool:
-    """Add a head of its own where embedding and head come from different sources.
+    """Add a separate head if embedding and head come from different sources.
 
     Returns whether the output's head is untied.
     """
@@ -340,7 +340,7 @@ def with_slice_rules(recipe: Recipe, base: OpenedModel) -> Recipe:
 def without_idle_rows(
     rows: Sequence[PlanRow], recipe: Recipe, parameters: Mapping[str, object]
 ) -> tuple[PlanRow, ...]:
-    """The rows; those that only the base has, and that no factor changes, are copied from it."""
+    """The rows; a row is copied from the base if only the base has it and no factor changes it."""
     if not recipe.slices:
         return tuple(rows)
     found = []
@@ -371,11 +371,11 @@ _EXPLICIT: Final = {
     "max_window_layers": "layer_types",
     "no_rope_layer_interval": "no_rope_layers",
 }
-"""Keys that a list with one entry a block makes superfluous."""
+"""Keys that are superfluous beside a list with one entry per block."""
 
 
 def full_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The config with lists of one entry a block that its class works out from other keys."""
+    """The config with the lists of one entry per block that its class derives from other keys."""
     try:
         with transformers_library.quiet():
             made = transformers_library.model_and_config(config)[1].to_dict()
@@ -398,9 +398,9 @@ def _with_lists(config: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str,
 def joined_config(blocks: Sequence[Block], *, untied: bool) -> dict[str, object]:
     """The first config for these blocks in this order.
 
-    Counts, lists with one entry a block, lists of block numbers, and the number of first blocks
-    with something of their own follow. Raises RecipeError for a pattern that these blocks no longer
-    have, and for a config without a number of blocks.
+    It adapts counts, lists with one entry per block, lists of block numbers, and the number of
+    first blocks that differ. Raises RecipeError for a pattern that these blocks no longer have, and
+    for a config without a number of blocks.
     """
     found = _joined(blocks)
     if found is None:

@@ -1,6 +1,6 @@
 """Rows of embeddings and vocabulary heads: matched by token, and extended with new tokens.
 
-Both only if the recipe says so.
+Both happen only if the recipe says so.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ _WITH_IDS: Final = ("config.json", "generation_config.json")
 _TOKEN_ID: Final = re.compile(r"_token_ids?$")
 
 _BASE: Final = "base"
-"""Names the base as the source of a token's row."""
+"""The name of the base as the source of a token's row."""
 
 _Changes = dict[str, dict[str, object]]
 
@@ -190,7 +190,7 @@ def with_new_tokens(
             key="vocabulary",
         )
     adding = single or recipe.matching in (Vocabulary.TOKENS, Vocabulary.UNION)
-    as_wide = all(  # others are refused later
+    as_wide = all(  # other names are refused later
         expert.shape(n)[1:] == base.shape(n)[1:]
         for expert in owners
         for n in names
@@ -357,8 +357,8 @@ class _Extended:
     ) -> Source:
         """A model as the source of the rows of a tensor.
 
-        The rows of single tokens are its own only where it is their source. Raises RecipeError if
-        the source has no such row.
+        It has its own rows of single tokens only if it is their source. Raises RecipeError if the
+        source has no such row.
         """
         rows = token_indices(self.joined.tokens, self.joined.rows, known, padding=True)
         ids = {token: row for row, token in known.tokens.items() if row < known.rows}
@@ -381,7 +381,7 @@ class _Extended:
         )
 
     def expert(self, expert: OpenedModel) -> OpenedModel:
-        """The expert, unchanged in the rows of new tokens, which are the experts' mean already."""
+        """The expert, unchanged in the rows of new tokens; these already are the experts' mean."""
         position = next((t for t, owner in enumerate(self.owners) if owner is expert), None)
         if position is None:
             return expert

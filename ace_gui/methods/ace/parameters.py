@@ -105,7 +105,7 @@ class AceParameters:
         label="Cap δ",
         help=(
             "Upper limit on the norm of a matrix's merged change, as a share of the base's "
-            "norm. If the experts' root mean square norm is larger, that is the limit."
+            "norm. The experts' mean norm is always allowed, and never more than √T times that."
         ),
         low=0.0,
         high=10.0,

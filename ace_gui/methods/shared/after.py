@@ -106,7 +106,7 @@ def _reshaped(merged: Merged, base_OI: Tensor, rank: float, spectrum: float) -> 
 
 
 def _sentence(factor: float) -> str:
-    return f"The cap scaled the merged change to {factor:.3g} of its length."
+    return f"The cap scaled the merged change to {factor:.3g} of its norm."
 
 
 def _traces(merged: Merged, deltas: Deltas, weights: Weights) -> list[float]:

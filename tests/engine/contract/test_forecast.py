@@ -95,7 +95,7 @@ def test_under_a_cap_lengths_are_as_it_leaves_them(of: str):
     assert (made.capped, made.above) == (True, 2)
     square = 2 * ALLOWED**2 + 2 * 1.0
     assert made.relative_norm == pytest.approx(math.sqrt(square) / (2 * 3.5))
-    assert "the cap shortens about 2 of 4" in made.sentence
+    assert "the cap scales down about 2 of 4" in made.sentence
 
 
 def test_a_layer_of_the_automatic_variant_alone_makes_no_cap_of_all():

@@ -315,7 +315,7 @@ def test_the_card_says_what_it_did(gpt2: Family, tmp_path):
     )
     list(merge_to_folder(recipe, tmp_path / "out", Options(device="cpu")))
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "capped changes were shortened by the cap, at most to 0." in card
+    assert "capped changes were scaled down by the cap, at most to 0." in card
     assert "after:\n  cap:\n    delta: 0.001\n" in card
 
 
