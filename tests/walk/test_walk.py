@@ -23,7 +23,8 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.plots.merge_plots import MergeBars, MergePoint
 from ace_gui.gui.widgets.labels import plain_label
 from ace_gui.gui.widgets.layout import scroll_area
-from tests.helpers.glue_family import glue_family
+from tests.helpers.models import roberta_family
+from tests.helpers.recipes import file_of
 from tests.helpers.windows import in_view
 from tests.walk.faults import look_at
 
@@ -56,7 +57,7 @@ def test_every_state_is_in_order_in_the_usual_places():
 
 
 def test_eight_experts_of_another_architecture_are_in_order_and_have_pictures(tmp_path: Path):
-    recipe = glue_family(tmp_path / "models", blocks=1, width=32)
+    recipe = file_of(tmp_path / "models", roberta_family(tmp_path / "models", experts=8))
     options = ("--scheme", "dark", "--recipe", str(recipe), "--pictures", str(tmp_path / "seen"))
     walk("1600x1000", 100, "--brief", *options)
     taken = {file.name.removesuffix("-1600-100-dark.png") for file in tmp_path.glob("seen/*.png")}
