@@ -125,8 +125,7 @@ def parts(size: int) -> list[slice]:
 def one_each(factors: Sequence[float], like_BNM: Tensor) -> Tensor:
     """Factors for the matrices of a batch (B × 1 × 1).
 
-    A GPU does not wait for them: a common factor is written there, others are copied from pinned
-    memory.
+    A GPU does not wait: a common factor is written there, others come from pinned memory.
     """
     if len(set(factors)) == 1:
         return like_BNM.new_full((len(factors), 1, 1), factors[0])

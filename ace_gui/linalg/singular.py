@@ -18,8 +18,7 @@ from torch import Tensor
 from ace_gui.linalg.products import gram, times
 
 NOTHING: Final = 1e-6
-"""Singular values up to this share of the largest count as zero, as their vectors are only
-rounding.
+"""Singular values up to this share of the largest count as zero; their vectors are rounding.
 
 Task vectors are differences of float32 numbers, so smaller values hold no information.
 """
@@ -144,7 +143,7 @@ def right_singular(columns_NK: Tensor) -> tuple[Tensor, Tensor]:
     """Singular values above ``NOTHING`` of the largest of K ≤ N columns C, and right vectors.
 
     They come from the eigenvectors of CᵀC. The few inaccurate ones are improved by a decomposition
-    of C times these vectors. If even their span is inaccurate, C itself is decomposed. The order is
+    of C times these vectors. If even their span is inaccurate, C is decomposed. The order is
     arbitrary.
     """
     return _right_singular(columns_NK, torch.linalg.eigh(gram(columns_NK)))

@@ -41,8 +41,7 @@ def arcee_fusion(experts: Experts, parameters: ArceeFusionParameters, context: C
     """τ = w ΔW if |τ| times its row's KL(softmax(W₀ + τ) ‖ softmax(W₀)) is large, else 0; float32.
 
     Any shape; rows are along the last dimension. Quantiles are those of all entries. Raises
-    MethodError if there is not exactly one expert, if there is no base, and if the expert is not
-    finite.
+    MethodError unless there is exactly one expert, which is finite, and a base.
     """
     value, base = experts.only(), context.required_base()
     if not value.numel():

@@ -1,7 +1,6 @@
 """Localize-and-Stitch: each expert's most important changes, averaged where they meet. T experts.
 
-Without data these are the largest; with a few labelled inputs, masks are learned for each expert by
-itself.
+Without data these are the largest; with a few labelled inputs, masks are learned for each expert.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from ace_gui.methods.shared.survey import SumSurvey, norms_survey, required_find
 
 @dataclass(frozen=True, kw_only=True)
 class NanParameters:
-    """Parameters of NAN. ``norms``: per tensor or over the model. ``scaling``: a factor in addition
-    to T/2.
+    """Parameters of NAN. ``norms``: per tensor or over the model. ``scaling``: a factor besides
+    T/2.
     """
 
     norms: str = parameter(

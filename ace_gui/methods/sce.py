@@ -105,9 +105,8 @@ def sce(experts: Experts, parameters: SceParameters, context: Context) -> Merged
     """Σ c_t τ_t / Σ c_t over the experts with the sign of Σ τ_t, τ_t = w_t ΔW_t; float32.
 
     Any shape. c_t is the mean square of τ_t over the tensor's selected entries, as a share of the
-    sum over experts. A sum of 0 counts as positive. Without a selection, surveys read every expert
-    once and the merge twice; with one, five and four times. Raises MethodError if one is not
-    finite.
+    sum over experts. A sum of 0 counts as positive. Without a selection, surveys read each expert
+    once, the merge twice; with one, five and four times. Raises MethodError if one is not finite.
     """
     total, notes = experts.sum(), []
     findings = experts.surveyed((least_variance, mean_squares), parameters, context).findings

@@ -127,8 +127,7 @@ def nuslerp(experts: Experts, parameters: NuslerpParameters, _: Context) -> Merg
 def base_slerp(experts: Experts, parameters: BaseSlerpParameters, context: Context) -> Merged:
     """From W₀ to W₀ + w ΔW, any shape, as one vector each; float32.
 
-    Raises MethodError if there is not exactly one expert, if there is no base, and if the expert is
-    not finite.
+    Raises MethodError unless there is exactly one expert, which is finite, and a base.
     """
     change = experts.only()
     base = context.required_base().to(torch.float64).reshape(-1)

@@ -43,8 +43,7 @@ class ModelReader:
     ) -> None:
         """Read from ``model``.
 
-        ``base``: the reader that supplies token rows an expert lacks. ``checksums``: records what
-        is read.
+        ``base``: the reader that supplies token rows an expert lacks. ``checksums``: records reads.
         """
         self.model = model
         self._base = base

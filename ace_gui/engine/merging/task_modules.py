@@ -60,8 +60,8 @@ CHOOSING: Final = "choosing what is kept of each expert"
 class Chosen:
     """The chosen entries of each row, per expert.
 
-    ``least``: smallest magnitude. ``counts``: numbers. ``resolved``: rows without non-finite
-    experts.
+    ``least``: the smallest kept magnitude. ``counts``: the number of kept entries. ``resolved``:
+    these rows, without experts that have NaN or Inf.
     """
 
     least: dict[str, Mapping[int, float]] = field(default_factory=dict)

@@ -158,13 +158,13 @@ def adapter_plan(
     factored: list[Factored] = []
     whole: list[Whole] = []
     for name in changed:
-        found = _factored(prepared, rows[name][0])
-        if found is None:
+        factors = _factored(prepared, rows[name][0])
+        if factors is None:
             tied = tuple(n for n, at in prepared.base.architecture.absent.items() if at == name)
             parameter = _module_name(prepared.base, name)
             whole.append(_whole(prepared, rows[name][0], parameter, tied))
         else:
-            factored.append(found)
+            factored.append(factors)
     plan = AdapterPlan(factored=tuple(factored), whole=tuple(whole), rows=rows)
     return _with_notes(_in_modules(plan, prepared), prepared, include, exclude)
 
@@ -248,8 +248,8 @@ def _changes(prepared: Prepared, row: PlanRow) -> bool:
     """Whether any expert may change a tensor, as far as its headers tell."""
     for t in row.experts:
         expert = prepared.experts[t]
-        checkpoint, own = expert.checkpoint, answering_name(row, expert)
-        if checkpoint.adapter is None or _of_adapter(checkpoint, own):
+        checkpoint, name = expert.checkpoint, answering_name(row, expert)
+        if checkpoint.adapter is None or _of_adapter(checkpoint, name):
             return True
     return False
 
@@ -265,15 +265,15 @@ def low_rank_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRan
 
     Experts that do not change the tensor are left out.
     """
-    found = []
+    changes = []
     for t in row.experts:
         expert = prepared.experts[t]
-        checkpoint, own = expert.checkpoint, answering_name(row, expert)
+        checkpoint, name = expert.checkpoint, answering_name(row, expert)
         if checkpoint.adapter is None or row.tensor in expert.token_rows:
             return None
-        if not _of_adapter(checkpoint, own):
+        if not _of_adapter(checkpoint, name):
             continue
-        info = checkpoint.tensors[own]
+        info = checkpoint.tensors[name]
         if not isinstance(info, ChangedInfo) or len(info.changes) != 1 or info.brought:
             return None
         ((change, piece),) = info.changes
@@ -282,8 +282,8 @@ def low_rank_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRan
             return None
         if not change.fits(row.tensor_shape):
             return None
-        found.append((t, change))
-    return found
+        changes.append((t, change))
+    return changes
 
 
 def shares_of(prepared: Prepared, row: PlanRow) -> Sequence[float] | None:
@@ -299,11 +299,11 @@ def shares_of(prepared: Prepared, row: PlanRow) -> Sequence[float] | None:
     probes = list(torch.eye(count))
     if averaged:
         return [float(c) for c in linear(probes, weights, LinearParameters()).delta]
-    found = [
+    results = [
         method.merge(probes, weights, prepared.parameters_of(row), base=base).delta
         for base in (torch.zeros(count), torch.ones(count))
     ]
-    return [float(c) for c in found[0]] if torch.equal(*found) else None
+    return [float(c) for c in results[0]] if torch.equal(*results) else None
 
 
 def _factored(prepared: Prepared, row: PlanRow) -> Factored | None:
@@ -353,19 +353,19 @@ def refuse_unaddressed(prepared: Prepared, tensors: Sequence[str]) -> None:
 
     Loading joins or divides them, or they have rows of tokens that the base lacks.
     """
-    base, found = prepared.base, []
+    base, names = prepared.base, []
     pieces = Counter(row.module for rows in base.architecture.modules.values() for row in rows)
     for tensor in tensors:
         rows = base.architecture.modules.get(tensor, ())
         divided = len(rows) > 1 or any(pieces[row.module] > 1 for row in rows)
         if divided or (_JOINED_ON_LOADING.search(tensor) and base.architecture.model_class):
-            found.append(tensor)
-    if found:
+            names.append(tensor)
+    if names:
         raise MismatchError(
-            f"{listing(found)}: the library joins or divides them when it loads the model, so that "
+            f"{listing(names)}: the library joins or divides them when it loads the model, so that "
             "an adapter cannot address them. Leave them out (`--exclude`), or write a whole model.",
             path=base.checkpoint.path,
-            tensor=found[0],
+            tensor=names[0],
         )
     infos = {name: base.checkpoint.tensors.get(name) for name in tensors}
     extended = {name: info.rows for name, info in infos.items() if isinstance(info, ExtendedInfo)}

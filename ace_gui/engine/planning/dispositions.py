@@ -229,13 +229,13 @@ def combined(
     row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
 ) -> PlanRow:
     """The row of a tensor that ``method`` merges, if the scope allows it."""
-    found, turned, stays = len(row.experts), traits.transposed, row.transposed
-    share = "" if found == total else f" (in {found} of {total} experts)"
+    count, turned, stays = len(row.experts), traits.transposed, row.transposed
+    share = "" if count == total else f" (in {count} of {total} experts)"
     decision = decide(scope, row.name, len(row.shape))
     fate = Disposition.MERGED
-    if (0 < found < method.least) or (method.most is not None and found > method.most):
+    if (0 < count < method.least) or (method.most is not None and count > method.most):
         fate, turned, share = Disposition.AVERAGED, stays, ""
-        reason = f"{method.title} cannot merge {found} of {total} experts: averaged"
+        reason = f"{method.title} cannot merge {count} of {total} experts: averaged"
     elif decision is not None:
         fate, reason, turned = FATES[decision.kind], decision.reason, False
     elif method.kind is Kind.ENTRY:  # the orientation matters if a cap requires the whole matrix
@@ -265,12 +265,12 @@ def averaged_if_narrow(row: PlanRow, method: MergeMethod[object]) -> PlanRow:
 
 def last_blocks(rows: Iterable[PlanRow]) -> dict[str, int]:
     """The index of the last block in each list of blocks, by ``block_list``."""
-    found: dict[str, int] = {}
+    last: dict[str, int] = {}
     for row in rows:
         blocks = block_list(row.name)
         if row.in_base and row.block is not None and blocks is not None:
-            found[blocks] = max(row.block, found.get(blocks, 0))
-    return found
+            last[blocks] = max(row.block, last.get(blocks, 0))
+    return last
 
 
 def with_after(row: PlanRow, after: After, last: Mapping[str, int]) -> PlanRow:
@@ -320,15 +320,15 @@ def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:
             and traits.role not in HEADS | {Role.BUFFER}
             and block_list(name) in lists
         ]
-        if found := missing or surplus:
-            count = f"{len(found)} tensors"
+        if names := missing or surplus:
+            count = f"{len(names)} tensors"
             what = f"lacks {count} of the base" if missing else f"has {count} that the base lacks"
             raise MismatchError(
-                f"{expert.name} {what}: {listing(found)}. It is probably another architecture or "
+                f"{expert.name} {what}: {listing(names)}. It is probably another architecture or "
                 "size; choose experts fine-tuned from this base.",
                 path=expert.checkpoint.path,
-                tensor=found[0],
-                details="\n".join(found),
+                tensor=names[0],
+                details="\n".join(names),
             )
 
 
@@ -343,19 +343,19 @@ def refuse_other_than_floats(
         copied = row.disposition is Disposition.COPIED
         if (copied and row.role == Role.BUFFER) or not (copied or row.is_combined):
             continue
-        here = f"is {row.dtype} in the base"
+        in_base = f"is {row.dtype} in the base"
         for expert in (experts[t] for t in row.experts):
-            own, name = expert.own_names[answering_name(row, expert)], plain(expert.name)
-            found = expert.checkpoint.tensors[own].dtype
-            if not copied and not is_float(found):
+            own_name, name = expert.own_names[answering_name(row, expert)], plain(expert.name)
+            dtype = expert.checkpoint.tensors[own_name].dtype
+            if not copied and not is_float(dtype):
                 advice = f"{name}, or keep the base's tensor (`overrides` in a recipe)"
-                raise _refusal(row, expert, f"is {found} in {name} but {here[3:]}", advice)
-            if copied and is_float(found):
-                raise _refusal(row, base, f"{here} but {found} in {name}", "the base")
+                raise _refusal(row, expert, f"is {dtype} in {name} but {in_base[3:]}", advice)
+            if copied and is_float(dtype):
+                raise _refusal(row, base, f"{in_base} but {dtype} in {name}", "the base")
         traits = base.architecture.traits.get(row.tensor)
         if copied and row.experts and traits and (traits.matrix or traits.role is Role.EMBEDDING):
             name = plain(experts[row.experts[0]].name)
-            raise _refusal(row, base, f"{here} and in {name}", "both")
+            raise _refusal(row, base, f"{in_base} and in {name}", "both")
 
 
 def kept_integers(rows: Sequence[PlanRow]) -> tuple[str, ...]:

@@ -124,8 +124,7 @@ def answering_name(row: PlanRow, model: OpenedModel) -> str:
 def open_whole(path: Path, describer: Describer, adapter: Path | None = None) -> Steps[OpenedModel]:
     """Open a model on its own, with an optional adapter on it; its tensors match themselves.
 
-    With an adapter, tensors are read in float32 at least, and have the model's formats in the
-    output.
+    With an adapter, tensors are read in float32 or wider. The output has the model's formats.
     """
     checkpoint = open_files(path)
     model = OpenedModel(
@@ -152,14 +151,14 @@ def open_whole(path: Path, describer: Describer, adapter: Path | None = None) ->
 
 def _with_adapter(adapter: Path, model: OpenedModel) -> Checkpoint:
     """A model with an adapter on it as a whole model, which need not be the recipe's base."""
-    made, own = _adapted(adapter, model), model.checkpoint
+    adapted, whole = _adapted(adapter, model), model.checkpoint
     return compose(
-        own,
-        {name: (made, name) for name in made.tensors},
+        whole,
+        {name: (adapted, name) for name in adapted.tensors},
         path=adapter,
         folder=adapter,
-        side_files={**own.side_files, **side_files_of(made)},
-        warnings=(*own.warnings, *made.warnings),
+        side_files={**whole.side_files, **side_files_of(adapted)},
+        warnings=(*whole.warnings, *adapted.warnings),
     )
 
 
@@ -214,11 +213,11 @@ def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) ->
     ):
         return answers
     shapes = [{n: info.shape for n, info in model.tensors.items()} for model in (base, expert)]
-    found = match_part(*shapes)
-    if len(found) <= len(answers):
+    inner = match_part(*shapes)
+    if len(inner) <= len(answers):
         return answers
-    taken = set(found.values())
-    return found | {o: n for o, n in answers.items() if o not in found and n not in taken}
+    taken = set(inner.values())
+    return inner | {o: n for o, n in answers.items() if o not in inner and n not in taken}
 
 
 def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
@@ -329,13 +328,13 @@ def _experts_of(stack: str, tensors: Mapping[str, TensorInfo]) -> list[ModuleRow
     """
     prefix, _, parameter = stack.rpartition(".experts.")
     block = prefix.rpartition(".")[0]
-    found = {}
+    infos = {}
     for name, info in tensors.items():
-        own = _EXPERT.fullmatch(name)
-        if own and own["block"] == block and own["matrix"] in _JOINED.get(parameter, ()):
-            found[int(own["expert"]), _JOINED[parameter].index(own["matrix"])] = info
+        match = _EXPERT.fullmatch(name)
+        if match and match["block"] == block and match["matrix"] in _JOINED.get(parameter, ()):
+            infos[int(match["expert"]), _JOINED[parameter].index(match["matrix"])] = info
     pieces, start = [], 0
-    for _, info in sorted(found.items()):
+    for _, info in sorted(infos.items()):
         pieces.append(ModuleRows(tensor=info.name, at=0, start=start, rows=info.shape[0]))
         start += info.shape[0]
     return pieces
@@ -387,11 +386,11 @@ def open_models(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, .
 def describe(checkpoint: Checkpoint, describer: Describer) -> Steps[Architecture]:
     """The traits of a checkpoint's tensors."""
     folder = architectures_folder()
-    found = {}
+    parts = {}
     for name, part in checkpoint.parts.items():
         shapes = {own: info.shape for own, info in checkpoint.tensors_of(name).items()}
-        found[name] = yield from remembered(part.config, shapes, folder, describer.describe)
-    return joined(found)
+        parts[name] = yield from remembered(part.config, shapes, folder, describer.describe)
+    return joined(parts)
 
 
 def answered(name: str, expert: Checkpoint, base: Checkpoint) -> tuple[Checkpoint, dict[str, str]]:
@@ -438,15 +437,15 @@ def _suiting(
     """The part of the base named as the expert's folder, or else with most equal tensors."""
     if expert.path.name in free:
         return expert.path.name
-    own = {tensor: info.shape for tensor, info in expert.tensors_of(part).items()}
+    shapes = {tensor: info.shape for tensor, info in expert.tensors_of(part).items()}
     counts = {}
     for ours in free:
         there = base.tensors_of(ours)
-        matched = match_names(there, own)
-        counts[ours] = sum(there[answer].shape == own[mine] for mine, answer in matched.items())
+        matched = match_names(there, shapes)
+        counts[ours] = sum(there[answer].shape == shapes[mine] for mine, answer in matched.items())
     most = max(counts.values(), default=0)
     best = [ours for ours, count in counts.items() if count == most]
-    if 2 * most < len(own):
+    if 2 * most < len(shapes):
         return None
     if len(best) > 1:
         raise MismatchError(

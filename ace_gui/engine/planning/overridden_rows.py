@@ -61,17 +61,17 @@ def _check_parameters(recipe: Recipe, rule: Override, key: str) -> None:
     except RecipeError as error:
         where = "merge_method" if error.key == "merge_method" else f"parameters.{error.key}"
         raise RecipeError(f"{key}: {error.sentence}", key=f"{key}.{where}") from None
-    for name, own in rule.experts.items():
-        unknown = [each for each in own if each not in method.for_one_expert]
+    for name, parameters in rule.experts.items():
+        unknown = [each for each in parameters if each not in method.for_one_expert]
         if unknown:
-            known = ", ".join(method.for_one_expert) or "none"
+            allowed = ", ".join(method.for_one_expert) or "none"
             raise RecipeError(
                 f"{key}: {method.name} has no parameter {unknown[0]!r} for one expert; of those "
-                f"it has: {known}.",
+                f"it has: {allowed}.",
                 key=f"{key}.experts",
             )
         try:
-            checked_parameters(method, own)
+            checked_parameters(method, parameters)
         except RecipeError as error:
             raise RecipeError(f"{key}: {name}: {error.sentence}", key=f"{key}.experts") from None
 
@@ -179,14 +179,14 @@ class _Rules:
 
     def _result(self, row: PlanRow) -> tuple[object, ...]:
         """Everything that the result of a row with this disposition depends on."""
-        own, merged = row.override, row.is_merged
-        weights = own.weights if own else self.recipe.weights
+        override, merged = row.override, row.is_merged
+        weights = override.weights if override else self.recipe.weights
         return (
             row.disposition,
             row.transposed,
             row.after,
             row.disposition is not Disposition.BASE and weights,
-            merged and own and (own.method, own.parameters, own.own),
+            merged and override and (override.method, override.parameters, override.own),
         )
 
     def _under(self, row: PlanRow, indices: Sequence[int], asking: frozenset[int]) -> PlanRow:
@@ -252,18 +252,19 @@ class _Rules:
 
         ``shaped``: whether the steps after the method differ from the recipe's.
         """
-        found, recipe = [], self.recipe
+        words, recipe = [], self.recipe
         if row.is_merged:
             same = choice.method == recipe.merge_method
-            own = recipe.parameters if same else {}
-            found = [] if same else [f"not {get_method(recipe.merge_method).title}"]
-            found += [f"{n} {v}" for n, v in choice.values.items() if n not in own or own[n] != v]
-            found += [f"{p} of {n} {v}" for n, each in choice.own.items() for p, v in each.items()]
-            found += describe_after(choice.after) if shaped else []
+            usual = recipe.parameters if same else {}
+            words = [] if same else [f"not {get_method(recipe.merge_method).title}"]
+            chosen = choice.values.items()
+            words += [f"{n} {v}" for n, v in chosen if n not in usual or usual[n] != v]
+            words += [f"{p} of {n} {v}" for n, each in choice.own.items() for p, v in each.items()]
+            words += describe_after(choice.after) if shaped else []
         if row.disposition is not Disposition.BASE:
-            given = dict(zip(recipe.expert_names, recipe.weights, strict=True))
-            found += [f"weight of {n} {w:g}" for n, w in choice.weights.items() if w != given[n]]
-        return found
+            weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
+            words += [f"weight of {n} {w:g}" for n, w in choice.weights.items() if w != weights[n]]
+        return words
 
 
 def _can_merge(method: MergeMethod[Any], row: PlanRow) -> bool:
@@ -279,9 +280,9 @@ def completed(
     if method.defaults is None:
         return values, {}
     config = {**(base.checkpoint.config or {}), "model_type": base.architecture.family}
-    found = method.defaults(config)
+    of_base = method.defaults(config)
     names = _left_open(method, values)
-    left = {name: each for name, each in found.items() if name in names}
+    left = {name: each for name, each in of_base.items() if name in names}
     defaults = {name: value for name, (value, _) in left.items()}
     return {**defaults, **values}, {name: note for name, (_, note) in left.items()}
 
@@ -310,8 +311,8 @@ def _spelled_out(rule: Override, index: int, recipe: Recipe, rows: Sequence[Plan
     names = _left_open(get_method(rule.merge_method), rule.parameters)
     overrides = [row.override for row in rows if row.override is not None]
     used = [each.parameters for each in overrides if each.rules[-1:] == (index,)]
-    found = {name: used[0][name] for name in names if used}
-    return replace(rule, parameters={**found, **rule.parameters})
+    defaults = {name: used[0][name] for name in names if used}
+    return replace(rule, parameters={**defaults, **rule.parameters})
 
 
 def _left_open(method: MergeMethod[Any], values: Mapping[str, ParameterValue]) -> list[str]:

@@ -87,15 +87,15 @@ def _together(
     title: str, find: _Finder, base: OpenedModel, experts: Sequence[OpenedModel], fine: str
 ) -> list[Check]:
     """One check for the experts with the same finding, or a single check if all is fine."""
-    found: dict[tuple[Verdict, str, str], list[str]] = {}
+    groups: dict[tuple[Verdict, str, str], list[str]] = {}
     for expert in experts:
         if (result := find(base, expert)) is not None:
             verdict, sentence, lines = result
             key = (verdict, sentence, _plain_lines(lines))
-            found.setdefault(key, []).append(plain(expert.name))
+            groups.setdefault(key, []).append(plain(expert.name))
     checks = [
         Check(title, sentence, verdict, details, ", ".join(names))
-        for (verdict, sentence, details), names in found.items()
+        for (verdict, sentence, details), names in groups.items()
     ]
     return checks or [Check(title, fine)]
 
@@ -160,14 +160,14 @@ def _more(expert: OpenedModel) -> _Finding:
     if extra := [name for name in expert.extra if traits[name].role not in _HEADS]:
         sentence = f"Has {listing(extra)}, which the base lacks: saved in heads/, not merged."
         return Verdict.NOTE, sentence, extra
-    renamed = [(own, name) for own, name in expert.answers.items() if own != name]
+    renamed = [(theirs, name) for theirs, name in expert.answers.items() if theirs != name]
     if renamed:
-        own, name = renamed[0]
+        theirs, name = renamed[0]
         sentence = (
-            f"{len(renamed)} tensors have another prefix (`{plain(own)}` is `{plain(name)}` in the "
-            "base): matched by the rest of the name."
+            f"{len(renamed)} tensors have another prefix (`{plain(theirs)}` is `{plain(name)}` in "
+            "the base): matched by the rest of the name."
         )
-        return Verdict.NOTE, sentence, [f"{own} is {name}" for own, name in renamed]
+        return Verdict.NOTE, sentence, [f"{theirs} is {name}" for theirs, name in renamed]
     return None
 
 
@@ -290,20 +290,20 @@ def _rows_outcome(
     """How the rows of two different vocabularies are merged."""
     if choice is Vocabulary.BASE:
         return Verdict.NOTE, "The rows of the base are kept, as chosen under Vocabulary."
-    found = match(base, expert) if choice in BY_TOKEN else None
-    if found is None:
+    matched = match(base, expert) if choice in BY_TOKEN else None
+    if matched is None:
         return Verdict.WARNING, (
             "The output has the base's tokenizer, but the rows of these ids are merged by index. "
             "Under Vocabulary, choose to match them by token, or to keep the base's."
         )
     added = base.joined.added if base.joined is not None else ()
     new = []
-    if here := [token for token in added if token in found.extra]:
+    if here := [token for token in added if token in matched.extra]:
         new.append(f"{len(here)} new tokens ({listing(here)}) are added to the merged model")
-    if left := sorted(found.extra.difference(added)):
+    if left := sorted(matched.extra.difference(added)):
         new.append(f"{len(left)} tokens that not every expert has are left out ({listing(left)})")
     return Verdict.NOTE, (
-        f"Rows are matched by token: {found.moved} have other rows here, {found.lacking} of "
+        f"Rows are matched by token: {matched.moved} have other rows here, {matched.lacking} of "
         "the base's tokens are missing here and count as unchanged, and "
         f"{' and '.join(new) or 'no token is new'}."
     )

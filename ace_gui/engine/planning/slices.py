@@ -58,9 +58,9 @@ class _Output:
     def add(self, name: str, number: int, sources: Sequence[tuple[Source, _Model, str]]) -> None:
         """Add a tensor of the output, from the sources that have it; ``str``: the first's name."""
         for position, (source, model, first) in enumerate(sources):
-            own = model.names.get(first)
-            if own is not None:
-                self.put(name, number, position, source, model, own)
+            own_name = model.names.get(first)
+            if own_name is not None:
+                self.put(name, number, position, source, model, own_name)
             elif block_list(name) is not None:
                 raise MismatchError(
                     f"{plain(source.model.name)} lacks `{plain(first)}`, which a slice has; choose "
@@ -70,12 +70,12 @@ class _Output:
                 )
 
     def put(
-        self, name: str, number: int, position: int, source: Source, model: _Model, own: str
+        self, name: str, number: int, position: int, source: Source, model: _Model, own_name: str
     ) -> None:
         """Set a tensor of one source of a slice; the first source is the base."""
         self.slices[name] = number
         into = self.tensors.setdefault(_key(source), {}) if position else self.base
-        into[name] = (model.opened.checkpoint, own)
+        into[name] = (model.opened.checkpoint, own_name)
 
 
 def _key(source: Source) -> _Key:
@@ -109,14 +109,14 @@ def _open_slices(
         key = (entry.on, entry.model) if entry.on else (entry.model, None)
         if key not in models:
             raise RecipeError(f"{plain(name)} is in no slice; remove it.", key="slices")
-        own = output.tensors.get(key, {})
-        view = compose(models[key].opened.checkpoint, own)
+        replaced = output.tensors.get(key, {})
+        view = compose(models[key].opened.checkpoint, replaced)
         experts.append(
             OpenedModel(
                 name=name,
                 checkpoint=view,
                 architecture=base.architecture,
-                own_names={n: n for n in own if n in base.checkpoint.tensors},
+                own_names={n: n for n in replaced if n in base.checkpoint.tensors},
             )
         )
     return replace(base, slices=output.slices), tuple(experts)
@@ -124,14 +124,14 @@ def _open_slices(
 
 def _opened(recipe: Recipe, describer: Describer) -> Steps[dict[_Key, _Model]]:
     """Every source of the slices, by model and adapter."""
-    known = {(recipe.base_model, recipe.adapter)}
-    known |= {(e.on, e.model) if e.on else (e.model, None) for e in recipe.models}
-    found: dict[_Key, _Model] = {}
+    listed = {(recipe.base_model, recipe.adapter)}
+    listed |= {(e.on, e.model) if e.on else (e.model, None) for e in recipe.models}
+    models: dict[_Key, _Model] = {}
     first: OpenedModel | None = None
     for source in (source for part in recipe.slices for source in part.sources):
-        if _key(source) in found:
+        if _key(source) in models:
             continue
-        if _key(source) not in known:
+        if _key(source) not in listed:
             raise RecipeError(
                 f"A slice has {source.model}, which is not a model of the recipe; list it there.",
                 path=source.model,
@@ -140,10 +140,10 @@ def _opened(recipe: Recipe, describer: Describer) -> Steps[dict[_Key, _Model]]:
         opened = yield from open_whole(source.model, describer, source.adapter)
         first = first or opened
         blocks = _count(opened)
-        found[_key(source)] = _Model(
+        models[_key(source)] = _Model(
             opened=opened, names=_named_as(first, opened, blocks), blocks=blocks
         )
-    return found
+    return models
 
 
 def _named_as(first: OpenedModel, other: OpenedModel, blocks: int) -> dict[str, str]:
@@ -156,26 +156,26 @@ def _named_as(first: OpenedModel, other: OpenedModel, blocks: int) -> dict[str, 
         for block in range(blocks) if block_list(name) else [0]:
             shapes.setdefault(renumbered(name, block), set()).add(info.shape)
     answers = match_names(shapes, other.checkpoint.tensors)
-    for own, info in other.checkpoint.tensors.items():
-        traits = other.architecture.traits[own]
+    for key, info in other.checkpoint.tensors.items():
+        traits = other.architecture.traits[key]
         if traits.block is None or traits.role is Role.BUFFER:
             continue
-        if own not in answers or info.shape not in shapes[answers[own]]:
-            what = "lacks it" if own not in answers else "has another shape there"
+        if key not in answers or info.shape not in shapes[answers[key]]:
+            what = "lacks it" if key not in answers else "has another shape there"
             raise MismatchError(
-                f"`{plain(own)}` of {plain(other.name)} cannot be in a slice: {plain(first.name)} "
+                f"`{plain(key)}` of {plain(other.name)} cannot be in a slice: {plain(first.name)} "
                 f"{what}; choose models of one architecture and width.",
                 path=other.checkpoint.path,
-                tensor=own,
+                tensor=key,
                 shapes={other.name: info.shape},
             )
-    return {theirs: own for own, theirs in answers.items()}
+    return {theirs: key for key, theirs in answers.items()}
 
 
 def _count(model: OpenedModel) -> int:
     """The number of blocks. Raises RecipeError unless there is one list of blocks."""
     names = model.checkpoint.tensors
-    lists = {found for name in names if (found := block_list(name)) is not None}
+    lists = {stack for name in names if (stack := block_list(name)) is not None}
     if len(lists) != 1 or len(model.checkpoint.parts) > 1:
         has = f"has {listing(sorted(lists))}" if lists else "has none"
         raise RecipeError(
@@ -191,7 +191,7 @@ def _count(model: OpenedModel) -> int:
 def _layers(recipe: Recipe, number: int, models: Mapping[_Key, _Model]) -> list[tuple[int, int]]:
     """The range of blocks of each source of a slice. Raises RecipeError if they do not fit."""
     sources = recipe.slices[number].sources
-    found = []
+    ranges = []
     for source in sources:
         blocks = models[_key(source)].blocks
         first, end = source.layers or (0, blocks)
@@ -202,11 +202,11 @@ def _layers(recipe: Recipe, number: int, models: Mapping[_Key, _Model]) -> list[
                 path=source.model,
                 key="slices",
             )
-        found.append((first, end))
-    if len({end - first for first, end in found}) > 1:
+        ranges.append((first, end))
+    if len({end - first for first, end in ranges}) > 1:
         counts = ", ".join(
             f"{end - first} of {plain(source.model.name)}"
-            for source, (first, end) in zip(sources, found, strict=True)
+            for source, (first, end) in zip(sources, ranges, strict=True)
         )
         raise RecipeError(
             f"The sources of slice {number} have different numbers of blocks ({counts}); name "
@@ -215,7 +215,7 @@ def _layers(recipe: Recipe, number: int, models: Mapping[_Key, _Model]) -> list[
         )
     if len({_key(source) for source in sources}) < len(sources):
         raise RecipeError(f"Slice {number} has a model twice; name it once.", key="slices")
-    return found
+    return ranges
 
 
 def _output(
@@ -291,14 +291,14 @@ def _config(
     untied: bool,
 ) -> dict[str, object] | None:
     """The output's config, of the blocks of the bases; None if these have none."""
-    found = []
-    for part, own in zip(recipe.slices, layers, strict=True):
+    blocks = []
+    for part, ranges in zip(recipe.slices, layers, strict=True):
         model = models[_key(part.sources[0])]
         config = model.opened.checkpoint.config
         if config is None:
             return None
-        found += [(full_config(config), model.blocks, block) for block in range(*own[0])]
-    return joined_config(found, untied=untied)
+        blocks += [(full_config(config), model.blocks, block) for block in range(*ranges[0])]
+    return joined_config(blocks, untied=untied)
 
 
 def _base(
@@ -343,15 +343,15 @@ def without_idle_rows(
     """The rows; a row is copied from the base if only the base has it and no factor changes it."""
     if not recipe.slices:
         return tuple(rows)
-    found = []
+    kept = []
     for row in rows:
         values = row.override.parameters if row.override else parameters
         is_mean = bool(values.get("normalize", True))
         idle = not row.experts and (is_mean or values.get("base_weight", 1.0) == 1.0)
         if idle and row.is_merged:
             row = replace(row, disposition=Disposition.BASE, override=None, reason=COPIED)
-        found.append(row)
-    return tuple(found)
+        kept.append(row)
+    return tuple(kept)
 
 
 Block = tuple[Mapping[str, Any], int, int]
@@ -378,21 +378,21 @@ def full_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The config with the lists of one entry per block that its class derives from other keys."""
     try:
         with transformers_library.quiet():
-            made = transformers_library.model_and_config(config)[1].to_dict()
+            complete = transformers_library.model_and_config(config)[1].to_dict()
     except (ArchitectureError, ValueError, TypeError, AttributeError):
         return config
-    return _with_lists(config, made)
+    return _with_lists(config, complete)
 
 
-def _with_lists(config: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(config)
+def _with_lists(config: Mapping[str, Any], complete: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(config)
     count = _blocks_in(config)
-    for key, value in made.items():
+    for key, value in complete.items():
         if isinstance(config.get(key), dict) and isinstance(value, dict):
-            found[key] = _with_lists(config[key], value)
+            result[key] = _with_lists(config[key], value)
         elif key not in config and count is not None and _is_by_block(key, value, count):
-            found[key] = value
-    return found
+            result[key] = value
+    return result
 
 
 def joined_config(blocks: Sequence[Block], *, untied: bool) -> dict[str, object]:
@@ -402,30 +402,30 @@ def joined_config(blocks: Sequence[Block], *, untied: bool) -> dict[str, object]
     first blocks that differ. Raises RecipeError for a pattern that these blocks no longer have, and
     for a config without a number of blocks.
     """
-    found = _joined(blocks)
-    if found is None:
+    joined = _joined(blocks)
+    if joined is None:
         raise RecipeError(
             "config.json does not have the number of blocks, which slices change; merge whole "
             "models.",
             key="slices",
         )
-    return _untied(found) if untied else found
+    return _untied(joined) if untied else joined
 
 
 def _joined(blocks: Sequence[Block]) -> dict[str, Any] | None:
     """One level of the config; None if neither it nor one in it has a number of blocks."""
     first = blocks[0][0]
-    made = dict(first)
+    joined = dict(first)
     counted = _blocks_in(first) is not None
     for key, value in first.items():
         if isinstance(value, Mapping):
             inner = [(_at(config, key, dict), count, block) for config, count, block in blocks]
             nested = _joined(inner)
             counted = counted or nested is not None
-            made[key] = value if nested is None else nested
+            joined[key] = value if nested is None else nested
         elif _blocks_in(first) is not None:
-            made[key] = _joined_value(key, blocks)
-    return made if counted else None
+            joined[key] = _joined_value(key, blocks)
+    return joined if counted else None
 
 
 def _blocks_in(config: Mapping[str, Any]) -> int | None:

@@ -124,29 +124,29 @@ def is_new(base: OpenedModel, name: str) -> bool:
 
 def _of_base(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shared]:
     """Heads that the base has, too, in the experts' shape."""
-    found = []
+    shared = []
     for name, traits in base.architecture.traits.items():
         if traits.role is Role.HEAD and all(expert.has(name) for expert in experts):
-            own = tuple(expert.own_names[name] for expert in experts)
-            found += _agreeing(name, own, traits, experts)
-    return found
+            names = tuple(expert.own_names[name] for expert in experts)
+            shared += _agreeing(name, names, traits, experts)
+    return shared
 
 
 def _of_experts(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shared]:
     """Tensors that every expert has and the base lacks: heads, and layers between body and head."""
     first = experts[0]
     answers = [match_names(first.extra, expert.extra) for expert in experts]
-    names = [{theirs: own for own, theirs in answer.items()} for answer in answers]
-    found: list[_Shared] = []
+    names = [{theirs: own_names for own_names, theirs in answer.items()} for answer in answers]
+    shared: list[_Shared] = []
     outside = first.outside
     for name in first.extra:
         traits = first.architecture.traits[name]
         usable = traits.role is not Role.BUFFER and traits.tied_to is None
         free = name not in base.checkpoint.tensors and name not in outside
         if usable and free and all(name in known for known in names):
-            own = tuple(known[name] for known in names)
-            found += _agreeing(name, own, traits, experts)
-    return found
+            own_names = tuple(known[name] for known in names)
+            shared += _agreeing(name, own_names, traits, experts)
+    return shared
 
 
 def _agreeing(
@@ -215,9 +215,9 @@ def labels_of(model: OpenedModel) -> tuple[str, ...] | None:
     if isinstance(names, Mapping) and all(str(key).isdecimal() for key in names):
         return tuple(str(names[key]) for key in sorted(names, key=lambda key: int(str(key))))
     for index in (config, config.get("pretrained_cfg")):
-        found = index.get("label_names") if isinstance(index, Mapping) else None
-        if isinstance(found, list) and found:
-            return tuple(map(str, found))
+        labels = index.get("label_names") if isinstance(index, Mapping) else None
+        if isinstance(labels, list) and labels:
+            return tuple(map(str, labels))
     return ("LABEL_0",) if config.get("num_labels", config.get("_num_labels")) == 1 else None
 
 

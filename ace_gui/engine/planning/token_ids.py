@@ -210,8 +210,8 @@ def join(
     wanted = wanted | set(more)
     if not wanted:
         return None
-    known = (token for each in experts for _, token in sorted(each.tokens.items()))
-    added = tuple(dict.fromkeys((*(token for token in known if token in wanted), *more)))
+    held = (token for each in experts for _, token in sorted(each.tokens.items()))
+    added = tuple(dict.fromkeys((*(token for token in held if token in wanted), *more)))
     left_out = frozenset(set[str]().union(*new) - wanted)
     owner = _owner(base, experts, wanted)
     if owner is not None:
@@ -252,16 +252,16 @@ def token_indices(wanted: Tokens, rows: int, model: Known, *, padding: bool) -> 
     has no token either.
     """
     ids = {token: index for index, token in model.tokens.items() if index < model.rows}
-    found = np.full(rows, NOWHERE, dtype=np.int64)
+    indices = np.full(rows, NOWHERE, dtype=np.int64)
     for index, token in wanted.items():
         if index < rows:
             same = index < model.rows and model.tokens.get(index) == token
-            found[index] = index if same else ids.get(token, NOWHERE)
+            indices[index] = index if same else ids.get(token, NOWHERE)
     if padding:
         for index in range(min(rows, model.rows)):
             if index not in wanted and index not in model.tokens:
-                found[index] = index
-    return found
+                indices[index] = index
+    return indices
 
 
 _DEFAULT: Final = {
@@ -280,8 +280,7 @@ def extended(
 ) -> dict[str, dict[str, object]]:
     """The changes to the base's tokenizer ``files`` for the tokens ``added``, by file and key.
 
-    ``given``: the experts' tokenizer.json, which define how a token is matched. ``files``: the
-    base's.
+    ``given``: the experts' tokenizer.json, which define how tokens match. ``files``: the base's.
     """
     known: dict[object, Mapping[str, object]] = {}
     for content in given:

@@ -81,18 +81,17 @@ def matched_by_token(
 ) -> tuple[OpenedModel, ...]:
     """The experts, each with ``token_rows`` if its vocabulary differs from the base's.
 
-    Only if the recipe matches rows by token. Raises RecipeError if a tokenizer needed for this is
-    missing.
+    Only if the recipe matches rows by token. Raises RecipeError if a required tokenizer is missing.
     """
     if choice not in BY_TOKEN:
         return tuple(experts)
-    names, found = vocabulary_tensors(base), []
+    names, matched = vocabulary_tensors(base), []
     for expert in experts:
-        shared, known = [name for name in names if expert.has(name)], match(base, expert)
-        same = [n for n in shared if known and expert.shape(n)[0] == expert.shape(shared[0])[0]]
-        rows = {} if known is None else dict.fromkeys(same, known.rows)
-        found.append(replace(expert, token_rows=rows))
-    return tuple(found)
+        shared, pairs = [name for name in names if expert.has(name)], match(base, expert)
+        same = [n for n in shared if pairs and expert.shape(n)[0] == expert.shape(shared[0])[0]]
+        rows = {} if pairs is None else dict.fromkeys(same, pairs.rows)
+        matched.append(replace(expert, token_rows=rows))
+    return tuple(matched)
 
 
 def deciding_tokenizers(models: Sequence[OpenedModel], choice: Vocabulary) -> tuple[FileStamp, ...]:
@@ -198,15 +197,15 @@ def with_new_tokens(
     )
     if not adding or not owners or not as_wide or not tokenizer_stamps(base.checkpoint):
         return base, tuple(experts)
-    ours, *known = (_known(model, base, names) for model in (base, *owners))
-    joined = _joined(ours, known, recipe)
+    of_base, *of_owners = (_known(model, base, names) for model in (base, *owners))
+    joined = _joined(of_base, of_owners, recipe)
     if joined is None:
         return base, tuple(experts)
     extension = _Extended(
         base=base,
         owners=owners,
-        ours=ours,
-        known=tuple(known),
+        ours=of_base,
+        known=tuple(of_owners),
         joined=joined,
         names=names,
         recipe=recipe,
@@ -214,19 +213,19 @@ def with_new_tokens(
     return extension.model(), tuple(map(extension.expert, experts))
 
 
-def _joined(ours: Known, known: Sequence[Known], recipe: Recipe) -> Joined | None:
+def _joined(of_base: Known, of_owners: Sequence[Known], recipe: Recipe) -> Joined | None:
     """The vocabulary of the merged model; None if it is the base's."""
     if recipe.tokenizer:
-        joined = _tokens_of(recipe.tokenizer, ours, known)
+        joined = _tokens_of(recipe.tokenizer, of_base, of_owners)
     else:
         union = recipe.vocabulary is Vocabulary.UNION
-        of_experts = () if recipe.vocabulary is Vocabulary.BASE_TOKENS else known
+        of_experts = () if recipe.vocabulary is Vocabulary.BASE_TOKENS else of_owners
         advice = recipe.keep_base_rows
-        joined = join(ours, of_experts, union=union, also=recipe.tokens, advice=advice)
+        joined = join(of_base, of_experts, union=union, also=recipe.tokens, advice=advice)
     if not (recipe.tokens or recipe.pad_to_multiple_of):
         return joined
     joined = joined or Joined(
-        tokens=ours.tokens, rows=ours.rows, added=(), owner=None, left_out=frozenset()
+        tokens=of_base.tokens, rows=of_base.rows, added=(), owner=None, left_out=frozenset()
     )
     missing = [token for token in recipe.tokens if token not in joined.tokens.values()]
     if missing:
@@ -239,20 +238,20 @@ def _joined(ours: Known, known: Sequence[Known], recipe: Recipe) -> Joined | Non
     return replace(joined, rows=joined.rows + padding, padding=padding)
 
 
-def _tokens_of(name: str, ours: Known, known: Sequence[Known]) -> Joined | None:
+def _tokens_of(name: str, of_base: Known, of_owners: Sequence[Known]) -> Joined | None:
     """The tokens of one expert in its order; None if they are the base's. Raises RecipeError."""
-    owner = next((t for t, each in enumerate(known) if each.name == name), None)
+    owner = next((t for t, each in enumerate(of_owners) if each.name == name), None)
     if owner is None:
         raise RecipeError(
             f"tokenizer is {plain(name)}, which is no expert with a vocabulary; name "
-            f"base, union, or one of {', '.join(plain(each.name) for each in known)}.",
+            f"base, union, or one of {', '.join(plain(each.name) for each in of_owners)}.",
             key="tokenizer",
         )
-    chosen, before = known[owner], set(ours.tokens.values())
-    if (chosen.tokens, chosen.rows) == (ours.tokens, ours.rows):
+    chosen, before = of_owners[owner], set(of_base.tokens.values())
+    if (chosen.tokens, chosen.rows) == (of_base.tokens, of_base.rows):
         return None
     added = tuple(token for _, token in sorted(chosen.tokens.items()) if token not in before)
-    others = set[str]().union(*(each.held for each in known)) - set(chosen.tokens.values())
+    others = set[str]().union(*(each.held for each in of_owners)) - set(chosen.tokens.values())
     return Joined(
         tokens=chosen.tokens, rows=chosen.rows, added=added, owner=owner, left_out=frozenset(others)
     )

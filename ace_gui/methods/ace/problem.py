@@ -4,8 +4,8 @@ Equation numbers are those of Xu et al., ACE-Merging, arXiv:2603.02945v2, sectio
 shape, T experts, O outputs, I inputs. Each expert enters with a weight w_t and a ridge ε_t,
 Σ̂_t,reg = w_t Σ̂_t + ε_t I, so that Eqs. 8-10 are one formula.
 
-The layers are independent. They are solved together only to keep a GPU busy; a single layer is a
-batch of one.
+The layers are independent. Solving them together only keeps a GPU busy; a single layer is a batch
+of one.
 """
 
 from __future__ import annotations

@@ -393,8 +393,7 @@ class Experts:
     ) -> SurveyContext:
         """Everything that the method knows of the tensor before it merges.
 
-        Missing findings are computed from the task vectors, which are then those of the whole
-        tensor.
+        Missing findings are computed from the task vectors, which then must be whole.
         """
         known = SurveyContext(
             each=[parameters] * len(self) if context.own is None else context.own,

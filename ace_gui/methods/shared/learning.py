@@ -1,8 +1,7 @@
 """What a method learns from data: coefficients, ranks or masks on the task vectors.
 
 A merged tensor is W₀ + Δ with Δ = m ⊙ Σ_t w_t λ_t part(t, gates(values)). The gradient of the
-values therefore needs ∂L/∂Δ of only one model, and only one expert's task vector at a time. T
-experts.
+values therefore needs ∂L/∂Δ of one model, and one expert's task vector at a time. T experts.
 """
 
 from __future__ import annotations

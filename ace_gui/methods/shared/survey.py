@@ -35,8 +35,8 @@ class Survey(Protocol):
     """A statistic of the whole model while it is computed.
 
     In every pass, ``measure`` each part of each tensor and ``add`` the result, then call
-    ``finish_pass``. ``whole``: needs whole, oriented matrices; otherwise flat parts of any tensor
-    are enough.
+    ``finish_pass``. ``whole``: needs whole, oriented matrices; else flat parts of tensors are
+    enough.
     """
 
     @property
