@@ -1,1 +1,1 @@
-"""config.json → role and orientation of every tensor. The only room that imports transformers."""
+"""Role and orientation of every tensor, by config.json. Only this package imports transformers."""

@@ -1,4 +1,4 @@
-"""A model built without memory: what its classes define for each tensor, and which are its heads.
+"""Build a model without memory, to see what its classes define for each tensor, and its heads.
 
 A head maps to the labels of a task, or to a vocabulary. Each expert may keep its own.
 
@@ -13,9 +13,9 @@ A head maps to the labels of a task, or to a vocabulary. Each expert may keep it
   or of a speech recognition model (CTC).
 - Pre-training predictions with their own labels (next sentence, replaced token) are heads.
 
-All else is the body: poolers and projections of any name, and decoders that predict pixels, depths
-or positions, which mean the same in every expert. Every model inside the model is examined in the
-same way.
+Everything else is the body: poolers and projections of any name, and decoders that predict pixels,
+depths or positions, which mean the same in every expert. Every model inside the model is examined
+in the same way.
 
 Some modules of the body feed only the task heads: their outputs are not part of the hidden states.
 These are a body's pooler, and the modules between encoder and head of a classifier without a base
@@ -36,8 +36,8 @@ from ace_gui.architecture import names, transformers_library
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.errors import ArchitectureError
 
-# Matrices that classes of transformers multiply by without a module of their own, by their last
-# name, and whether they are stored inputs × outputs; those with three axes are stacks of such.
+# Parameters that transformers' classes multiply by as matrices, without a linear module: the last
+# part of the name, and whether they are stored inputs × outputs. With three axes they are stacks.
 _OWN_MATRICES: Final[Mapping[str, bool]] = {
     "dt_proj_weight": False,
     "fn": False,
@@ -68,9 +68,9 @@ class ModuleTensor:
 
 
 def build(config: Mapping[str, object], most: int | None = None) -> Any:
-    """The model that a plain ``config.json`` describes, on the meta device, weights tied.
+    """The model that a plain ``config.json`` describes, on the meta device, with tied weights.
 
-    ArchitectureError where transformers has no such model, cannot build it, or it would have more
+    Raises ArchitectureError if transformers has no such model or cannot build it, or if it has more
     modules and parameters than ``most``.
     """
     model_class, config_object = transformers_library.model_and_config(config)
@@ -94,7 +94,7 @@ def build(config: Mapping[str, object], most: int | None = None) -> Any:
 
 @contextmanager
 def _at_most(most: int | None) -> Iterator[None]:
-    """Refuse a model of more modules and parameters while it is built."""
+    """Raise ArchitectureError while a model with more modules and parameters is built."""
     from torch.nn.modules import module
 
     built = itertools.count(1)
@@ -149,15 +149,15 @@ def _read_parameter(name: str, module: Any, shape: tuple[int, ...]) -> ModuleTen
     from transformers.pytorch_utils import Conv1D
 
     leaf = name.rpartition(".")[2]
-    own = leaf in _OWN_MATRICES and type(module).__module__.startswith("transformers.")
-    matrix = len(shape) == 2 and (own or _is_linear(leaf, module))
+    listed = leaf in _OWN_MATRICES and type(module).__module__.startswith("transformers.")
+    matrix = len(shape) == 2 and (listed or _is_linear(leaf, module))
     experts = "Experts" in type(module).__name__
-    stack = len(shape) == 3 and (own or experts)
+    stack = len(shape) == 3 and (listed or experts)
     turned = isinstance(module, Conv1D) or (experts and getattr(module, "is_transposed", False))
     traits = TensorTraits(
         role=names.matrix_role(name) if matrix or stack else _role(name, module, len(shape)),
         matrix=matrix or stack,
-        transposed=(matrix or stack) and (_OWN_MATRICES[leaf] if own else turned),
+        transposed=(matrix or stack) and (_OWN_MATRICES[leaf] if listed else turned),
         stack=stack,
         block=names.block_index(name),
     )
@@ -181,13 +181,13 @@ def _role(name: str, module: Any, ndim: int) -> Role:
     """Role of a parameter that is no matrix."""
     from torch import nn
 
-    named_so = type(module).__name__.endswith("Embedding")
-    if isinstance(module, nn.Embedding) or (named_so and ndim == 2):
+    is_table = type(module).__name__.endswith("Embedding")
+    if isinstance(module, nn.Embedding) or (is_table and ndim == 2):
         return names.embedding_role(name) or Role.EMBEDDING
     if "Norm" in type(module).__name__:
         return Role.NORM
     table = None if name.endswith(".bias") else names.embedding_role(name)
-    if table is Role.POSITION:  # T5's kind is called a bias
+    if table is Role.POSITION:  # T5 calls its table a bias
         return table
     if names.is_bias(name):
         return Role.BIAS
@@ -199,9 +199,9 @@ def _role(name: str, module: Any, ndim: int) -> Role:
 def _with_ties(
     tensors: Mapping[str, ModuleTensor], storage: Mapping[str, int], preferred: Mapping[str, str]
 ) -> dict[str, ModuleTensor]:
-    """Name for each parameter that shares another's storage that other one.
+    """Set ``tied_to`` of each parameter that shares the storage of another one.
 
-    The source is the one the model class names as such, else the first in the model.
+    The other one is that which the model class names, or else the first in the model.
     """
     owner: dict[int, str] = {}
     for name in [*(name for name in preferred.values() if name in storage), *storage]:
@@ -219,7 +219,7 @@ _FIXED_LABELS: Final = re.compile(
     r"For\w*(?:Classification|QuestionAnswering|MultipleChoice|NextSentencePrediction)"
     r"|DoubleHeadsModel$"
 )
-# The norm that these classes apply to what they have pooled.
+# The norm that these classes apply to their pooled output.
 _NORM_OF_POOLED: Final = {"ConvNextModel": "layernorm.", "ConvNextV2Model": "layernorm."}
 _LABEL_COUNT: Final = re.compile(r"^num_(?:\w+_)?(?:labels|targets|classes)$")
 
@@ -242,26 +242,26 @@ def head_roles(model: Any, tensors: Sequence[str]) -> dict[str, Role]:
 
 
 def before_heads(model: Any, tensors: Sequence[str], roles: Mapping[str, Role]) -> frozenset[str]:
-    """The names of ``tensors`` whose module feeds task heads alone; ``roles``: of the heads."""
+    """The names of ``tensors`` whose module feeds only task heads; ``roles``: of the heads."""
     body = [name for name in tensors if name not in roles]
-    found = {name for name in body if names.is_pooler(name)}
+    result = {name for name in body if names.is_pooler(name)}
     whole, *inner = _parts(model, body)
     if whole.base is None and inner and _FIXED_LABELS.search(whole.class_name):
         free = (name for name in body if not name.startswith(whole.bodies))
-        found |= {name for name in free if names.embedding_role(name) is None}
+        result |= {name for name in free if names.embedding_role(name) is None}
     for part in (whole, *inner):
         if part.class_name in _NORM_OF_POOLED:
             start = part.prefix + _NORM_OF_POOLED[part.class_name]
-            found |= {name for name in part.tensors if name.startswith(start)}
-    return frozenset(found)
+            result |= {name for name in part.tensors if name.startswith(start)}
+    return frozenset(result)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """A model class inside of the model, or the model itself.
+    """A model inside the model, or the model itself.
 
-    ``prefix`` is before the names of its ``tensors``, ``base`` before those of its base model, None
-    where it has none; ``bodies`` before those of the models in it.
+    Names of its ``tensors`` begin with ``prefix``, those of its base model with ``base`` (None
+    without one), and those of the models in it with one of ``bodies``.
     """
 
     model: Any
@@ -276,7 +276,7 @@ class _Part:
 
     @property
     def outside(self) -> list[str]:
-        """The modules besides its base model."""
+        """The tensors outside its base model."""
         if self.base is None:
             return []
         return [name for name in self.tensors if not name.startswith(self.base)]
@@ -293,17 +293,17 @@ class _Part:
         ]
 
     def _has_labels(self, labelled: frozenset[str]) -> bool:
-        """Whether the class is made for labels, and not one of its losses in pre-training."""
+        """Whether the class is made for labels, not for a loss of pre-training."""
         if self.class_name.endswith("ForPreTraining"):
             return False
         return bool(_FIXED_LABELS.search(self.class_name)) or not labelled.isdisjoint(self.outside)
 
     def _children_with(self, labelled: frozenset[str]) -> list[str]:
-        """The modules with labels, where these are no part of a deeper body."""
+        """The tensors of child modules that have labels and no numbered blocks."""
         children = {_child(name, self.prefix) for name in self.tensors if name in labelled}
-        found = [name for name in self.tensors if _child(name, self.prefix) in children]
-        deep = {_child(name, self.prefix) for name in found if names.block_index(name) is not None}
-        return [name for name in found if _child(name, self.prefix) not in deep]
+        inner = [name for name in self.tensors if _child(name, self.prefix) in children]
+        deep = {_child(name, self.prefix) for name in inner if names.block_index(name) is not None}
+        return [name for name in inner if _child(name, self.prefix) not in deep]
 
     def vocabulary_head(self) -> Iterable[str]:
         if self.base is not None and self.class_name.endswith(_LANGUAGE_MODELS):
@@ -316,7 +316,7 @@ class _Part:
         ] + [name for name in self.tensors if start and name.startswith(start)]
 
     def _output_embedding(self) -> str | None:
-        """Start of the names of the output embedding and of what is kept with it."""
+        """Start of the names of the output embedding, and of others in the same module."""
         from torch import nn
         from transformers import PreTrainedModel
 
@@ -371,7 +371,7 @@ def _labelled(model: Any) -> frozenset[str]:
         return frozenset()
     import torch
 
-    # A class that insists on its number of labels does so with an error of any type.
+    # A class that requires its own number of labels raises an error of any type.
     try:
         with transformers_library.quiet(), torch.device("meta"):
             other = type(model)(config)
@@ -382,12 +382,12 @@ def _labelled(model: Any) -> frozenset[str]:
 
 
 def _add_labels(config: Any) -> Iterator[int]:
-    """Change every number of labels in the config. Yields the values before."""
+    """Change every number of labels in the config. Yields the original values."""
     inner = [value for value in vars(config).values() if hasattr(value, "num_labels")]
-    for each in (config, *inner):
-        yield each.num_labels
-        each.num_labels += 7
-        for key, value in list(vars(each).items()):
+    for part in (config, *inner):
+        yield part.num_labels
+        part.num_labels += 7
+        for key, value in list(vars(part).items()):
             if key != "num_labels" and _LABEL_COUNT.match(key) and isinstance(value, int):
                 yield value
-                setattr(each, key, value + 7)
+                setattr(part, key, value + 7)

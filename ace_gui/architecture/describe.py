@@ -1,4 +1,4 @@
-"""config.json and the shapes in the files → the traits of every tensor."""
+"""The traits of every tensor, from config.json and the shapes in the files."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Shape = tuple[int, ...]
 
 _PARTS: Final = 10_000
 _PARTS_A_TENSOR: Final = 20
-"""Modules and parameters that a model may have for each tensor in the files, and beyond; the
-largest share of a published model is that of a part alone under the config of the whole."""
+"""The numbers of modules and parameters that a model may have in any case, and for each tensor in
+the files. Of published models, a part with the config of the whole has the largest share."""
 
 
 def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -> Architecture:
@@ -33,7 +33,7 @@ def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -
     if config is None:
         return by_names(None, shapes, "There is no config.json.")
     if not names_model(config):
-        return by_names(config, shapes, "The config is of another library.")
+        return by_names(config, shapes, "The config belongs to another library.")
     try:
         model = blueprint.build(config, most=_PARTS + _PARTS_A_TENSOR * len(shapes))
     except ArchitectureError as error:
@@ -95,11 +95,11 @@ def _destinations(
     finder: DiskNames, tensors: Mapping[str, ModuleTensor], shapes: Mapping[str, Shape]
 ) -> dict[str, Destination]:
     """The model's tensor for each tensor of the files, if the shapes agree."""
-    found = ((name, finder.find(name)) for name in shapes)
+    pairs = ((name, finder.find(name)) for name in shapes)
     return {
-        name: index
-        for name, index in found
-        if index and (index.converted or _fits(shapes[name], tensors[index.name].shape))
+        name: target
+        for name, target in pairs
+        if target and (target.converted or _fits(shapes[name], tensors[target.name].shape))
     }
 
 
@@ -133,17 +133,17 @@ def _traits(
 def _absent(
     tensors: Mapping[str, ModuleTensor], destinations: Mapping[str, Destination]
 ) -> dict[str, str]:
-    """The model's tensors that no file has, tied to one that is in a file."""
+    """The model's tensors that are in no file, and the tensor in a file that each is tied to."""
 
     def source(name: str) -> str:
         return tensors[name].traits.tied_to or name
 
     stored = {source(destination.name): file for file, destination in destinations.items()}
-    there = {destination.name for destination in destinations.values()}
+    in_files = {destination.name for destination in destinations.values()}
     return {
         name: stored[source(name)]
         for name in tensors
-        if name not in there and source(name) in stored
+        if name not in in_files and source(name) in stored
     }
 
 
@@ -175,7 +175,7 @@ def _with_ties(
 ) -> dict[str, TensorTraits]:
     """Ties of the model between tensors that are both in the files, under the files' names.
 
-    Where the source itself is absent, the first tensor tied to it in the files replaces it.
+    If the source itself is absent, the first tensor in the files that is tied to it replaces it.
     """
     sources: dict[tuple[str, Shape], str] = {}
     sharing = {
@@ -205,12 +205,12 @@ def _note(
 ) -> str:
     """A sentence for each guess; empty where the model's class decided everything."""
     sentences = []
-    asked = config.get("architectures")
-    wanted = asked[0] if isinstance(asked, list) and asked else None
-    if wanted != model_class:
+    architectures = config.get("architectures")
+    class_name = architectures[0] if isinstance(architectures, list) and architectures else None
+    if class_name != model_class:
         reason = (
-            f"transformers has no {plain(str(wanted))} for it"
-            if wanted
+            f"transformers has no {plain(str(class_name))} for it"
+            if class_name
             else "it names no model class"
         )
         sentences.append(f"The config is described as {model_class}, since {reason}.")
@@ -288,8 +288,8 @@ def _with_layout(
 def _stored_inputs_first(name: str, shapes: Mapping[str, Shape]) -> bool | None:
     """Whether a stack is E × inputs × outputs, from the shapes of the two sides of the MLP.
 
-    Gate and up together are 2F × H where down is H × F, and H × 2F where it is F × H: no two sizes
-    fit both. None where the other side is not there.
+    Gate and up together are 2F × H if down is H × F, and H × 2F if it is F × H. No sizes fit both
+    cases. None if one side is missing.
     """
     module, _, leaf = name.rpartition(".")
     if leaf not in ("gate_up_proj", "down_proj"):
@@ -326,7 +326,7 @@ def _attention(name: str, outputs: int, inputs: int, config: Any | None) -> Fusi
 
 
 def _falcon(config: Any, outputs: int) -> Fusion | None:
-    """Three generations: groups of queries with their key and value, head by head, one key."""
+    """Falcon's three layouts: groups of queries with key and value, one key, or head by head."""
     heads, size = _heads(config), _head_size(config)
     if config.new_decoder_architecture:
         queries = heads // config.num_kv_heads
@@ -349,7 +349,7 @@ def _in_order(heads: int, key_heads: int, size: int, outputs: int) -> Fusion | N
 
 
 def _checked(fusion: Fusion, times: int, outputs: int) -> Fusion | None:
-    """None if the tensor has other sizes than in its config."""
+    """The fusion; None if the tensor has other sizes than in its config."""
     return fusion if fusion.period * times == outputs else None
 
 
@@ -363,7 +363,7 @@ def _head_size(config: Any) -> int:
 
 
 def _gate_up(traits: TensorTraits, outputs: int, config: Any | None) -> Fusion | None:
-    """Gate and up, half and half; output by output in gpt-oss."""
+    """Gate and up are two halves; in gpt-oss they alternate output by output."""
     if config is not None and config.get_text_config().model_type == "gpt_oss":
         return Fusion(shares=((Role.MLP_GATE, 1), (Role.MLP_UP, 1)))
     if outputs % 2 or (config is None and traits.transposed):

@@ -31,12 +31,11 @@ class Destination:
 
 
 class DiskNames:
-    """Finds each tensor of a file in a model, as transformers does on loading, and beyond.
+    """Finds each tensor of a file in a model, as transformers does on loading, and some more.
 
-    In this order: the same name; the name after the library's own renaming and conversion for this
-    class (which covers a missing or an added base-model prefix); both again without what
-    DataParallel, torch.compile or PEFT put before it; and the one tensor of the same canonical
-    name.
+    The order is: the same name; the name after the library's own renaming and conversion for this
+    class (which covers a missing or an added base-model prefix); both again without the prefixes of
+    DataParallel, torch.compile or PEFT; and the only tensor with the same canonical name.
     """
 
     def __init__(self, model: Any, module_names: Iterable[str]) -> None:
@@ -84,27 +83,27 @@ class DiskNames:
 
 
 def module_rows(
-    finder: DiskNames, indices: Mapping[str, Destination], shapes: Mapping[str, tuple[int, ...]]
+    finder: DiskNames, places: Mapping[str, Destination], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[ModuleRows, ...]]:
-    """What makes up each tensor of the files that the model has otherwise, as far as it is rows."""
-    found: dict[str, tuple[ModuleRows, ...]] = {}
-    together: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
-    for name, index in indices.items():
-        if index.converted:
-            key = index.name, id(finder.converter(index.pattern))
-            together[key][index.pattern] = name
-        elif index.name != name:
+    """The model's rows that make up each tensor of the files with another name or layout there."""
+    rows_of: dict[str, tuple[ModuleRows, ...]] = {}
+    by_conversion: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
+    for name, destination in places.items():
+        if destination.converted:
+            key = destination.name, id(finder.converter(destination.pattern))
+            by_conversion[key][destination.pattern] = name
+        elif destination.name != name:
             rows = shapes[name][0] if shapes[name] else 1
-            found[name] = (ModuleRows(module=index.name, start=0, rows=rows),)
-    for (target, _), files in together.items():
-        found |= _converted_rows(finder, target, files, shapes)
-    return found
+            rows_of[name] = (ModuleRows(module=destination.name, start=0, rows=rows),)
+    for (target, _), files in by_conversion.items():
+        rows_of |= _converted_rows(finder, target, files, shapes)
+    return rows_of
 
 
 def _converted_rows(
     finder: DiskNames, target: str, files: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[ModuleRows, ...]]:
-    """By name in the files; nothing where the conversion does more than move rows.
+    """The rows by name in the files; empty if the conversion does more than move rows.
 
     The library's own conversion is run on a column that holds the number of each row.
     """
@@ -144,8 +143,8 @@ def _converted(
     except Exception:
         return {}
     origin: dict[int, tuple[str, int]] = {}
-    for pattern, made in columns.items():
-        column = made[0] if isinstance(made, list) else made
+    for pattern, output in columns.items():
+        column = output[0] if isinstance(output, list) else output
         module = target.replace(converter.target_patterns[0], pattern)
         if module not in finder.known:
             return {}
@@ -158,9 +157,9 @@ def _moves_rows(operation: Any) -> bool:
 
 
 def _runs(rows: list[tuple[str, int]]) -> tuple[ModuleRows, ...]:
-    """Rows that follow one another in a module, together."""
+    """The ranges of consecutive rows of a module."""
     runs = []
     for _, group in groupby(enumerate(rows), key=lambda each: (each[1][0], each[1][1] - each[0])):
-        (_, (module, start)), *more = group
-        runs.append(ModuleRows(module=module, start=start, rows=1 + len(more)))
+        (_, (module, start)), *others = group
+        runs.append(ModuleRows(module=module, start=start, rows=1 + len(others)))
     return tuple(runs)

@@ -1,4 +1,4 @@
-"""Traits from a tensor's name and shape, where no model class is known.
+"""Traits from a tensor's name and shape, if no model class is known.
 
 Covers the names of Hugging Face models, GPT-2, open_clip, timm and plain torch modules. Plain
 strings and regular expressions: no torch, no transformers.
@@ -67,7 +67,7 @@ _VOCABULARY_HEADS = frozenset(
         *("mlm_head", "mim_head", "mmm_text_head", "mmm_image_head"),
     )
 )
-# What a module called `head` has that pools by attention, and maps to no labels.
+# Children of a module called `head` that pools by attention and does not map to labels.
 _POOLING = frozenset(("attention", "attn", "mlp", "layernorm", "probe", "cls_token"))
 _PRETRAINING_HEAD = re.compile(
     r"(?:cls\.seq_relationship|sop_classifier|discriminator_predictions|answer_head"
@@ -123,7 +123,7 @@ _RIGHT_FACTOR = re.compile(r"(?:^|\.)(?:visual\.proj|text_projection)$")
 
 
 def unwrapped(name: str) -> str:
-    """``name`` without what DataParallel, torch.compile and PEFT put round a model."""
+    """``name`` without the prefixes that DataParallel, torch.compile and PEFT add."""
     return _WRAPPER.sub("", name)
 
 
@@ -143,12 +143,12 @@ def modern_norm(name: str) -> str:
 
 
 def match_names(base_names: Iterable[str], expert_names: Iterable[str]) -> dict[str, str]:
-    """The base's name of each of an expert's tensors, by expert name.
+    """The base's name of each tensor of an expert, by the expert's name.
 
-    Equal names first, then equal names without wrappers, then equal canonical names, and last
-    canonical names of which one has a CLIP tower's prefix and the other none. At each step a pair
-    counts only where exactly one tensor on either side is left that could make it. Tensors without
-    a certain partner are absent.
+    Equal names are matched first, then equal names without wrappers, then equal canonical names,
+    and last canonical names of which only one has a CLIP tower's prefix. At each step a pair counts
+    only if each side has exactly one tensor left for it. Tensors without a certain partner are
+    absent.
     """
     base, expert = list(base_names), list(expert_names)
     matched: dict[str, str] = {}
@@ -175,26 +175,26 @@ def _without_tower(name: str) -> str:
 
 
 def _same_tower(one: str, other: str) -> bool:
-    """Whether the names are not of two different towers."""
-    towers = [found.group() for name in (one, other) if (found := _TOWER.match(canonical(name)))]
+    """Whether the names do not belong to different towers."""
+    towers = [match.group() for name in (one, other) if (match := _TOWER.match(canonical(name)))]
     return len(set(towers)) < 2
 
 
 def block_index(name: str) -> int | None:
     """Index of the transformer block ``name`` belongs to: the outermost numbered layer."""
-    found = _BLOCK.search(name)
-    return int(found.group(1)) if found else None
+    match = _BLOCK.search(name)
+    return int(match.group(1)) if match else None
 
 
 def block_list(name: str) -> str | None:
     """The part of ``name`` before the number of its block, without the model's prefixes."""
     bare = canonical(name)
-    found = _BLOCK.search(bare)
-    return bare[: found.start(1)] if found else None
+    match = _BLOCK.search(bare)
+    return bare[: match.start(1)] if match else None
 
 
 def head_role(name: str) -> Role | None:
-    """HEAD or VOCABULARY_HEAD where the name alone is that of an output head, else None."""
+    """HEAD or VOCABULARY_HEAD if the name alone shows an output head, else None."""
     bare = canonical(name)
     if is_vocabulary_head(bare) or _LM_HEAD.search(name):
         return Role.VOCABULARY_HEAD
@@ -206,13 +206,13 @@ def head_role(name: str) -> Role | None:
 
 
 def is_vocabulary_head(name: str) -> bool:
-    """Whether the name, without the prefix of its model, is of what maps to a vocabulary."""
+    """Whether the name, without its model's prefix, belongs to a vocabulary head."""
     inner = name.startswith(("cls.predictions.", "joint.head."))  # of BERT and of transducers
     return inner or name.partition(".")[0] in _VOCABULARY_HEADS
 
 
 def is_pretraining_head(name: str) -> bool:
-    """Whether the name, without the prefix of its model, predicts labels of pre-training."""
+    """Whether the name, without its model's prefix, belongs to a head for pre-training."""
     return bool(_PRETRAINING_HEAD.match(name))
 
 
@@ -227,7 +227,7 @@ def module_of(name: str) -> str:
 
 
 def matrix_role(name: str) -> Role:
-    """The role of the matrix ``name`` in its block; OTHER where the name does not show it."""
+    """The role of the matrix ``name`` in its block; OTHER if the name does not show it."""
     module = module_of(name)
     return next((role for role, rule in _MATRIX_ROLES if rule.search(module)), Role.OTHER)
 
@@ -238,7 +238,7 @@ def is_bias(name: str) -> bool:
 
 
 def embedding_role(name: str) -> Role | None:
-    """POSITION or EMBEDDING where the name is that of an embedding, else None."""
+    """POSITION or EMBEDDING if the name is that of an embedding, else None."""
     module = _LEAF.sub("", name)
     if _POSITION.search(module):
         return Role.POSITION
@@ -291,7 +291,7 @@ def _traits(name: str, ndim: int, *, transposed: bool) -> TensorTraits:
 
 @lru_cache(maxsize=4096)
 def _role(name: str, ndim: int) -> Role:
-    """Role of a tensor; its indices make no difference, so that names of all blocks are one."""
+    """Role of a tensor. Names come with equal indices, so that the cache serves all blocks."""
     if is_buffer(name, ndim):
         return Role.BUFFER
     if head := head_role(name):
@@ -314,9 +314,9 @@ _STACK = re.compile(r"^(.*?(?:^|\.))(\d+)\.")
 
 
 def stack_of(name: str) -> str:
-    """The name of a tensor's numbered blocks ("vision_model.encoder.layers"); "" without."""
-    found = _STACK.match(name)
-    return found[1].rstrip(".") if found else ""
+    """The name of a tensor's numbered blocks ("vision_model.encoder.layers"); "" without blocks."""
+    match = _STACK.match(name)
+    return match[1].rstrip(".") if match else ""
 
 
 def match_part(base: Mapping[str, Shape], expert: Mapping[str, Shape]) -> dict[str, str]:
@@ -331,27 +331,27 @@ def match_part(base: Mapping[str, Shape], expert: Mapping[str, Shape]) -> dict[s
 
 
 def _pairs(whole: Mapping[str, Shape], part: Mapping[str, Shape]) -> dict[str, str]:
-    """By the name in the part, that in the whole."""
+    """The name in the whole, by the name in the part."""
     ends: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for name in whole:
         for prefix, end in _ends(canonical(name)):
             ends[end].append((prefix, name))
-    found = [
-        (own, prefix, name)
-        for own, shape in part.items()
-        for prefix, name in ends[canonical(own)]
+    candidates = [
+        (inner, prefix, name)
+        for inner, shape in part.items()
+        for prefix, name in ends[canonical(inner)]
         if len(whole[name]) == len(shape) and whole[name][1:] == shape[1:]
     ]
-    stacked = {prefix for own, prefix, _ in found if stack_of(own)}
-    votes = Counter(prefix for _, prefix, _ in found if prefix in stacked).most_common(2)
+    stacked = {prefix for inner, prefix, _ in candidates if stack_of(inner)}
+    votes = Counter(prefix for _, prefix, _ in candidates if prefix in stacked).most_common(2)
     if not votes or (len(votes) > 1 and votes[0][1] == votes[1][1]):
         return {}
     best = f"{votes[0][0]}."
     pairs: dict[str, str] = {}
-    # The longest prefix first: a head is outside of the model that has the blocks.
-    for own, prefix, name in sorted(found, key=lambda each: -len(each[1])):
-        if best.startswith(f"{prefix}.") and own not in pairs and name not in pairs.values():
-            pairs[own] = name
+    # The longest prefix comes first: a head is outside the model that has the blocks.
+    for inner, prefix, name in sorted(candidates, key=lambda item: -len(item[1])):
+        if best.startswith(f"{prefix}.") and inner not in pairs and name not in pairs.values():
+            pairs[inner] = name
     return pairs
 
 
@@ -362,7 +362,7 @@ def _ends(name: str) -> Iterable[tuple[str, str]]:
 
 
 def whole_stacks(names: Iterable[str], known: Collection[str]) -> frozenset[str]:
-    """The stacks of blocks of ``names`` of which nothing is among ``known``."""
+    """The stacks of blocks in ``names`` that have no tensor among ``known``."""
     stacks: dict[str, list[str]] = defaultdict(list)
     for name in names:
         if stack := stack_of(name):

@@ -1,16 +1,16 @@
-"""Describes checkpoints in a separate process, which is ended when a config needs too much.
+"""Describes checkpoints in a separate process, which is ended if it takes too much.
 
 A few wrong numbers in a config can make building its model take hours or all memory: a count of
 layers, a product of counts, a list of lists. No check of single numbers finds them all, so the
 model is built where time and memory can be limited. The process that merges is spared the import
 of transformers as well.
 
-Descriptions are kept on disk. One depends on nothing but the config, the tensors' shapes,
-transformers and this package, so that a digest of these names its file. A file that cannot be read,
-does not match its checksum, or does not fit, is made again.
+Descriptions are cached on disk. A description depends only on the config, the tensors' shapes,
+transformers and this package, so its file is named by a digest of these. A file that cannot be
+read, does not match its checksum, or does not fit, is made again.
 
-The process has one JSON line per request and answer. It ends when its owner is gone: at the end of
-its input, or when an answer is overdue.
+Each request and each answer is one JSON line. The process ends when its owner is gone: at the end
+of its input, or when an answer is overdue.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ARCHITECTURE: Final = TypeAdapter(Architecture)
 def serve() -> None:
     """Report that the libraries are loaded, then answer until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whatever a library prints is no answer
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what libraries print is no answer
     gc.disable()  # a model is a million objects, and none of them garbage
     try:
         _import_libraries()
@@ -80,8 +80,8 @@ def _answer(line: bytes) -> dict[str, Any]:
         config, shapes, seconds, memory_bytes = json.loads(line)
         faulthandler.dump_traceback_later(seconds, exit=True)
         _limit_memory(memory_bytes)
-        found = describe(config, {name: tuple(shape) for name, shape in shapes})
-        return {"architecture": _ARCHITECTURE.dump_python(found, mode="json")}
+        architecture = describe(config, {name: tuple(shape) for name, shape in shapes})
+        return {"architecture": _ARCHITECTURE.dump_python(architecture, mode="json")}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
     finally:
@@ -100,13 +100,13 @@ def _limit_memory(memory_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
-def _say(answers: BinaryIO, what: dict[str, Any]) -> None:
-    answers.write(json.dumps(what).encode() + b"\n")
+def _say(answers: BinaryIO, message: dict[str, Any]) -> None:
+    answers.write(json.dumps(message).encode() + b"\n")
     answers.flush()
 
 
 _CHECK_SECONDS: Final = 0.2  # seconds between two checks of the process
-_WAITING: Final = 4.0  # a busy machine may take that much longer than the computing itself
+_WAITING: Final = 4.0  # a busy machine may need so many times the processor time
 _SPARE: Final = 2.0  # seconds for the process to end by itself
 _CODE: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; "
@@ -135,13 +135,13 @@ _START: Final = Limits(seconds=60.0)
 
 
 class _BeyondLimitsError(Exception):
-    """The process took too much, or is gone; the text is a sentence."""
+    """The process took too much, or has ended. The text is a sentence."""
 
 
 class Describer:
     """Describes one checkpoint after the other. Its process is started when it is first needed.
 
-    As a context manager: whatever is under way ends with the block.
+    It is a context manager; work in progress is stopped at the end of the block.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -158,24 +158,24 @@ class Describer:
 
     @property
     def pid(self) -> int | None:
-        """The process's, None while there is none."""
+        """The id of the process; None if there is none."""
         return self._process.pid if self._process is not None else None
 
     def describe(
         self, config: Mapping[str, object] | None, shapes: Mapping[str, Shape]
     ) -> Steps[Architecture]:
-        """As ``describe.describe``; where the model cannot be built within limits, by names.
+        """As ``describe.describe``, but by names if the model cannot be built within limits.
 
-        ArchitectureError where the process cannot be started.
+        Raises ArchitectureError if the process cannot be started.
         """
         if not names_model(config):
             return describe(config, shapes)
-        more = self._limits.seconds_a_tensor * len(shapes)
-        limits = replace(self._limits, seconds=self._limits.seconds + more)
-        own = [_SPARE * _WAITING * limits.seconds, int(_SPARE * limits.memory_bytes)]
-        asked = [config, list(shapes.items()), *own]
+        extra = self._limits.seconds_a_tensor * len(shapes)
+        limits = replace(self._limits, seconds=self._limits.seconds + extra)
+        last_limits = [_SPARE * _WAITING * limits.seconds, int(_SPARE * limits.memory_bytes)]
+        content = [config, list(shapes.items()), *last_limits]
         try:
-            request = json.dumps(asked).encode() + b"\n"
+            request = json.dumps(content).encode() + b"\n"
         except RecursionError:
             return by_names(config, shapes, transformers_library.TOO_DEEP)
         if self._process is None:
@@ -217,16 +217,16 @@ class Describer:
                 watch.check()
                 yield
         except psutil.Error:
-            pass  # it has ended; so has the exchange
+            pass  # the process has ended, and so has the exchange
         except GeneratorExit:
             self._end()
             raise
         try:
-            found: dict[str, Any] = json.loads(answer.result())
+            message: dict[str, Any] = json.loads(answer.result())
         except (OSError, ValueError) as error:
             sentence = f"{_BUILDING} failed, because its process was ended; {_CHECK}"
             raise _BeyondLimitsError(sentence) from error
-        return found
+        return message
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -266,7 +266,7 @@ class _Watch:
         self._held = self._process.memory_info().rss
 
     def check(self) -> None:
-        """Raise _BeyondLimitsError if it is too much, psutil.Error where it has ended."""
+        """Raise _BeyondLimitsError if it took too much, psutil.Error if it has ended."""
         limits = self._limits
         late = time.monotonic() - self._started > _WAITING * limits.seconds
         if late or self._seconds() - self._computed > limits.seconds:
@@ -291,7 +291,7 @@ def _no_process(reason: str) -> ArchitectureError:
 
 
 LARGEST_NUMBER: Final = 64
-"""Most files in the folder; the oldest is removed first."""
+"""Largest number of files in the folder; the oldest are removed first."""
 
 Describe = Callable[[Mapping[str, object] | None, Mapping[str, Shape]], Steps[Architecture]]
 
@@ -305,34 +305,34 @@ def remembered(
     folder: Path,
     describe: Describe,
 ) -> Steps[Architecture]:
-    """As ``describe``, but read from ``folder`` where the same was described before.
+    """As ``describe``, but read from ``folder`` if the same was described before.
 
-    What had to be described by names alone is kept for this process only: it may have been for
-    lack of time, or of a package. It does not matter whether ``folder`` can be written.
+    A description by names is kept only for this process, because the reason may be lack of time or
+    a missing package. ``folder`` need not be writable.
     """
     key = None if config is None else _key(config, shapes)
     if key is None:
         return (yield from describe(config, shapes))
     path = folder / f"{key}.json"
-    found = _by_names.get(key) or _read(path, shapes)
-    if found is None:
-        found = yield from describe(config, shapes)
-        if found.model_class is not None:
+    architecture = _by_names.get(key) or _read(path, shapes)
+    if architecture is None:
+        architecture = yield from describe(config, shapes)
+        if architecture.model_class is not None:
             with contextlib.suppress(OSError):
-                _write(path, found)
+                _write(path, architecture)
         else:
-            _keep(key, found)
-    return found
+            _keep(key, architecture)
+    return architecture
 
 
-def _keep(key: str, found: Architecture) -> None:
-    _by_names[key] = found
+def _keep(key: str, architecture: Architecture) -> None:
+    _by_names[key] = architecture
     while len(_by_names) > LARGEST_NUMBER:
         del _by_names[next(iter(_by_names))]
 
 
 def _key(config: Mapping[str, object], shapes: Mapping[str, Shape]) -> str | None:
-    """None for a config that is nested too deeply to be written down."""
+    """The key of a description; None for a config that is nested too deeply for JSON."""
     try:
         text = json.dumps(
             [code_digest("architecture"), version("transformers"), config, list(shapes.items())]
@@ -343,7 +343,7 @@ def _key(config: Mapping[str, object], shapes: Mapping[str, Shape]) -> str | Non
 
 
 def _read(path: Path, shapes: Mapping[str, Shape]) -> Architecture | None:
-    if not os.path.exists(path):  # noqa: PTH110 - Path.exists fails where it may not look
+    if not os.path.exists(path):  # noqa: PTH110 - Path.exists raises without permission
         return None
     try:
         if not path.is_file():
@@ -351,11 +351,11 @@ def _read(path: Path, shapes: Mapping[str, Shape]) -> Architecture | None:
         digest, _, content = path.read_bytes().partition(b"\n")
         if digest != _digest(path, content):
             raise ValueError("does not match its checksum")
-        found = _ARCHITECTURE.validate_json(content)
+        architecture = _ARCHITECTURE.validate_json(content)
     except (OSError, ValueError) as error:
         _log.warning("%s cannot be used and is made again: %s.", path, error)
         return None
-    return found if found.traits.keys() == shapes.keys() else None
+    return architecture if architecture.traits.keys() == shapes.keys() else None
 
 
 def _write(path: Path, architecture: Architecture) -> None:
@@ -369,5 +369,5 @@ def _write(path: Path, architecture: Architecture) -> None:
 
 
 def _digest(path: Path, content: bytes) -> bytes:
-    """Of a description and its name, so that no other one is taken for it."""
+    """Digest of a description and its file's name, so that no file is taken for another."""
     return hashlib.sha256(path.name.encode() + content).hexdigest().encode()

@@ -41,30 +41,30 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             Scope(
                 name=DEFAULT,
                 description="Matrices of linear modules are merged, oriented outputs × inputs; "
-                "embeddings, norms, biases and convolutions are averaged, unless the method "
-                "goes entry by entry: then it merges them, too.",
+                "embeddings, norms, biases and convolutions are averaged, except by elementwise "
+                "methods, which merge them too.",
             ),
             Scope(
                 name="authors-roberta",
-                description="As the authors' RoBERTa script: only dense matrices are merged; "
+                description="As in the authors' RoBERTa script: only dense matrices are merged; "
                 "classifiers, biases, LayerNorms and embeddings stay as in the base.",
                 excluded=("classifier", "bias", "LayerNorm", "embeddings"),
             ),
             Scope(
                 name="authors-gpt2",
-                description="As the authors' GPT-2 script: every matrix is merged as it is stored, "
+                description="As in the authors' GPT-2 script: every matrix is merged as it is stored, "
                 "token and position embeddings too; the score head stays as in the base.",
                 excluded=("score",),
             ),
             Scope(
                 name="authors-llama",
-                description="As the authors' Llama script: matrices are merged and norms averaged; "
+                description="As in the authors' Llama script: matrices are merged and norms averaged; "
                 "embed_tokens and lm_head stay as in the base.",
                 excluded=("embed_tokens", "lm_head.weight"),
             ),
             Scope(
                 name="authors-vit",
-                description="As the authors' CLIP vision script: every matrix is merged as it is "
+                description="As in the authors' CLIP vision script: every matrix is merged as it is "
                 "stored, embeddings and visual.proj too; text_projection is averaged.",
             ),
         )
@@ -76,7 +76,7 @@ def decide(scope: str, name: str, ndim: int) -> ScopeDecision | None:
     """The decision of ``scope`` on the trained tensor ``name``; None for the default scope.
 
     Only for parameters: buffers keep the base's value in every scope, and a head that each expert
-    has for itself is kept per expert. RecipeError where there is no such scope.
+    has for itself is kept per expert. Raises RecipeError for an unknown scope.
     """
     preset = SCOPES.get(scope)
     if preset is None:

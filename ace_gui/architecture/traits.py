@@ -32,10 +32,10 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Fusion:
-    """How several matrices with common inputs lie in one.
+    """How several matrices with common inputs are stored in one.
 
-    ``shares``: what each is and how many outputs it has in a row, in their order; this repeats
-    until the outputs are used up. Query, key and value one after the other are three shares of a
+    ``shares``: the role of each and its number of consecutive outputs, in order. This pattern
+    repeats until the last output. Query, key and value one after the other are three shares of a
     third each; GPT-NeoX has them head by head, in shares of one head's size.
     """
 
@@ -43,7 +43,7 @@ class Fusion:
 
     @property
     def period(self) -> int:
-        """Outputs after which the shares repeat."""
+        """Number of outputs after which the shares repeat."""
         return sum(outputs for _, outputs in self.shares)
 
 
@@ -83,10 +83,10 @@ class Architecture:
     """The traits of every tensor of one checkpoint, by the name used in its files.
 
     ``family``: the config's ``model_type`` ("gpt2", "roberta"), None without a config.
-    ``model_class``: the transformers class the traits were read off, None if from names alone.
-    ``note``: one sentence where something had to be guessed, else empty. ``modules``: of a tensor
+    ``model_class``: the transformers class that gave the traits, None if only names did.
+    ``note``: one sentence if something had to be guessed, else empty. ``modules``: for a tensor
     that the model has under another name, or in pieces, the rows of the model that make it up.
-    ``absent``: by the model's name of a tensor that no file has, that which it is tied to.
+    ``absent``: for a tensor of the model that is in no file, the stored tensor it is tied to.
     """
 
     family: str | None

@@ -19,8 +19,8 @@ from ace_gui.errors import ArchitectureError, CheckpointError
 from ace_gui.formatting import path_text, plain
 from ace_gui.processes import go_offline
 
-# Would load code or kernels that do not ship with transformers, or turn modules into quantised
-# ones, which a description has no use for.
+# Keys that would load code or kernels that do not ship with transformers, or quantise modules. A
+# description does not need them.
 _NEVER_USED = frozenset(
     (
         *("auto_map", "attn_implementation", "_attn_implementation", "experts_implementation"),
@@ -35,7 +35,7 @@ _NO_COUNT = re.compile(r"vocab|size|dim|length|positions|2id$|2label$", re.IGNOR
 _LARGEST_COUNT = 100_000  # ImageNet-21k has 21 841 labels, the deepest models some hundred layers
 _LARGEST_DEPTH = 4096
 
-# How transformers writes numbers that JSON has not, as the only item of an object.
+# The only key of an object with which transformers writes a number that JSON lacks.
 _FLOAT_KEY = "__float__"
 _FLOATS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
@@ -43,7 +43,7 @@ _REQUIRED = re.compile(r"requires the (\S+) library")
 
 
 def transformers() -> ModuleType:
-    """The library, with every way to the network shut before it is first imported."""
+    """The library, set offline before it is first imported."""
     go_offline()
     return importlib.import_module("transformers")
 
@@ -84,7 +84,7 @@ def model_and_config(config: Mapping[str, object]) -> tuple[type[Any], Any]:
 
 
 def check_counts(config: object, key: str = "") -> None:
-    """Refuse counts of layers, heads or labels that no model has; building one would not end."""
+    """Raise ArchitectureError for counts that no model has; building one would not end."""
     if isinstance(config, Mapping):
         for name, value in config.items():
             if not _NO_COUNT.search(str(name)):
@@ -115,11 +115,11 @@ def _plain(value: Any) -> Any:
 
 
 def failure(error: Exception, class_name: str, otherwise: str) -> str:
-    """The sentence for a class that raised ``error``: what it lacks, or else ``otherwise``."""
+    """The sentence for an error of a class: the package it lacks, or else ``otherwise``."""
     if not isinstance(error, ImportError):
         return otherwise
-    found = _REQUIRED.search(str(error))
-    package = found.group(1) if found else error.name
+    match = _REQUIRED.search(str(error))
+    package = match.group(1) if match else error.name
     if package is None:
         return otherwise
     return f"{class_name} needs the Python package {package}, which is not installed here."
@@ -132,15 +132,15 @@ def _named_class(config: Mapping[str, object]) -> type[Any] | None:
         return None
     library = transformers()
     try:
-        found = getattr(library, names[0])
+        model_class = getattr(library, names[0])
     except (AttributeError, ImportError, RuntimeError):
         return None
-    is_model = isinstance(found, type) and issubclass(found, library.PreTrainedModel)
-    return found if is_model and getattr(found, "config_class", None) else None
+    is_model = isinstance(model_class, type) and issubclass(model_class, library.PreTrainedModel)
+    return model_class if is_model and getattr(model_class, "config_class", None) else None
 
 
 def _part_for(model_class: type[Any], config: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The config, or its part, that is of the class's own kind; None if there is none.
+    """The config, or the part of it, that is for this class; None if there is none.
 
     CLIPVisionModel, for example, is also found in the folder of a whole CLIP model.
     """
@@ -160,8 +160,8 @@ def _config_class(model_type: object) -> type[Any]:
             f"transformers {library.__version__} has no model of type {plain(repr(model_type))}.",
             key="model_type",
         )
-    found: type[Any] = library.CONFIG_MAPPING[model_type]
-    return found
+    config_class: type[Any] = library.CONFIG_MAPPING[model_type]
+    return config_class
 
 
 def _base_class(config_class: type[Any]) -> type[Any]:
@@ -208,18 +208,18 @@ def load_pretrained(
 ) -> tuple[Any, LoadReport]:
     """The model in ``folder``, in evaluation mode on the CPU, and what did not fit.
 
-    ``config``: the folder's config.json, or another; ``tensors``: others than the folder's, by
-    their names in files. The class is that of the config's ``architectures``; weights come from
+    ``config``: the folder's config.json, or another. ``tensors``: to use instead of the folder's,
+    by their names in files. The class is that of the config's ``architectures``; weights come from
     safetensors files only, nothing from the network, and no code of the folder is run. Raises
     CheckpointError for unusable weights, ArchitectureError where transformers has no such model.
     """
-    model_class, built = model_and_config(config)
+    model_class, config_object = model_and_config(config)
     # Each model class fails in its own way, with errors of any type.
     try:
         with quiet():
             model, info = model_class.from_pretrained(
                 None if tensors is not None else folder,
-                config=built,
+                config=config_object,
                 state_dict=None if tensors is None else dict(tensors),
                 local_files_only=True,
                 use_safetensors=True,
@@ -227,8 +227,8 @@ def load_pretrained(
                 output_loading_info=True,
             )
             if tensors is not None and (folder / GENERATION).is_file():
-                ends = transformers().GenerationConfig
-                model.generation_config = ends.from_pretrained(folder, local_files_only=True)
+                generation = transformers().GenerationConfig
+                model.generation_config = generation.from_pretrained(folder, local_files_only=True)
     except Exception as error:
         name = model_class.__name__
         sentence = f"{path_text(folder)} cannot be loaded as {name}; check the folder's files."

@@ -386,8 +386,8 @@ def _refuse_unanswered(
         raise MismatchError(
             f"{path_text(adapter.path)}: {len(missing)} of the adapter's targets are not in the "
             "base: "
-            f"{listing(missing)}. Choose the base that it was trained on; if it is that, its files "
-            f"hold them in another layout than the model does. {MERGE_FIRST}",
+            f"{listing(missing)}. Choose the base that it was trained on; if this is that one, its "
+            f"files store these in another layout. {MERGE_FIRST}",
             path=adapter.path,
             tensor=missing[0],
             details="\n".join(missing),

@@ -199,7 +199,7 @@ def _read_part(folder: Path, converted: Converted) -> _Read:
     if cleaned is not config and not any(isinstance(i, DerivedInfo) for i in read.tensors.values()):
         warning = (
             "config.json calls the weights quantised, but all are floating point of 16 bits or "
-            "more: they are read as they are, and the merged model's config does not say so."
+            "more. They are read as stored, and the merged model's config lacks that entry."
         )
         read = replace(read, warnings=(*read.warnings, warning))
     return replace(read, part=replace(read.part, config=dict(cleaned)))

@@ -288,7 +288,7 @@ def with_scales(
     note = (
         f"{weights} read as float32 (fp8, int8 or MXFP4, with scales). The merged model is not "
         "quantised: its weights are four times as large as fp8 and int8, eight times as large as "
-        "MXFP4, and half of that with `out_dtype: bfloat16`. What they rounded away is in every "
+        "MXFP4, and half of that with `out_dtype: bfloat16`. Their rounding errors are in every "
         "change."
     )
     return kept, (note,)
