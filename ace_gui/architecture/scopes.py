@@ -46,25 +46,25 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             ),
             Scope(
                 name="authors-roberta",
-                description="As in the authors' RoBERTa script: only dense matrices are merged; "
+                description="As the authors' RoBERTa script: only dense matrices are merged; "
                 "classifiers, biases, LayerNorms and embeddings stay as in the base.",
                 excluded=("classifier", "bias", "LayerNorm", "embeddings"),
             ),
             Scope(
                 name="authors-gpt2",
-                description="As in the authors' GPT-2 script: every matrix is merged as it is stored, "
+                description="As the authors' GPT-2 script: every matrix is merged as it is stored, "
                 "token and position embeddings too; the score head stays as in the base.",
                 excluded=("score",),
             ),
             Scope(
                 name="authors-llama",
-                description="As in the authors' Llama script: matrices are merged and norms averaged; "
+                description="As the authors' Llama script: matrices are merged and norms averaged; "
                 "embed_tokens and lm_head stay as in the base.",
                 excluded=("embed_tokens", "lm_head.weight"),
             ),
             Scope(
                 name="authors-vit",
-                description="As in the authors' CLIP vision script: every matrix is merged as it is "
+                description="As the authors' CLIP vision script: every matrix is merged as it is "
                 "stored, embeddings and visual.proj too; text_projection is averaged.",
             ),
         )

@@ -43,10 +43,10 @@ class Terminal:
     figures_alone: bool = False
 
     @classmethod
-    def of(cls, given: Options) -> Terminal:
+    def of(cls, command: Options) -> Terminal:
         """The terminal for the options of a command."""
-        files = [getattr(given, name, None) for name in ("json", "csv", "picture")]
-        return cls(given.quiet, STANDARD_OUTPUT in files)
+        files = [getattr(command, name, None) for name in ("json", "csv", "picture")]
+        return cls(command.quiet, STANDARD_OUTPUT in files)
 
     @property
     def results(self) -> Console:
@@ -140,7 +140,7 @@ class Outputs:
 
     @classmethod
     def of(
-        cls, given: WithOverwrite, inputs: Iterable[Path], key: str = "", **marks: bytes
+        cls, command: WithOverwrite, inputs: Iterable[Path], key: str = "", **marks: bytes
     ) -> Outputs:
         """The files named by the options ``json`` and those of ``marks``.
 
@@ -149,11 +149,11 @@ class Outputs:
         """
         if key:
             marks["json"] = b'{\n "%s": [' % key.encode()
-        by_path = {getattr(given, option): mark for option, mark in marks.items()}
-        outputs = cls(tuple(inputs), by_path, given.overwrite)
+        by_path = {getattr(command, option): mark for option, mark in marks.items()}
+        outputs = cls(tuple(inputs), by_path, command.overwrite)
         for path, mark in by_path.items():
             if path not in (None, STANDARD_OUTPUT):
-                check_file(path, outputs.inputs, mark=mark, overwrite=given.overwrite)
+                check_file(path, outputs.inputs, mark=mark, overwrite=command.overwrite)
         return outputs
 
     def write(self, path: Path | None, text: str) -> None:

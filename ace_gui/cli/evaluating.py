@@ -61,59 +61,61 @@ MARK: Final = "†"
 _RECIPES: Final = frozenset((".yaml", ".yml"))
 
 
-def evaluate_models(given: Evaluate) -> None:
+def evaluate_models(command: Evaluate) -> None:
     """Score a recipe's base and experts, and folders, on tasks of the recipe or a file."""
-    terminal = Terminal.of(given)
-    recipe, folders, tasks, inputs = _inputs_of(given)
-    outputs = Outputs.of(given, inputs, "scores")
-    harness = Harness(given.harness.split(","), given.harness_tasks) if given.harness else None
+    terminal = Terminal.of(command)
+    recipe, folders, tasks, inputs = _inputs_of(command)
+    outputs = Outputs.of(command, inputs, "scores")
+    harness = (
+        Harness(command.harness.split(","), command.harness_tasks) if command.harness else None
+    )
     common: dict[str, Any] = {"recipe": recipe, "folders": tuple(folders), "tasks": tasks}
-    common["device"] = given.device
+    common["device"] = command.device
     scores: tuple[TaskScore, ...] = ()
     routes: tuple[TaskRoutes, ...] = ()
-    if given.routing:
-        events = run(RoutesJob(**common), convert=given.convert)
+    if command.routing:
+        events = run(RoutesJob(**common), convert=command.convert)
         routes = terminal.result(events, RoutesFound).routes
         if not routes:
             sentence = "None of these models has a router; give a merge such as one by smile."
             raise RecipeError(sentence, key="routing")
     if tasks or harness is None:
-        job = EvaluateJob(**common, cluster=given.cluster, threads=given.threads)
-        scores = terminal.result(run(job, convert=given.convert), Evaluated).scores
+        job = EvaluateJob(**common, cluster=command.cluster, threads=command.threads)
+        scores = terminal.result(run(job, convert=command.convert), Evaluated).scores
     by_harness: tuple[TaskScore, ...] = ()
     content: dict[str, Any] = {
         "scores": [each.record() for each in scores],
         "means": [each.record() for each in means(scores)],
     }
-    if given.routing:
+    if command.routing:
         content["routes"] = [each.record() for each in routes]
     if harness is not None:
-        device = str(resolve_device(given.device))
+        device = str(resolve_device(command.device))
         by_folder = (
-            harness.scores(folder, limit=given.limit, device=device, quiet=given.quiet)
+            harness.scores(folder, limit=command.limit, device=device, quiet=command.quiet)
             for folder in folders
         )
         by_harness = tuple(chain.from_iterable(by_folder))
         content["harness"] = [each.record() for each in by_harness]
-    outputs.write_json(given.json, content)
+    outputs.write_json(command.json, content)
     _print(scores, routes, by_harness, terminal.results)
 
 
 def _inputs_of(
-    given: Evaluate,
+    command: Evaluate,
 ) -> tuple[Recipe | None, list[Path], tuple[Task, ...], tuple[Path, ...]]:
     """The recipe, folders and tasks to score, and every path they read. Raises RecipeError."""
-    recipes = [path for path in given.models if path.suffix in _RECIPES]
-    folders = list(dict.fromkeys(path for path in given.models if path not in recipes))
-    if len(recipes) > 1 or not (recipes or given.tasks or given.harness):
+    recipes = [path for path in command.models if path.suffix in _RECIPES]
+    folders = list(dict.fromkeys(path for path in command.models if path not in recipes))
+    if len(recipes) > 1 or not (recipes or command.tasks or command.harness):
         raise RecipeError("Give one recipe, or folders with --tasks FILE.", key="tasks")
-    if given.harness and not folders:
+    if command.harness and not folders:
         raise RecipeError("--harness runs on folders; give the merged one.", key="harness")
     recipe = load_recipe(recipes[0]) if recipes else None
     tasks, models = ((), ()) if recipe is None else (recipe.tasks, recipe.paths)
-    tasks = limited(tasks if given.tasks is None else load_tasks(given.tasks), given.limit)
+    tasks = limited(tasks if command.tasks is None else load_tasks(command.tasks), command.limit)
     data = (path for task in tasks for path in (task.data, task.calibration))
-    paths = (*recipes, given.tasks, *folders, *models, *data)
+    paths = (*recipes, command.tasks, *folders, *models, *data)
     return recipe, folders, tasks, tuple(path for path in paths if path is not None)
 
 
@@ -194,22 +196,22 @@ def _number(value: float | None) -> str:
 ALL = "all"
 
 
-def compare_methods(given: Compare) -> None:
+def compare_methods(command: Compare) -> None:
     """Merge with each method or value, and print one table.
 
     Raises RecipeError for an unknown name, and MethodError if every merge failed.
     """
-    recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
-    recipe = replace(recipe, tasks=limited(recipe.tasks, given.limit))
-    methods = ",".join(SHELF_NAMES) if given.shelf else given.methods
-    recipes = variants(recipe, methods, given.parameter)
-    outputs = Outputs.of(given, (given.recipe, *recipe.paths), "methods")
-    if given.convert:
+    recipe, terminal = load_recipe(command.recipe), Terminal.of(command)
+    recipe = replace(recipe, tasks=limited(recipe.tasks, command.limit))
+    methods = ",".join(SHELF_NAMES) if command.shelf else command.methods
+    recipes = variants(recipe, methods, command.parameter)
+    outputs = Outputs.of(command, (command.recipe, *recipe.paths), "methods")
+    if command.convert:
         with contextlib.suppress(WorkbenchError):  # the row of a merge has its error
             prepared_with_consent(recipe, convert=True)
-    with workers_at(given.cluster, given.device, given.threads) as workers:
-        rows = merged_and_measured(recipes, given.device, workers, terminal)
-    outputs.write_json(given.json, {"methods": [compared_record(row) for row in rows]})
+    with workers_at(command.cluster, command.device, command.threads) as workers:
+        rows = merged_and_measured(recipes, command.device, workers, terminal)
+    outputs.write_json(command.json, {"methods": [compared_record(row) for row in rows]})
     console = terminal.results
     console.print(comparison_table(rows))
     for remark in dict.fromkeys(remark for row in rows for remark in row.mean.remarks):
@@ -292,19 +294,19 @@ def _cells(row: MethodCompared) -> list[str]:
 RECIPE_MARK: Final = b"# Tuned by ACE workbench"
 
 
-def tune_recipe(given: Tune) -> None:
+def tune_recipe(command: Tune) -> None:
     """Try values, and print and write what was chosen. Raises RecipeError for a wrong range."""
-    recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
-    ranges = tuple(map(parameter_range, given.parameter))
+    recipe, terminal = load_recipe(command.recipe), Terminal.of(command)
+    ranges = tuple(map(parameter_range, command.parameter))
     data = [task.data for task in recipe.tasks]
-    inputs = (given.recipe, *recipe.paths, *data)
-    outputs = Outputs.of(given, inputs, "points", out=RECIPE_MARK)
+    inputs = (command.recipe, *recipe.paths, *data)
+    outputs = Outputs.of(command, inputs, "points", out=RECIPE_MARK)
     names = ("merges", "limit", "device", "cluster", "threads")
-    job = TuneJob(recipe=recipe, ranges=ranges, **{name: getattr(given, name) for name in names})
-    tuned = terminal.result(_steps(run(job, convert=given.convert)), Tuned)
-    outputs.write_json(given.json, _record(tuned))
-    if given.out is not None:
-        outputs.write(given.out, _tuned_recipe(tuned, given.out))
+    job = TuneJob(recipe=recipe, ranges=ranges, **{name: getattr(command, name) for name in names})
+    tuned = terminal.result(_steps(run(job, convert=command.convert)), Tuned)
+    outputs.write_json(command.json, _record(tuned))
+    if command.out is not None:
+        outputs.write(command.out, _tuned_recipe(tuned, command.out))
     _print_tuned(tuned, terminal.results)
 
 

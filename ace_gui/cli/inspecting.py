@@ -56,16 +56,16 @@ CSV_MORE: Final = ("log_variance", "gamma_unreliable")
 UNSURE: Final = "?"
 
 
-def inspect_recipe(given: Inspect) -> None:
+def inspect_recipe(command: Inspect) -> None:
     """Print the plan with γ, energies and regimes, and write the files that were named."""
-    recipe, terminal = load_recipe(given.recipe), Terminal.of(given)
-    outputs = Outputs.of(given, (given.recipe, *recipe.paths), "layers", csv=CSV_MARK)
-    inspected = inspect(recipe, convert=given.convert, threads=given.threads)
+    recipe, terminal = load_recipe(command.recipe), Terminal.of(command)
+    outputs = Outputs.of(command, (command.recipe, *recipe.paths), "layers", csv=CSV_MARK)
+    inspected = inspect(recipe, convert=command.convert, threads=command.threads)
     plan = inspected.prepared.plan
-    outputs = replace(outputs, inputs=(given.recipe, *input_paths(inspected.prepared)))
+    outputs = replace(outputs, inputs=(command.recipe, *input_paths(inspected.prepared)))
     matches: list[CovarianceMatch] = []
-    if given.covariances:
-        job = CovariancesJob(recipe=recipe, device=given.device)
+    if command.covariances:
+        job = CovariancesJob(recipe=recipe, device=command.device)
         for event in terminal.progressed(run(job)):
             if isinstance(event, CovariancesCompared) and event.layer is not None:
                 matches += event.layer.matches
@@ -77,22 +77,22 @@ def inspect_recipe(given: Inspect) -> None:
         "checks": [asdict(check) for check in inspected.checks],
         "parameters": dict(plan.parameters),
     }
-    if given.covariances:
+    if command.covariances:
         content["covariances"] = [asdict(match) for match in matches]
-    outputs.write_json(given.json, content)
-    outputs.write(given.csv, _csv(inspected.layers, plan))
+    outputs.write_json(command.json, content)
+    outputs.write(command.csv, _csv(inspected.layers, plan))
     console = terminal.results
     print_layers(plan, inspected.layers, console)
-    if not given.quiet:
+    if not command.quiet:
         print_warnings(plan.warnings, console)
         print_parameter_notes(plan, console)
-    if given.covariances:
+    if command.covariances:
         for lines in covariance_tables(matches):
             console.print("", lines)
     expected = expected_of(inspected)
     if expected is not None:
         console.print(f"\n{expected.sentence}")
-    if not given.quiet:
+    if not command.quiet:
         print_checks(inspected.checks, console, WORST_FIRST[:-1])
 
 
@@ -186,12 +186,12 @@ WIDE: Final = 120
 """Columns of a terminal that has room for all figures."""
 
 
-def diff_models(given: Diff) -> None:
+def diff_models(command: Diff) -> None:
     """Print and write the changes. Raises the errors of reading the models."""
-    terminal = Terminal.of(given)
-    models = (Path(given.first), Path(given.second))
-    outputs = Outputs.of(given, models, "tensors", picture=PICTURE_MARK)
-    events = differences(given.first, given.second, convert=given.convert)
+    terminal = Terminal.of(command)
+    models = (Path(command.first), Path(command.second))
+    outputs = Outputs.of(command, models, "tensors", picture=PICTURE_MARK)
+    events = differences(command.first, command.second, convert=command.convert)
     changes = terminal.result(events, ModelDiff)
     content = {
         "tensors": [_record(each) for each in changes.tensors],
@@ -201,8 +201,8 @@ def diff_models(given: Diff) -> None:
         "extra": changes.extra,
         "other_shape": changes.other_shape,
     }
-    outputs.write_json(given.json, content)
-    outputs.write(given.picture, picture(change_plot(changes)) + "\n")
+    outputs.write_json(command.json, content)
+    outputs.write(command.picture, picture(change_plot(changes)) + "\n")
     _print(changes, terminal)
 
 

@@ -37,18 +37,18 @@ WIDE: Final = 120
 """Columns of a terminal that has room for titles, too."""
 
 
-def methods(given: Methods) -> None:
+def methods(command: Methods) -> None:
     """List the shelf or every method, or show one. Raises RecipeError for an unknown name."""
-    if given.folder:
+    if command.folder:
         print(methods_folder())  # noqa: T201
         return
-    outputs, terminal = Outputs.of(given, (), "methods"), Terminal.of(given)
+    outputs, terminal = Outputs.of(command, (), "methods"), Terminal.of(command)
     found, problems = known_methods()
-    if given.name is not None:
-        found = [_named(given.name, found)]
-    records = found if given.all or given.name else [one for one in found if one["shelf"]]
-    outputs.write_json(given.json, {"methods": records})
-    _print(given, found, terminal.results)
+    if command.name is not None:
+        found = [_named(command.name, found)]
+    records = found if command.all or command.name else [one for one in found if one["shelf"]]
+    outputs.write_json(command.json, {"methods": records})
+    _print(command, found, terminal.results)
     print_warnings(problems, terminal.notes)
 
 
@@ -95,10 +95,10 @@ def _named(name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
     raise RecipeError(f"There is no merge method {shown(name)}. {hint}", key="merge_method")
 
 
-def _print(given: Methods, found: list[dict[str, Any]], console: Console) -> None:
-    if given.name is not None:
+def _print(command: Methods, found: list[dict[str, Any]], console: Console) -> None:
+    if command.name is not None:
         _print_method(found[0], console)
-    elif given.all:
+    elif command.all:
         _print_families(found, console)
     else:
         _print_lines([(each.name, each.title, each.when) for each in SHELF], console)

@@ -75,28 +75,28 @@ if TYPE_CHECKING:
     from ace_gui.cli.commands import Devices, Estimate, Extract, Merge, RebuildTask, Report
 
 
-def merge(given: Merge) -> None:
+def merge(command: Merge) -> None:
     """Merge a recipe, or a base and experts; with --dry-run only print what would be done."""
-    recipe = recipe_of(given.models, given.method, given.settings or ())
-    recipe = as_adapter(recipe, given.kind, given.rank, given.energy)
-    recipe = replace(recipe, tasks=limited(recipe.tasks, given.limit))
-    inputs = (*map(Path, given.models), *recipe.paths)
-    outputs = Outputs.of(given, inputs, "units" if given.dry_run else "files")
-    if given.dry_run:
-        print_dry_run(recipe, given, _options(given), outputs)
+    recipe = recipe_of(command.models, command.method, command.settings or ())
+    recipe = as_adapter(recipe, command.kind, command.rank, command.energy)
+    recipe = replace(recipe, tasks=limited(recipe.tasks, command.limit))
+    inputs = (*map(Path, command.models), *recipe.paths)
+    outputs = Outputs.of(command, inputs, "units" if command.dry_run else "files")
+    if command.dry_run:
+        print_dry_run(recipe, command, _options(command), outputs)
         return
-    assert given.out is not None
-    events = merge_to_folder(recipe, given.out, _options(given))
+    assert command.out is not None
+    events = merge_to_folder(recipe, command.out, _options(command))
     done = f"Merged {counted(len(recipe.models), 'expert', 'experts')}"
-    _merge(given, given.out, events, outputs, done)
+    _merge(command, command.out, events, outputs, done)
 
 
-def _options(given: Merge | Extract | Report) -> Options:
+def _options(command: Merge | Extract | Report) -> Options:
     """The engine's options among those of a command; ``--memory`` is in gigabytes."""
-    names = [field.name for field in fields(Options) if hasattr(given, field.name)]
-    memory = getattr(given, "memory", None)
+    names = [field.name for field in fields(Options) if hasattr(command, field.name)]
+    memory = getattr(command, "memory", None)
     bytes_ = None if memory is None else int(memory * 1e9)
-    return Options(memory_bytes=bytes_, **{name: getattr(given, name) for name in names})
+    return Options(memory_bytes=bytes_, **{name: getattr(command, name) for name in names})
 
 
 def as_adapter(recipe: Recipe, kind: str | None, rank: int | None, energy: float | None) -> Recipe:
@@ -112,13 +112,13 @@ def as_adapter(recipe: Recipe, kind: str | None, rank: int | None, energy: float
 
 
 def _merge(
-    given: Merge | Extract, out: Path, events: Iterator[Event], outputs: Outputs, done: str
+    command: Merge | Extract, out: Path, events: Iterator[Event], outputs: Outputs, done: str
 ) -> None:
     """Run a merge into the folder ``out``, and print its progress. Its first event is the plan.
 
     ``done``: begins the last message ("Merged 2 experts").
     """
-    terminal = Terminal.of(given)
+    terminal = Terminal.of(command)
     plan = _planned(next(events))
     print_warnings(plan.warnings, terminal.notes)
     print_parameter_notes(plan, terminal.notes)
@@ -141,18 +141,20 @@ def _merge(
         "notes": list(finished.notes),
         "checks": [asdict(check) for check in plan.checks],
     }
-    outputs.write_json(given.json, content)
+    outputs.write_json(command.json, content)
     _print_merged(done, finished, result, terminal.results)
 
 
-def extract(given: Extract) -> None:
+def extract(command: Extract) -> None:
     """Write a model's change as an adapter."""
-    recipe = recipe_for_extraction(given.base, given.model, given.rank, given.energy)
-    outputs = Outputs.of(given, recipe.paths, "files")
-    included, excluded = given.include or (), given.exclude or ()
-    events = extract_adapter(recipe, given.out, _options(given), include=included, exclude=excluded)
+    recipe = recipe_for_extraction(command.base, command.model, command.rank, command.energy)
+    outputs = Outputs.of(command, recipe.paths, "files")
+    included, excluded = command.include or (), command.exclude or ()
+    events = extract_adapter(
+        recipe, command.out, _options(command), include=included, exclude=excluded
+    )
     done = f"Extracted the change from {recipe.base_model.name} to {recipe.expert_names[0]}"
-    _merge(given, given.out, events, outputs, done)
+    _merge(command, command.out, events, outputs, done)
 
 
 def _planned(event: Event) -> Plan:
@@ -185,17 +187,17 @@ def _print_merged(done: str, finished: MergeFinished, result: Exported, console:
         )
 
 
-def report(given: Report) -> None:
+def report(command: Report) -> None:
     """Write one HTML file that describes the merge of every tensor."""
-    terminal = Terminal.of(given)
-    recipe = load_recipe(given.recipe)
-    outputs = Outputs.of(given, (given.recipe, *recipe.paths), "files")
+    terminal = Terminal.of(command)
+    recipe = load_recipe(command.recipe)
+    outputs = Outputs.of(command, (command.recipe, *recipe.paths), "files")
     events = report_to_file(
-        replace(recipe, tasks=limited(recipe.tasks, given.limit)),
-        given.out,
-        _options(given),
-        inputs=(given.recipe,),
-        overwrite=given.overwrite,
+        replace(recipe, tasks=limited(recipe.tasks, command.limit)),
+        command.out,
+        _options(command),
+        inputs=(command.recipe,),
+        overwrite=command.overwrite,
     )
     plan = _planned(next(events))
     print_checks(plan.checks, terminal.notes, [Verdict.WARNING])
@@ -204,26 +206,26 @@ def report(given: Report) -> None:
     written = terminal.result(events, Reported)
     checks = [asdict(check) for check in plan.checks]
     content = {"files": [str(written.file)], "bytes": written.bytes, "checks": checks}
-    outputs.write_json(given.json, content)
+    outputs.write_json(command.json, content)
     terminal.results.print(shown(f"The report is in {written.file}."))
 
 
-def task(given: RebuildTask) -> None:
+def task(command: RebuildTask) -> None:
     """Rebuild one expert's model."""
-    folder = write_task_model(given.model, given.expert, given.out, base=given.base)
-    Terminal.of(given).results.print(shown(f"Written to {folder}."), soft_wrap=True)
+    folder = write_task_model(command.model, command.expert, command.out, base=command.base)
+    Terminal.of(command).results.print(shown(f"Written to {folder}."), soft_wrap=True)
 
 
-def devices(given: Devices) -> None:
+def devices(command: Devices) -> None:
     """Print one line per device, and why others are not used."""
     known, automatic = available_devices(), str(resolve_device("auto"))
-    outputs, terminal = Outputs.of(given, (), "devices"), Terminal.of(given)
+    outputs, terminal = Outputs.of(command, (), "devices"), Terminal.of(command)
     content = {
         "devices": [asdict(each) for each in known],
         "automatic": automatic,
         "not_used": list(devices_not_used()),
     }
-    outputs.write_json(given.json, content)
+    outputs.write_json(command.json, content)
     for device in known:
         memory = f", {human_bytes(device.memory_bytes)}" if device.memory_bytes else ""
         chosen = "  (automatic)" if device.name == automatic else ""
@@ -260,20 +262,20 @@ class _Estimated:
     zeros: tuple[Path, ...]
 
 
-def estimate_recipe(given: Estimate) -> None:
+def estimate_recipe(command: Estimate) -> None:
     """Print the units of work, the totals and the times, and where the speed comes from.
 
     If no speed is given, some matrices are merged to measure it, on the cluster if one is named.
     The start-up time of the cluster is then measured, too. Otherwise only headers are read.
     """
-    address = Address.of(given.cluster) if given.cluster else None
-    device = resolve_device(given.device)
-    prepared = prepared_with_consent(load_recipe(given.recipe), convert=given.convert)
-    outputs = Outputs.of(given, (given.recipe, *input_paths(prepared)), "units")
+    address = Address.of(command.cluster) if command.cluster else None
+    device = resolve_device(command.device)
+    prepared = prepared_with_consent(load_recipe(command.recipe), convert=command.convert)
+    outputs = Outputs.of(command, (command.recipe, *input_paths(prepared)), "units")
     default = address.workers if address and address.workers else 1
-    estimated = _estimated(prepared, given, counts_given(given.workers) or (default,))
-    outputs.write_json(given.json, _record(estimated, Path.cwd()))
-    terminal = Terminal.of(given)
+    estimated = _estimated(prepared, command, counts_given(command.workers) or (default,))
+    outputs.write_json(command.json, _record(estimated, Path.cwd()))
+    terminal = Terminal.of(command)
     checks = output_checks(prepared.plan, Path.cwd(), gpu_memory=memory_of(device))
     print_checks(checks, terminal.notes, [Verdict.ERROR])
     _print_units(estimated.planned, terminal.results)
@@ -291,27 +293,27 @@ def _record(estimated: _Estimated, folder: Path) -> dict[str, object]:
     }
 
 
-def under_old_name(given: Estimate) -> None:
+def under_old_name(command: Estimate) -> None:
     """``ace-gui plan``, the old name of estimate until the next release."""
     say("Note: ace-gui plan is now called ace-gui estimate; the next release removes the old name.")
-    estimate_recipe(given)
+    estimate_recipe(command)
 
 
-def print_dry_run(recipe: Recipe, given: Merge, options: Options, outputs: Outputs) -> None:
+def print_dry_run(recipe: Recipe, command: Merge, options: Options, outputs: Outputs) -> None:
     """Print what a merge would do with the tensors, its memory, disk space and time.
 
     Its JSON is that of ``estimate``. Nothing is written to the output folder, which need not be
     named. Raises the errors of ``prepare`` and, after the estimate, the error with which the merge
     would be refused.
     """
-    device = resolve_device("cpu" if given.cluster else given.device)
+    device = resolve_device("cpu" if command.cluster else command.device)
     prepared = prepared_with_consent(recipe, convert=False)
-    plan, terminal = prepared.plan, Terminal.of(given)
+    plan, terminal = prepared.plan, Terminal.of(command)
     counts = Counter((row.disposition.value, row.reason) for row in plan.rows)
     for (disposition, reason), count in counts.most_common():
         tensors = counted(count, "tensor", "tensors")
         terminal.results.print(shown(f"{tensors} {disposition}: {reason}"), soft_wrap=True)
-    folder = given.out or Path.cwd()
+    folder = command.out or Path.cwd()
     checks = output_checks(
         plan,
         folder,
@@ -321,24 +323,24 @@ def print_dry_run(recipe: Recipe, given: Merge, options: Options, outputs: Outpu
     )
     print_warnings(plan.warnings, terminal.notes)
     print_checks(checks, terminal.notes, [Verdict.WARNING])
-    estimated = _estimated(prepared, given, (1,))
-    outputs.write_json(given.json, _record(estimated, folder))
+    estimated = _estimated(prepared, command, (1,))
+    outputs.write_json(command.json, _record(estimated, folder))
     _print(estimated, folder, device, terminal)
-    refuse_merge(prepared, given.out, options, checks)
+    refuse_merge(prepared, command.out, options, checks)
     terminal.results.print("Nothing was written.")
 
 
-def _estimated(prepared: Prepared, given: Estimate | Merge, counts: Sequence[int]) -> _Estimated:
+def _estimated(prepared: Prepared, command: Estimate | Merge, counts: Sequence[int]) -> _Estimated:
     """The times with these numbers of workers.
 
     The speed of a worker is given, measured, or assumed where nothing could be measured.
     """
-    gigaflops, disk = getattr(given, "speed", None), getattr(given, "disk", None)
+    gigaflops, disk = getattr(command, "speed", None), getattr(command, "disk", None)
     paths = [file.path for file in prepared.files if file.path.suffix == ".safetensors"]
     zeros = tuple(path for path in dict.fromkeys(paths) if _holds_only_zeros(path))
     speed = assumed = Speed(flops=SOME_FLOPS, read=SOME_BYTES, write=SOME_BYTES)
     if gigaflops is None and not zeros:
-        speed = _measured(prepared, given)
+        speed = _measured(prepared, command)
     sources = {
         name: ASSUMED if getattr(speed, name) == getattr(assumed, name) else MEASURED
         for name in ("flops", "read", "write")
@@ -371,9 +373,9 @@ def _holds_only_zeros(file: Path) -> bool:
     return size > start
 
 
-def _measured(prepared: Prepared, given: Estimate | Merge) -> Speed:
+def _measured(prepared: Prepared, command: Estimate | Merge) -> Speed:
     started, start = time.monotonic(), 0.0
-    with workers_at(given.cluster, "cpu", given.threads) as workers:
+    with workers_at(command.cluster, "cpu", command.threads) as workers:
         if workers is not None:
             use_threads(workers.threads)
             workers.begin(prepared)

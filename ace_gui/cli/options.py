@@ -228,9 +228,9 @@ def command(
 
     def added(options: type[Command]) -> type[Command]:
         def call(**values: Any) -> None:
-            given = options(**values)
-            given.check()
-            run(given, work)
+            instance = options(**values)
+            instance.check()
+            run(instance, work)
 
         hints, parameters = get_type_hints(options), []
         for item in sorted(fields(options), key=lambda f: f.name not in options.__annotations__):
@@ -245,22 +245,22 @@ def command(
     return added
 
 
-def run(given: Options, work: str) -> None:
+def run(options: Options, work: str) -> None:
     """Import the module of a command's function, and call it.
 
     An error about a pickle gets the option for consent, where the command has it.
     """
-    with reported(given.verbose, WRONG_USAGE, typer.Exit), interruptible():
+    with reported(options.verbose, WRONG_USAGE, typer.Exit), interruptible():
         module, _, function = work.partition(":")
         with starting(), heavy_imports():
             imported = import_module(f"ace_gui.cli.{module}")
-            if isinstance(given, Reading):
+            if isinstance(options, Reading):
                 from ace_gui.engine.capabilities import use_threads
 
-                use_threads(given.threads)
+                use_threads(options.threads)
         try:
-            getattr(imported, function)(given)
+            getattr(imported, function)(options)
         except PickleConsentError as error:
-            if error.path is not None and not getattr(given, "convert", True):
+            if error.path is not None and not getattr(options, "convert", True):
                 error.sentence += " Add --convert to convert it."
             raise

@@ -48,9 +48,9 @@ _COMMENTS: Final[Mapping[str, str]] = {
 }
 
 
-def init(given: Init) -> None:
+def init(command: Init) -> None:
     """Print the commented recipe."""
-    typer.echo(init_recipe(given.models, given.method, given.settings or ()), nl=False)
+    typer.echo(init_recipe(command.models, command.method, command.settings or ()), nl=False)
 
 
 def init_recipe(
@@ -91,9 +91,9 @@ def recipe_of(
 
 def checked_recipe(keys: Mapping[str, Any]) -> Recipe:
     """The recipe with these keys and checked parameters. Raises RecipeError."""
-    given = keys.get("parameters", {})
-    if isinstance(given, Mapping):  # otherwise recipe_from reports the error
-        checked_parameters(get_method(keys["merge_method"]), given)
+    parameters = keys.get("parameters", {})
+    if isinstance(parameters, Mapping):  # otherwise recipe_from reports the error
+        checked_parameters(get_method(keys["merge_method"]), parameters)
     return recipe_from(keys)
 
 
@@ -114,11 +114,11 @@ def _entry(key: str, value: object) -> Iterator[str]:
     yield from dumped.splitlines()
 
 
-def _parameters(method: MergeMethod[Any], given: Mapping[str, Any]) -> Iterator[str]:
+def _parameters(method: MergeMethod[Any], chosen: Mapping[str, Any]) -> Iterator[str]:
     """The given parameters, and the other applicable ones as comments."""
     fields = parameter_fields(method)
     values: dict[str, Any] = {field.name: field.default for field in fields}
-    values |= given
+    values |= chosen
     used = [
         field
         for field in fields
@@ -127,13 +127,13 @@ def _parameters(method: MergeMethod[Any], given: Mapping[str, Any]) -> Iterator[
     if not used:
         return
     yield from _comment(_COMMENTS["parameters"])
-    yield "parameters:" if given else "# parameters:"
+    yield "parameters:" if chosen else "# parameters:"
     for field in fields:
-        if field in used or field.name in given:
+        if field in used or field.name in chosen:
             presets = "; ".join(f"{name}: {value:g}" for name, value in field.presets)
             help_text = field.help + (f" {presets}." if presets else "")
-            yield from _comment(help_text, "  " if given else "#   ")
-            start = "  " if field.name in given else "  # " if given else "#   "
+            yield from _comment(help_text, "  " if chosen else "#   ")
+            start = "  " if field.name in chosen else "  # " if chosen else "#   "
             dumped = yaml.safe_dump({field.name: values[field.name]}, allow_unicode=True)
             yield start + dumped.strip()
 
@@ -146,16 +146,16 @@ def _comment(text: str, indent: str = "") -> list[str]:
 MERGEKIT_MARK: Final = b"# A recipe for mergekit, made by ACE workbench."
 
 
-def write_mergekit(given: Mergekit) -> None:
+def write_mergekit(command: Mergekit) -> None:
     """Write a recipe as mergekit's YAML. Raises RecipeError or OutputError."""
-    recipe = load_recipe(given.recipe)
-    outputs = Outputs.of(given, (given.recipe, *recipe.paths), out=MERGEKIT_MARK)
-    folder = given.out.resolve().parent
+    recipe = load_recipe(command.recipe)
+    outputs = Outputs.of(command, (command.recipe, *recipe.paths), out=MERGEKIT_MARK)
+    folder = command.out.resolve().parent
     text = dump_mergekit(recipe, _every_parameter(recipe), folder, _every_parameter)
-    outputs.write(given.out, f"{MERGEKIT_MARK.decode()}\n{text}")
+    outputs.write(command.out, f"{MERGEKIT_MARK.decode()}\n{text}")
     for line in text.splitlines():
         if line.startswith("# "):
-            Terminal.of(given).notes.print(shown(f"Note: {line[2:]}", style="yellow"))
+            Terminal.of(command).notes.print(shown(f"Note: {line[2:]}", style="yellow"))
 
 
 def _every_parameter(recipe: Recipe) -> dict[str, ParameterValue]:

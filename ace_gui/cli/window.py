@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ace_gui.cli.commands import Demo, Open
 
 
-def open_window(given: Open) -> None:
+def open_window(command: Open) -> None:
     """Open the window, with a recipe or models. Raises WorkbenchError without a display."""
     if not has_display():
         raise WorkbenchError(
@@ -26,12 +26,12 @@ def open_window(given: Open) -> None:
     with starting():
         from ace_gui.gui.app import run
 
-    raise SystemExit(run(given.paths))
+    raise SystemExit(run(command.paths))
 
 
-def demo(given: Demo) -> None:
+def demo(command: Demo) -> None:
     """Show a sample project in the window, or print its results, and write them on request."""
-    headless = given.headless or given.out is not None
+    headless = command.headless or command.out is not None
     if not headless and not has_display():
         headless = True
         typer.echo("There is no display, so the demo runs without a window.", err=True)
@@ -39,11 +39,11 @@ def demo(given: Demo) -> None:
         with starting():
             from ace_gui.gui.app import run
 
-        raise SystemExit(run([given.sample.recipe], demo=True))
+        raise SystemExit(run([command.sample.recipe], demo=True))
     with starting(), heavy_imports():
         from ace_gui.cli.demo import run_headless
 
-    run_headless(given.sample.recipe, given.out)
+    run_headless(command.sample.recipe, command.out)
 
 
 def has_display() -> bool:
