@@ -1,4 +1,4 @@
-"""Adapters: LoRA and its kin, in PEFT's folders and in the files of image models."""
+"""Adapters such as LoRA, in PEFT's folders and in the files of image models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ace_gui.checkpoints.adapters.lora import Adapter, is_peft_adapter, open_pef
 
 
 def is_adapter(path: Path) -> bool:
-    """Whether ``path`` is an adapter: a folder of PEFT's, or a LoRA file of an image model."""
+    """Whether ``path`` is an adapter: a PEFT folder, or a LoRA file of an image model."""
     path = Path(path)
     return is_peft_adapter(path) or is_image_lora(path)
 

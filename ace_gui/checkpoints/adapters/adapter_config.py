@@ -1,7 +1,7 @@
 """``adapter_config.json`` of a PEFT adapter, read as plain JSON; nothing in it is executed.
 
-Its regular expressions are matched by pydantic, in linear time: Python's own matcher tries
-alternatives one after the other, so a hostile expression can run for ever. Plain names cannot.
+Its regular expressions are matched by pydantic, in linear time. Python's own matcher can run for
+ever with a hostile expression, but not with plain names.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _PROMPTS: Final = frozenset(
     }
 )
 _BY_INPUT: Final = frozenset({"LILY", "POLY", "SHADOW", "XLORA"})
-"""Whose change of a layer depends on the input."""
+"""Kinds whose change of a layer depends on the input."""
 
 _NOT_MERGED: Final = "No merge of its weights can do that, PEFT's neither."
 
 _KINDS: Final = ("LORA", "LOHA", "LOKR", "TRAINABLE_TOKENS")
 
-# Each of them makes the adapter another change than those that are read; and what to do about it.
+# Settings that make an adapter another kind of change than those read here, and what to do then.
 _UNSUPPORTED: Final = {
     "use_qalora": ("uses QALoRA", MERGE_FIRST),
     "layer_replication": (
@@ -96,8 +96,8 @@ class AdapterSettings(BaseModel):
     value that replaces ``alpha`` or ``rank``. ``fan_in_fan_out``: its matrices are stored inputs ×
     outputs. ``named_base``: the adapter's name for the base, for display only; empty if it is a
     network address. ``keeps_ties``: tensors tied in the base stay tied.
-    ``parameters``: those that are targeted by themselves, by name or its end. ``tokens``: the
-    trained rows, by the end of the embedding's name, or by "" of any.
+    ``parameters``: those that are targeted directly, by name or its end. ``tokens``: the trained
+    rows, by the end of the embedding's name, or by "" for any embedding.
     """
 
     model_config = ConfigDict(strict=True, frozen=True, validate_by_name=True)
@@ -128,7 +128,7 @@ class AdapterSettings(BaseModel):
 
     def tokens_of(self, module: str) -> tuple[int, ...]:
         """The trained rows of an embedding."""
-        ends = (own for end, own in self.tokens.items() if f".{module}".endswith(f".{end}"))
+        ends = (rows for end, rows in self.tokens.items() if f".{module}".endswith(f".{end}"))
         return next(ends, self.tokens.get("", ()))
 
 
@@ -138,12 +138,12 @@ def read_adapter_config(path: Path) -> AdapterSettings:
 
 
 def adapter_settings(path: Path, config: Mapping[str, object]) -> AdapterSettings:
-    """The settings in a config of PEFT's; ``path`` is named in errors. Raises CheckpointError."""
+    """The settings in a PEFT config; ``path`` is named in errors. Raises CheckpointError."""
     _refuse_other_kinds(path, config)
     alpha = "lora_alpha" if str(config.get("peft_type")).upper() == "LORA" else "alpha"
     tokens = "trainable_token_indices" if config.get("trainable_token_indices") else "token_indices"
     rows, named_base = config.get(tokens) or {}, str(config.get("base_model_name_or_path") or "")
-    made: dict[str, Any] = {
+    own: dict[str, Any] = {
         "alpha": config.get(alpha, 8),
         "tokens": rows if isinstance(rows, dict) else {"": rows},
         "named_base": plain(named_base),
@@ -151,9 +151,9 @@ def adapter_settings(path: Path, config: Mapping[str, object]) -> AdapterSetting
     }
     if is_remote(named_base):
         sentence = "Names a network location as its base. Not contacted; choose the base yourself."
-        made |= {"named_base": "", "warnings": (sentence,)}
+        own |= {"named_base": "", "warnings": (sentence,)}
     try:
-        found = AdapterSettings.model_validate({**config, **made}, by_alias=True, by_name=False)
+        result = AdapterSettings.model_validate({**config, **own}, by_alias=True, by_name=False)
     except ValidationError as error:
         first = error.errors()[0]
         key = {"alpha": alpha, "tokens": tokens}.get(str(first["loc"][0]), first["loc"][0])
@@ -161,17 +161,17 @@ def adapter_settings(path: Path, config: Mapping[str, object]) -> AdapterSetting
         sentence = f"`{key}` is {value}, which is not a valid value."
         raise refusal(path, sentence) from None
     for key in ("rank_pattern", "alpha_pattern"):
-        unusable = [module for module in getattr(found, key) if matcher(module) is None]
+        unusable = [module for module in getattr(result, key) if matcher(module) is None]
         if unusable:
             what = f"`{key}` has `{plain(unusable[0])}`, which cannot be matched"
             raise refusal(path, f"{what}. {MERGE_FIRST}")
-    return found
+    return result
 
 
 def is_remote(name: str) -> bool:
     """Whether a path or address is on a network: ``\\\\host``, ``//host``, ``http:``.
 
-    Decided from the text alone. A drive letter is not remote, every longer scheme is.
+    Only the text is examined. A drive letter is not remote, every longer scheme is.
     """
     return _REMOTE.match(name) is not None
 
@@ -201,19 +201,19 @@ def _refuse_other_kinds(path: Path, config: Mapping[str, object]) -> None:
 
 def _patterned(pattern: Mapping[str, Value], module: str, default: Value) -> Value:
     """The value of the table's first key that is ``module`` or its end after a dot, as in PEFT."""
-    found = (value for key, value in pattern.items() if matches(key, module))
-    return next(found, default)
+    values = (value for key, value in pattern.items() if matches(key, module))
+    return next(values, default)
 
 
 _LONGEST: Final = 250
-"""Of an expression, and of a module's name; nothing matches a longer name."""
+"""Largest length of an expression and of a module's name; nothing matches a longer name."""
 
 _OTHERWISE: Final = re.compile(r"\\[<>]|\\[bB]\{|[*+?}]\+")
-"""What pydantic's matcher understands in another way than Python's."""
+"""Syntax that pydantic's matcher reads differently from Python's."""
 
 
 _NAME: Final = re.compile(r"[\w.]+")
-"""Of a module: no part repeats, so that Python's matcher, the faster one, ends in linear time."""
+"""A plain module name. No part repeats, so that Python's faster matcher ends in linear time."""
 
 
 def matches(pattern: str, module: str) -> bool:
@@ -221,25 +221,25 @@ def matches(pattern: str, module: str) -> bool:
 
     Nothing matches an expression that cannot be used.
     """
-    found = matcher(pattern)
+    accepts = matcher(pattern)
     try:
-        return found is not None and len(module) <= _LONGEST and found(module) is not None
+        return accepts is not None and len(module) <= _LONGEST and accepts(module) is not None
     except ValidationError:
         return False
 
 
 @lru_cache(maxsize=1 << 12)  # some adapters have a rank for each module, and every one is asked for
 def matcher(pattern: str) -> Callable[[str], object] | None:
-    """What accepts the names that PEFT's expression matches; None if there is no such thing.
+    """A function that accepts the names PEFT's expression matches; None if it cannot be used.
 
-    It returns None or raises ValidationError for others.
+    The function returns None or raises ValidationError for other names.
     """
     if len(pattern) > _LONGEST or _OTHERWISE.search(pattern):
         return None
     expression = rf"(.*\.)?({pattern})$"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # about sets that both understand otherwise
+            warnings.simplefilter("error")  # about sets, which the two read differently
             compiled = re.compile(expression)
         if _NAME.fullmatch(pattern):
             return compiled.match

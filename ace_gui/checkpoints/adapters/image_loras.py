@@ -29,7 +29,7 @@ from ace_gui.formatting import listing, path_text, plain
 from ace_gui.stored_formats import is_float
 
 IMAGE_LORA: Final = "pytorch_lora_weights.safetensors"
-"""The file of diffusers."""
+"""The name of diffusers' file."""
 
 _METADATA: Final = "lora_adapter_metadata"
 
@@ -110,7 +110,7 @@ def open_image_lora(path: Path) -> Adapter:
 
 
 def named_for(adapter: Adapter, base: Collection[str]) -> Adapter:
-    """The adapter under the names of its base.
+    """The adapter with the base's names.
 
     Raises MismatchError, with the names, if the base lacks a module of the adapter.
     """
@@ -120,13 +120,13 @@ def named_for(adapter: Adapter, base: Collection[str]) -> Adapter:
     flat: dict[str, list[str]] = {}
     for module in modules:
         flat.setdefault(module.replace(".", "_"), []).append(module)
-    found, missing = {}, []
+    deltas, missing = {}, []
     for target, change in adapter.deltas.items():
         module = target.removesuffix(".weight")
-        answers = {own for name in _candidates(module) for own in flat.get(name, ())}
+        answers = {answer for name in _candidates(module) for answer in flat.get(name, ())}
         if len(answers) == 1:
             name = f"{answers.pop()}.weight"
-            found[name] = replace(change, target=name)
+            deltas[name] = replace(change, target=name)
         else:
             missing.append(module)
     if missing:
@@ -138,7 +138,7 @@ def named_for(adapter: Adapter, base: Collection[str]) -> Adapter:
             tensor=missing[0],
             details="\n".join(missing),
         )
-    return replace(adapter, deltas=found)
+    return replace(adapter, deltas=deltas)
 
 
 def _candidates(module: str) -> Iterator[str]:
@@ -162,11 +162,11 @@ def _candidates(module: str) -> Iterator[str]:
 
 
 def _module_and_part(path: Path, info: TensorInfo) -> tuple[str, str]:
-    """The module that a tensor is of, and PEFT's name for what it is."""
+    """The module of a tensor, and PEFT's name for its part of the change."""
     for form in _FORMS:
-        if found := form.fullmatch(info.name):
-            module, part = found["module"], found["part"]
-            inner = found.groupdict().get("inner")
+        if match := form.fullmatch(info.name):
+            module, part = match["module"], match["part"]
+            inner = match.groupdict().get("inner")
             if inner:
                 module += f".{inner}" + (".0" if inner == "to_out" else "")
             return module, _PEFTS.get(part, part)
@@ -180,17 +180,17 @@ def _module_and_part(path: Path, info: TensorInfo) -> tuple[str, str]:
 def _settings(
     path: Path, module: str, pieces: Mapping[str, TensorInfo], header: Header, reader: TensorReader
 ) -> AdapterSettings:
-    """The scale of one module: its alpha by its rank, 1 without an alpha.
+    """The settings of one module, whose scale is alpha / rank, or 1 without an alpha.
 
-    Where both factors of LoKr are whole, there is no rank, and LyCORIS has no scale.
+    If both factors of LoKr are whole, there is no rank, and LyCORIS has no scale.
     """
     part, _, rest = module.partition(".")
     if (config := _config(path, header, part)) is not None:
         settings = adapter_settings(path, {"peft_type": "LORA", **config})
         inner = rest if part in _STARTS else module
         rank = settings.rank_of(inner)
-        own = {"rank": rank, "alpha": settings.scale_of(inner) * rank, "use_rslora": False}
-        return settings.model_copy(update={**own, "rank_pattern": {}, "alpha_pattern": {}})
+        values = {"rank": rank, "alpha": settings.scale_of(inner) * rank, "use_rslora": False}
+        return settings.model_copy(update={**values, "rank_pattern": {}, "alpha_pattern": {}})
     ranked = ("lora_A", "hada_w1_b", "lokr_w1_b", "lokr_w2_b")
     rank = next((size for name in ranked if name in pieces for size in pieces[name].shape[:1]), 0)
     alpha = _alpha(path, pieces.get("alpha"), reader)
@@ -211,17 +211,17 @@ def _alpha(path: Path, info: TensorInfo | None, reader: TensorReader) -> float |
 def _config(path: Path, header: Header, part: str) -> Mapping[str, object] | None:
     """PEFT's config of a part, which newer diffusers keeps in the file's metadata.
 
-    The file of one model has neither its part's name nor settings under it.
+    In the file of a single model, neither names nor settings begin with a part.
     """
     text = header.metadata.get(_METADATA)
     if text is None:
         return None
     try:
-        found = json.loads(text)
+        metadata = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        metadata = None
+    if not isinstance(metadata, dict):
         raise refusal(path, f"Its metadata `{_METADATA}` is not a table of settings.")
     start = f"{part}." if part in _STARTS else ""
-    own = {key.removeprefix(start): v for key, v in found.items() if key.startswith(start)}
-    return own if "r" in own else None
+    settings = {key.removeprefix(start): v for key, v in metadata.items() if key.startswith(start)}
+    return settings if "r" in settings else None

@@ -1,4 +1,4 @@
-"""Adapters in PEFT's folders, and the models that they make of a base."""
+"""Adapters in PEFT's folders, and the changes that they make to a base."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Adapter:
 
     @property
     def folder(self) -> Path | None:
-        """The adapter's folder; None of a file by itself."""
+        """The adapter's folder; None for a single file."""
         return self.path if self.path.is_dir() else None
 
     @property
@@ -95,7 +95,7 @@ class Adapter:
 
 
 def is_peft_adapter(path: Path) -> bool:
-    """Whether ``path`` is the folder of a PEFT adapter, and not of a whole model besides."""
+    """Whether ``path`` is the folder of a PEFT adapter, and holds no whole model."""
     folder = Path(path)
     whole = any((folder / name).exists() for name in (f"model{SUFFIX}", f"model{INDEX_SUFFIX}"))
     return not whole and (folder / ADAPTER_CONFIG).is_file()
@@ -116,7 +116,7 @@ def open_peft_adapter(folder: Path) -> Adapter:
     deltas: dict[str, Change] = {}
     for module, pieces in groups.items():
         for delta in changes(folder, module, pieces, settings, parameters.get(module)):
-            # PEFT may save what its change of an embedding is added to, as that may be resized.
+            # PEFT may also save the embedding that it changes, because this may be resized.
             beneath = full.get(delta.target)
             replaced = beneath is not None and ".base_layer." not in beneath.name
             if delta.target in deltas or replaced:
@@ -143,11 +143,11 @@ def open_peft_adapter(folder: Path) -> Adapter:
 
 def _others(folder: Path) -> Iterator[str]:
     """A note about adapters in sub-folders, where PEFT saves all but the default one."""
-    found = sorted(path.parent.name for path in folder.glob(f"*/{ADAPTER_CONFIG}"))
-    if found:
+    names = sorted(path.parent.name for path in folder.glob(f"*/{ADAPTER_CONFIG}"))
+    if names:
         yield (
             "The adapter in the folder itself is read, not others in sub-folders: "
-            f"{listing(found)}. Add a sub-folder to merge the adapter in it."
+            f"{listing(names)}. Add a sub-folder to merge the adapter in it."
         )
 
 
@@ -163,8 +163,8 @@ def _sorted_tensors(
 ) -> tuple[dict[str, dict[str, TensorInfo]], dict[str, TensorInfo]]:
     """The parts of each module's change, by their names, and the tensors that are whole.
 
-    PEFT saves a table that may have been resized under up to three names: as it was before, which
-    is left out, as it was trained, and a copy of that.
+    PEFT saves a table that may have been resized under up to three names: the untrained one, which
+    is left out, the trained one, and a copy of it.
     """
     groups: dict[str, dict[str, TensorInfo]] = {}
     full: dict[str, TensorInfo] = {}
@@ -173,53 +173,53 @@ def _sorted_tensors(
         if _UNTRAINED in info.name:
             continue
         name = _PREFIX.sub("", info.name)
-        found = _PART.match(name)
-        if found is None and _ANY_PART.search(name):
+        match = _PART.match(name)
+        if match is None and _ANY_PART.search(name):
             sentence = f"`{plain(info.name)}` is of a kind that is not read. {MERGE_FIRST}"
             raise refusal(folder, sentence, tensor=info.name)
-        if found is None:
+        if match is None:
             name = _WRAPPED.sub("", name)
             full[name] = _one_copy(folder, full.get(name, info), info)
             continue
-        adapters.setdefault(found["adapter"] or "", info.name)
+        adapters.setdefault(match["adapter"] or "", info.name)
         if len(adapters) > 1:
             sentence = f"{listing(adapters.values())} are of several adapters. Save one separately."
             raise refusal(folder, sentence, tensor=info.name)
-        part = found["part"] + (".bias" if found["leaf"] == "bias" else "")
-        groups.setdefault(found["module"], {})[part] = info
+        part = match["part"] + (".bias" if match["leaf"] == "bias" else "")
+        groups.setdefault(match["module"], {})[part] = info
     return groups, full
 
 
 def _target_parameters(
     folder: Path, groups: Collection[str], settings: AdapterSettings
 ) -> dict[str, str]:
-    """The parameter of each group that targets one by itself: PEFT does not write it.
+    """The parameter of each group that targets one directly; PEFT does not store its name.
 
-    Several of one module are wrapped in each other, the first declared innermost.
+    Several in one module are wrapped in each other, the first declared innermost.
     """
-    found: dict[str, str] = {}
+    targets: dict[str, str] = {}
     levels: dict[str, list[str]] = {}
     for group in sorted(groups, key=lambda name: -name.count(".base_layer")):
         levels.setdefault(group.replace(".base_layer", ""), []).append(group)
-    for module, own in levels.items():
+    for module, members in levels.items():
         ends = (name.rpartition(".") for name in settings.parameters)
         named = {leaf for at, _, leaf in ends if f".{module}".endswith(f".{at}") or not at}
         if not named:
             continue
         known = [name for order in _DECLARED if named <= {*order} for name in order]
         order = [name for name in known if name in named] or sorted(named)
-        if len(own) != len(order) or (len(order) > 1 and not known):
+        if len(members) != len(order) or (len(order) > 1 and not known):
             sentence = (
-                f"`{plain(module)}` has {len(own)} changes of bare parameters, and its config "
-                f"names {listing(order)}: which is whose is not known. {MERGE_FIRST}"
+                f"`{plain(module)}` has {len(members)} changes of bare parameters, and its config "
+                f"names {listing(order)}; which belongs to which is not known. {MERGE_FIRST}"
             )
             raise refusal(folder, sentence)
-        found |= {group: f"{module}.{leaf}" for group, leaf in zip(own, order, strict=True)}
-    return found
+        targets |= {group: f"{module}.{leaf}" for group, leaf in zip(members, order, strict=True)}
+    return targets
 
 
 def _one_copy(folder: Path, first: TensorInfo, second: TensorInfo) -> TensorInfo:
-    """One of two names of a tensor, the trained module's or the wrapped one's before the other."""
+    """One of two names of a tensor, preferably that of a trained or wrapped module."""
     if not same_bytes(first, second):
         sentence = f"{listing([first.name, second.name])} differ. Save the adapter again."
         raise refusal(folder, sentence, tensor=second.name)
@@ -261,10 +261,10 @@ def changes(
         yield _token_rows(path, target, table, settings.tokens_of(module))
     kinds = {"hada": Hadamard, "lokr": Kronecker}
     for start, kind in kinds.items():
-        own = {n.removeprefix(f"{start}_"): i for n, i in pieces.items() if n.startswith(start)}
-        if own:
-            _refuse_unfit(path, module, own, start)
-            yield kind(target=target, pieces=own, scale=settings.scale_of(module))
+        factors = {n.removeprefix(f"{start}_"): i for n, i in pieces.items() if n.startswith(start)}
+        if factors:
+            _refuse_unfit(path, module, factors, start)
+            yield kind(target=target, pieces=factors, scale=settings.scale_of(module))
     low_rank = {name: info for name, info in pieces.items() if name.startswith("lora")}
     if low_rank:
         yield from _low_rank(path, module, low_rank, settings, parameter)
@@ -295,7 +295,7 @@ _COMPLETE: Final = {
 
 
 def _refuse_unfit(path: Path, module: str, pieces: Mapping[str, TensorInfo], start: str) -> None:
-    """Refuse LoHa or LoKr whose factors are missing or cannot be multiplied."""
+    """Raise CheckpointError if factors of LoHa or LoKr are missing or cannot be multiplied."""
     shapes = {name: info.shape for name, info in pieces.items()}
     fits = set(shapes) in _COMPLETE[start] and all(len(shape) > 1 for shape in shapes.values())
     sides = []
@@ -306,8 +306,8 @@ def _refuse_unfit(path: Path, module: str, pieces: Mapping[str, TensorInfo], sta
             fits = fits and ((a[0], b[0]) == middle[:2] if middle else a[1] == b[0])
             sides.append((a[1] if middle else a[0], b[1], middle and middle[2:]))
     if not fits or (start == "hada" and sides[0] != sides[1]):
-        found = ", ".join(f"{name} {dimensions(shape)}" for name, shape in shapes.items())
-        sentence = f"`{plain(module)}` has {found}, which do not fit. Download the adapter again."
+        sizes = ", ".join(f"{name} {dimensions(shape)}" for name, shape in shapes.items())
+        sentence = f"`{plain(module)}` has {sizes}, which do not fit. Download the adapter again."
         raise refusal(path, sentence, tensor=next(iter(pieces.values())).name)
 
 

@@ -1,7 +1,7 @@
 """The changes that adapters make to single weights, as functions of the tensors in their files.
 
-O outputs, I inputs, R rank, E experts. A change is a matrix of ``rows`` × ``width``: the weight as
-it is stored, its first axis by all others; of a stack of experts, its first two axes by the last.
+O outputs, I inputs, R rank, E experts. A change is a matrix of ``rows`` × ``width``. Its rows are
+the first axis of the stored weight, or the first two axes of a stack of experts.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Change:
     target: str
 
     uses_base: ClassVar[bool] = False
-    """Whether the change depends on the base's own values, by ``base_shares``."""
+    """Whether the change depends on the base's own values."""
 
     @property
     def parts(self) -> tuple[TensorInfo, ...]:
-        """The tensors that are read for it."""
+        """The tensors from which it is computed."""
         values = (getattr(self, each.name) for each in fields(self))
         return tuple(value for value in values if isinstance(value, TensorInfo))
 
@@ -50,7 +50,7 @@ class Change:
         return math.prod(self.shape[1:])
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """Whether the change is one of a weight of this shape; a kernel of 1 may be left out."""
+        """Whether the change fits a weight of this shape; a kernel of 1 may be left out."""
         return _without_kernel_of_one(self.shape) == _without_kernel_of_one(shape)
 
     def product(self, read: Read, first: int, last: int) -> Tensor:
@@ -60,12 +60,12 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class LowRank(Change):
-    """Scale·B·A, turned where the weight is stored inputs × outputs (Hu et al. 2021, equation 3).
+    """Scale·B·A, ``turned`` if the weight is stored inputs × outputs (Hu et al. 2021, equation 3).
 
-    A is R × I, B is O × R; of an embedding A is R × rows and B is columns × R, so that it is always
-    ``turned``; of a convolution A is R × I × kernel and B is O × R × 1…. ``bare``: of a parameter
-    that is targeted by itself, as it is stored. ``experts``: of a stack of E matrices in one
-    parameter, where A is E·R × I, expert by expert, and B is O × R·E, the expert as its last index.
+    A is R × I, B is O × R. For an embedding A is R × rows and B is columns × R, so it is always
+    turned. For a convolution A is R × I × kernel and B is O × R × 1…. ``bare``: a parameter that is
+    targeted directly, as it is stored. ``experts``: E for a stack of matrices in one parameter,
+    where A is E·R × I, expert by expert, and B is O × R·E, with the expert as its last index.
     ``middle``: R × R × kernel, between a B and an A of kernel 1 (LyCORIS). ``magnitude``: the norms
     of the changed weight's outputs, which DoRA trains (Liu et al. 2024, equation 5):
     W = m · (W₀ + scale·B·A) / ‖…‖.
@@ -83,7 +83,7 @@ class LowRank(Change):
 
     @property
     def uses_base(self) -> bool:  # type: ignore[override]
-        """Whether it is DoRA's."""
+        """Whether it is DoRA."""
         return self.magnitude is not None
 
     @property
@@ -119,10 +119,10 @@ class LowRank(Change):
         height, rows = math.prod(self.shape) // self.width // self.experts, []
         for expert in range(first // height, -(-last // height)):
             start = expert * height
-            own = slice(max(first - start, 0), min(last - start, height))
+            inside = slice(max(first - start, 0), min(last - start, height))
             a_RI, b_OR = a_ERI[expert], b_ORE[..., expert]
             left, right = (a_RI.T, b_OR.T) if self.turned else (b_OR, a_RI)
-            rows.append((left[own] @ right).mul_(self.scale))
+            rows.append((left[inside] @ right).mul_(self.scale))
         return rows[0] if len(rows) == 1 else torch.cat(rows)
 
 
@@ -177,10 +177,7 @@ class TokenRows(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class _Flattened(Change):
-    """A change whose kernel is flattened in its factors, so that the weight's shape is not known.
-
-    ``known``: the weight's shape, once it is.
-    """
+    """A change whose kernel is flattened in its factors, so that the weight's shape is unknown."""
 
     pieces: dict[str, TensorInfo] = field(hash=False)
     scale: float
@@ -191,7 +188,7 @@ class _Flattened(Change):
         return tuple(self.pieces.values())
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """Whether rows and elements agree."""
+        """Whether the numbers of rows and of elements agree."""
         return len(shape) > 1 and self.shape == (shape[0], math.prod(shape[1:]))
 
     def _sides(self, number: str) -> tuple[int, int]:

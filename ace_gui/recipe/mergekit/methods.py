@@ -1,7 +1,7 @@
-"""mergekit's methods in terms of this package's, parameter by parameter, for both directions.
+"""Translates mergekit's methods and parameters to this package's, and back.
 
-Definitions of mergekit 0.1.5. If they differ, a note says so. Settings without a counterpart are
-refused.
+The definitions are those of mergekit 0.1.5. If methods differ, a note says so. Settings without a
+counterpart are refused.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Parameters = Mapping[str, ParameterValue]
 
 @dataclass(frozen=True, kw_only=True)
 class Translation:
-    """A method here. ``parameters``: a chain, or one value for all tensors.
+    """A method of this package. ``parameters``: a chain, or one value for all tensors.
 
-    ``weights``: one chain an expert, empty: 1 each. ``own``: of each expert, parameters of its own.
+    ``weights``: one chain per expert; empty: 1 each. ``own``: for each expert, its own parameters.
     """
 
     method: str
@@ -56,8 +56,8 @@ class Translation:
 class Foreign:
     """A mergekit method with its parameters.
 
-    ``weights`` None: it has none. ``base_weight``: the base's own weight among the models; None if
-    it is not one of them.
+    ``weights`` None: the method has none. ``base_weight``: the base's own weight among the models;
+    None if it is not one of them.
     """
 
     method: str
@@ -70,7 +70,7 @@ class Foreign:
 
 @dataclass(kw_only=True)
 class Settings:
-    """A mergekit file's settings. ``experts``: without the base, which ``base`` may hold.
+    """A mergekit file's settings. ``experts``: the models without ``base``, the base among them.
 
     ``shared``: settings for all models, the nearest first. ``notes`` collects sentences,
     ``filled`` the numbers that the file leaves to mergekit's defaults.
@@ -102,7 +102,7 @@ class Settings:
         return float(value)
 
     def weights(self) -> list[Chain]:
-        """One weight an expert."""
+        """One weight per expert."""
         return [self.number(WEIGHT, 1.0, model) for model in self.experts]
 
     def number(self, name: str, default: float, model: Model | None = None) -> Chain:
@@ -112,7 +112,7 @@ class Settings:
     def of_each(
         self, defaults: Mapping[str, float]
     ) -> tuple[dict[str, Chain], list[dict[str, Chain]]]:
-        """Parameters that mergekit has for each model: those that are one, and each model's own."""
+        """Parameters that mergekit has for each model: the common ones, and each model's own."""
         shared: dict[str, Chain] = {}
         own: list[dict[str, Chain]] = [{} for _ in self.experts]
         for name, default in defaults.items():
@@ -141,17 +141,17 @@ Writes = Callable[[Parameters, tuple[float, ...]], Foreign]
 
 @dataclass(frozen=True, kw_only=True)
 class Counterpart:
-    """A method of mergekit's and the one here. Parameters have the same names in both.
+    """A method of mergekit and its equivalent here. Parameters have the same names in both.
 
-    ``ours``: its name here, if it is another. ``each``: numbers that every model may have of its
-    own, with mergekit's defaults; ``numbers``: those of the whole merge; ``flags``: switches that
-    are off by default. ``sums``: weighted changes are added, with ``lambda`` and ``normalize``, or
-    those of the elected sign are; ``normalised``: mergekit's default. ``rescales``: its default of
-    ``rescale``, None: it has none. ``random``: entries are drawn. ``weighted``: models have
-    weights; "alike": they must be equal. ``pair``: of the base and one other model. ``as_read``:
-    what a file also means. ``only``: the one value of our parameter that mergekit has, and a
-    sentence. ``notes``: differences to report on reading or writing. ``reads`` and ``writes``:
-    for methods of another kind.
+    ``ours``: its name here, if it differs. ``each``: numbers that may differ by model, with
+    mergekit's defaults; ``numbers``: those of the whole merge; ``flags``: switches that are off by
+    default. ``sums``: adds weighted changes, all or those of the elected sign, with ``lambda`` and
+    ``normalize``; ``normalised``: mergekit's default of the latter. ``rescales``: its default of
+    ``rescale``; None: no such switch. ``random``: entries are drawn. ``weighted``: models have
+    weights; "alike": they must be equal. ``pair``: merges the base and one other model.
+    ``as_read``: parameters here that every file implies. ``only``: the value of a parameter here
+    that mergekit is limited to, and a sentence. ``read_note``, ``written_note``: differences to
+    report. ``reads``, ``writes``: functions for methods of another kind.
     """
 
     ours: str = ""
@@ -182,113 +182,113 @@ def translated(settings: Settings) -> Translation:
             key="merge_method",
         )
     settings.used.add("int8_mask")  # saves memory, changes nothing
-    found = method.reads(settings) if method.reads else _read(method, settings)
+    translation = method.reads(settings) if method.reads else _read(method, settings)
     everything = [*settings.shared, *(model.parameters for model in settings.experts)]
     for name in dict.fromkeys(name for scope in everything for name in scope):
         if name not in settings.used:
             settings.notes.append(f"{name!r} has no effect on {settings.method}: left out.")
-    return found
+    return translation
 
 
 def written(method: str, values: Parameters, weights: tuple[float, ...]) -> Foreign:
-    """A method of ours as mergekit's. Raises RecipeError if mergekit cannot express it.
+    """A method of this package as mergekit's. Raises RecipeError if mergekit cannot express it.
 
     ``values``: every parameter of the method.
     """
-    found = _WRITTEN.get(method)
-    if found is None:
+    entry = _WRITTEN.get(method)
+    if entry is None:
         raise RecipeError(
             f"mergekit has no method {method!r} as it is defined here; it has: "
             f"{', '.join(sorted(_WRITTEN))}.",
             key="merge_method",
         )
-    theirs, made = found
-    for name, (value, sentence) in made.only.items():
+    theirs, counterpart = entry
+    for name, (value, sentence) in counterpart.only.items():
         if values[name] != value:
             raise RecipeError(f"mergekit's {theirs} {sentence}.", key=name)
-    if (made.weighted is False and set(weights) != {1.0}) or (
-        made.weighted == "alike" and len(set(weights)) > 1
+    if (counterpart.weighted is False and set(weights) != {1.0}) or (
+        counterpart.weighted == "alike" and len(set(weights)) > 1
     ):
         raise RecipeError(f"mergekit's {theirs} has no weights.", key="weight")
-    if made.writes:
-        return made.writes(values, weights)
-    parameters = {name: values[name] for name in (*made.each, *made.numbers)}
-    parameters |= {name: True for name in made.flags if values[name]}
-    if made.sums:
+    if counterpart.writes:
+        return counterpart.writes(values, weights)
+    parameters = {name: values[name] for name in (*counterpart.each, *counterpart.numbers)}
+    parameters |= {name: True for name in counterpart.flags if values[name]}
+    if counterpart.sums:
         parameters["lambda"] = values["scaling"]
-        elected = made.sums == "elected"
+        elected = counterpart.sums == "elected"
         parameters["normalize"] = values["combine"] != "sum" if elected else values["normalize"]
-    if made.rescales is not None and "rescale" in values:  # by chance is nearest to by norm
+    if counterpart.rescales is not None and "rescale" in values:  # by chance is nearest to by norm
         parameters["rescale"] = values["rescale"] != "none"
     return Foreign(
         method=theirs,
         parameters=parameters,
-        weights=weights if made.weighted is True else None,
-        notes=tuple(_differences(made, values)),
+        weights=weights if counterpart.weighted is True else None,
+        notes=tuple(_differences(counterpart, values)),
     )
 
 
-def _differences(made: Counterpart, values: Parameters) -> Iterator[str]:
-    """A sentence for each thing that mergekit does otherwise."""
-    if made.random:
+def _differences(method: Counterpart, values: Parameters) -> Iterator[str]:
+    """A sentence for each thing that mergekit does differently."""
+    if method.random:
         yield "mergekit draws other random numbers."
         if values["rescale"] == "by chance":
             yield "mergekit rescales what it keeps tensor by tensor, not by its chances."
-    if made.sums == "elected" and values["balanced"] != "positive":
+    if method.sums == "elected" and values["balanced"] != "positive":
         yield "If both signs of an entry weigh the same, mergekit takes the positive one."
     if values.get("trim") == "model" and values["density"] != 1:
         yield "mergekit keeps the largest entries of each tensor, not of the whole model."
     if values.get("alike_below", 1e-6) != 1e-6:
         yield "mergekit counts experts alike where mean squares sum to less than 1e-6."
-    if made.written_note:
-        yield made.written_note
+    if method.written_note:
+        yield method.written_note
 
 
-def _read(made: Counterpart, settings: Settings) -> Translation:
-    if made.pair and (len(settings.experts) != 1 or not settings.has_base):
+def _read(method: Counterpart, settings: Settings) -> Translation:
+    if method.pair and (len(settings.experts) != 1 or not settings.has_base):
         raise settings.refusal(
             "it takes the base and one other model; a recipe of this application, with schema: 1, "
             "may have others",
             "models",
         )
-    shared, own = settings.of_each(made.each)
-    parameters: dict[str, Chain | Scalar] = {**shared, **made.as_read}
-    if made.random:
+    shared, own = settings.of_each(method.each)
+    parameters: dict[str, Chain | Scalar] = {**shared, **method.as_read}
+    if method.random:
         settings.notes.append(_DRAWN)
-    if made.rescales is not None:
-        on = settings.flag("rescale", default=made.rescales)
-        if on or made.rescales:
+    if method.rescales is not None:
+        on = settings.flag("rescale", default=method.rescales)
+        if on or method.rescales:
             parameters["rescale"] = "by norm" if on else "none"
-    if made.sums:
-        parameters |= _summing(settings, made)
-    parameters |= {name: settings.number(name, value) for name, value in made.numbers.items()}
-    parameters |= {name: True for name in made.flags if settings.flag(name, default=False)}
-    if made.read_note:
-        settings.notes.append(made.read_note)
+    if method.sums:
+        parameters |= _summing(settings, method)
+    parameters |= {name: settings.number(name, value) for name, value in method.numbers.items()}
+    parameters |= {name: True for name in method.flags if settings.flag(name, default=False)}
+    if method.read_note:
+        settings.notes.append(method.read_note)
     return Translation(
-        method=made.ours or settings.method,
+        method=method.ours or settings.method,
         parameters=parameters,
-        weights=settings.weights() if made.weighted is True else (),
+        weights=settings.weights() if method.weighted is True else (),
         own=own,
     )
 
 
-def _summing(settings: Settings, made: Counterpart) -> dict[str, Chain | Scalar]:
-    normalised = settings.flag("normalize", default=made.normalised)
-    found: dict[str, Chain | Scalar] = {"scaling": settings.number("lambda", 1.0)}
-    if made.sums == "all":
-        return {**found, "normalize": normalised}
+def _summing(settings: Settings, method: Counterpart) -> dict[str, Chain | Scalar]:
+    normalised = settings.flag("normalize", default=method.normalised)
+    parameters: dict[str, Chain | Scalar] = {"scaling": settings.number("lambda", 1.0)}
+    if method.sums == "all":
+        return {**parameters, "normalize": normalised}
     negative = any(float(c.value) < 0 for chain in settings.weights() for c in chain)
     mean = "signed mean" if negative else "mean"
-    return {**found, "combine": mean if normalised else "sum", "balanced": "positive"}
+    return {**parameters, "combine": mean if normalised else "sum", "balanced": "positive"}
 
 
 def _read_linear(settings: Settings) -> Translation:
-    """Of whole weights, the base's included if it has a weight."""
+    """An average of whole weights, which includes the base's if that has a weight."""
     named = settings.has_base and any(WEIGHT in scope for scope in settings.shared)
-    own = settings.base or (Model.model_validate({"model": "base"}) if named else None)
+    base = settings.base or (Model.model_validate({"model": "base"}) if named else None)
     parameters = {
-        "base_weight": 0.0 if own is None else settings.number(WEIGHT, 1.0, own),
+        "base_weight": 0.0 if base is None else settings.number(WEIGHT, 1.0, base),
         "normalize": settings.flag("normalize", default=True),
     }
     return Translation(method="linear", parameters=parameters, weights=settings.weights())
@@ -305,7 +305,7 @@ def _write_linear(values: Parameters, weights: tuple[float, ...]) -> Foreign:
 
 
 def _read_passthrough(settings: Settings) -> Translation:
-    """One model a slice, times its ``scale``: a sum in which it alone has a weight."""
+    """One model per slice, times its ``scale``: a sum in which only this model has a weight."""
     scale = settings.number("scale", 1.0, settings.base)
     return Translation(method="linear", parameters={"base_weight": scale, "normalize": False})
 
@@ -334,7 +334,7 @@ def _read_nuslerp(settings: Settings) -> Translation:
 
 
 def _between_whole_weights(settings: Settings, *, whole: bool) -> Translation:
-    """The first model is the base; how far to go from it follows from both weights."""
+    """The first model is the base; both weights determine how far to go from it."""
     settings.used.add("nuslerp_row_wise")
     if len(settings.experts) != 1 or settings.base is None:
         raise settings.refusal("it takes two models, or two and a base", "models")
@@ -356,13 +356,13 @@ def _write_nuslerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
 
 
 def _read_multislerp(settings: Settings) -> Translation:
-    """With a base between the changes to it, without one between whole weights."""
+    """With a base, it is between the changes; without one, between whole weights."""
     settings.used.add("eps")
     normalised = settings.flag("normalize_weights", default=True)
     parameters: dict[str, Chain | Scalar] = {"normalize": normalised}
     if not settings.has_base:
-        own = settings.base and settings.number(WEIGHT, 1.0, settings.base)
-        parameters |= {"points": "weights", "base_weight": own or 0.0}
+        base_weight = settings.base and settings.number(WEIGHT, 1.0, settings.base)
+        parameters |= {"points": "weights", "base_weight": base_weight or 0.0}
     return Translation(method="multislerp", parameters=parameters, weights=settings.weights())
 
 
@@ -460,10 +460,10 @@ METHODS: Final[Mapping[str, Counterpart]] = MappingProxyType(
         ),
     }
 )
-"""By mergekit's names."""
+"""Counterparts by mergekit's names."""
 
 _WRITTEN: Final[Mapping[str, tuple[str, Counterpart]]] = {
     **{made.ours or name: (name, made) for name, made in reversed([*METHODS.items()])},
     "slerp": ("nuslerp", Counterpart(writes=_write_slerp)),
 }
-"""By our names; the first of two that are one here counts."""
+"""mergekit's name and the counterpart, by our names; of two with one name the first counts."""

@@ -336,7 +336,7 @@ def test_copies_of_a_trained_table_are_one(
         ({"trainable_token_indices": [1, 1]}, "is not a valid value"),
         ({"trainable_token_indices": {"q": [-1]}}, "is not a valid value"),
         ({"target_parameters": "experts.w1"}, '`target_parameters` is "experts.w1", which'),
-        ({"target_parameters": ["q.x", "q.y"]}, "which is whose is not known"),
+        ({"target_parameters": ["q.x", "q.y"]}, "which belongs to which is not known"),
         ({"init_lora_weights": "pissa"}, "This adapter began from a changed base"),
         ({"init_lora_weights": "pissa_niter_4"}, "began from a changed base"),
         ({"init_lora_weights": "olora"}, "began from a changed base"),
