@@ -143,7 +143,7 @@ def adapter_settings(path: Path, config: Mapping[str, object]) -> AdapterSetting
     alpha = "lora_alpha" if str(config.get("peft_type")).upper() == "LORA" else "alpha"
     tokens = "trainable_token_indices" if config.get("trainable_token_indices") else "token_indices"
     rows, named_base = config.get(tokens) or {}, str(config.get("base_model_name_or_path") or "")
-    own: dict[str, Any] = {
+    values: dict[str, Any] = {
         "alpha": config.get(alpha, 8),
         "tokens": rows if isinstance(rows, dict) else {"": rows},
         "named_base": plain(named_base),
@@ -151,9 +151,9 @@ def adapter_settings(path: Path, config: Mapping[str, object]) -> AdapterSetting
     }
     if is_remote(named_base):
         sentence = "Names a network location as its base. Not contacted; choose the base yourself."
-        own |= {"named_base": "", "warnings": (sentence,)}
+        values |= {"named_base": "", "warnings": (sentence,)}
     try:
-        result = AdapterSettings.model_validate({**config, **own}, by_alias=True, by_name=False)
+        read = AdapterSettings.model_validate({**config, **values}, by_alias=True, by_name=False)
     except ValidationError as error:
         first = error.errors()[0]
         key = {"alpha": alpha, "tokens": tokens}.get(str(first["loc"][0]), first["loc"][0])
@@ -161,11 +161,11 @@ def adapter_settings(path: Path, config: Mapping[str, object]) -> AdapterSetting
         sentence = f"`{key}` is {value}, which is not a valid value."
         raise refusal(path, sentence) from None
     for key in ("rank_pattern", "alpha_pattern"):
-        unusable = [module for module in getattr(result, key) if matcher(module) is None]
+        unusable = [module for module in getattr(read, key) if matcher(module) is None]
         if unusable:
             what = f"`{key}` has `{plain(unusable[0])}`, which cannot be matched"
             raise refusal(path, f"{what}. {MERGE_FIRST}")
-    return result
+    return read
 
 
 def is_remote(name: str) -> bool:

@@ -1,7 +1,7 @@
-"""mergekit's YAML read as a recipe: the same merge if both define a method alike.
+"""Reads mergekit's YAML as a recipe, for the same merge if both define a method alike.
 
 Otherwise the recipe's notes name the difference. Settings that cannot be translated are refused by
-name. Also whose a recipe file is: mergekit's or this application's own.
+name. Also decides whether a recipe file is mergekit's or this application's.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Models:
     notes: list[str] = field(default_factory=list)
 
     def path(self, model: ModelPath) -> Path:
-        """A folder without a revision, else a model of the cache at its revision."""
+        """A local folder, which has no revision, or else a model in the cache at its revision."""
         whole, bare = (
             os.path.lexists(self.paths.folder / name) for name in (str(model), model.path)
         )
@@ -116,7 +116,7 @@ def _without_modules(document: Document) -> tuple[Document, Scopes]:
     if len(modules) > 1:
         raise RecipeError(
             "'modules' merges several models inside a model by recipes of their own, which is not "
-            "possible here; write one recipe a part.",
+            "possible here; write one recipe per part.",
             key="modules",
         )
     own = {"models": modules[0].models, "slices": modules[0].slices}
@@ -159,9 +159,9 @@ def _of_whole_models(document: Document, part: Slice, scopes: Scopes, models: _M
         shared=[part.parameters, *scopes],
         blocks=ends[0] if ends else models.blocks(reference),
     )
-    found = translated(settings)
+    translation = translated(settings)
     entries = []
-    for source, chain in zip_longest(experts, found.weights):
+    for source, chain in zip_longest(experts, translation.weights):
         model, lora = pairs[source.model]
         # An adapter on the plain base is an expert by itself.
         on = None if lora is None or (model == base and adapter is None) else model
@@ -172,12 +172,12 @@ def _of_whole_models(document: Document, part: Slice, scopes: Scopes, models: _M
         base_model=base,
         adapter=adapter,
         models=tuple(entries),
-        merge_method=found.method,
-        parameters={name: chain[0].value for name, chain in found.chains.items()},
+        merge_method=translation.method,
+        parameters={name: chain[0].value for name, chain in translation.chains.items()},
         notes=tuple(settings.notes),
         defaults_note=_defaults_note(settings) if could_be_ours(document) else "",
     )
-    return replace(recipe, overrides=_rules(found, recipe.expert_names))
+    return replace(recipe, overrides=_rules(translation, recipe.expert_names))
 
 
 def _rules(found: Translation, names: Sequence[str], offset: int = 0) -> tuple[Override, ...]:
@@ -186,7 +186,7 @@ def _rules(found: Translation, names: Sequence[str], offset: int = 0) -> tuple[O
 
 
 def _first(document: Document, part: Slice) -> Reference:
-    """The first model of a merge that needs no base: it counts like any other."""
+    """The first model, as the base of a merge that needs none; it counts like any other."""
     if document.merge_method not in WITHOUT_BASE:
         raise RecipeError(
             f"{document.merge_method!r} needs a base model here; add base_model.", key="base_model"
@@ -205,9 +205,9 @@ def _of_slices(
     base = pairs[bases[0]]
     others = dict.fromkeys(
         pairs[source.model]
-        for part, own in zip(parts, bases, strict=True)
+        for part, reference in zip(parts, bases, strict=True)
         for source in part.sources
-        if source.model != own or pairs[own] != base
+        if source.model != reference or pairs[reference] != base
     )
     recipe = Recipe(
         base_model=base[0],
@@ -218,16 +218,16 @@ def _of_slices(
     slices: list[RecipeSlice] = []
     notes: list[str] = []
     offset = 0
-    for part, own in zip(parts, bases, strict=True):
+    for part, reference in zip(parts, bases, strict=True):
         _refuse_own_numbers(part, offset)
-        ordered = sorted(part.sources, key=lambda source: source.model != own)
+        ordered = sorted(part.sources, key=lambda source: source.model != reference)
         settings = _slice_settings(document, part, ordered, scopes, models)
-        found = translated(settings)
+        translation = translated(settings)
         if not slices:
-            parameters = {name: chain[0].value for name, chain in found.chains.items()}
-            recipe = replace(recipe, merge_method=found.method, parameters=parameters)
+            parameters = {name: chain[0].value for name, chain in translation.chains.items()}
+            recipe = replace(recipe, merge_method=translation.method, parameters=parameters)
         experts = [names[pairs[each.model]] for each in settings.experts]
-        rules = (*_usual_rules(found, recipe, experts), *_rules(found, experts, offset))
+        rules = (*_usual_rules(translation, recipe, experts), *_rules(translation, experts, offset))
         sources = []
         for each in ordered:
             model, adapter = pairs[each.model]
@@ -257,7 +257,7 @@ def _slice_settings(
 
 
 def _usual_rules(found: Translation, recipe: Recipe, names: Sequence[str]) -> list[Override]:
-    """What holds for all tensors of a slice and differs from the recipe."""
+    """Rules for all tensors of a slice, with settings that differ from the recipe."""
     rules = [
         Override(pattern="*", parameters={name: chain[0].value})
         for name, chain in found.chains.items()
@@ -271,24 +271,24 @@ def _usual_rules(found: Translation, recipe: Recipe, names: Sequence[str]) -> li
 
 def _base_of(document: Document, part: Slice, number: int) -> Reference:
     """The base of a slice, which is one of its models."""
-    there = [source.model for source in part.sources]
-    if len(set(there)) < len(there):
+    references = [source.model for source in part.sources]
+    if len(set(references)) < len(references):
         raise RecipeError(
             f"slice {number} has a model twice; weights belong to models, so name it once.",
             key="slices",
         )
-    if document.merge_method == "passthrough" and len(there) > 1:
+    if document.merge_method == "passthrough" and len(references) > 1:
         raise RecipeError(
-            f"passthrough takes one model a slice, but slice {number} has {len(there)}.",
+            f"passthrough takes one model per slice, but slice {number} has {len(references)}.",
             key="slices",
         )
-    wanted = part.base_model or document.base_model
-    if wanted in there:
-        return wanted
+    base = part.base_model or document.base_model
+    if base in references:
+        return base
     anyone = document.merge_method in ("passthrough", "linear")
-    if anyone or (wanted is None and document.merge_method in WITHOUT_BASE):
-        return there[0]
-    named = "none is named" if wanted is None else f"{wanted} is not"
+    if anyone or (base is None and document.merge_method in WITHOUT_BASE):
+        return references[0]
+    named = "none is named" if base is None else f"{base} is not"
     raise RecipeError(
         f"{document.merge_method} needs its base model among the sources of slice {number}, but "
         f"{named}; add it there.",
@@ -297,7 +297,7 @@ def _base_of(document: Document, part: Slice, number: int) -> Reference:
 
 
 def _refuse_own_numbers(part: Slice, offset: int) -> None:
-    """Refuse a filter for block numbers of one model, if they are others in the output."""
+    """Raise RecipeError for a filter with block numbers that are different in the output."""
     for source in part.sources:
         if source.layer_range is None or source.layer_range[0] == offset:
             continue
@@ -306,19 +306,19 @@ def _refuse_own_numbers(part: Slice, offset: int) -> None:
             if any(_NUMBERED.search(getattr(each, "filter", None) or "") for each in conditions):
                 raise RecipeError(
                     f"a filter of {name!r} of {source.model} names a block number, which is "
-                    "another one in the output; write a gradient instead.",
+                    "different in the output; write a gradient instead.",
                     key=name,
                 )
 
 
 def _out_dtype(document: Document) -> OutputDtype | None:
-    written = (document.out_dtype or document.dtype or "").removeprefix("torch.")
-    if written and written not in _DTYPES:
+    name = (document.out_dtype or document.dtype or "").removeprefix("torch.")
+    if name and name not in _DTYPES:
         raise RecipeError(
-            f"the number format {written!r} is not known here; choose one of {', '.join(_DTYPES)}.",
+            f"the number format {name!r} is not known here; choose one of {', '.join(_DTYPES)}.",
             key="out_dtype" if document.out_dtype else "dtype",
         )
-    return _DTYPES[written] if written else None
+    return _DTYPES[name] if name else None
 
 
 def _with_tokenizer(recipe: Recipe, document: Document, models: _Models) -> Recipe:
@@ -367,7 +367,7 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: _Models) -> Reci
 
 
 def _names(recipe: Recipe) -> dict[Pair, str]:
-    """What a recipe calls its models."""
+    """The recipe's names of its models."""
     names: dict[Pair, str] = {}
     for entry, name in zip(recipe.models, recipe.expert_names, strict=True):
         names[(entry.on, entry.model) if entry.on else (entry.model, None)] = name
@@ -385,7 +385,7 @@ def _defaults_note(settings: Settings) -> str:
 
 
 _SHARED: Final = frozenset({"merge_method", "base_model", "models", "parameters", "out_dtype"})
-"""Keys that an own recipe has, too."""
+"""Keys that this application's recipes have, too."""
 
 _KEYS: Final = frozenset(Document.model_fields) - _SHARED
 
@@ -397,13 +397,13 @@ _PARAMETERS: Final = frozenset(
         *("nuslerp_flatten", "nuslerp_row_wise", "eps", "max_iter", "tol", "r", "alpha", "scale"),
     ]
 )
-"""Those that only mergekit has."""
+"""Parameters that only mergekit has."""
 
 _FOREIGN: Final = _PARAMETERS - {"normalize", "r", "alpha", "rescale", "filter_wise"}
-"""Parameters that no method has in an own recipe. There, ``rescale`` is a word."""
+"""Parameters that no method has in this application, where ``rescale`` is a word."""
 
 _OTHER_DEFAULTS: Final = {name for name, made in METHODS.items() if made.sums or name == "slerp"}
-"""Methods that do something else in an own recipe which leaves their parameters open."""
+"""Methods with other defaults in this application's recipes."""
 
 
 def could_be_ours(document: Document) -> bool:
@@ -418,9 +418,9 @@ def could_be_ours(document: Document) -> bool:
 def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:
     """Whether a file is mergekit's: it has a key that only mergekit has, or only shared keys.
 
-    ``own_keys``: the keys of this application's recipes, including mergekit's. A file is one of
-    these if it has ``schema`` or another key of its own, a named expert, a method that mergekit
-    lacks, or no method. Raises RecipeError for a file with a key of each of the two.
+    ``own_keys``: the keys of this application's recipes, with those also in mergekit. A file is
+    such a recipe if it has ``schema`` or another key or a method that mergekit lacks, a named
+    expert, or no method. Raises RecipeError if it has a key that only mergekit has, too.
     """
     ours = _only_ours(content, own_keys)
     if ours:
@@ -438,15 +438,15 @@ def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:
 
 
 def _refuse_mixture(content: Mapping[str, Any], ours: str, theirs: str) -> None:
-    """Raise RecipeError for ``theirs``, a key of mergekit's in a file with ``ours``.
+    """Raise RecipeError if a file with the key ``ours`` has ``theirs``, a key of mergekit.
 
-    A file whose only key of ours is ``vocabulary`` may be mergekit's, with a key added to it; then
-    a method whose defaults differ is such a key, too, unless a parameter decides which is meant.
+    A file whose only key of ours is ``vocabulary`` may be mergekit's with an added key. A method
+    with other defaults then counts as a key of mergekit, unless a parameter shows which is meant.
     """
     hint = ""
     if ours == "vocabulary" and not theirs and _has_method(content, _OTHER_DEFAULTS):
-        own = _parameters(content).get("parameters", {}).keys()
-        if own <= _SHARED_PARAMETERS | _PARAMETERS:
+        names = _parameters(content).get("parameters", {}).keys()
+        if names <= _SHARED_PARAMETERS | _PARAMETERS:
             theirs, hint = f"merge_method: {content['merge_method']}", ", or add `schema: 1`"
     if theirs:
         raise RecipeError(
@@ -457,26 +457,26 @@ def _refuse_mixture(content: Mapping[str, Any], ours: str, theirs: str) -> None:
 
 
 def _only_ours(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
-    """A key that only an own recipe has, ``schema`` before others; empty where there is none."""
-    own = [key for key in own_keys if key in content and key not in Document.model_fields]
-    own += [f"{at}.name" for at, entry in _entries(content).items() if "name" in entry]
-    return next((key for key in own if key != "vocabulary"), "vocabulary" if own else "")
+    """A key that only our recipes have, preferably ``schema``; empty if there is none."""
+    keys = [key for key in own_keys if key in content and key not in Document.model_fields]
+    keys += [f"{at}.name" for at, entry in _entries(content).items() if "name" in entry]
+    return next((key for key in keys if key != "vocabulary"), "vocabulary" if keys else "")
 
 
 def _only_theirs(content: Mapping[str, Any], own_keys: Collection[str]) -> str:
-    """A key, parameter, gradient or filter that only mergekit has; empty where there is none."""
-    found = sorted(_KEYS.difference(own_keys) & content.keys())
+    """A key, parameter, gradient or filter that only mergekit has; empty if there is none."""
+    keys = sorted(_KEYS.difference(own_keys) & content.keys())
     for at, parameters in _parameters(content).items():
         for name, value in parameters.items():
             of_entry = at != "parameters" and name != "weight"
             foreign = name in _FOREIGN or (name == "rescale" and isinstance(value, bool))
             if of_entry or foreign or isinstance(value, list | dict):
-                found.append(f"{at}.{name}")
-    return next(iter(found), "")
+                keys.append(f"{at}.{name}")
+    return next(iter(keys), "")
 
 
 def _says_what_only_mergekit_says(content: Mapping[str, Any]) -> bool:
-    """A key or parameter, a gradient or filter, no base model, or the base among the models."""
+    """Whether it has mergekit's keys, parameters, gradients, filters, no base, or a listed one."""
     parameters = _parameters(content).values()
     base = content.get("base_model")
     listed = base is not None and any(e.get("model") == base for e in _entries(content).values())
@@ -490,7 +490,7 @@ def _says_what_only_mergekit_says(content: Mapping[str, Any]) -> bool:
 
 
 def _has_method(content: Mapping[str, Any], methods: Container[str] = METHODS) -> bool:
-    """Whether the method is one of these; else one of all of mergekit's."""
+    """Whether the method is one of these, by default all of mergekit's."""
     method = content.get("merge_method")
     return isinstance(method, str) and method in methods
 

@@ -37,7 +37,7 @@ Setting = Scalar | list[Scalar] | Condition | list[Condition]
 
 
 Settings = Annotated[dict[str, Setting], BeforeValidator(lambda x: {} if x is None else x)]
-"""A heading with nothing under it is no setting."""
+"""Settings by name; a heading with nothing under it has none."""
 
 
 def _path_of(value: object) -> object:
@@ -130,7 +130,7 @@ class TokenRow(_Part):
 
 
 class Token(_Part):
-    """What a token's row is where a model lacks it; with ``force`` everywhere."""
+    """The row of a token for models that lack it; with ``force`` for all models."""
 
     source: TokenRow | ModelName | None = None
     force: bool = False
@@ -161,7 +161,7 @@ class Document(_Part):
 
 
 TEMPLATES: Final = ("auto", "chatml", "llama3", "mistral", "alpaca", "exaone")
-"""What mergekit has as ``chat_template`` besides Jinja text."""
+"""Values of mergekit's ``chat_template`` besides Jinja text."""
 
 KNOWN_KEYS: Final = {
     (): tuple(Document.model_fields),
@@ -202,10 +202,10 @@ Chain = tuple[Choice, ...]
 def chain_of(
     name: str, scopes: Iterable[Mapping[str, Setting]], default: Scalar, blocks: int | None
 ) -> Chain:
-    """What a parameter is, for every tensor. ``scopes``: its settings, the nearest first.
+    """The values of a parameter for all tensors. ``scopes``: its settings, the nearest first.
 
-    ``blocks``: how many there are, for gradients. Raises RecipeError if that is needed and not
-    known, or a gradient is not one of numbers.
+    ``blocks``: their number, for gradients. Raises RecipeError if it is needed and unknown, or if a
+    gradient has other values than numbers.
     """
     nearest_first: list[Chain] = []
     for condition in _conditions(name, scopes):
@@ -225,17 +225,17 @@ def chain_of(
 
 
 def numbers(chain: Chain, name: str) -> Chain:
-    """The chain with finite numbers. Raises RecipeError if one of its values is none."""
+    """The chain with values as numbers. Raises RecipeError if one is not a finite number."""
     return tuple(replace(choice, value=_number(choice.value, name)) for choice in chain)
 
 
 def _number(value: Scalar, name: str) -> float:
     try:
-        found = math.nan if isinstance(value, bool) else float(value)
+        number = math.nan if isinstance(value, bool) else float(value)
     except (ValueError, OverflowError):
-        found = math.nan
-    if math.isfinite(found):
-        return found
+        number = math.nan
+    if math.isfinite(number):
+        return number
     shown = str(value) if isinstance(value, str | float | bool) else "a huge number"
     raise RecipeError(f"{name!r} must be a finite number, not {shown[:60]}.", key=name)
 
@@ -255,12 +255,12 @@ def rules_of(
 
     ``weights``: by expert's name. ``own``: by expert's name, the expert's own parameters.
     ``offset``: number of the first block in the output. A value joins an earlier rule for the same
-    tensors where its chain allows that.
+    tensors if the order of its chain allows it.
     """
     chains: dict[tuple[str, ...], Chain] = {
         **{("parameters", name): chain[1:] for name, chain in parameters.items()},
         **{("weights", name): chain[1:] for name, chain in weights.items()},
-        **{("experts", e, name): chain for e, some in own.items() for name, chain in some.items()},
+        **{("experts", e, name): chain for e, each in own.items() for name, chain in each.items()},
     }
     rules: list[tuple[Where, dict[str, Any]]] = []
     for (*headings, last), chain in chains.items():
@@ -293,7 +293,7 @@ def _conditions(name: str, scopes: Iterable[Mapping[str, Setting]]) -> Iterable[
 def _along(
     name: str, value: Scalar | list[Scalar], pattern: str | None, blocks: int | None
 ) -> Chain:
-    """A gradient's values block by block; outside of blocks its first counts."""
+    """A gradient's values by block; tensors outside of blocks have the first value."""
     if not isinstance(value, list):
         return (Choice(value=value, pattern=pattern),)
     if not value:
@@ -315,14 +315,14 @@ def _along(
             "have the number of blocks; write one value.",
             key=name,
         )
-    own = [interpolated(points, k / (blocks - 1) if blocks > 1 else 1.0) for k in range(blocks)]
-    starts = [k for k in range(blocks) if k == 0 or own[k] != own[k - 1]]
+    values = [interpolated(points, k / (blocks - 1) if blocks > 1 else 1.0) for k in range(blocks)]
+    starts = [k for k in range(blocks) if k == 0 or values[k] != values[k - 1]]
     return (
         Choice(value=points[0], pattern=pattern),
         *(
-            Choice(value=own[first], pattern=pattern, blocks=(first, after - 1))
+            Choice(value=values[first], pattern=pattern, blocks=(first, after - 1))
             for first, after in pairwise([*starts, blocks])
-            if own[first] != points[0]
+            if values[first] != points[0]
         ),
     )
 

@@ -43,7 +43,7 @@ _EXPRESSED: Final = {
     *("adapter", "out_dtype", "overrides", "heads", "vocabulary", "seed", "non_finite", "tasks"),
     *("slices", "tokenizer", "tokens", "pad_to_multiple_of"),
 }
-"""Choices that mergekit makes the same way, or none at all."""
+"""Choices that a mergekit file can express, or need not."""
 
 _NOT_AFTER: Final = "mergekit cannot change a merged result; remove `after`."
 _HEADS: Final = (
@@ -55,13 +55,13 @@ _TOKENS: Final = (
 )
 
 _BASE: Final = ""
-"""The base among the models, by name."""
+"""The name of the base among the models."""
 
 Index = Callable[[Path], str]
-"""How a file names a model."""
+"""Gives the name of a model in the file."""
 
 Entries = dict[str, list[dict[str, Any]]]
-"""By model, its entries in the file: one, or one in each of its slices."""
+"""The entries in the file by model: one, or one in each of its slices."""
 
 
 def dump_mergekit(
@@ -73,12 +73,12 @@ def dump_mergekit(
     """The recipe as mergekit's YAML, model paths relative to ``folder``.
 
     ``values``: every parameter of the method; ``values_of``: those of an earlier stage, each of
-    which is a document of its own. Raises RecipeError for a method that mergekit has not, and for
-    what it cannot express.
+    which is a separate document. Raises RecipeError for a method that mergekit lacks, and for
+    settings that it cannot express.
     """
-    given = {entry.model: entry.name for entry in recipe.models if entry.name}
+    expert_names = {entry.model: entry.name for entry in recipe.models if entry.name}
     names = {
-        path: each.stage_name or given.get(path, f"stage-{n}")
+        path: each.stage_name or expert_names.get(path, f"stage-{n}")
         for n, (path, each) in enumerate(recipe.stages.items(), start=1)
     }
 
@@ -90,18 +90,18 @@ def dump_mergekit(
     if recipe.stages and values_of is None:
         raise RecipeError("Only `ace-gui mergekit` can write a recipe of several stages.")
     for path, each in (*recipe.stages.items(), (None, recipe)):
-        own = values if path is None or values_of is None else values_of(each)
-        made = _Document(each, own, index)
-        documents.append(({} if path is None else {"name": names[path]}) | made.content())
-        notes += made.notes
+        stage_values = values if path is None or values_of is None else values_of(each)
+        document = _Document(each, stage_values, index)
+        documents.append(({} if path is None else {"name": names[path]}) | document.content())
+        notes += document.notes
     head = "".join(f"# {note}\n" for note in dict.fromkeys(notes))
     return head + yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
 
 
 class _Document:
-    """One merge as mergekit has it; ``notes``: what mergekit does otherwise, a sentence each.
+    """One merge in mergekit's terms. ``notes``: a sentence for each thing that mergekit changes.
 
-    One model a slice is mergekit's ``passthrough``.
+    A merge with one model per slice is mergekit's ``passthrough``.
     """
 
     def __init__(self, recipe: Recipe, values: Parameters, index: Index) -> None:
@@ -125,16 +125,16 @@ class _Document:
         """The document. Raises RecipeError."""
         recipe = self.recipe
         base = _pair(recipe.base_model, recipe.adapter, self.index)
-        found: dict[str, Any] = {"merge_method": self.method}
+        document: dict[str, Any] = {"merge_method": self.method}
         if self.foreign.with_base:
-            found["base_model"] = base
+            document["base_model"] = base
         count = None if recipe.slices else block_count(recipe.base_model)
         blocks = None if count is None else range(count)
         rules = {f"overrides[{n}]": rule for n, rule in enumerate(recipe.overrides)}
         checked = {key: self._changes(rule, key, blocks) for key, rule in rules.items()}
         if recipe.slices:
             entries: Entries = {}
-            found["slices"] = self._slices(base, entries)
+            document["slices"] = self._slices(base, entries)
         else:
             models, weights = self.models, self.weights
             moves = any(_BASE in changes.of_models for changes in checked.values())
@@ -142,41 +142,41 @@ class _Document:
                 models = {_BASE: base, **models}
                 weights = {_BASE: self.foreign.base_weight or 0.0, **weights}
             entries = {name: [_entry(model, weights.get(name))] for name, model in models.items()}
-            found["models"] = [entry for (entry,) in entries.values()]
+            document["models"] = [entry for (entry,) in entries.values()]
         for changes in checked.values():
             self._put(changes, self.shared, entries)
         if self.shared:
-            found["parameters"] = self.shared
-        found["dtype"] = "float32"  # to compute in, as here
+            document["parameters"] = self.shared
+        document["dtype"] = "float32"  # to compute in, as here
         config = base_config(recipe.base_model)
         out_dtype = recipe.out_dtype or config.get("dtype") or config.get("torch_dtype")
         if isinstance(out_dtype, str):
-            found["out_dtype"] = out_dtype
-        finished: dict[str, Any] = _finished(found | self._tokenizer(base))
+            document["out_dtype"] = out_dtype
+        finished: dict[str, Any] = _finished(document | self._tokenizer(base))
         return finished
 
     def _written(self, own: Mapping[str, ParameterValue]) -> Foreign:
-        """The method in mergekit's words, with values of its ``own`` for some parameters."""
+        """The method in mergekit's terms; ``own``: values that replace some of the recipe's."""
         return written(self.recipe.merge_method, {**self.values, **own}, self.recipe.weights)
 
     def _tokenizer(self, base: str) -> dict[str, Any]:
-        """The tokenizer's key of the file."""
+        """The key of the file for the tokenizer."""
         recipe, models = self.recipe, {**self.models, "base": base}
         source = models[recipe.tokenizer] if recipe.tokenizer else None
         if source is None and recipe.vocabulary is not Vocabulary.POSITION:
             source = "union" if recipe.vocabulary is Vocabulary.UNION else "base"
         if not recipe.tokens and recipe.pad_to_multiple_of is None:
             return {} if source is None else {"tokenizer_source": source}
-        made: dict[str, Any] = {} if source is None else {"source": source}
+        choice: dict[str, Any] = {} if source is None else {"source": source}
         if recipe.tokens:
-            made["tokens"] = {token: _row(token, of, models) for token, of in recipe.tokens.items()}
+            choice["tokens"] = {t: _row(t, row, models) for t, row in recipe.tokens.items()}
             self.notes += [_TOKENS] * (source == "base")
         if recipe.pad_to_multiple_of is not None:
-            made["pad_to_multiple_of"] = recipe.pad_to_multiple_of
-        return {"tokenizer": made}
+            choice["pad_to_multiple_of"] = recipe.pad_to_multiple_of
+        return {"tokenizer": choice}
 
     def _reference(self, entry: ModelEntry) -> str:
-        """A model, or the model that an adapter is on and the adapter."""
+        """The name of a model, or of an adapter with the model that it is on."""
         on = entry.on
         if on is None and (entry.model / "adapter_config.json").is_file():
             if self.recipe.adapter is not None:
@@ -193,18 +193,18 @@ class _Document:
 
     def _slices(self, base: str, entries: Entries) -> list[dict[str, Any]]:
         """Every slice, with its own settings. Adds the entries of its models to ``entries``."""
-        made, start = [], 0
+        slices, start = [], 0
         for number, part in enumerate(self.recipe.slices):
             first, end = _layers(part.sources[0], number)
             blocks = range(start, start + end - first)
-            made.append(self._slice(part, number, blocks, base, entries))
+            slices.append(self._slice(part, number, blocks, base, entries))
             start = blocks.stop
-        return made
+        return slices
 
     def _slice(
         self, part: Slice, number: int, blocks: range, base: str, entries: Entries
     ) -> dict[str, Any]:
-        """A slice. ``blocks``: their numbers in the output."""
+        """A slice of the file. ``blocks``: the numbers of its blocks in the output."""
         names = {model: name for name, model in self.models.items()}
         of_slice: Entries = {}
         for position, source in enumerate(part.sources):
@@ -217,9 +217,9 @@ class _Document:
             of_slice[name] = [_entry(model, weight, _layers(source, number))]
             entries.setdefault(name, []).extend(of_slice[name])
         sources = [entry for (entry,) in of_slice.values()]
-        made: dict[str, Any] = {"sources": sources}
+        slice_: dict[str, Any] = {"sources": sources}
         if self.foreign.with_base and sources[0]["model"] != base:
-            made["base_model"] = sources[0]["model"]
+            slice_["base_model"] = sources[0]["model"]
         shared: dict[str, Any] = {}
         for n, rule in enumerate(part.overrides):
             changes = self._changes(rule, f"slices[{number}].overrides[{n}]", blocks)
@@ -228,10 +228,10 @@ class _Document:
         if scaled and self.values["base_weight"] != 1:
             own = sources[0].setdefault("parameters", {})
             own.setdefault("scale", self.values["base_weight"])
-        return {**made, "parameters": shared} if shared else made
+        return {**slice_, "parameters": shared} if shared else slice_
 
     def _changes(self, rule: Override, key: str, blocks: range | None) -> _Changes:
-        """A rule as mergekit has it; ``blocks``: those of the models. Raises RecipeError."""
+        """A rule in mergekit's terms; ``blocks``: the models' block numbers. Raises RecipeError."""
         every = rule.pattern in (None, "*")
         named = None if every else _CONTAINS.fullmatch(rule.pattern or "")
         unknown = rule.role or rule.tensors or (rule.blocks and blocks is None)
@@ -269,7 +269,7 @@ class _Document:
         )
 
     def _put(self, changes: _Changes, shared: dict[str, Any], entries: Entries) -> None:
-        """Set them in front of the values that they replace; in mergekit the first counts."""
+        """Put the changes before the values that they replace; in mergekit the first counts."""
         usual = dict(self.shared)
         for name, value in changes.of_all.items():
             changes.put(shared, name, value, usual.get(name))
@@ -285,7 +285,7 @@ class _Document:
 
 @dataclass(frozen=True, kw_only=True)
 class _Changes:
-    """A rule as mergekit has it: the text that names contain, and what is set there.
+    """A rule in mergekit's terms: the text that names contain, and the settings for these.
 
     ``within``: for each block whether the rule is for it; None: for all tensors. ``of_all``: for
     all models; ``of_models``: by model.
@@ -298,9 +298,9 @@ class _Changes:
     of_models: Mapping[str, Mapping[str, ParameterValue]]
 
     def put(self, settings: dict[str, Any], name: str, value: ParameterValue, usual: Any) -> None:
-        """Set a value among the ``settings``. ``usual``: what holds where they have none."""
-        known = settings.get(name)
-        rest = known if isinstance(known, list) else [] if known is None else [{"value": known}]
+        """Set a value among the ``settings``. ``usual``: the value if they have none."""
+        before = settings.get(name)
+        rest = before if isinstance(before, list) else [] if before is None else [{"value": before}]
         every = self.text == "*"
         if self.within is None:
             settings[name] = value if every else [{"filter": self.text, "value": value}, *rest]
@@ -312,11 +312,11 @@ class _Changes:
             sentence = f"{self.key}: mergekit cannot express {name} for these blocks; remove it."
             raise RecipeError(sentence, key=self.key)
         if every:
-            found = [{**each, "value": self._along(each["value"], value)} for each in rest]
-            settings[name] = found if first else found[0]["value"]
+            gradients = [{**each, "value": self._along(each["value"], value)} for each in rest]
+            settings[name] = gradients if first else gradients[0]["value"]
         else:
-            own = {"filter": self.text, "value": self._along(rest[0]["value"], value)}
-            settings[name] = [own, *rest[bool(first) :]]
+            condition = {"filter": self.text, "value": self._along(rest[0]["value"], value)}
+            settings[name] = [condition, *rest[bool(first) :]]
 
     def _along(self, before: Any, value: ParameterValue) -> _Gradient:
         within = self.within or ()
@@ -327,7 +327,7 @@ class _Changes:
 
 @dataclass(frozen=True)
 class _Gradient:
-    """A setting outside of blocks, then in each block. ``key``: of the rule, for errors."""
+    """Values of a setting, outside of blocks and in each block. ``key``: the rule's, for errors."""
 
     values: tuple[ParameterValue, ...]
     key: str
@@ -341,24 +341,24 @@ class _Gradient:
         if len(set(self.values)) == 1:
             return self.values[0]
         numbers = [v for v in self.values if isinstance(v, int | float) and not isinstance(v, bool)]
-        outside, own = numbers[0], numbers[1:]
-        if len(numbers) < len(self.values) or (len(own) > 1 and outside != own[0]):
+        outside, inside = numbers[0], numbers[1:]
+        if len(numbers) < len(self.values) or (len(inside) > 1 and outside != inside[0]):
             raise RecipeError(
                 f"{self.key}: a gradient of mergekit's has numbers, and tensors outside of blocks "
                 "have that of the first block; give the first block the value of all tensors.",
                 key=self.key,
             )
-        if len(own) == 1:
+        if len(inside) == 1:
             return numbers
-        last = len(own) - 1
-        short = (own[::step] for step in range(last, 0, -1) if last % step == 0)
-        return next(points for points in short if points == own or _near(points, own))
+        last = len(inside) - 1
+        short = (inside[::step] for step in range(last, 0, -1) if last % step == 0)
+        return next(points for points in short if points == inside or _near(points, inside))
 
 
 def _near(points: Sequence[float], values: Sequence[float]) -> bool:
     last = len(values) - 1
-    found = [interpolated(points, k / last) for k in range(len(values))]
-    return all(math.isclose(a, b, abs_tol=1e-12) for a, b in zip(found, values, strict=True))
+    between = [interpolated(points, k / last) for k in range(len(values))]
+    return all(math.isclose(a, b, abs_tol=1e-12) for a, b in zip(between, values, strict=True))
 
 
 def _finished(value: Any) -> Any:
@@ -383,18 +383,18 @@ def _pair(model: Path, adapter: Path | None, index: Index) -> str:
     return index(model) if adapter is None else f"{index(model)}+{index(adapter)}"
 
 
-def _row(token: str, of: TokenSource, models: Mapping[str, str]) -> dict[str, Any]:
-    """Where the row of a token comes from. Raises RecipeError."""
+def _row(token: str, row: TokenSource, models: Mapping[str, str]) -> dict[str, Any]:
+    """The source of a token's row. Raises RecipeError."""
     source: Any = {"kind": "zero"}
-    if not of.zero:
-        if not of.model or of.model not in models:
+    if not row.zero:
+        if not row.model or row.model not in models:
             sentence = f"mergekit needs a model for the token {plain(token)!r}; name one."
             raise RecipeError(sentence, key=f"tokens.{token}")
-        source = models[of.model]
-        if of.token or of.token_id is not None:
-            other = {"token": of.token} if of.token else {"token_id": of.token_id}
+        source = models[row.model]
+        if row.token or row.token_id is not None:
+            other = {"token": row.token} if row.token else {"token_id": row.token_id}
             source = {"kind": "model_token", "model": source, **other}
-    return {"source": source, **({"force": True} if of.force else {})}
+    return {"source": source, **({"force": True} if row.force else {})}
 
 
 def _layers(source: Source, number: int) -> tuple[int, int]:
