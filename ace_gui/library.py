@@ -283,8 +283,8 @@ def tune(
     number. The reported scores are those of the other half. ``limit``: maximum number of examples
     per task, for both halves together. ``cluster``: workers for the merges, which are not kept.
 
-    >>> found = ace_gui.tune(sample, {"scaling": (0.5, 1.0)}, merges=2, limit=8)
-    >>> sorted(found.result.best.parameters)
+    >>> tuned = ace_gui.tune(sample, {"scaling": (0.5, 1.0)}, merges=2, limit=8)
+    >>> sorted(tuned.result.best.parameters)
     ['scaling']
     """
     use_threads(threads)
@@ -339,8 +339,8 @@ def diff(
     PyTorch pickles first. Raises RecipeError for a missing model, CheckpointError, and
     PickleConsentError for a pickle without ``convert``.
 
-    >>> found = ace_gui.diff("base", "expert-a")
-    >>> [(each.name, each.relative > 1) for each in found.by_role]
+    >>> change = ace_gui.diff("base", "expert-a")
+    >>> [(each.name, each.relative > 1) for each in change.by_role]
     [('norm', True), ('query', True)]
     >>> ace_gui.diff("base", "base").total.change
     0.0

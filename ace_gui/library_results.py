@@ -99,8 +99,8 @@ class Tuning:
 
         The columns are the parameters (one each), score, seconds, error, chosen.
 
-        >>> found = ace_gui.tune(sample, {"scaling": (0.5, 1.0)}, merges=2, limit=8)
-        >>> found.to_frame()["scaling"].tolist()
+        >>> tuned = ace_gui.tune(sample, {"scaling": (0.5, 1.0)}, merges=2, limit=8)
+        >>> tuned.to_frame()["scaling"].tolist()
         [0.5, 1.0]
         """
         import pandas as pd

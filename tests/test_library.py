@@ -223,4 +223,6 @@ def test_scores_and_what_was_tuned_are_tidy() -> None:
     assert len(scores.drop_duplicates(["model", "task"])) == len(scores) == 2 * 5
     assert set(scores["n"]) == {4}
     compared = ace_gui.compare(sample, methods="linear", limit=8, device="cpu", threads=1)
-    assert set(compared.to_frame()["n"]) == {8}
+    frame, text = compared.to_frame(), str(compared.to_frame.__doc__)
+    assert set(frame["n"]) == {8}
+    assert [name for name in frame if name not in text] == list(compared.rows[0].parameters)

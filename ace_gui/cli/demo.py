@@ -37,11 +37,11 @@ def run_headless(recipe_file: Path, out: Path | None) -> None:
     """
     recipe = load_recipe(recipe_file)
     target = None if out is None else check_output_folder(out, recipe.paths)
-    found = inspect(recipe)
+    inspected = inspect(recipe)
     console = Terminal().results
-    print_layers(found.prepared.plan, found.layers, console)
-    print_warnings(found.prepared.plan.warnings, console)
-    print_checks(found.checks, console)
+    print_layers(inspected.prepared.plan, inspected.layers, console)
+    print_warnings(inspected.prepared.plan.warnings, console)
+    print_checks(inspected.checks, console)
     console.print(
         "\nScores on held-out data: methods with their defaults, and the recommended merge:\n"
     )

@@ -43,12 +43,12 @@ def methods(command: Methods) -> None:
         print(methods_folder())  # noqa: T201
         return
     outputs, terminal = Outputs.of(command, (), "methods"), Terminal.of(command)
-    found, problems = known_methods()
+    known, problems = known_methods()
     if command.name is not None:
-        found = [_named(command.name, found)]
-    records = found if command.all or command.name else [one for one in found if one["shelf"]]
+        known = [_named(command.name, known)]
+    records = known if command.all or command.name else [one for one in known if one["shelf"]]
     outputs.write_json(command.json, {"methods": records})
-    _print(command, found, terminal.results)
+    _print(command, known, terminal.results)
     print_warnings(problems, terminal.notes)
 
 
@@ -86,8 +86,8 @@ def _from_elsewhere() -> bool:
     return bool(entry_points(group="ace_gui.methods"))
 
 
-def _named(name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
-    by_name = {one["name"]: one for one in found}
+def _named(name: str, known: list[dict[str, Any]]) -> dict[str, Any]:
+    by_name = {one["name"]: one for one in known}
     if name in by_name:
         return by_name[name]
     near = difflib.get_close_matches(name, by_name, n=1)
@@ -95,26 +95,26 @@ def _named(name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
     raise RecipeError(f"There is no merge method {shown(name)}. {hint}", key="merge_method")
 
 
-def _print(command: Methods, found: list[dict[str, Any]], console: Console) -> None:
+def _print(command: Methods, known: list[dict[str, Any]], console: Console) -> None:
     if command.name is not None:
-        _print_method(found[0], console)
+        _print_method(known[0], console)
     elif command.all:
-        _print_families(found, console)
+        _print_families(known, console)
     else:
         _print_lines([(each.name, each.title, each.when) for each in SHELF], console)
-        others = len(found) - sum(one["shelf"] for one in found)
+        others = len(known) - sum(one["shelf"] for one in known)
         console.print(
             f"\n{others} more methods: ace-gui methods --all. One in detail: ace-gui methods NAME.",
             soft_wrap=True,
         )
 
 
-def _print_families(found: list[dict[str, Any]], console: Console) -> None:
+def _print_families(known: list[dict[str, Any]], console: Console) -> None:
     """Print one line per method, which a terminal cuts at its right border."""
-    families = dict.fromkeys(one["family"] for one in found)
+    families = dict.fromkeys(one["family"] for one in known)
     for family in families:
         console.print(Text(f"{family}:", style="italic"))
-        members = [one for one in found if one["family"] == family]
+        members = [one for one in known if one["family"] == family]
         columns = ("name", "summary") if console.width < WIDE else ("name", "title", "summary")
         _print_lines([tuple(one[name] for name in columns) for one in members], console)
 

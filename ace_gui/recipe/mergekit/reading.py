@@ -119,8 +119,8 @@ def _without_modules(document: Document) -> tuple[Document, Scopes]:
             "possible here; write one recipe per part.",
             key="modules",
         )
-    own = {"models": modules[0].models, "slices": modules[0].slices}
-    return document.model_copy(update=own), [modules[0].parameters, document.parameters]
+    parts = {"models": modules[0].models, "slices": modules[0].slices}
+    return document.model_copy(update=parts), [modules[0].parameters, document.parameters]
 
 
 def _parts(document: Document) -> list[Slice]:
@@ -402,7 +402,7 @@ _PARAMETERS: Final = frozenset(
 _FOREIGN: Final = _PARAMETERS - {"normalize", "r", "alpha", "rescale", "filter_wise"}
 """Parameters that no method has in this application, where ``rescale`` is a word."""
 
-_OTHER_DEFAULTS: Final = {name for name, made in METHODS.items() if made.sums or name == "slerp"}
+_OTHER_DEFAULTS: Final = {name for name, ours in METHODS.items() if ours.sums or name == "slerp"}
 """Methods with other defaults in this application's recipes."""
 
 
@@ -504,6 +504,6 @@ def _entries(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _parameters(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The parameters of the merge and of the models, by their path in the file."""
-    found = {"parameters": content.get("parameters")}
-    found |= {f"{at}.parameters": own.get("parameters") for at, own in _entries(content).items()}
-    return {at: parameters for at, parameters in found.items() if isinstance(parameters, dict)}
+    by_path = {"parameters": content.get("parameters")}
+    by_path |= {f"{at}.parameters": e.get("parameters") for at, e in _entries(content).items()}
+    return {at: parameters for at, parameters in by_path.items() if isinstance(parameters, dict)}
