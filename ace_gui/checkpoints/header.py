@@ -140,7 +140,7 @@ def not_weights(beginning: bytes) -> str:
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml")):
         return "This is a web page, not a model."
     if beginning.startswith(b"GGUF"):
-        return "This is a GGUF file by another name. Rename it so that it ends in `.gguf`."
+        return "This is a GGUF file by another name; the name needs the ending `.gguf`."
     return ""
 
 
