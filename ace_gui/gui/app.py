@@ -27,21 +27,21 @@ from ace_gui.gui.theme import apply_theme, set_font_scale, set_scheme
 from ace_gui.paths import use_scratch
 
 _ALLOCATIONS: Final = 10_000
-"""Objects between two garbage collections. With Python's default of 700, and all imported objects
-to scan (``gc.freeze`` excludes those), the window would stop for 30 to 70 ms now and then."""
+"""Objects between two garbage collections. With Python's default of 700, and without ``gc.freeze``,
+which excludes all imported objects, the window would often stop for 30 to 70 ms."""
 
 
 def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
     """Open the window, with a recipe or model folders loaded, and return the exit status.
 
-    ``demo``: run the demo; then ``paths`` is one recipe.
+    ``demo``: run the demo with ``paths``, which is then one recipe.
     """
     last_words = CrashLog("window")
     app = make_application()
     guard = Guard(app)
     workbench = Workbench(app)
     guard.broken.connect(workbench.window.show_error)
-    interrupts = Interrupts(workbench.window.close_unasked, app)  # there may be no one to answer
+    interrupts = Interrupts(workbench.window.close_unasked, app)  # maybe no one is there to answer
     workbench.start()
     if demo:
         from ace_gui.gui.shell.tours import Demo
@@ -58,7 +58,7 @@ def run(paths: Sequence[Path] = (), *, demo: bool = False) -> int:
 
 
 def make_application() -> QApplication:
-    """The application, with the name that determines the paths of settings and caches."""
+    """The application, whose name determines the paths of settings and caches."""
     existing = QApplication.instance()
     app = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
     app.setApplicationName("ACE Workbench")
@@ -69,7 +69,7 @@ def make_application() -> QApplication:
 
 
 class Workbench:
-    """A window with its worker, from start to end of both."""
+    """A window and its worker, from the start to the end of both."""
 
     def __init__(self, app: QApplication, stores: MergeStores | None = None) -> None:
         app.setQuitOnLastWindowClosed(False)
@@ -113,7 +113,7 @@ class Workbench:
 
 
 def _preload() -> None:
-    """Import the workspace with its plots, which the empty window does not need."""
+    """Import the workspace with its plots in advance; an empty window does not need it."""
     import_module("ace_gui.gui.shell.workspace")
     gc.freeze()
 
@@ -144,9 +144,9 @@ class Guard(QObject):
 
 
 class Interrupts(QObject):
-    """Calls back on SIGINT and SIGTERM.
+    """Calls a function on SIGINT and SIGTERM.
 
-    Python alone would handle them only when Qt next calls into it.
+    Python alone would handle them only when Qt next calls Python code.
     """
 
     def __init__(self, action: Callable[[], object], parent: QObject | None = None) -> None:
@@ -155,8 +155,8 @@ class Interrupts(QObject):
         for end in (self._receiver, self._sender):
             end.setblocking(False)
         self._action = action
-        wanted = (signal.SIGINT, signal.SIGTERM)
-        self._handlers = {each: signal.signal(each, lambda *_: None) for each in wanted}
+        signals = (signal.SIGINT, signal.SIGTERM)
+        self._handlers = {each: signal.signal(each, lambda *_: None) for each in signals}
         self._wakeup = signal.set_wakeup_fd(self._sender.fileno())
         kind = QSocketNotifier.Type.Read
         self._notifier = QSocketNotifier(self._receiver.fileno(), kind, self)

@@ -29,13 +29,13 @@ class Studio:
 
     def __init__(self, scheme: Scheme | None = None) -> None:
         self._app = make_application()
-        self._merges = tempfile.TemporaryDirectory(prefix="ace-pictures-")  # none of the user's
+        self._merges = tempfile.TemporaryDirectory(prefix="ace-pictures-")  # not among the user's
         self._workbench = Workbench(self._app, MergeStores(Path(self._merges.name)))
         self.window: MainWindow = self._workbench.window
         if scheme is not None:
             set_scheme(scheme)
         self._workbench.start()
-        self.window.showNormal()  # would fill a small screen
+        self.window.showNormal()  # otherwise it would fill a small screen
         self.window.resize(*SIZE)
         self.window.session.problem.connect(self._note)
         self._error: WorkbenchError | None = None
@@ -74,7 +74,7 @@ class Studio:
         return file
 
     def wait(self, condition: Callable[[], bool], signal: SignalInstance) -> None:
-        """Wait until ``condition`` holds after ``signal``. Raises the window's error or
+        """Wait until ``condition`` is true after ``signal``. Raises the window's error or
         EngineError."""
         loop = QEventLoop()
         timer = QTimer()
@@ -113,7 +113,7 @@ class Studio:
 
 
 def take_picture(recipe: Path, file: Path) -> Path:
-    """One picture of the window with this recipe merged. Raises WorkbenchError."""
+    """Take a picture of the window with this recipe merged. Raises WorkbenchError."""
     studio = Studio()
     try:
         studio.open(recipe)
@@ -126,7 +126,7 @@ def take_picture(recipe: Path, file: Path) -> Path:
 
 
 def main() -> int:
-    """Read the command line and take the picture; the exit status."""
+    """Read the command line, take the picture, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m ace_gui.gui.picture")
     parser.add_argument("recipe", type=Path)
     parser.add_argument("file", type=Path, help="a PNG file")

@@ -1,4 +1,4 @@
-"""All writes of files that the user named."""
+"""Writes files to the paths that the user chose."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _inputs: list[Inputs] = []
 
 
 def protect(inputs: Inputs) -> None:
-    """Never write over these files or into their folders: the open models."""
+    """Protect the open models: ``save`` never writes over them or into their folders."""
     _inputs[:] = [inputs]
 
 
 def save(path: Path, data: bytes, chosen: Path) -> None:
-    """Write a file at the chosen path, or at ``path``, which may have an extension added.
+    """Write a file to ``path``: the ``chosen`` path, or that path with an extension.
 
-    The dialog has confirmed replacing ``chosen``, but not the path with an extension. Raises
+    In the dialog, the user has agreed to replace ``chosen``, but not ``path`` if it differs. Raises
     OutputError or ResourceError.
     """
     inputs = [path for given in _inputs for path in given()]

@@ -1,4 +1,4 @@
-"""Texts of the window: from files for labels, plain, short, with line-break hints; and numbers."""
+"""Helpers for the window's texts: plain, short or breakable texts for labels, and numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ace_gui import formatting
 from ace_gui.errors import WorkbenchError
 
 _ZERO_WIDTH_SPACE = "\u200b"
-_DOT: Final = re.compile(r"(?<=\w)\.(?=[^\W\d])")  # before a letter: not in a number
+_DOT: Final = re.compile(r"(?<=\w)\.(?=[^\W\d])")  # only before a letter, so not in a number
 _NAME: Final = re.compile(r"`([^`\n]+)`")
 TIP_WIDTH: Final = 64  # characters per line of a tooltip
 
@@ -27,8 +27,8 @@ ENDING: Final = ".ace.yaml"
 
 
 def plain(text: str) -> str:
-    """Without control and direction characters, which names in files may contain; newlines stay."""
-    # the usual case, checked quickly: tables ask for every cell
+    """The text without control and direction characters, which names may contain; newlines stay."""
+    # a quick check for the usual case, because tables ask for every cell
     if text.replace("\n", "").isprintable():
         return text
     return "".join(
@@ -44,7 +44,7 @@ def quoted(sentence: str) -> str:
 
 
 def breakable(text: str, *, names: bool = False) -> str:
-    """``plain``, with line-break hints inside long paths; ``names``: in those too."""
+    """The ``plain`` text with line-break hints inside long paths. ``names``: also inside names."""
     text = plain(text)
     if names:
         text = _DOT.sub(f".{_ZERO_WIDTH_SPACE}", text)
@@ -54,10 +54,10 @@ def breakable(text: str, *, names: bool = False) -> str:
 
 
 def tooltip(text: str) -> str:
-    """For setToolTip: shown literally and wrapped, whatever markup the text contains.
+    """The argument for setToolTip that shows a text literally and wrapped, also one with markup.
 
-    Plain text where Qt recognises it as such, because screen readers read a tooltip as the
-    description of a widget without one.
+    It is plain text where Qt recognises it as such, because screen readers read a tooltip as the
+    description of a widget that has none.
     """
     lines = [textwrap.wrap(line, TIP_WIDTH) or [""] for line in plain(text).split("\n")]
     wrapped = "\n".join(part for line in lines for part in line)
@@ -73,17 +73,17 @@ def shared_prefix(names: Sequence[str]) -> str:
 
 
 def sentence_case(text: str) -> str:
-    """With a capital first letter."""
+    """The text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def short_name(recipe: Path) -> str:
-    """A recipe's name: its file name without extensions."""
+    """The name of a recipe, which is its file name without extensions."""
     return recipe.name.removesuffix(ENDING) if recipe.name.endswith(ENDING) else recipe.stem
 
 
 def file_name(text: str) -> str:
-    """The text as a file name valid on any system, at most 80 characters."""
+    """The text as a file name that is valid on any system, with at most 80 characters."""
     return _NOT_IN_NAMES.sub("-", text)[:80].strip(" .")
 
 
@@ -113,7 +113,7 @@ def value_text(value: float | bool | str) -> str:
 
 
 def gamma_text(gamma: float) -> str:
-    """γ or τ: "0.413"; with an exponent where three decimals would show zeros alone."""
+    """γ or τ as text: "0.413", or with an exponent where three decimals would be zeros."""
     if 10 <= gamma < 100:
         return f"{gamma:.1f}"
     return f"{gamma:.3f}" if 5e-4 <= gamma < 10 else formatting.number_text(gamma, 2)

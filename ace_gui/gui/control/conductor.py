@@ -36,8 +36,8 @@ PLAN_DELAY: Final = 300  # ms
 class Conductor(QObject):
     """Opens, plans and analyses, all in the GUI thread.
 
-    ``opened`` carries the paths loaded from a recipe or from folders, for the recent list.
-    ``leaving`` is emitted before what is loaded is unloaded or replaced.
+    ``opened`` carries the paths that were loaded, for the list of recent projects. ``leaving`` is
+    emitted before the loaded project is unloaded or replaced.
     """
 
     opened = Signal(object)
@@ -49,7 +49,7 @@ class Conductor(QObject):
         self._refused: tuple[Path | None, Callable[[], None]] | None = None
         self._left_out: dict[str, str] = {}  # why, by name, while the rest is being added
         self._plan_timer = engine.delayed(PLAN_DELAY, self.plan)
-        # A cancelled analysis does not restart at once.
+        # A cancelled analysis must not restart at once.
         engine.ended.connect(lambda job: None if isinstance(job, AnalyseJob) else self.analyse())
         runs.wanted.connect(self.change)
         engine.session.inputs_wanted.connect(self.change)
@@ -69,7 +69,7 @@ class Conductor(QObject):
         self._run_plan(LoadRecipeJob(paths=paths, chosen=chosen))
 
     def add_experts(self, paths: Iterable[Path]) -> None:
-        """Of several experts, those that fit are added without the others."""
+        """Add experts. If some do not fit, the others are added without them."""
         self._left_out = {}
         self.change(self._session.draft.inputs.with_experts(paths))
 
@@ -154,7 +154,7 @@ class Conductor(QObject):
     # Planning
 
     def _forget_plan(self) -> None:
-        """Drop the pending plan and keep the current one."""
+        """Drop the plan that is being made, and keep the current one."""
         planning = self._engine.running(PlanJob)
         self._withdraw_plan()
         if planning:
@@ -180,7 +180,7 @@ class Conductor(QObject):
         session = self._session
         if inputs is None:
             planned = Inputs.from_recipe(event.plan.recipe)
-        else:  # parameters and tasks may have changed since
+        else:  # parameters and tasks may have changed meanwhile
             now = session.draft.inputs
             tasks = inputs.tasks if inputs.names != now.names else now.tasks
             planned = replace(inputs, parameters=now.parameters, tasks=tasks)

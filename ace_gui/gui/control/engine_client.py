@@ -1,5 +1,5 @@
-"""The window's only connection to the engine: it submits jobs and dispatches their events, which an
-operation gathers. Small file tasks run in a thread of their own."""
+"""The window's only connection to the engine. It submits jobs and passes on their events, which an
+operation collects. Small file tasks run in a thread of their own."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RunningJob:
 
     @property
     def title(self) -> str:
-        """Its name in the log: ``Load recipe``."""
+        """The job's name in the log: ``Load recipe``."""
         words = re.findall("[A-Z][a-z]+", type(self.job).__name__.removesuffix("Job"))
         return " ".join(words).capitalize()
 
@@ -79,8 +79,8 @@ class RunningJob:
 class EngineClient(QObject):
     """Runs jobs and keeps the session's activity in step with them, in the GUI thread.
 
-    A lost engine ends every job with JobFailed and is reported once. ``ended`` carries a job that
-    is done or cancelled. ``idle`` follows when no job is running and no delayed action is due.
+    If the engine is lost, every job ends with JobFailed, and the loss is reported once. ``ended``
+    carries a job that is done or cancelled. ``idle``: no job is running, no delayed action is due.
     """
 
     ended = Signal(object)
@@ -112,11 +112,11 @@ class EngineClient(QObject):
         return entry
 
     def running(self, *kinds: type) -> list[RunningJob]:
-        """The running jobs that are of these kinds."""
+        """The running jobs of these kinds."""
         return [known for known in self._running.values() if isinstance(known.job, kinds)]
 
     def delayed(self, milliseconds: int, action: Callable[[], object]) -> QTimer:
-        """A timer that acts after this many ms without a restart."""
+        """A timer that calls ``action`` after so many ms; each new start begins the wait again."""
         timer = QTimer(self, singleShot=True, interval=milliseconds)
         timer.timeout.connect(action)
         timer.timeout.connect(self._check_idle)
@@ -133,12 +133,12 @@ class EngineClient(QObject):
             entry.cancel()
 
     def drop(self, *kinds: type, enforced: bool = False) -> None:
-        """Stop the running jobs of these kinds when they can, and ignore them from now on."""
+        """Ask the running jobs of these kinds to stop, and ignore them from now on."""
         for entry in self.running(*kinds):
             entry.drop(enforced=enforced)
 
     def stop(self, number: int, *, enforced: bool = True, forgets: bool = False) -> None:
-        """Stop a job if it runs. ``forgets``: ignore it from now on."""
+        """Stop a job if it is running. ``forgets``: ignore it from now on."""
         if number in self._running:
             self._worker.cancel(number, enforced=enforced)
             if forgets:
@@ -206,10 +206,10 @@ _E = TypeVar("_E")
 
 
 class Operation(QObject):
-    """One job at a time, and what it has reported.
+    """Runs one job at a time and collects its events.
 
-    ``job`` is the last one, ``error`` its failure. ``changed`` follows the start, each event and
-    the end.
+    ``job``: the latest job, ``error``: its failure. ``changed`` is emitted at the start, at each
+    event and at the end.
     """
 
     changed = Signal()
@@ -244,21 +244,21 @@ class Operation(QObject):
             self._running.cancel()
 
     def drop(self) -> None:
-        """Stop, and ignore what is still reported."""
+        """Stop, and ignore all further events."""
         if self._running is not None:
             self._running.drop()
             self._running = None
             self.changed.emit()
 
     def take(self, event: Event) -> None:
-        """An event has been kept."""
+        """Handle an event of the job, which is already collected."""
 
     def end(self) -> None:
-        """The job has ended in any way."""
+        """Handle the end of the job, however it ended."""
 
     def run(self, job: Job, *, quiet: bool = True) -> None:
-        """Run the job, and drop the results of an earlier one. ``quiet``: the view that shows
-        ``error`` reports a failure."""
+        """Run the job, and drop the results of an earlier one. ``quiet``: the session does not
+        report a failure, because the view shows ``error``."""
         if self._running is not None:
             self._running.drop()
         self.job, self.error, self._events = job, "", []
@@ -279,10 +279,10 @@ class Operation(QObject):
 
 
 TERMINATE_SECONDS: Final = 2.0
-"""How long a terminated engine may take before it is killed."""
+"""Time for a terminated engine to end before it is killed."""
 
 BATCH: Final = 100
-"""Number of events to forward before requests are checked again."""
+"""Number of events that are forwarded before requests are checked again."""
 
 
 class EngineThread(QThread):
@@ -306,13 +306,13 @@ class EngineThread(QThread):
         super().__init__(parent)
         self._start_engine = start_engine
         self._patience = patience
-        self._requests: SimpleQueue[Callable[[], None]] = SimpleQueue()  # run by the thread
+        self._requests: SimpleQueue[Callable[[], None]] = SimpleQueue()  # the thread runs these
         self._wake, self._waker = Pipe(duplex=False)
         self._waker_lock = threading.Lock()
         self._awake = False
         self._next = 1
         self._stopping = False
-        # Below: only used by the thread itself.
+        # Only the thread itself uses what follows.
         self._engine: EngineProcess | None = None
         self._ready = False
         self._jobs: dict[int, Job] = {}
@@ -346,7 +346,7 @@ class EngineThread(QThread):
         return engine.pid if engine is not None else None
 
     def run(self) -> None:
-        """The thread's loop: start an engine and forward requests and events until stopped."""
+        """Start an engine, and forward requests and events until the thread is stopped."""
         self._open()
         while not self._stopping:
             try:
@@ -358,7 +358,7 @@ class EngineThread(QThread):
                 self._enforce()
             except EngineError as error:
                 self._lose(error)
-            except Exception as error:  # a thread that dies silently leaves a window that hangs
+            except Exception as error:  # without its thread the window would hang
                 sentence = f"The engine sent an invalid message: {type(error).__name__}: {error}."
                 self._lose(EngineError(sentence, details=traceback.format_exc()))
         self._close()
@@ -407,7 +407,7 @@ class EngineThread(QThread):
             self.reported.emit(number, event)
 
     def _enforce(self) -> None:
-        """End the engine if a cancelled job does not stop."""
+        """End the engine if a cancelled job has not stopped in time."""
         overdue = [job for job, deadline in self._deadlines.items() if deadline <= time.monotonic()]
         if self._engine is None or not overdue:
             return
@@ -442,9 +442,9 @@ class EngineThread(QThread):
             engine.close()
         if not on_purpose:
             self.engine_lost.emit(error)
-        if ready:  # one that never started would not start again either
+        if ready:  # an engine that never started would fail to start again
             self._open()
-        # Plan again in the new engine if the old one was asked to; everything else is cancelled.
+        # The new engine repeats a requested plan; everything else is cancelled.
         for number, job in jobs.items() if on_purpose else ():
             if number not in unwanted and isinstance(job, PlanJob | LoadRecipeJob):
                 self._pass_job(number, job)
@@ -463,7 +463,7 @@ class EngineThread(QThread):
 
 
 class _Answer(QObject):
-    """Carries a result to the GUI thread. The task holds it, even if the caller is gone."""
+    """Carries a result to the GUI thread. The task keeps it alive, even without the caller."""
 
     given = Signal(object)
 

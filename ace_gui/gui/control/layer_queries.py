@@ -1,4 +1,4 @@
-"""Asks the engine for what the visible panel shows of the selected layer, and nothing else."""
+"""Asks the engine only for what the visible panel shows about the selected layer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ace_gui.gui.state.activity import RecipeKey, State
 from ace_gui.gui.state.results import Finding
 from ace_gui.gui.state.session import Session
 
-DELAY: Final = 80  # ms; skips selections that only pass by, or a spin box held down
+DELAY: Final = 80  # ms; skips the selections and values on the way to the one that the user wants
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Question:
 
 
 class _Answers(Operation):
-    """Its answers go to the session, findings under their ``keys``."""
+    """Sends the answers to the session, and findings there under their ``keys``."""
 
     keys: Mapping[type, RecipeKey] = MappingProxyType({})
 
@@ -75,7 +75,7 @@ class LatestQuestion(_Answers):
         """Check again which query is needed."""
 
     def _ask(self) -> None:
-        # While planning the recipe may still be rejected. The end of planning asks again.
+        # The recipe may be rejected until it is planned. The end of planning asks again.
         activity = self._session.activity
         unsettled = activity.plan_is_due or activity.is_running(State.PLANNING)
         question = None if unsettled else self._find()
@@ -87,8 +87,9 @@ class LatestQuestion(_Answers):
             self.run(question.job, quiet=self._quiet)
 
     def _ask_after_planning(self) -> None:
-        before, self._planning = self._planning, self._session.activity.is_running(State.PLANNING)
-        if before and not self._planning:
+        was_planning = self._planning
+        self._planning = self._session.activity.is_running(State.PLANNING)
+        if was_planning and not self._planning:
             self.ask()
 
 
@@ -96,10 +97,10 @@ Kind = type[Finding] | type[LayerDifference]
 
 
 class LayerQueries(QObject):
-    """At most one query of each kind about a layer, and one about all layers, runs at a time.
+    """Runs at most one query of each kind about a layer, and one about all layers, at a time.
 
-    Spectra are always wanted. ``awaited`` carries a kind of finding and whether its answer is
-    pending.
+    Spectra are always wanted. ``awaited`` carries a kind of finding and whether its answer is still
+    missing.
     """
 
     awaited = Signal(object, bool)
@@ -122,9 +123,9 @@ class LayerQueries(QObject):
         session.finding_wanted.connect(self.want)
         session.spectra_wanted.connect(self.find_spectra)
 
-    def want(self, kind: Kind, wanted: bool) -> None:
+    def want(self, kind: Kind, visible: bool) -> None:
         """Set whether a visible panel shows findings of this kind."""
-        (self._kinds.add if wanted else self._kinds.discard)(kind)
+        (self._kinds.add if visible else self._kinds.discard)(kind)
         self._latest[kind].ask()
 
     def _ask(self) -> None:
@@ -144,8 +145,8 @@ class LayerQueries(QObject):
     def find_spectra(
         self, rows: Sequence[PlanRow], use: Callable[[list[LayerSpectrum]], object]
     ) -> None:
-        """Compute the spectra of these layers, one after another, and call ``use`` with them; with
-        none if one fails or is cancelled."""
+        """Compute the spectra of these layers, one after another, and pass them to ``use``. If one
+        fails or is cancelled, ``use`` gets none."""
         known = {row.name: self._session.spectrum(row.name) for row in rows}
         each = (_question(LayerSpectrum, self._session, row) for row in rows)
         questions = [question for question in each if question is not None]
@@ -176,7 +177,7 @@ class LayerQueries(QObject):
         self._latest[LayerDifference].ask()
 
 
-# Each returns the query about a layer, or None if there is no answer.
+# Each function returns the query about a layer, or None if there is no answer.
 
 
 def _spectrum(session: Session, row: PlanRow) -> Question | None:

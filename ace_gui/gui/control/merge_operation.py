@@ -1,4 +1,4 @@
-"""The window's merges: starts and follows one; keeps, exports and reports the finished ones."""
+"""The window's merges: one starts and runs; the finished ones are kept, exported and reported."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ class MergeOperation:
         self._session, self._engine, self._runs = engine.session, engine, runs
         self._pace, self._steps = Pace(), Pace()
         self._costs: dict[str, float] = {}
-        """Of the tensors that this run merges."""
+        """The costs of the tensors that this run merges, by name."""
         self._done = 0.0
 
     @property
     def can_continue(self) -> bool:
-        """Whether an unfinished merge would be continued."""
+        """Whether a start would continue an unfinished merge."""
         inputs = self._session.draft.inputs
         if self._session.can_resume or inputs.base is None:
             return self._session.can_resume
         return self._runs.stores.has(inputs.recipe())
 
     def start(self) -> None:
-        """Merge what is loaded, continuing an interrupted merge."""
+        """Merge what is loaded, or continue its interrupted merge."""
         session = self._session
         if not session.can_merge:
             return
         self._engine.drop(AnalyseJob)
         run = session.results.merge
-        if run is None or not session.can_resume:  # earlier ones stay
+        if run is None or not session.can_resume:  # earlier runs stay
             recipe = session.draft.inputs.recipe()
             parameters, store = session.draft.resolved_parameters(), self._runs.stores.new(recipe)
             run = MergeRun(recipe=recipe, store=store, parameters=parameters)
@@ -106,12 +106,12 @@ class MergeOperation:
         self._session.activity.complete(seconds_left=pace.seconds_left(done, total))
 
     def _take_over(self, begun: MergeStarted) -> None:
-        """Take over what an earlier run finished, and show it."""
+        """Take over and show the tensors that an earlier run finished."""
         earlier = {report.name for report in begun.reports}
-        left = (row for row in self._session.layers.rows if row.in_base)
-        self._costs = {row.name: cost(row) for row in left if row.name not in earlier}
+        rows = (row for row in self._session.layers.rows if row.in_base)
+        self._costs = {row.name: cost(row) for row in rows if row.name not in earlier}
         self._done, self._pace = 0.0, Pace()
-        self._pace.seconds_left(0.0, 0.0)  # begins now
+        self._pace.seconds_left(0.0, 0.0)  # starts the clock
         if self._session.results.merge is not None:
             self._session.results.merge.bytes = begun.bytes_total
         for report in begun.reports:
@@ -131,16 +131,16 @@ class MergeOperation:
 
 
 QUIET: Final = 3.0
-"""Seconds at the start without an estimate, because it would be unreliable."""
+"""Seconds at the start without an estimate, which would be unreliable."""
 
 _MATRIX: Final = 64
-"""Roughly the columns whose products take as long as reading a matrix; the rest grows with size."""
+"""The products of a matrix with roughly this many columns take as long as reading it."""
 
 _SMOOTH: Final = 0.3
 
 
 class Pace:
-    """Time left of a sequence of steps. What was done before the first call took no time now."""
+    """Estimates the time left of a sequence of steps, from the steps after its first call."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -149,8 +149,8 @@ class Pace:
         self._estimated_at = 0.0
 
     def seconds_left(self, done: float, total: float) -> float | None:
-        """Seconds left after ``done`` of a cost of ``total``, or None until enough is known. If
-        ``done`` decreases, a new sequence has begun."""
+        """Seconds left when ``done`` of the cost ``total`` is done; None until enough is known. A
+        smaller ``done`` than before begins a new sequence."""
         now = self._clock()
         if self._first is None or done < self._first[1]:
             self._first, self._estimate = (now, done), None
@@ -166,7 +166,7 @@ class Pace:
 
 
 def cost(row: PlanRow) -> float:
-    """Cost of a tensor in entries read: matrix products grow with the matrix's sides."""
+    """A tensor's cost in entries to read. Matrix products add to it with the matrix's sides."""
     size = float(prod(row.shape))
     if row.disposition is Disposition.MERGED and len(row.shape) == 2:
         return size * (1 + min(row.shape) / _MATRIX)
@@ -205,14 +205,14 @@ class RunOperations(QObject):
             self.stores.discard(old.store)
 
     def leave(self) -> None:
-        """The base model changed or was closed: kept runs stay on disk, trial runs are removed."""
+        """Forget the runs of the old base model. Kept runs stay on disk; trial runs are removed."""
         self._session.results.comparison.compare(None, None)
         self._session.results.start_merge(None)
         for run in self._session.results.runs.clear():
             (self.stores.release if run.kept else self.stores.discard)(run.store)
 
     def note(self, run: MergeRun) -> None:
-        """Update a run: its name, score, or export."""
+        """Store a run whose name, score or export has changed."""
         run.kept = True
         self._write(run)
         self._session.results.runs.changed.emit()
@@ -221,16 +221,16 @@ class RunOperations(QObject):
 
     def restore(self, run: MergeRun) -> None:
         """Make the run's recipe current, and with it the run's merge."""
-        now = self._session.draft.inputs
-        colours = {expert.path: expert.colour for expert in now.experts}
-        then = Inputs.from_recipe(run.recipe)
-        if colours.keys() == {expert.path for expert in then.experts}:
-            kept = (replace(each, colour=colours[each.path]) for each in then.experts)
-            then = replace(then, experts=tuple(kept))
+        inputs = self._session.draft.inputs
+        colours = {expert.path: expert.colour for expert in inputs.experts}
+        restored = Inputs.from_recipe(run.recipe)
+        if colours.keys() == {expert.path for expert in restored.experts}:
+            experts = (replace(each, colour=colours[each.path]) for each in restored.experts)
+            restored = replace(restored, experts=tuple(experts))
         if not run.kept:
             self.note(run)
-        others = {name: set_ for name, set_ in now.parameters.items() if name != then.method}
-        self.wanted.emit(replace(then, parameters={**others, **then.parameters}))
+        others = {name: set_ for name, set_ in inputs.parameters.items() if name != restored.method}
+        self.wanted.emit(replace(restored, parameters={**others, **restored.parameters}))
         self._match()
 
     def rename(self, run: MergeRun, name: str) -> None:
@@ -253,10 +253,10 @@ class RunOperations(QObject):
 
     def delete_kept(self, stores: Iterable[Path]) -> None:
         """Remove merges of any base model, except those that another open window uses."""
-        own = {run.store: run for run in self._session.results.runs.all}
+        of_window = {run.store: run for run in self._session.results.runs.all}
         for store in tuple(stores):
-            if store in own:
-                self.delete([own[store]])
+            if store in of_window:
+                self.delete([of_window[store]])
             elif self.stores.take(store):
                 self.stores.discard(store)
         self.list_all()
@@ -280,15 +280,15 @@ class RunOperations(QObject):
 
     def _take_up(self, answer: tuple[Path, Sequence[MergeRun]]) -> None:
         """Add the runs that earlier windows kept, unless the base model has changed meanwhile."""
-        base, found = answer
+        base, kept = answer
         if base != self._base:
             return
         known = {run.store for run in self._session.results.runs.all}
-        others = [run for run in found if run.recipe.base_model == base and run.store not in known]
+        others = [run for run in kept if run.recipe.base_model == base and run.store not in known]
         runs = [run for run in others if self.stores.take(run.store)]
         if runs:
             for run in runs:
-                run.outdated = True  # until the engine has looked
+                run.outdated = True  # until the engine has checked its models
             self._session.results.runs.take_up(runs)
             job = ReadStoresJob(stores=tuple(run.store for run in runs))
             self._engine.run(job, self._receive, quiet=True)
@@ -305,7 +305,7 @@ class RunOperations(QObject):
         self._match()
 
     def _match(self) -> None:
-        """Make the finished merge of the current inputs the window's, if there is one."""
+        """Show the finished merge of the current inputs, if there is one, as the window's."""
         session = self._session
         draft, current = session.draft, session.results.merge
         settled = draft.plan is not None and draft.inputs == draft.planned
@@ -325,7 +325,7 @@ class RunOperations(QObject):
                 self._session.results.runs.changed.emit()
 
     def _measure_one(self, run: MergeRun) -> bool:
-        """Compute how far a merge moved the model, once the experts are compared."""
+        """Compute how far a merge moved the model if the experts are compared."""
         draft, layers = self._session.draft, self._session.layers
         if run.norm is None and layers.is_analysed and run.key == draft.recipe_key():
             run.norm = relative_norm(layers.statistics, run.reports)
@@ -372,7 +372,7 @@ def read_all(*roots: Path) -> list[MergeRun]:
 
 
 class OutputOperations(QObject):
-    """Exports and reports of the session's merge. ``exported`` carries an Exported."""
+    """Exports and reports the session's merge. ``exported`` carries an Exported."""
 
     exported = Signal(object)
 
@@ -390,8 +390,7 @@ class OutputOperations(QObject):
         rank: int | None = None,
         energy: float | None = None,
     ) -> None:
-        """Write the finished merge, or with a rank or a share of energy its change as an
-        adapter."""
+        """Write the finished merge, or with ``rank`` or ``energy`` its change as an adapter."""
         run = self._session.results.merge
         if run is not None and self._session.can_export:
             job = ExportJob(

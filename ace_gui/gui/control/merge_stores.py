@@ -1,4 +1,4 @@
-"""Folders of merges: one each in the cache, with a record next to those that are kept."""
+"""The folders of merges in the cache: one for each, with a record next to it if it is kept."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _DAY: Final = 24 * 3600
 KEPT_SECONDS: Final = 7 * _DAY
-"""How long an unfinished merge is kept for continuation."""
+"""Time for which an unfinished merge stays, so that it can be continued."""
 
 RECORD: Final = ".json"
 _TRASH: Final = ".trash"
@@ -43,11 +43,11 @@ _OF_TRASH: Final = re.compile(rf"{_NAME.pattern}\{_TRASH}")
 class MergeStores:
     """Assigns folders to merges and removes them when they are no longer needed.
 
-    An unfinished merge of a recipe always has the same folder, so the next window can continue the
-    merge of one that crashed. A finished merge stays as long as it has a record. A lock next to
-    each folder shows which window uses it. New merges go into the first of ``roots``, earlier ones
-    may be in any. A root may be a user's own folder, so anything not
-    named and marked as a merge is left alone.
+    An unfinished merge of a recipe always has the same folder. The next window can therefore
+    continue the merge of a window that crashed. A finished merge stays as long as it has a record.
+    A lock next to each folder shows that a window uses it. New merges go into the first of
+    ``roots``; earlier merges may be in any of them. A root may be a user's own folder, so only what
+    is named and marked as a merge is ever removed.
     """
 
     def __init__(self, root: Path | None = None) -> None:
@@ -56,14 +56,14 @@ class MergeStores:
 
     @property
     def root(self) -> Path:
-        """Where new merges go."""
+        """The folder for new merges."""
         return self.roots[0]
 
     def new(self, recipe: Recipe) -> Path:
         """A folder for the recipe. Its parent exists, and it holds at most an unfinished merge."""
         self._make_root()
         store = self._folder(recipe)
-        if _is_taken(store) or not self._lock(store):  # kept, or another window's
+        if _is_taken(store) or not self._lock(store):  # a kept merge, or in use by another window
             store = self.root / uuid.uuid4().hex
             self._lock(store)
         return store
@@ -94,7 +94,7 @@ class MergeStores:
         if _is_ours(store, _NAME):
             trash = store.with_name(f"{uuid.uuid4().hex}{_TRASH}")
             _give_up(store)
-            store.rename(trash)  # renamed at once, deleted later: it may be many gigabytes
+            store.rename(trash)  # deleted later, as it may have many gigabytes
             QThreadPool.globalInstance().start(lambda: _remove(trash))
         self.release(store)
 
@@ -107,7 +107,7 @@ class MergeStores:
                 self.release(store)
 
     def sweep(self, days: int = 0) -> None:
-        """Remove in the background what closed windows left and nothing refers to.
+        """Remove in the background what closed windows have left without a record.
 
         ``days``: also remove finished merges that were made or renamed longer ago; 0: none.
         """
@@ -131,7 +131,7 @@ class MergeStores:
 
 
 def record_of(store: Path) -> Path:
-    """The record's path of a finished merge."""
+    """The path of a finished merge's record."""
     return store.with_suffix(RECORD)
 
 
@@ -152,16 +152,16 @@ def _is_complete(store: Path) -> bool:
 
 
 def _is_taken(store: Path) -> bool:
-    """Whether the folder contains anything other than our unfinished merge."""
+    """Whether the folder contains anything but an unfinished merge of this program."""
     if there(record_of(store)) or _is_complete(store):
         return True
     return there(store) and not _is_ours(store, _NAME)
 
 
 def _is_ours(store: Path, name: re.Pattern[str]) -> bool:
-    """Whether a folder is named and marked as this program's. Links are not followed.
+    """Whether a folder has the name and the mark of this program. Links are not followed.
 
-    Earlier versions left the mark empty; then the record of the merge is the proof.
+    Earlier versions left the mark empty. In that case the record of the merge is the proof.
     """
     try:
         mark = store / MARK
@@ -185,14 +185,14 @@ def _is_record(file: Path) -> bool:
 
 
 def _give_up(store: Path) -> None:
-    """Remove the record. From then on only the mark shows the owner of the folder."""
+    """Remove the record. Then only the mark still shows that the folder is this program's."""
     (store / MARK).write_bytes(MARK_TEXT)
     if _is_record(record_of(store)):
         record_of(store).unlink(missing_ok=True)
 
 
 def _remove(store: Path) -> None:
-    """Remove a folder of ours. The mark goes last, so an incomplete removal can be continued."""
+    """Remove a folder of this program. The mark goes last, so the removal can be continued."""
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(store)):
             if entry.is_dir(follow_symlinks=False):
@@ -244,7 +244,7 @@ def _seconds_since(file: Path) -> float:
 
 
 def _canonical(value: object) -> str:
-    """The same text for equal recipes, with parameters in alphabetical order."""
+    """A text that is the same for equal recipes, whatever the order of their parameters."""
     if is_dataclass(value):
         parts = {each.name: getattr(value, each.name) for each in fields(value) if each.compare}
         return f"{type(value).__name__}{_canonical(parts)}"
@@ -253,7 +253,7 @@ def _canonical(value: object) -> str:
     if isinstance(value, tuple | list):
         return repr([_canonical(each) for each in value])
     if isinstance(value, int | float) and isfinite(value):
-        return repr(value.as_integer_ratio())  # 1, 1.0 and True are equal
+        return repr(value.as_integer_ratio())  # 1, 1.0 and True give the same text
     return repr(str(value) if isinstance(value, str) else value)
 
 
@@ -265,7 +265,7 @@ _SHARED: Final = (  # the fields of a record that a MergeRun has, too
 
 @dataclass(frozen=True, kw_only=True)
 class _Record:
-    """What is stored of a finished merge next to its store, which has its tensors and reports."""
+    """The record of a finished merge. Its store, next to it, has its tensors and reports."""
 
     recipe: Recipe
     parameters: Mapping[str, ParameterValue]

@@ -39,9 +39,9 @@ from ace_gui.recipe import Recipe
 
 @dataclass(frozen=True, kw_only=True)
 class ModelAnswer:
-    """A model's answer so far; ``is_done``: the answer is complete.
+    """A model's answer so far. ``is_done``: the answer is complete.
 
-    ``chat``: the model wrote in its chat template. ``earlier``: the conversation before.
+    ``chat``: the model used its chat template. ``earlier``: the conversation before this answer.
     """
 
     text: str = ""
@@ -53,10 +53,10 @@ class ModelAnswer:
 
 
 class TryOperation(Operation):
-    """``by_model`` maps each model to its answer, in the order of the run.
+    """Runs models on one input. ``by_model``: the answer of each model, in the order of the run.
 
-    If a model writes in its chat template, the next text continues the conversation. ``questions``:
-    those asked so far.
+    If a model uses its chat template, the next text continues the conversation. ``questions``: the
+    earlier texts of the conversation.
     """
 
     def __init__(self, engine: EngineClient) -> None:
@@ -78,11 +78,11 @@ class TryOperation(Operation):
         self.changed.emit()
 
     def start(self, job: TryJob) -> None:
-        """Run base, the task's expert and the merges. Another task is another conversation."""
+        """Run base, the task's expert and the merges. Another task begins a new conversation."""
         if self.obstacle:
             return
-        now, before = (job.task, job.stores), self.job
-        if job.row or job.picture or before is None or (before.task, before.stores) != now:
+        subject, earlier = (job.task, job.stores), self.job
+        if job.row or job.picture or earlier is None or (earlier.task, earlier.stores) != subject:
             self.questions, self._answers = (), {}
         self.by_model = {}
         self.run(replace(job, questions=self.questions, answers=self._answers))
@@ -108,10 +108,10 @@ class TryOperation(Operation):
                 )
 
     def end(self) -> None:
-        """No more answers will follow; complete ones are part of the conversation."""
+        """Add complete answers to the conversation."""
         job, answers = self.job, self.by_model.values()
-        whole = all(each.is_done for each in answers) and any(each.chat for each in answers)
-        if job is not None and whole and not job.row:
+        complete = all(each.is_done for each in answers) and any(each.chat for each in answers)
+        if job is not None and complete and not job.row:
             self.questions = (*self.questions, job.text)
             self._answers = {
                 model: (*self._answers.get(model, ()), answer.text)
@@ -123,20 +123,20 @@ class TryOperation(Operation):
 
 
 REPORTED: Final = 2
-"""Merges in addition to a search's trials: the best and the original recipe, on the other half."""
+"""Merges after a search's trials: the best and the original recipe, on the data's other half."""
 
 
 class CovarianceOperation(Operation):
-    """The results are kept with the session's findings.
+    """Compares ACE's covariances with measured ones. The results go to the session's findings.
 
-    ``finished`` is the key of the models and inputs whose matrices are all compared.
+    ``finished``: the key of the models and inputs of which all matrices are compared.
     """
 
     finished: RecipeKey | None = None
     _key: RecipeKey = ()
 
     def start(self) -> None:
-        """Measure every expert's inputs and compare, beginning with the selected matrix."""
+        """Measure every expert's inputs and compare them, the selected matrix first."""
         session = self._session
         if self.is_running or session.draft.plan is None:
             return
@@ -157,7 +157,7 @@ class CovarianceOperation(Operation):
 
 
 class RoutingOperation(Operation):
-    """Which experts a finished merge uses on the tasks."""
+    """Finds which experts a finished merge uses on the tasks."""
 
     @property
     def obstacle(self) -> str:
@@ -195,7 +195,7 @@ class RoutingOperation(Operation):
 
 
 class TuneOperation(Operation):
-    """A search: a TunePoint for every merge tried so far, and at its end a Tuned."""
+    """Searches parameters, with a TunePoint for every merge so far, and a Tuned at the end."""
 
     @property
     def obstacle(self) -> str:
@@ -208,7 +208,7 @@ class TuneOperation(Operation):
     def start(
         self, ranges: Sequence[ParameterRange], merges: int | None, limit: int | None
     ) -> None:
-        """Try values of these parameters. Earlier trials are dropped."""
+        """Search in these ranges of parameters. The trials of an earlier search are dropped."""
         if self.obstacle or self.is_running or not ranges:
             return
         job = TuneJob(
@@ -229,10 +229,9 @@ class TuneOperation(Operation):
 
 
 class MethodComparison(Operation):
-    """Runs a queue of recipes. ``rows`` are the results, oldest first.
+    """Merges with several recipes in turn. ``rows``: the results, the oldest first.
 
-    Finished merges join the session's runs; only a few that were made for a comparison are kept.
-    ``use`` takes a row's recipe, and its merge if that is kept.
+    Finished merges join the session's runs, where only a few that were made for a comparison stay.
     """
 
     def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
@@ -248,7 +247,7 @@ class MethodComparison(Operation):
         return next((check.line for check in errors), "")
 
     def start(self, recipes: Sequence[Recipe]) -> None:
-        """Run these merges one after another. Rows of another base model are dropped."""
+        """Merge these recipes one after another. Rows of another base model are dropped."""
         if self.is_running or self.obstacle or not self._session.can_merge or not recipes:
             return
         if self._of != self._session.draft.inputs.base:
@@ -262,7 +261,7 @@ class MethodComparison(Operation):
         self.run(job, quiet=False)
 
     def _variant(self, recipe: Recipe) -> Variant:
-        """The recipe, with its merge if that is kept and its models have not changed."""
+        """The recipe, with its merge if that is kept and its models are unchanged."""
         kept = (run for run in reversed(self._session.results.runs.all) if run.kept)
         for run in kept:
             if run.recipe == recipe and run.finished is not None and not run.outdated:
@@ -284,8 +283,8 @@ class MethodComparison(Operation):
             self._add(event)
 
     def _add(self, row: MethodCompared) -> None:
-        same = row.variant.recipe
-        others = (known for known in self.rows if known.variant.recipe != same)
+        recipe = row.variant.recipe
+        others = (known for known in self.rows if known.variant.recipe != recipe)
         self.rows = (*others, row)
         store, merged = row.variant.store, row.variant.finished is not None
         if row.variant.recipe.tasks == self._session.draft.inputs.tasks:

@@ -1,4 +1,4 @@
-"""What outlives a window: the user's preferences, and the open project after a crash."""
+"""What stays after a window: the user's preferences, and the open project after a crash."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ FONT_SCALES: Final = (100, 110, 125, 150, 175, 200)
 
 
 class Preferences(QObject):
-    """All changes of preferences. ``changed`` follows each; ``enlarged`` carries the font size of
-    the window in percent.
+    """Changes the preferences. ``changed`` is emitted after each change; ``enlarged`` carries the
+    window's font size in percent.
 
-    A new engine starts with its defaults and receives the preferences as soon as it runs.
+    A new engine starts with its defaults and gets the preferences as soon as it runs.
     """
 
     changed = Signal()
@@ -73,7 +73,7 @@ class Preferences(QObject):
 
     @property
     def most_threads(self) -> int:
-        """Processors of the machine, as far as known."""
+        """Processors of the machine, or the chosen threads if these are more."""
         return max(os.cpu_count() or 1, self.settings.threads or 0)
 
     def devices(self) -> list[tuple[str, str]]:
@@ -81,8 +81,7 @@ class Preferences(QObject):
         return [(device.name, device.title) for device in engine.devices] if engine else []
 
     def use_scratch(self, folder: Path | None) -> None:
-        """Set where merges are stored until export; None: the cache. Kept merges stay where they
-        are."""
+        """Set the folder of merges before export, None for the cache. Kept merges are not moved."""
         self.settings.use_scratch(folder)
         use_scratch(folder)
         self._runs.stores.roots = self.settings.merge_folders
@@ -91,10 +90,10 @@ class Preferences(QObject):
         self.changed.emit()
 
     def _configure_new_engine(self) -> None:
-        """Send only what differs from the engine's defaults, so that its answer is final."""
+        """Send the preferences if the engine's defaults differ, so that its answer is final."""
         engine, settings = self._session.engine, self.settings
-        wanted = settings.threads or (engine.threads if engine is not None else 0)
-        if engine is not None and (engine.threads, engine.scratch) != (wanted, settings.scratch):
+        threads = settings.threads or (engine.threads if engine is not None else 0)
+        if engine is not None and (engine.threads, engine.scratch) != (threads, settings.scratch):
             self._configure()
 
     def _configure(self) -> None:
@@ -109,9 +108,9 @@ _NAME: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Sessions(QObject):
-    """One file per open window. When a project without a file is closed, it gets one here.
+    """Keeps the project of every open window in a file, and closed projects without a file.
 
-    A file whose window is gone was left by a crash; ``recover`` finds it once.
+    If the window of a file is gone, it has crashed; ``recover`` finds such a file once.
     """
 
     def __init__(self, session: Session, folder: Path | None = None) -> None:
@@ -127,18 +126,18 @@ class Sessions(QObject):
         session.draft.changed.connect(self._follow)
 
     def recover(self) -> tuple[Path, ...]:
-        """The projects of crashed windows, the latest first.
+        """The files of crashed windows' projects, the latest first.
 
-        Each is renamed to a lasting name, under which it opens, and is not found again.
+        Each file gets a lasting name, so that it is not found again.
         """
         files = [file for file in self._folder.glob(f"*{_RUNNING}{ENDING}") if _is_left(file)]
-        found = sorted(((file.stat().st_mtime, file) for file in files), reverse=True)
-        return tuple(self._keep(crashed) for _, crashed in found)
+        by_time = sorted(((file.stat().st_mtime, file) for file in files), reverse=True)
+        return tuple(self._keep(crashed) for _, crashed in by_time)
 
     def _keep(self, crashed: Path) -> Path:
-        """Name it ``glue, recovered 2026-03-01 14.05``."""
+        """Name a project ``glue, recovered 2026-03-01 14.05``, and return its path."""
         recipe, at = _read(crashed), datetime.fromtimestamp(crashed.stat().st_mtime)
-        # Opening one that cannot be read reports the error.
+        # A file that cannot be read is offered too: opening it reports the error.
         name = project_name(recipe) if recipe is not None else ""
         files = _free_names(self._folder, name, f", recovered {at:%Y-%m-%d %H.%M}")
         kept = next(file for file in files if not there(file))
@@ -163,8 +162,7 @@ class Sessions(QObject):
         self._background.start(lambda: _write(file, recipe))
 
     def leave(self, *, keep: bool) -> Path | None:
-        """Close the project. ``keep``: give it a file, whose path is returned, because it has
-        none."""
+        """Close the project. ``keep``: it has no file, so write one and return its path."""
         self._timer.stop()
         recipe, kept = self._recipe(), None
         if keep and recipe is not None:
@@ -182,7 +180,7 @@ class Sessions(QObject):
         return kept
 
     def _place_of(self, recipe: Recipe) -> Path:
-        """A file named after the models. Other models with the same names keep theirs."""
+        """A file with the models' name; other models with that name keep their own file."""
         for file in _free_names(self._folder, project_name(recipe)):
             known = _read(file)
             if not there(file) or (known is not None and list(known.paths) == list(recipe.paths)):
@@ -199,14 +197,14 @@ class Sessions(QObject):
 
 
 def project_name(recipe: Recipe) -> str:
-    """The name of a project without a file: the common folder of its models, or else the base."""
+    """The name of a project without a file, from its models' common folder or else the base."""
     base = recipe.base_model
     together = all(entry.model.is_relative_to(base.parent) for entry in recipe.models)
     return (base.parent.name if together and not hub_name(base) else "") or model_name(base)
 
 
 def _free_names(folder: Path, name: str, end: str = "") -> Iterator[Path]:
-    """Files of a project: ``name``, ``name 2``, ``name 3`` …, with an ``end``."""
+    """Possible files of a project: ``name``, ``name 2``, ``name 3`` …, each with ``end``."""
     name = (file_name(name) or "project") + end
     names = (f"{name} {number}" if number > 1 else name for number in count(1))
     return (folder / f"{each}{ENDING}" for each in names)
@@ -224,13 +222,13 @@ def _read(file: Path) -> Recipe | None:
 def _write(file: Path, recipe: Recipe) -> None:
     from ace_gui.recipe.recipe_file import dump_recipe  # importing YAML takes a moment
 
-    # Where nothing can be stored, the window continues without.
+    # Without a place to store it, the window continues without the file.
     with suppress(OSError), replacing(file) as fresh:
         fresh.write_text(dump_recipe(recipe, file.parent), encoding="utf-8")
 
 
 def _is_left(file: Path) -> bool:
-    """Whether the window that wrote this file is gone."""
+    """Whether the window that wrote this file has ended."""
     name = file.name.removesuffix(f"{_RUNNING}{ENDING}")
     if not _NAME.fullmatch(name) or file.is_symlink() or not file.is_file():
         return False

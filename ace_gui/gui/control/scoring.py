@@ -1,4 +1,4 @@
-"""Tasks and scores: requests to the engine, and where the answers go."""
+"""Tasks and scores: sends requests to the engine, and its answers to the session."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ SCORING: Final = (EvaluateJob, CompareExamplesJob, TuneJob, RoutesJob)
 WHILE_MERGING: Final = (
     "A merge is running. Base, experts and every finished merge can be evaluated afterwards."
 )
-DELAY: Final = 250  # ms; skips the intermediate states of a name being typed
+DELAY: Final = 250  # ms; skips the parts of a name while it is typed
 _WORD: Final = re.compile(r"[^\W_]+")
 
 
 def expert_named(title: str, names: Sequence[str]) -> str | None:
     """The expert with this name, or else the only one with a word that no other expert has."""
-    same = next((each for each in names if each.casefold() == title.casefold()), None)
+    namesake = next((each for each in names if each.casefold() == title.casefold()), None)
     words = [set(_WORD.findall(each.casefold())) for each in names]
     common = {word for word, count in Counter(chain(*words)).items() if count > 1}
-    wanted = set(_WORD.findall(title.casefold())) - common
-    found = [name for name, own in zip(names, words, strict=True) if own & wanted]
-    return same or (found[0] if len(found) == 1 else None)
+    telling = set(_WORD.findall(title.casefold())) - common
+    experts = [name for name, of_expert in zip(names, words, strict=True) if of_expert & telling]
+    return namesake or (experts[0] if len(experts) == 1 else None)
 
 
 class Scoring(QObject):
-    """Tasks and scores. ``look`` sets whether the tasks are visible; then they are described.
+    """Tasks and scores. While the tasks are visible (``set_visible``), they are described.
 
-    ``changed`` follows when a job begins or ends. ``trying`` runs a single input, ``tuning``
-    searches parameters, ``covariances`` compares calibration data with ACE's estimate.
+    ``changed``: a job has begun or ended. ``trying`` runs a single input, ``tuning`` searches
+    parameters, ``covariances`` compares calibration data with ACE's estimate.
     """
 
     changed = Signal()
@@ -120,7 +120,7 @@ class Scoring(QObject):
         return has_tasks and not all(map(complete, models))
 
     def _ask(self) -> None:
-        """Describe the tasks, and show what is known of them already; each is looked up once."""
+        """Ask for descriptions of the tasks, and once for their scores from earlier windows."""
         self._engine.drop(DescribeTasksJob)
         if self._is_visible and (tasks := self._undescribed):
             self._engine.run(DescribeTasksJob(recipe=self._recipe, tasks=tasks), self._receive)
@@ -128,9 +128,9 @@ class Scoring(QObject):
             return
         inputs, device = self._session.draft.inputs, self._session.device
         stores = tuple(run.store for run in self._session.results.runs.all)
-        wanted = (inputs.base, inputs.experts, inputs.tasks, stores, device)
-        if wanted != self._looked_up:
-            self._looked_up = wanted
+        subject = (inputs.base, inputs.experts, inputs.tasks, stores, device)
+        if subject != self._looked_up:
+            self._looked_up = subject
             self._engine.drop(KnownScoresJob)
             job = KnownScoresJob(recipe=self._recipe, stores=stores, device=device)
             self._engine.run(job, self._receive, self._end, quiet=True)

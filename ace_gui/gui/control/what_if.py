@@ -1,4 +1,4 @@
-"""What a merge would do: the expected change of the model, and other values on one layer."""
+"""What a merge would do: the expected change of the model, and trial values on one layer."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Forecasting(QObject):
     """The expected change of the model.
 
     ``current`` is estimated from a few matrices before a merge and exact after it. It is None if
-    nothing is known about the current inputs. ``changed`` carries each new value. Nothing is asked
-    while other work runs or the figure is not visible, and any user action takes precedence.
+    nothing is known about the current inputs. ``changed`` carries each new value. The engine is
+    asked only while the figure is visible and no other work runs; any user action comes first.
     """
 
     changed = Signal(object)
@@ -62,9 +62,9 @@ class Forecasting(QObject):
         self._settle()
 
     def estimate(self, method: str, report: Callable[[float], object]) -> RunningJob | None:
-        """Estimate in seconds how long these models take with another method, or this one.
+        """Estimate how long a merge of these models takes with a method, in seconds.
 
-        ``report`` is called each time more is known. None if nothing is left to find.
+        Calls ``report`` each time more is known. Returns None if nothing is left to find.
         """
         inputs = self._session.draft.inputs.with_method(method)
         key = (method, inputs.base, inputs.experts)
@@ -86,7 +86,7 @@ class Forecasting(QObject):
         return self._engine.run(job, receive, quiet=True)
 
     def _settle(self) -> None:
-        """Something changed: stop, and ask again once all is quiet."""
+        """Stop if something has changed, and ask again once no work runs."""
         key, busy = self._session.draft.recipe_key(), len(self._engine.running(object)) > 1
         if self._sample.is_running and (key != self._key or busy or not self._is_visible):
             self._key = ()
@@ -98,7 +98,7 @@ class Forecasting(QObject):
         self._show()
 
     def _show(self) -> None:
-        """Publish the figure if it has changed."""
+        """Update ``current`` and emit ``changed`` if the figure has changed."""
         session = self._session
         plan, reports = known = session.draft.plan, self._known()
         if plan is self._shown[0] and reports is self._shown[1]:
@@ -140,8 +140,8 @@ class Forecasting(QObject):
     def _take(self) -> None:
         """A sample that failed is not used, and not requested again."""
         if not self._sample.is_running:
-            found = () if self._sample.error else self._sample.all(LayerReport)
-            self._reports = {report.name: report for report in found}
+            reports = () if self._sample.error else self._sample.all(LayerReport)
+            self._reports = {report.name: report for report in reports}
             self._show()
 
 
@@ -152,11 +152,11 @@ _AFTER: Final = {field.name: field for field in AFTER_FIELDS}
 class WhatIf(QObject):
     """The merge of the selected layer with other parameters or another scope.
 
-    The parameters are those of the override that governs the layer, or else the recipe's; trial
-    values of the two are kept separately. ``SCOPE`` is one of them. If nothing is being tried and
-    the panel is visible, the method's other variant is computed, if it has one. ``changed``: the
-    trial values changed, or they cannot be computed. Answers are among the session's findings.
-    ``awaited`` carries whether one is pending.
+    The parameters, with ``SCOPE`` as one of them, belong to the override that governs the layer, or
+    else to the recipe; each keeps its own trial values. Without trial values, a visible panel shows
+    the method's other variant, if it has one. ``changed``: the trial values have changed, or they
+    cannot be computed. The answers are among the session's findings; ``awaited`` carries whether
+    one is still missing.
     """
 
     changed = Signal()
@@ -191,7 +191,7 @@ class WhatIf(QObject):
 
     @property
     def method(self) -> MethodInfo | None:
-        """The method of these parameters. None until the engine has listed the methods."""
+        """The method whose parameters are tried. None until the engine has listed the methods."""
         row, session = self._row, self._session
         if self.override is None or row is None or row.override is None:
             return session.draft.method
@@ -206,7 +206,7 @@ class WhatIf(QObject):
         return name in self._parameters
 
     def try_parameter(self, name: str, value: ParameterValue | None) -> None:
-        """Try another value. None, or the layer's own value, returns to the recipe."""
+        """Try another value. None, or the layer's own value, ends the trial."""
         if value is None or value == self._own(name):
             self._parameters.pop(name, None)
         else:
@@ -218,8 +218,8 @@ class WhatIf(QObject):
         self._ask_again()
 
     def inputs(self) -> Inputs:
-        """The session's inputs with the trial values, written to the override that governs the
-        layer if there is one."""
+        """The session's inputs with the trial values, in the override that governs the layer or in
+        the recipe."""
         return self._inputs_with(self._parameters)
 
     def set_visible(self, is_visible: bool) -> None:
@@ -255,8 +255,8 @@ class WhatIf(QObject):
                 after = with_value(rules[index].after, name, value)
                 rules[index] = replace(rules[index], after=after)
             else:
-                own = {**rules[index].parameters, name: value}
-                rules[index] = replace(rules[index], parameters=own)
+                changed = {**rules[index].parameters, name: value}
+                rules[index] = replace(rules[index], parameters=changed)
         return replace(inputs, overrides=tuple(rules))
 
     @property
@@ -269,7 +269,7 @@ class WhatIf(QObject):
         return self._tried.setdefault(self.override, {})
 
     def _own(self, name: str) -> ParameterValue | None:
-        """The selected layer's value of a parameter without trial values."""
+        """The value of a parameter on the selected layer without trial values."""
         index, row = self.override, self._row
         if name == SCOPE:
             return self._session.draft.inputs.scope
@@ -277,28 +277,28 @@ class WhatIf(QObject):
             return self._own_after(name, index)
         if index is None or row is None or row.override is None:
             return self._session.draft.parameter(name)
-        # until the next plan, the rule may contain more
+        # until the next plan, the rule may have values that the plan does not know
         planned = row.override.parameters.get(name)
         return self._session.draft.inputs.overrides[index].parameters.get(name, planned)
 
     def _own_after(self, name: str, index: int | None) -> float:
         """The value of one of ``AFTER_FIELDS`` in the recipe or in one of its overrides."""
         inputs = self._session.draft.inputs
-        own = inputs.after if index is None else inputs.overrides[index].after.over(inputs.after)
-        known = value_of(own, name)
+        after = inputs.after if index is None else inputs.overrides[index].after.over(inputs.after)
+        known = value_of(after, name)
         return float(_AFTER[name].default) if known is None else known
 
     # Results
 
     @property
     def old(self) -> LayerSpectrum | None:
-        """The selected layer under the recipe, as far as it is known."""
+        """The selected layer's spectrum under the recipe, once known."""
         name = self._session.selection
         return self._session.spectrum(name) if name is not None else None
 
     @property
     def new(self) -> LayerSpectrum | None:
-        """The selected layer under the trial values or the other variant, once known."""
+        """The layer's spectrum under the trial values or the other variant, once known."""
         row, findings = self._compared_row, self._session.results.findings
         return None if row is None else findings.get(LayerSpectrum, row.name, self._key())
 
@@ -331,7 +331,7 @@ class WhatIf(QObject):
 
     @property
     def error(self) -> str:
-        """Why the trial values cannot be computed, or an empty string."""
+        """The reason why the trial values cannot be computed, or an empty string."""
         return self._latest.error
 
     def _follow(self) -> None:
@@ -340,19 +340,19 @@ class WhatIf(QObject):
             self.changed.emit()
 
     def _keep_what_differs(self) -> None:
-        """After a change of the recipe, drop trial values that it now contains."""
+        """Drop the trial values that the changed recipe now contains."""
         draft = self._session.draft
         if draft.inputs.overrides != self._rules:
             self._rules = draft.inputs.overrides
             self._tried = {None: self._tried.get(None, {})}
         if draft.method is None or not draft.inputs.experts:
             self._tried.clear()
-        own: dict[str, ParameterValue | None] = {}
-        own |= {name: self._own_after(name, None) for name in _AFTER}
-        own |= {field.name: draft.parameter(field.name) for field in draft.fields}
+        values: dict[str, ParameterValue | None] = {}
+        values |= {name: self._own_after(name, None) for name in _AFTER}
+        values |= {field.name: draft.parameter(field.name) for field in draft.fields}
         for index, tried in self._tried.items():
             for name, value in tuple(tried.items()):
-                known = own.get(name, value) if index is None else None
+                known = values.get(name, value) if index is None else None
                 if value == (draft.inputs.scope if name == SCOPE else known):
                     del tried[name]
         self._ask_again()

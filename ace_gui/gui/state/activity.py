@@ -39,9 +39,9 @@ RecipeKey = tuple[object, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Progress of the running job. ``seconds_left`` None: not known yet.
+    """The progress of the running job. ``seconds_left``: None if not known yet.
 
-    ``title`` is the current step, if the state does not name it.
+    ``title``: the name of the current step if the state does not name it.
     """
 
     state: State
@@ -55,11 +55,10 @@ class Progress:
 class MergeRun:
     """A merge: finished, running, or interrupted and to be resumed from its store.
 
-    ``parameters``: as resolved at the start. ``accuracies``: scores by task, if measured. ``name``:
-    given by the user. ``made``: when it finished, in seconds since 1970. ``bytes``: size of its
-    tensors. ``norm``: norm of the merged change over the experts' mean. ``kept``: it stays after
-    the window closes and is not removed for newer runs. ``outdated``: the models have changed
-    since.
+    ``parameters``: the values at its start. ``accuracies``: the measured scores by task. ``name``:
+    the user's own. ``made``: the time of its end, in seconds since 1970. ``bytes``: the size of its
+    tensors. ``norm``: of the merged change, over the experts' mean. ``kept``: it stays when the
+    window closes, and newer runs do not replace it. ``outdated``: its models have changed since.
     """
 
     recipe: Recipe
@@ -78,12 +77,12 @@ class MergeRun:
 
     @property
     def key(self) -> RecipeKey:
-        """Equal for merges of the same models with the same method and values."""
+        """A key that is equal for merges of the same models with the same method and values."""
         return recipe_key(self.recipe, self.parameters)
 
 
 def recipe_key(recipe: Recipe, parameters: Mapping[str, ParameterValue]) -> RecipeKey:
-    """Equal for recipes of the same merge, whether names are given or follow from the folders."""
+    """A key that is equal for recipes of the same merge, with or without names of its experts."""
     named = zip(recipe.models, recipe.expert_names, strict=True)
     models = tuple(replace(entry, name=name) for entry, name in named)
     return (replace(recipe, models=models, parameters=dict(parameters)),)
@@ -102,15 +101,14 @@ _BY_PRIORITY: Final = (
 
 
 def start_once(timer: QTimer) -> None:
-    """Start the timer unless it is running, so that further changes share one update."""
+    """Start the timer unless it is running, so that many changes share one update."""
     if not timer.isActive():
         timer.start()
 
 
 class Activity(QObject):
-    """The kinds of running jobs. ``changed``: other jobs run; ``progressed``: one has advanced.
-
-    ``plan_is_due``: a plan is about to be requested.
+    """The kinds of running jobs. ``changed``: a job has begun or ended; ``progressed``: a job has
+    advanced. ``plan_is_due``: a plan is about to be requested.
     """
 
     changed = Signal()
@@ -121,7 +119,7 @@ class Activity(QObject):
 
     @property
     def foremost(self) -> State | None:
-        """The most important running kind, or None."""
+        """The most important kind of running job, or None."""
         return next((state for state in _BY_PRIORITY if state in self._running), None)
 
     def counted(self, state: State | None) -> Progress | None:
@@ -135,7 +133,7 @@ class Activity(QObject):
 
     @property
     def is_writing(self) -> bool:
-        """Whether a merge or an export is running, so that models and files must stay."""
+        """Whether a merge or an export is running, which needs the models and files."""
         return self.is_running(State.MERGING, State.EXPORTING)
 
     def begin(self, state: State) -> None:
@@ -143,14 +141,14 @@ class Activity(QObject):
         self.changed.emit()
 
     def end(self, state: State) -> None:
-        """The job of this kind has ended, successfully or not."""
+        """Note that the job of this kind has ended, successfully or not."""
         self._running -= {state}
         if self.progress is not None and self.progress.state is state:
             self.set_progress(None)
         self.changed.emit()
 
     def complete(self, *, title: str = "", seconds_left: float | None = None) -> None:
-        """Add what only the owner of the job knows to the current progress."""
+        """Add to the current progress what only the owner of the job knows."""
         if self.progress is not None:
             title = title or self.progress.title
             self.set_progress(replace(self.progress, title=title, seconds_left=seconds_left))
@@ -165,7 +163,7 @@ KEPT: Final = 2000
 
 
 class Level(IntEnum):
-    """Severity of a message. Its title in lower case names its icon, but for DETAIL."""
+    """The severity of a message. Its title in lower case names its icon; DETAIL has no icon."""
 
     DETAIL = 0
     INFO = 1
@@ -186,7 +184,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """``when``: seconds since 1970."""
+    """An entry of the log. ``when``: seconds since 1970."""
 
     when: float
     level: Level
@@ -203,7 +201,7 @@ class Entry:
 
 
 class Log(QObject):
-    """``added`` carries each new Entry."""
+    """The messages of the window. ``added`` carries each new Entry."""
 
     added = Signal(object)
 

@@ -1,4 +1,4 @@
-"""The recipe being edited: the user's inputs, and their plan."""
+"""The recipe that is being edited: the user's inputs and their plan."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from ace_gui.recipe.values import After, Choices, ParameterValue, Task
 
 @dataclass(frozen=True, kw_only=True)
 class Expert:
-    """An expert in the list. ``colour`` is its palette index, which does not change.
+    """An expert in the list. ``colour``: its index in the palette, which does not change.
 
-    ``on``: the model on which an adapter is merged; None: the base.
+    ``on``: the model on which an adapter is merged, None for the base.
     """
 
     path: Path
@@ -36,9 +36,9 @@ class Expert:
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs(Choices):
-    """All inputs, possibly without a base model and so without a recipe.
+    """All inputs. Without a base model they are not a recipe yet.
 
-    ``parameters``: by method, only those that were changed.
+    ``parameters``: by method, only those that the user has changed.
     """
 
     base: Path | None = None
@@ -63,7 +63,7 @@ class Inputs(Choices):
         )
 
     def recommended(self) -> Inputs:
-        """With the settings of the recommended merge; the rest stays."""
+        """A copy with the settings of the recommended merge; other inputs stay."""
         method = recommended.METHOD
         parameters = {**self.parameters, method: dict(recommended.PARAMETERS)}
         return replace(self, method=method, parameters=parameters, **recommended.CHOICES)
@@ -74,23 +74,24 @@ class Inputs(Choices):
 
     @property
     def usual(self) -> Inputs:
-        """The settings of the recommended merge if this is that merge with changes, or the
-        defaults."""
+        """The recommended merge's settings if this is that merge with changes, or the defaults."""
         start = Inputs().recommended()
-        same = self.method == start.method and start.touched.items() <= self.touched.items()
-        return start if same and self.after != After() else Inputs()
+        keeps_start = self.method == start.method and start.touched.items() <= self.touched.items()
+        return start if keeps_start and self.after != After() else Inputs()
 
     def with_method(self, name: str) -> Inputs:
-        """With another method, or the recommended merge.
+        """A copy with another method, or with the recommended merge.
 
-        A change of method drops the recommended settings, so it starts with its defaults. Every
-        method keeps its own parameters.
+        Another method drops the recommended settings and starts with its own defaults. Every method
+        keeps its own parameters.
         """
         if name == recommended.NAME:
             return self.recommended()
         if not self.is_recommended:
             return replace(self, method=name)
-        kept = {method: own for method, own in self.parameters.items() if method != self.method}
+        kept = {
+            method: values for method, values in self.parameters.items() if method != self.method
+        }
         return replace(self, method=name, parameters=kept, **recommended.USUAL)
 
     @property
@@ -110,8 +111,8 @@ class Inputs(Choices):
 
     @property
     def task_vectors(self) -> tuple[object, ...]:
-        """Equal for inputs with the same task vectors. Weights count, because energies are
-        weighted."""
+        """A key that is equal for inputs with the same task vectors, weights included, because
+        energies are weighted."""
         experts = tuple((expert.path, expert.on, expert.weight) for expert in self.experts)
         return (self.base, experts, *self.of_task_vectors())
 
@@ -131,7 +132,7 @@ class Inputs(Choices):
         )
 
     def with_experts(self, paths: Iterable[Path]) -> Inputs:
-        """With more experts, each in the first free colour."""
+        """A copy with more experts, each in the first free colour."""
         taken = {expert.colour for expert in self.experts}
         free = (colour for colour in count() if colour not in taken)
         added = (
@@ -140,15 +141,15 @@ class Inputs(Choices):
         return self._with((*self.experts, *added))
 
     def without_experts(self, indices: Iterable[int]) -> Inputs:
-        """Without the experts at these indices. The others keep their colours."""
-        gone = set(indices)
-        return self._with(tuple(each for n, each in enumerate(self.experts) if n not in gone))
+        """A copy without the experts at these indices. The others keep their colours."""
+        removed = set(indices)
+        return self._with(tuple(each for n, each in enumerate(self.experts) if n not in removed))
 
     def with_expert(self, index: int, expert: Expert) -> Inputs:
         return self._with((*self.experts[:index], expert, *self.experts[index + 1 :]))
 
     def with_parameter(self, name: str, value: ParameterValue | None) -> Inputs:
-        """With one parameter of the current method set, or its default restored (None)."""
+        """A copy with another value of the method's parameter; None restores the default."""
         touched = dict(self.touched)
         if value is None:
             touched.pop(name, None)
@@ -160,11 +161,13 @@ class Inputs(Choices):
         return replace(self, parameters={**others, self.method: touched} if touched else others)
 
     def _with(self, experts: tuple[Expert, ...]) -> Inputs:
-        """With other experts. Overrides and tasks follow the renamed ones."""
+        """A copy with other experts. Overrides and tasks follow experts that have new names."""
         changed = replace(self, experts=experts)
-        now = dict(zip((e.colour for e in experts), changed.names, strict=False))
-        before = zip(self.experts, self.names, strict=False)
-        names = {name: now[expert.colour] for expert, name in before if expert.colour in now}
+        new_names = dict(zip((e.colour for e in experts), changed.names, strict=False))
+        old = zip(self.experts, self.names, strict=False)
+        names = {
+            name: new_names[expert.colour] for expert, name in old if expert.colour in new_names
+        }
         tasks = tuple(
             replace(task, expert=names.get(task.expert, task.expert)) if task.expert else task
             for task in self.tasks
@@ -173,17 +176,16 @@ class Inputs(Choices):
 
 
 def by_family(methods: Sequence[MethodInfo]) -> Iterator[tuple[str, Iterator[MethodInfo]]]:
-    """The families of methods, each with its methods in the given order."""
+    """The families of methods, each with its methods in their order."""
     return groupby(methods, key=lambda method: method.family)
 
 
 class Draft(QObject):
-    """``inputs`` is one immutable value, replaced by every edit.
+    """The inputs and their plan. ``inputs`` is one immutable value, which every edit replaces.
 
-    An edit has two steps: ``propose`` shows it, then it is adopted together with its plan, or
-    ``reject`` restores ``planned``, the inputs of the latest plan. ``changed`` follows a change of
-    the inputs, the plan or the known methods. ``tau_changed`` follows a change of the threshold,
-    even while it is dragged.
+    An edit has two steps. ``propose`` shows it. Then the edit is adopted together with its plan, or
+    ``reject`` restores ``planned``, the inputs of the latest plan. ``changed``: of the inputs, the
+    plan or the known methods. ``tau_changed``: of the threshold, also while it is dragged.
     """
 
     changed = Signal()
@@ -199,7 +201,7 @@ class Draft(QObject):
     # Edits
 
     def propose(self, inputs: Inputs) -> None:
-        """Show a change. If it needs a plan, adoption or ``reject`` follows."""
+        """Show a change. If it needs a plan, ``adopting`` or ``reject`` follows."""
         if inputs != self.inputs:
             self._replace(inputs)
 
@@ -221,22 +223,22 @@ class Draft(QObject):
 
     @contextmanager
     def adopting(self, inputs: Inputs, plan: Plan | None) -> Iterator[None]:
-        """Adopt the inputs and their plan; None: no models to plan.
+        """Adopt the inputs and their plan, None without models.
 
-        The body updates what depends on them, before any signal is sent.
+        The body of the ``with`` updates what depends on them before any signal is sent.
         """
-        before = self.tau
+        old_tau = self.tau
         self.planned, self.plan = inputs, plan
         self.inputs, self._dragged = inputs, None
         yield
-        self._announce(before)
+        self._announce(old_tau)
 
     def reject(self) -> None:
-        """The inputs failed: restore those of the plan."""
+        """Restore the inputs of the plan, because the proposed ones failed."""
         self.propose(self.planned)
 
     def preview_tau(self, tau: float) -> None:
-        """The threshold while it is dragged: the regimes follow, the recipe does not yet."""
+        """Set the threshold while it is dragged. The regimes follow it, the recipe not yet."""
         if tau != self.tau:
             self._dragged = tau
             self.tau_changed.emit(tau)
@@ -246,12 +248,12 @@ class Draft(QObject):
         self._replace(self.inputs)
 
     def _replace(self, inputs: Inputs) -> None:
-        before, self.inputs, self._dragged = self.tau, inputs, None
-        self._announce(before)
+        old_tau, self.inputs, self._dragged = self.tau, inputs, None
+        self._announce(old_tau)
 
-    def _announce(self, before: float) -> None:
+    def _announce(self, old_tau: float) -> None:
         self.changed.emit()
-        if self.tau != before:
+        if self.tau != old_tau:
             self.tau_changed.emit(self.tau)
 
     # Derived from the inputs
@@ -263,7 +265,7 @@ class Draft(QObject):
 
     @property
     def fields(self) -> tuple[FieldInfo, ...]:
-        """The parameters of the chosen method, as far as known."""
+        """The parameters of the chosen method; empty until they are known."""
         return self.method.fields if self.method is not None else ()
 
     @property
@@ -273,23 +275,23 @@ class Draft(QObject):
 
     @property
     def recommended(self) -> tuple[MethodInfo, ...]:
-        """The recommended merge, as listed among the methods; empty until these are known."""
+        """The recommended merge as an entry among the methods; empty until these are known."""
         known = (each for each in self.methods if each.name == recommended.METHOD)
-        made = next(known, None)
-        if made is None:
+        method = next(known, None)
+        if method is None:
             return ()
-        set_ones = recommended.PARAMETERS
-        value_of = {field.name: set_ones.get(field.name, field.default) for field in made.fields}
-        fields = (f for f in made.fields if f.applies(value_of.get))
+        settings = recommended.PARAMETERS
+        value_of = {field.name: settings.get(field.name, field.default) for field in method.fields}
+        fields = (f for f in method.fields if f.applies(value_of.get))
         return (
             replace(
-                made,
+                method,
                 fields=tuple(replace(f, default=value_of[f.name]) for f in fields),
                 name=recommended.NAME,
                 title=recommended.TITLE,
                 formula=recommended.FORMULA,
                 family="Recommended",
-                summary=f"{made.summary} Uses the automatic variant, a more even spectrum of "
+                summary=f"{method.summary} Uses the automatic variant, a more even spectrum of "
                 "the merged change, and each expert's pooler with its head.",
             ),
         )
@@ -301,7 +303,7 @@ class Draft(QObject):
 
     @property
     def tau(self) -> float:
-        """The threshold: dragged, else set, else the method's default.
+        """The threshold that the user drags or has set, or else the method's default.
 
         Infinite for a method or variant without a threshold.
         """
@@ -322,8 +324,8 @@ class Draft(QObject):
         if row.override is None or self.plan is None:
             return self.tau
         rules = [r for i, r in enumerate(self.inputs.overrides) if i in row.override.rules]
-        own = math.isinf(self.tau) or any("tau" in rule.parameters for rule in rules)
-        known = self.plan.tau_of(row) if own else None
+        differs = math.isinf(self.tau) or any("tau" in rule.parameters for rule in rules)
+        known = self.plan.tau_of(row) if differs else None
         return self.tau if known is None else known
 
     def parameter(self, name: str) -> ParameterValue | None:
@@ -350,19 +352,19 @@ class Draft(QObject):
         recipe, plan = self.inputs.recipe(), self.plan
         if plan is None or plan.recipe != recipe:
             return recipe
-        found = {name: plan.parameters[name] for name in plan.parameter_notes}
-        return replace(recipe, parameters={**found, **recipe.parameters})
+        determined = {name: plan.parameters[name] for name in plan.parameter_notes}
+        return replace(recipe, parameters={**determined, **recipe.parameters})
 
     def recipe_key(self) -> RecipeKey:
-        """Equal for inputs that give the same merge; () without a base model."""
+        """A key that is equal for inputs of the same merge; () without a base model."""
         if self.inputs.base is None:
             return ()
         return recipe_key(self.inputs.recipe(), self.resolved_parameters())
 
     def measured_key(self) -> RecipeKey:
-        """Like ``models_key``, with the tasks whose inputs the experts are measured on."""
+        """``models_key`` with the tasks, on whose inputs the experts are measured."""
         return (*self.models_key(), self.inputs.tasks)
 
     def models_key(self) -> RecipeKey:
-        """Equal for inputs with the same task vectors under the same names."""
+        """A key that is equal for inputs with the same task vectors under the same names."""
         return (*self.inputs.task_vectors, self.inputs.names)

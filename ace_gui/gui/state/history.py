@@ -1,4 +1,4 @@
-"""Undo and redo of the user's inputs: each step holds the inputs before and after."""
+"""Undo and redo of the user's inputs. Each step has the inputs before and after it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ace_gui.gui.state.draft import Draft, Expert, Inputs
 from ace_gui.recipe.values import model_name
 
 TOGETHER: Final = 1.0
-"""Seconds within which repeated changes of the same value are one step, for example typing."""
+"""Seconds within which changes of the same value, such as typing, are one step."""
 
 
 class History(QObject):
-    """Follows the draft: every adopted change is a step. ``stack`` has the steps.
+    """Follows the draft and adds a step to ``stack`` for every adopted change.
 
     ``wanted`` carries the Inputs that undo or redo request. If they are not adopted, for example
-    because a model is gone, the step is reverted.
+    because a model is gone, the stack goes back to the step before.
     """
 
     wanted = Signal(object)
@@ -40,7 +40,7 @@ class History(QObject):
         self._target: Inputs | None = None
         self._came_from = 0
         self._quiet = False
-        # It signals its own destruction, and a half-destroyed window must not receive that.
+        # The stack signals its own destruction, which a half-destroyed window must not receive.
         self.stack = stack = QUndoStack()
         if parent is not None:
             parent.destroyed.connect(lambda: isValid(stack) and stack.blockSignals(True))
@@ -52,7 +52,7 @@ class History(QObject):
         self._at, self._target = self._draft.planned, None
 
     def go(self, inputs: Inputs) -> None:
-        """Request the inputs of a step, unless only the stack's index is being corrected."""
+        """Request the inputs of a step, unless only the stack's index is corrected."""
         if not self._quiet:
             self._target, self._came_from = inputs, self.stack.index()  # its index moves afterwards
             self.wanted.emit(inputs)
@@ -70,12 +70,12 @@ class History(QObject):
             self._target = None
             self._without_asking(lambda: self.stack.setIndex(self._came_from))
 
-    def _push(self, now: Inputs) -> None:
+    def _push(self, inputs: Inputs) -> None:
         titles = {method.name: method.title for method in self._draft.methods}
         labels = {field.name: field.label for field in self._draft.fields}
-        text = change_text(self._at, now, titles, labels)
-        step = Step(self, self._at, now, text, self._clock())
-        self._at = now
+        text = change_text(self._at, inputs, titles, labels)
+        step = Step(self, self._at, inputs, text, self._clock())
+        self._at = inputs
         self._without_asking(lambda: self.stack.push(step))
 
     def _without_asking(self, action: Callable[[], object]) -> None:
@@ -87,7 +87,7 @@ class History(QObject):
 
 
 class Step(QUndoCommand):
-    """A change of the inputs, with its time."""
+    """A change of the inputs with its time (``at``)."""
 
     def __init__(
         self, history: History, before: Inputs, after: Inputs, text: str, at: float
@@ -103,10 +103,10 @@ class Step(QUndoCommand):
         self._history.go(self.after)
 
     def id(self) -> int:
-        return 1  # steps with the same one may be merged
+        return 1  # Qt may merge steps with the same id
 
     def mergeWith(self, other: QUndoCommand) -> bool:
-        """Merge a later step of the same kind that follows at once."""
+        """Take in a step of the same kind that follows within ``TOGETHER``."""
         if not isinstance(other, Step) or other.text() != self.text():
             return False
         if other.at - self.at > TOGETHER or len(other.after.experts) != len(self.before.experts):
@@ -119,15 +119,15 @@ class Step(QUndoCommand):
 def change_text(
     before: Inputs, after: Inputs, titles: Mapping[str, str], labels: Mapping[str, str]
 ) -> str:
-    """A short text that follows Undo or Redo. ``titles`` of methods, ``labels`` of parameters."""
+    """The text after Undo or Redo. ``titles``: of methods, ``labels``: of parameters, by name."""
     if before.base != after.base:
         return "change of the base model"
     if before.experts != after.experts:
         return _experts_text(before.experts, after.experts)
     if before.method != after.method:
         return f"change to {titles.get(after.method, after.method)}"
-    then, now = before.touched, after.touched
-    names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    old, new = before.touched, after.touched
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     if names:
         return f"change of {labels.get(names[0], names[0]) if len(names) == 1 else 'parameters'}"
     options = {"overrides": "overrides", "tasks": "tasks", "scope": "scope", "after": "later steps"}
@@ -135,13 +135,13 @@ def change_text(
     return f"change of {next(changed, 'options')}"
 
 
-def _experts_text(then: Sequence[Expert], now: Sequence[Expert]) -> str:
-    old, new = {each.path for each in then}, {each.path for each in now}
-    if len(now) > len(then):
-        return f"adding {_named([each for each in now if each.path not in old])}"
-    if len(now) < len(then):
-        return f"removing {_named([each for each in then if each.path not in new])}"
-    one, other = next((a, b) for a, b in zip(then, now, strict=True) if a != b)
+def _experts_text(old: Sequence[Expert], new: Sequence[Expert]) -> str:
+    old_paths, new_paths = {each.path for each in old}, {each.path for each in new}
+    if len(new) > len(old):
+        return f"adding {_named([each for each in new if each.path not in old_paths])}"
+    if len(new) < len(old):
+        return f"removing {_named([each for each in old if each.path not in new_paths])}"
+    one, other = next((a, b) for a, b in zip(old, new, strict=True) if a != b)
     if one.path != other.path:
         return "change of experts"
     return f"renaming {_named([one])}" if one.name != other.name else f"weight of {_named([other])}"

@@ -1,5 +1,5 @@
-"""What is known of the tasks: their description, each model's scores, one merge compared with base
-and experts; and the scores of the built-in sample."""
+"""What is known about the tasks: descriptions, the models' scores, and comparisons of a merge with
+base and experts. Also the scores of the built-in sample."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from ace_gui.recipe.values import Task
 
 
 class KnownScores(QObject):
-    """``changed`` follows whenever a score is added or becomes invalid.
+    """The known scores. ``changed``: scores were added or became invalid.
 
-    A model is named ``base``, ``experts`` (each on its own task), or by the path of its store.
+    A model is called ``base``, ``experts`` (each on its own task), or by the path of its store.
     """
 
     changed = Signal()
@@ -52,13 +52,13 @@ class KnownScores(QObject):
 
     def line(self, model: str) -> Mapping[str, TaskScore]:
         """A model's scores by task, in the order of the tasks."""
-        found = ((task.title, self._scores.get((model, task.title))) for task in self.tasks)
-        return {title: score for title, score in found if score is not None}
+        scores = ((task.title, self._scores.get((model, task.title))) for task in self.tasks)
+        return {title: score for title, score in scores if score is not None}
 
     def mean(self, model: str) -> MeanScore:
         known = {task.title for task in self.tasks}
-        every = [score for (_, title), score in self._scores.items() if title in known]
-        line = next((each for each in means(every) if each.model == model), None)
+        scores = [score for (_, title), score in self._scores.items() if title in known]
+        line = next((each for each in means(scores) if each.model == model), None)
         return line or MeanScore(model=model, score=None, normalised=None)
 
     @property
@@ -67,58 +67,58 @@ class KnownScores(QObject):
 
     def is_complete(self, model: str) -> bool:
         """Whether the model has been evaluated on every possible task."""
-        wanted = [
+        titles = [
             task.title for task in self.tasks if model != EXPERTS or self.owner(task) is not None
         ]
-        return all((model, title) in self._scores for title in wanted)
+        return all((model, title) in self._scores for title in titles)
 
     def owner(self, task: Task) -> str | None:
-        """The task's own expert."""
-        wanted = task.expert or task.title
-        return wanted if wanted in self._inputs.names else None
+        """The name of the task's own expert, or None."""
+        expert = task.expert or task.title
+        return expert if expert in self._inputs.names else None
 
     def owner_of(self, title: str) -> str | None:
         return next((self.owner(task) for task in self.tasks if task.title == title), None)
 
     def described(self, task: Task) -> TaskDescribed | None:
-        """The description of a task; None: not known yet."""
-        found = self._described.get(task.title)
-        return found if found is not None and found.task == task else None
+        """The description of a task, None if it is not known yet."""
+        description = self._described.get(task.title)
+        return description if description is not None and description.task == task else None
 
     def examples(self, store: Path, *, with_base: bool) -> Mapping[str, ExamplesCompared]:
-        """What a merge lost and gained, by task, as far as known."""
+        """The examples that a merge lost and gained, by task, as far as they are known."""
         return self._examples.get((str(store), with_base), {})
 
     # Updates
 
     def follow(self, inputs: Inputs) -> None:
         """Drop results of other models or tasks."""
-        before, self._inputs = self._inputs, inputs
-        if _models(before) != _models(inputs):
+        old, self._inputs = self._inputs, inputs
+        if _models(old) != _models(inputs):
             self._scores.clear()
             self._described.clear()
             self._examples.clear()
-        elif before.tasks == inputs.tasks:
+        elif old.tasks == inputs.tasks:
             return
-        same = {task.title for task in inputs.tasks if task in before.tasks}
-        self._scores = {key: each for key, each in self._scores.items() if key[1] in same}
-        if before.tasks != inputs.tasks:
+        unchanged = {task.title for task in inputs.tasks if task in old.tasks}
+        self._scores = {key: each for key, each in self._scores.items() if key[1] in unchanged}
+        if old.tasks != inputs.tasks:
             self._examples.clear()
         self.changed.emit()
 
     def record(self, scores: Iterable[TaskScore], model: str | None = None) -> None:
-        """Record scores, each with its model, or all of one model."""
+        """Record scores. ``model``: the model of all these scores, instead of each score's own."""
         for score in scores:
-            named = replace(score, model=model or score.model)
-            self._scores[line_of(named), named.task] = named
+            of_model = replace(score, model=model or score.model)
+            self._scores[line_of(of_model), of_model.task] = of_model
         self.changed.emit()
 
-    def describe(self, found: TaskDescribed) -> None:
-        self._described[found.task.title] = found
+    def describe(self, description: TaskDescribed) -> None:
+        self._described[description.task.title] = description
         self.changed.emit()
 
-    def compare(self, store: Path, found: ExamplesCompared, *, with_base: bool) -> None:
-        self._examples.setdefault((str(store), with_base), {})[found.task] = found
+    def compare(self, store: Path, compared: ExamplesCompared, *, with_base: bool) -> None:
+        self._examples.setdefault((str(store), with_base), {})[compared.task] = compared
         self.changed.emit()
 
 
@@ -139,8 +139,8 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFigures:
-    """A task, or the mean of all. ``owner``: its own expert. ``kept`` and ``base_kept``: merge and
-    base over expert. ``lost`` and ``gained``: examples compared with it; None without one."""
+    """A task, or the mean of all. ``owner``: its own expert. ``kept``, ``base_kept``: the scores of
+    merge and base over the expert's. ``lost``, ``gained``: examples, against the expert's."""
 
     title: str
     metric: str
@@ -157,36 +157,36 @@ class TaskFigures:
 
 
 def figures_of(known: KnownScores, model: str) -> list[TaskFigures]:
-    """The mean first, if there is one, then every task."""
+    """The figures of every task, after their mean if there are several."""
     base, merge, experts = (known.line(each) for each in (BASE, model, EXPERTS))
     rows = []
     for task in known.tasks:
         title = task.title
-        own, expert, own_base = merge.get(title), experts.get(title), base.get(title)
-        some = own or expert or own_base
-        if some is None:
+        merged, expert, of_base = merge.get(title), experts.get(title), base.get(title)
+        known_one = merged or expert or of_base
+        if known_one is None:
             continue
-        lost, gained = _changes(own, expert)
+        lost, gained = _changes(merged, expert)
         rows.append(
             TaskFigures(
                 title=title,
-                metric=some.metric,
+                metric=known_one.metric,
                 owner=known.owner(task),
-                base=_figure(own_base),
-                merge=_figure(own),
+                base=_figure(of_base),
+                merge=_figure(merged),
                 expert=_figure(expert),
-                kept=_number(own.normalised if own else None),
-                base_kept=_number(own_base.normalised if own_base else None),
+                kept=_number(merged.normalised if merged else None),
+                base_kept=_number(of_base.normalised if of_base else None),
                 lost=lost,
                 gained=gained,
-                n=some.n,
+                n=known_one.n,
             )
         )
     return [_mean(known, model, rows), *rows] if len(rows) > 1 else rows
 
 
 def experts_are_better(rows: Sequence[TaskFigures]) -> bool:
-    """Whether the experts surpass the base by more than the standard error, over their own tasks.
+    """Whether the experts surpass the base on their own tasks by more than the standard error.
 
     True if that is not known.
     """
@@ -227,14 +227,14 @@ def _mean(known: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskFi
     )
 
 
-def _changes(own: TaskScore | None, expert: TaskScore | None) -> tuple[int | None, int | None]:
+def _changes(merged: TaskScore | None, expert: TaskScore | None) -> tuple[int | None, int | None]:
     from ace_gui.engine.contract.scored import Verdict
     from ace_gui.engine.contract.verdicts import verdicts
 
-    if own is None or expert is None or len(own.each_N) != len(expert.each_N):
+    if merged is None or expert is None or len(merged.each_N) != len(expert.each_N):
         return None, None
-    found = verdicts(own.metric, own.each_N, expert.each_N)
-    return int((found == Verdict.LOST).sum()), int((found == Verdict.GAINED).sum())
+    verdict_N = verdicts(merged.metric, merged.each_N, expert.each_N)
+    return int((verdict_N == Verdict.LOST).sum()), int((verdict_N == Verdict.GAINED).sum())
 
 
 def _figure(score: TaskScore | None) -> Figure:
@@ -251,7 +251,7 @@ PICTURES: Final[Path] = resource_path("sample/pictures.png")
 
 @dataclass(frozen=True, kw_only=True)
 class SampleFigures:
-    """Mean accuracies on the held-out images. ``methods``: by name, each with its defaults."""
+    """Mean accuracies on the held-out images. ``methods``: of each method with its defaults."""
 
     tasks: tuple[str, ...]
     base: float
@@ -261,7 +261,7 @@ class SampleFigures:
 
 @cache
 def sample_figures() -> SampleFigures:
-    """The figures that the package contains."""
+    """The figures of the sample, which the package contains."""
     known = json.loads(resource_path("sample/figures.json").read_text(encoding="utf-8"))
     return SampleFigures(
         tasks=tuple(known["tasks"]),

@@ -16,21 +16,21 @@ from ace_gui.output_files import check_output_folder
 
 @dataclass(frozen=True)
 class OutputSize:
-    """Bytes of the tensors, and the number of files."""
+    """The bytes of the tensors and the number of files."""
 
     bytes: int
     shards: int
 
 
 def output_size(plan: Plan, dtype: str | None, shard_bytes: int) -> OutputSize:
-    """Size of the exported weights; ``dtype`` None: each tensor as the base model stores it."""
+    """The size of exported weights. ``dtype`` None: each tensor keeps the dtype of the base."""
     total = bytes_in_output(plan.rows, dtype)
     return OutputSize(total, max(1, math.ceil(total / shard_bytes)))
 
 
 @dataclass(frozen=True)
 class FolderVerdict:
-    """Whether a folder can be exported to, with a sentence for the user."""
+    """Whether an export can go into a folder, with a sentence for the user."""
 
     good: bool
     sentence: str
@@ -39,7 +39,7 @@ class FolderVerdict:
 def check_folder(text: str, needed: int = 0, folders: Sequence[Path] = ()) -> FolderVerdict:
     """Check that the engine would accept the folder, and that there is enough space.
 
-    ``needed``: bytes to be written. ``folders``: those of the merged models.
+    ``needed``: bytes to be written. ``folders``: the folders of the merged models.
     """
     if not text.strip():
         return FolderVerdict(False, "Choose a folder for the merged model.")

@@ -1,4 +1,4 @@
-"""The tensors of the plan with the statistics of the experts, and overrides of selected ones."""
+"""The tensors of the plan with the statistics of the experts, and overrides for some of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NORMS_BETWEEN = ("layernorm_after", "post_attention", "ln_2", "norm2", "attenti
 
 
 class PlannedLayers(QObject):
-    """``rows`` are in model order; the same tuple as long as all tensors are treated the same.
+    """The plan's ``rows`` in model order, one tuple as long as no tensor is treated differently.
 
     ``learnt`` carries the name of a tensor with new statistics, or "" for all tensors.
     """
@@ -42,18 +42,18 @@ class PlannedLayers(QObject):
         self._method = ""
         self._rows: dict[str, PlanRow] = {}
         self._analysed: tuple[object, ...] = ()
-        self._with_gamma: frozenset[str] = frozenset()  # time of the analysis
+        self._with_gamma: frozenset[str] = frozenset()  # merged tensors at the time of the analysis
         self._merged: frozenset[str] = frozenset()
         self.rows: tuple[PlanRow, ...] = ()
         self.statistics: dict[str, LayerStatistics] = {}
 
     def take(self, inputs: Inputs, plan: Plan | None) -> None:
-        """These inputs and their plan are about to be adopted. Valid statistics are kept."""
-        before = self.draft.planned
-        if inputs.task_vectors != before.task_vectors:
+        """Take the inputs and the plan that are about to be adopted; keep valid statistics."""
+        old = self.draft.planned
+        if inputs.task_vectors != old.task_vectors:
             self.statistics, self._analysed = {}, ()
-        elif inputs.names != before.names:
-            self._rename(dict(zip(before.names, inputs.names, strict=True)))
+        elif inputs.names != old.names:
+            self._rename(dict(zip(old.names, inputs.names, strict=True)))
         method = plan.recipe.merge_method if plan is not None else ""
         rows = model_order(plan.rows if plan is not None else ())
         if (method, rows) != (self._method, self.rows):
@@ -66,7 +66,7 @@ class PlannedLayers(QObject):
 
     @property
     def merged(self) -> list[PlanRow]:
-        """The tensors that the recipe's method itself merges, in model order."""
+        """The tensors that the recipe's own method merges, in model order."""
         return [
             row
             for row in self.rows
@@ -75,7 +75,7 @@ class PlannedLayers(QObject):
         ]
 
     def has_spectrum(self, row: PlanRow) -> bool:
-        """Whether a spectrum exists: the method merges this matrix."""
+        """Whether the tensor has a spectrum, as a matrix that a method merges."""
         merged = row.disposition is Disposition.MERGED
         return merged and len(row.shape) == 2 and bool(row.experts)
 
@@ -93,20 +93,20 @@ class PlannedLayers(QObject):
         return self.draft.tau_of(row) if has_tau else math.inf
 
     def gamma_unsure(self, row: PlanRow) -> bool:
-        """Whether γ is unreliable, and displayed with a question mark."""
+        """Whether γ is unreliable and therefore has a question mark."""
         known = self.statistics.get(row.name)
         return known is not None and gamma_unreliable(known, self.tau(row))
 
     @property
     def most_heterogeneous(self) -> str | None:
-        """The tensor with the largest reliable γ, or else with the largest."""
+        """The tensor with the largest reliable γ, or if none is reliable, with the largest γ."""
         known = [(self.gamma(row.name), row) for row in self.merged]
         ranked = ((not self.gamma_unsure(row), g, row.name) for g, row in known if g is not None)
         return max(ranked, default=(False, 0.0, None))[2]
 
     @property
     def analysis_key(self) -> tuple[object, ...]:
-        """What the statistics depend on."""
+        """Everything that the statistics depend on."""
         inputs = self.draft.inputs
         return (*inputs.task_vectors, inputs.scope, inputs.overrides)
 
@@ -120,14 +120,14 @@ class PlannedLayers(QObject):
         self.learnt.emit(statistics.name)
 
     def record_report(self, report: LayerReport) -> None:
-        """A tensor is merged. Its report adds statistics that were not known."""
+        """Add the statistics in the report of a merged tensor if they are not known yet."""
         if report.name not in self.statistics and report.energies is not None:
             known = LayerStatistics(name=report.name, energies=report.energies, gamma=report.gamma)
             self.statistics[report.name] = known
         self.learnt.emit(report.name)
 
     def set_analysed(self) -> None:
-        """All statistics are known. The caller emits the signal."""
+        """Note that all statistics are known. The caller emits the signal."""
         self._analysed, self._with_gamma = self.analysis_key, self._merged
 
     def _rename(self, names: Mapping[str, str]) -> None:
@@ -144,13 +144,13 @@ def natural_key(name: str) -> str:
 
 
 def model_order(rows: Iterable[PlanRow]) -> tuple[PlanRow, ...]:
-    """The order of computation: embeddings, the blocks by number, the rest.
+    """The tensors in the order of computation: embeddings, the blocks by number, the rest.
 
-    Within a block: the attention, then the MLP, each with its norm where the model has it. Files
-    list tensors alphabetically. The parts of one tensor keep their order.
+    A block has the attention, then the MLP, each with its norm where the model has it. Files list
+    tensors alphabetically. The parts of one tensor keep their order.
     """
     rows = tuple(rows)
-    steps: dict[str, float] = {}  # of every module; a bias comes after its matrix
+    steps: dict[str, float] = {}  # by module, so that a bias comes after its matrix
     for row in rows:
         if row.role != "bias":
             steps.setdefault(_module(row), _step(row))
@@ -172,14 +172,14 @@ def _module(row: PlanRow) -> str:
 
 
 def _step(row: PlanRow) -> float:
-    """When a module of a block is computed."""
+    """The position of a module in the computation of its block."""
     if row.role in _STEPS:
         return _STEPS.index(row.role)
     name = _module(row).lower()
     if row.role != "norm" or not any(part in name for part in _NORMS_BEFORE + _NORMS_BETWEEN):
         return len(_STEPS)
-    before = any(part in name for part in _NORMS_BEFORE)
-    return -1 if before else _STEPS.index("attention output") + 0.5
+    comes_before = any(part in name for part in _NORMS_BEFORE)
+    return -1 if comes_before else _STEPS.index("attention output") + 0.5
 
 
 ACE: Final = "ace"
@@ -190,14 +190,14 @@ _OPEN = frozenset({Disposition.MERGED, Disposition.AVERAGED, Disposition.BASE})
 
 
 def open_to_override(layers: PlannedLayers, names: Collection[str]) -> frozenset[str]:
-    """The tensors that are merged; a tied tensor is replaced by the one it is tied to."""
+    """Those of the tensors that can be merged. The source of a tied tensor replaces it."""
     rows = [row for name in names if (row := layers.row(name)) is not None]
     sources = (layers.row(row.tied_to) if row.tied_to else row for row in rows)
     return frozenset(row.name for row in sources if row is not None and _takes_part(row))
 
 
 def overridden(layers: PlannedLayers, names: Collection[str], change: Override) -> Rules:
-    """The draft's rules, with those for these tensors replaced."""
+    """The draft's rules, with ``change`` instead of earlier rules for these tensors."""
     tensors = _tensors(layers)
     kept: list[Override] = []
     for rule in layers.draft.inputs.overrides:
@@ -211,15 +211,15 @@ def overridden(layers: PlannedLayers, names: Collection[str], change: Override) 
 
 
 def automatic_for(layers: PlannedLayers, names: Collection[str] | None) -> Inputs:
-    """The inputs with ACE's automatic variant for these layers, or for all (None)."""
+    """The inputs with ACE's automatic variant for these layers, or if None for all."""
     inputs = layers.draft.inputs
     if names is None:
         return inputs.with_parameter("variant", AUTOMATIC)
     change = Override(parameters={"variant": AUTOMATIC})
     if inputs.method != ACE:
         change = replace(change, merge_method=ACE, disposition="merge")
-    chosen = open_to_override(layers, names)
-    return replace(inputs, overrides=overridden(layers, chosen, change))
+    tensors = open_to_override(layers, names)
+    return replace(inputs, overrides=overridden(layers, tensors, change))
 
 
 def with_measured(inputs: Inputs) -> Inputs:
@@ -228,26 +228,26 @@ def with_measured(inputs: Inputs) -> Inputs:
 
 
 def uses_measured(inputs: Inputs) -> bool:
-    """Whether that variant is chosen."""
+    """Whether the inputs choose ACE's variant that uses the measured covariances."""
     return inputs.method == ACE and inputs.touched.get("variant") == MEASURED
 
 
 def governing(rules: Sequence[Override], indices: Iterable[int], method: str) -> int | None:
-    """The last of the rules at ``indices`` that sets its tensors' parameters.
+    """The index of the last of the rules at ``indices`` that sets parameters.
 
-    None if the recipe sets them. ``method`` is the recipe's.
+    None if the recipe sets them. ``method``: the recipe's.
     """
-    found, current = None, method
+    last, current = None, method
     for index in indices:
-        rule = rules[index] if index < len(rules) else Override()  # until the next plan
+        rule = rules[index] if index < len(rules) else Override()  # the plan is not renewed yet
         current = rule.merge_method or current
         if rule.merge_method is not None or (rule.parameters and current == method):
-            found = index
-    return found
+            last = index
+    return last
 
 
 def reset(layers: PlannedLayers, names: Collection[str]) -> Rules:
-    """The draft's rules without those for these tensors."""
+    """The draft's rules, with none left for these tensors."""
     return without(layers.draft.inputs.overrides, names, _tensors(layers))
 
 

@@ -1,4 +1,4 @@
-"""Results of the recipe: the merge, the earlier merges of its base model, findings about layers."""
+"""The recipe's results: the merge, earlier merges of its base model, findings about layers."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ from ace_gui.recipe.recommended import TITLE, is_recommended
 from ace_gui.recipe.values import ParameterValue
 
 TRIALS_KEPT: Final = 6
-"""Number of merges made only for a comparison whose stores stay; each is as large as the model."""
+"""Number of merges made only for a comparison that stay; each is as large as the model."""
 
 
 class Runs(QObject):
-    """``all`` is oldest first. ``changed`` follows any change of the list or its content."""
+    """The finished merges. ``all``: the oldest first. ``changed``: of the list or of a run."""
 
     changed = Signal()
     all: tuple[MergeRun, ...] = ()
 
     def find(self, key: RecipeKey) -> MergeRun | None:
         """The latest merge with this key whose models have not changed."""
-        found = (run for run in reversed(self.all) if run.key == key and not run.outdated)
-        return next(found, None)
+        matching = (run for run in reversed(self.all) if run.key == key and not run.outdated)
+        return next(matching, None)
 
     def store_of(self, key: RecipeKey) -> Path | None:
         run = self.find(key)
         return None if run is None else run.store
 
     def add(self, run: MergeRun) -> tuple[MergeRun, ...]:
-        """Add a finished merge, and return those that may be deleted.
+        """Add a finished merge, and return the merges that may be deleted.
 
-        These are an earlier merge of the same recipe, whose name it takes over, and the oldest of
-        those made only for a comparison.
+        These are earlier merges of the same recipe, whose name the new one takes over, and the
+        oldest of the merges that were made only for a comparison.
         """
         same = [known for known in self.all if known.key == run.key and known.store != run.store]
         for earlier in same:
@@ -65,9 +65,9 @@ class Runs(QObject):
         self._set(tuple(known for known in (*others, run) if known not in trials))
         return (*same, *trials)
 
-    def take_up(self, found: Sequence[MergeRun]) -> None:
-        """Insert new merges, which earlier windows kept, before those of this one."""
-        self._set(tuple(sorted((*found, *self.all), key=lambda run: run.made)))
+    def take_up(self, earlier: Sequence[MergeRun]) -> None:
+        """Insert the merges that earlier windows kept, by the times when they were made."""
+        self._set(tuple(sorted((*earlier, *self.all), key=lambda run: run.made)))
 
     def forget(self, store: Path) -> None:
         self._set(tuple(run for run in self.all if run.store != store))
@@ -85,19 +85,19 @@ class Runs(QObject):
 
 
 def run_titles(runs: Sequence[MergeRun], methods: Sequence[MethodInfo]) -> tuple[str, ...]:
-    """A distinct title for each: its name, or the method and the parameters set by the user."""
+    """A distinct title for each run: its name, or its method with the user's parameters."""
     plain = [run.name or " · ".join(title_parts(run, methods)) for run in runs]
     repeated = Counter(plain)
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     distinct = []
     for title in plain:
-        seen[title] += 1
-        distinct.append(f"{title} ({seen[title]})" if repeated[title] > 1 else title)
+        counts[title] += 1
+        distinct.append(f"{title} ({counts[title]})" if repeated[title] > 1 else title)
     return tuple(distinct)
 
 
 def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
-    """The method, and the user's values that differ from its defaults."""
+    """The parts of a run's title: the method, then what the user has set."""
     recipe = run.recipe
     method = next((each for each in methods if each.name == recipe.merge_method), None)
     fields = method.fields if method is not None else ()
@@ -117,24 +117,24 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
 
 
 def mean_score(run: MergeRun) -> float | None:
-    """Mean over the recipe's tasks; None unless all were evaluated."""
-    wanted = {task.title for task in run.recipe.tasks} or set(run.accuracies)
-    known = run.accuracies.keys() >= wanted
-    return fmean(run.accuracies[title] for title in wanted) if wanted and known else None
+    """The mean score over the recipe's tasks; None unless all were evaluated."""
+    titles = {task.title for task in run.recipe.tasks} or set(run.accuracies)
+    known = run.accuracies.keys() >= titles
+    return fmean(run.accuracies[title] for title in titles) if titles and known else None
 
 
 def relative_norm(
     statistics: Mapping[str, LayerStatistics], reports: Mapping[str, LayerReport]
 ) -> float | None:
-    """Norm of the change of all tensors over the experts' mean; None: not known."""
+    """The norm of the change of all tensors over the experts' mean; None if not known."""
     squares: dict[str, float] = {}
     total = 0.0
     for name, report in reports.items():
-        found = statistics.get(name)
-        if report.delta_norm is None or found is None:
+        known = statistics.get(name)
+        if report.delta_norm is None or known is None:
             continue
         total += report.delta_norm**2
-        for expert, energy in found.energies.items():
+        for expert, energy in known.energies.items():
             squares[expert] = squares.get(expert, 0.0) + energy
     norms = [math.sqrt(square) for square in squares.values() if square > 0]
     return math.sqrt(total) / fmean(norms) if norms else None
@@ -152,7 +152,7 @@ _F = TypeVar(
 class Findings(QObject):
     """The latest findings by kind, layer and inputs. ``changed`` carries the layer.
 
-    The matches of all compared covariances are kept, for one set of models and inputs.
+    For the latest models and inputs, it also keeps how well each covariance matches.
     """
 
     changed = Signal(str)
@@ -182,17 +182,18 @@ class Findings(QObject):
 
     def get(self, kind: type[_F], name: str, key: RecipeKey) -> _F | None:
         """The finding of this kind for a layer, or None."""
-        found = self._known[kind].get((name, key))
-        return found if isinstance(found, kind) else None
+        finding = self._known[kind].get((name, key))
+        return finding if isinstance(finding, kind) else None
 
     def clear(self) -> None:
         self._known.clear()
 
 
 class LearningCurves(QObject):
-    """Of the latest merge that learned. ``losses`` by task, ``figures`` by expert, one per step.
+    """The curves of the latest merge that learned, with one value per step.
 
-    ``curve`` is the kind of the figures. ``changed`` follows new steps, at most ten times a second.
+    ``losses``: by task. ``figures``: by expert; ``curve`` is their name. ``changed``: there are new
+    steps; it comes at most ten times a second.
     """
 
     changed = Signal()
@@ -208,7 +209,7 @@ class LearningCurves(QObject):
         return not self.figures
 
     def clear(self) -> None:
-        """A merge begins, so no curves are known."""
+        """Drop the curves, because another merge begins."""
         if not self.is_empty:
             self.losses, self.figures, self.curve = {}, {}, ""
             self.changed.emit()
@@ -223,10 +224,10 @@ class LearningCurves(QObject):
 
 
 class Comparison(QObject):
-    """``wanted`` follows when two other merges are to be compared; ``changed`` carries a layer.
+    """Two merges that are compared. ``wanted``: there are two others; ``changed`` carries a layer.
 
-    ``differences`` by layer, without spectra, as they arrive. ``spectra`` of the layers that were
-    viewed.
+    ``differences``: by layer, as far as they have arrived, without spectra. ``spectra``: of the
+    layers that were viewed.
     """
 
     wanted = Signal()
@@ -241,13 +242,13 @@ class Comparison(QObject):
 
     @property
     def pair(self) -> tuple[MergeRun, MergeRun] | None:
-        """The two merges, or None unless there are two different ones."""
+        """The two merges, or None if there are not two different ones."""
         if self.first is None or self.second is None or self.first is self.second:
             return None
         return self.first, self.second
 
     def compare(self, first: MergeRun | None, second: MergeRun | None) -> None:
-        """Compare these two merges; None: nothing to compare."""
+        """Compare these two merges, or nothing if one is None."""
         if (first, second) == (self.first, self.second):
             return
         self.first, self.second = first, second
@@ -276,11 +277,11 @@ class ChosenByTrying:
 
 
 class Results(QObject):
-    """``changed`` follows when a merge begins, finishes, or is evaluated.
+    """Everything that was computed. ``changed``: a merge has begun, finished or been evaluated.
 
-    ``merge``: the latest, finished, running or interrupted. ``runs``: the finished ones.
-    ``scores``: of the models on the tasks. ``learning``: the curves of a learning merge.
-    ``chosen``: the parameters tuned last.
+    ``merge``: the latest merge, finished, running or interrupted. ``runs``: the finished merges.
+    ``scores``: of the models on the tasks. ``learning``: the curves of a merge that learns.
+    ``chosen``: the parameters of the latest search.
     """
 
     changed = Signal()
@@ -297,25 +298,25 @@ class Results(QObject):
         self.runs.changed.connect(lambda: self.comparison.retain(self.runs.all))
 
     def note_on(self, inputs: Inputs) -> str:
-        """How the parameters of these inputs were tuned; empty if they were not."""
+        """A note on how the parameters of these inputs were tuned; empty if they were not."""
         chosen = self.chosen
         if chosen is None or chosen.method != inputs.method:
             return ""
-        now = inputs.touched
-        same = all(now.get(name) == value for name, value in chosen.parameters.items())
-        return chosen.note if same else ""
+        touched = inputs.touched
+        unchanged = all(touched.get(name) == value for name, value in chosen.parameters.items())
+        return chosen.note if unchanged else ""
 
     @property
     def is_merged(self) -> bool:
         return self.merge is not None and self.merge.finished is not None
 
     def start_merge(self, run: MergeRun | None) -> None:
-        """A merge begins or is resumed; None: there is no merge any more."""
+        """Set the merge that begins or is resumed; None if there is no merge any more."""
         self.merge = run
         self.changed.emit()
 
     def finish_merge(self, finished: MergeFinished) -> None:
-        """Every tensor is in the store."""
+        """Note that the merge is finished: every tensor is in the store."""
         if self.merge is not None:
             self.merge.finished = finished
             self.changed.emit()

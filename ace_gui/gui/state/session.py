@@ -31,8 +31,8 @@ STILL_READ: Final = "The models are still being read."
 
 
 class Checks(QObject):
-    """The plan's checks and, after the experts are compared, whether they fit the base; worst
-    first."""
+    """The checks of the plan, the worst first. After the experts are compared, they also say
+    whether the experts fit the base."""
 
     changed = Signal()
     all: tuple[Check, ...] = ()
@@ -55,16 +55,16 @@ class Checks(QObject):
         return count_of(self.all) or passed
 
     def accept(self) -> None:
-        """The user has seen the current warnings and wants to merge anyway."""
+        """Accept the current warnings: the user has seen them and wants to merge anyway."""
         self._accepted |= {check.key for check in self.worries} - {c.key for c in self.errors}
         self.changed.emit()
 
-    def replace(self, found: tuple[Check, ...], *, ask_again: bool = False) -> None:
-        """``ask_again``: forget which warnings were accepted, because of other models."""
+    def replace(self, checks: tuple[Check, ...], *, ask_again: bool = False) -> None:
+        """Set the checks. ``ask_again``: forget accepted warnings, because of other models."""
         if ask_again:
             self._accepted = frozenset()
-        if found != self.all:
-            self.all = found
+        if checks != self.all:
+            self.all = checks
             self.changed.emit()
 
 
@@ -90,12 +90,12 @@ def checks_of(
     """
     if plan is None:
         return ()
-    found = tuple(check for check in plan.checks if check.title != ADAPTER)
+    checks = tuple(check for check in plan.checks if check.title != ADAPTER)
     if memory_bytes is not None or gpu_memory:
-        found = replaced(found, plan.memory_check(memory_bytes, gpu_memory))
+        checks = replaced(checks, plan.memory_check(memory_bytes, gpu_memory))
     if statistics is not None:
-        found = worst_first((*found, *fit_checks(plan_changes(plan, statistics))))
-    return found
+        checks = worst_first((*checks, *fit_checks(plan_changes(plan, statistics))))
+    return checks
 
 
 CLUSTER: Final = "cluster:"
@@ -103,7 +103,7 @@ CLUSTER: Final = "cluster:"
 
 
 class Session(QObject):
-    """The parts of the window's state, and what involves several of them.
+    """The parts of the window's state, and the steps that involve several of them.
 
     ``draft``: the inputs and their plan. ``layers``: the plan's tensors. ``activity``: running
     work. ``results``: the merges and findings. ``log``: the messages. Each part has its own
@@ -112,10 +112,10 @@ class Session(QObject):
     ``problem`` carries a WorkbenchError, ``advice`` a sentence, ``written`` a sentence and the file
     that it is about.
 
-    What a panel wants of the controllers: ``inputs_wanted`` carries other Inputs,
+    Panels send requests to the controllers: ``inputs_wanted`` carries other Inputs,
     ``parameter_wanted`` a name and a value (None: the default), ``finding_wanted`` a kind of
-    finding and whether a visible panel shows it, ``spectra_wanted`` rows and what to call with
-    their spectra; ``data_wanted``: the user wants to add data for the tasks.
+    finding and whether a visible panel shows it, ``spectra_wanted`` rows and the function that gets
+    their spectra. ``data_wanted``: the user wants to add data for the tasks.
     """
 
     engine_changed = Signal()
@@ -143,15 +143,15 @@ class Session(QObject):
         self.results = Results(self)
         self.log = Log(self)
         self._refused: tuple[Check, ...] = ()
-        for said in (self.written, self.advice):
-            said.connect(lambda text, *_: self.log.add(Level.INFO, Source.WINDOW, text))
+        for signal in (self.written, self.advice):
+            signal.connect(lambda text, *_: self.log.add(Level.INFO, Source.WINDOW, text))
         self.draft.changed.connect(lambda: self.results.scores.follow(self.draft.inputs))
 
     # Queries
 
     @property
     def state(self) -> State:
-        """The most important running work, or else the stage of the project."""
+        """The most important running work, or without any the stage of the project."""
         if (running := self.activity.foremost) is not None:
             return running
         if self.results.is_merged:
@@ -196,7 +196,7 @@ class Session(QObject):
 
     @property
     def must_learn(self) -> bool:
-        """Whether nothing can be known before the merge, because its method learns."""
+        """Whether layers can be known only after the merge, because its method learns."""
         method, key = self.draft.method, self.draft.recipe_key()
         learns = method is not None and method.learns
         return learns and self.results.runs.store_of(key) is None
@@ -217,7 +217,7 @@ class Session(QObject):
         self.engine_changed.emit()
 
     def adopt(self, inputs: Inputs, plan: Plan | None) -> None:
-        """The inputs are valid, and this is their plan; None: everything is unloaded."""
+        """Adopt valid inputs and their plan; None if everything is unloaded."""
         others = inputs.task_vectors != self.draft.planned.task_vectors
         self._refused = ()
         self.layers.take(inputs, plan)
@@ -251,13 +251,13 @@ class Session(QObject):
         self._gather_checks()
 
     def finish_analysis(self) -> None:
-        """All statistics of what is loaded are known."""
+        """Note that all statistics of what is loaded are known."""
         self.layers.set_analysed()
         self._gather_checks()
         self.layers.learnt.emit("")
 
     def refuse_values(self, error: NonFiniteError) -> None:
-        """A tensor has NaN or Inf, at which a merge would stop."""
+        """Add a check that fails: a tensor has NaN or Inf, at which a merge would stop."""
         self._refused = (Check("Values", error.sentence, Verdict.ERROR),)
         self._gather_checks()
 
@@ -281,7 +281,7 @@ class Session(QObject):
         statistics = self.layers.statistics if self.layers.is_analysed else None
         devices = self.engine.devices if self.engine is not None else ()
         chosen = [each for each in devices if self.device in {"auto", each.name}]
-        # Of the chosen GPU, or of the smallest if the engine chooses.
+        # The memory of the chosen GPU, or of the smallest if the engine chooses.
         gpu_memory = min((each.memory_bytes for each in chosen if each.memory_bytes), default=0)
-        found = checks_of(self.draft.plan, self.memory_bytes, statistics, gpu_memory)
-        self.checks.replace((*self._refused, *found), ask_again=ask_again)
+        checks = checks_of(self.draft.plan, self.memory_bytes, statistics, gpu_memory)
+        self.checks.replace((*self._refused, *checks), ask_again=ask_again)

@@ -1,4 +1,4 @@
-"""Settings that persist between runs, and the recent projects. Only this module uses QSettings."""
+"""Settings that stay between runs, and the recent projects. Only this module uses QSettings."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _LARGEST: Final = 2.0**50
 
 @dataclass(frozen=True, kw_only=True)
 class RecentProject:
-    """``path`` is its recipe. The other fields keep their defaults if nothing was recorded.
+    """A recent project. ``path``: its recipe. Other fields keep their defaults without a record.
 
-    ``colours``: palette indices of its experts. ``bytes``: of all its models. ``mean``: score of
-    its merge. ``left``: time of closing, seconds since 1970.
+    ``colours``: palette indices of its experts. ``bytes``: of all its models. ``mean``: the score
+    of its merge. ``left``: the time of closing, in seconds since 1970.
     """
 
     path: Path
@@ -68,7 +68,7 @@ class RecentProject:
 
     @classmethod
     def from_record(cls, path: Path, record: object) -> RecentProject:
-        """From the output of ``record``; invalid values are skipped."""
+        """The project of a stored ``record``, without its invalid values."""
         fields = record if isinstance(record, dict) else {}
         known: dict[str, Any] = {
             name: fields[name]
@@ -94,7 +94,7 @@ _SCHEMES: Final[dict[str, Scheme]] = {"light": "light", "dark": "dark"}
 
 
 class _Setting(Generic[_T]):
-    """A value that is stored as text. ``read`` takes "" if nothing was stored."""
+    """A value that is stored as text. ``read`` gets "" if nothing was stored."""
 
     def __init__(self, key: str, read: Callable[[str], _T]) -> None:
         self._key, self._read = key, read
@@ -203,7 +203,7 @@ class Settings:
         self.store.setValue(f"folders/{purpose}", str(folder))
 
     def use_scratch(self, folder: Path | None) -> None:
-        """Set ``scratch``; its former values stay among ``merge_folders``."""
+        """Set ``scratch``. Its former values stay in ``merge_folders``."""
         others = [text for text in self._texts("engine/scratches") if text != str(folder)]
         self.store.setValue("engine/scratches", [*([str(folder)] if folder else []), *others])
         self.scratch = folder
