@@ -87,9 +87,8 @@ class LatestQuestion(_Answers):
             self.run(question.job, quiet=self._quiet)
 
     def _ask_after_planning(self) -> None:
-        was_planning = self._planning
-        self._planning = self._session.activity.is_running(State.PLANNING)
-        if was_planning and not self._planning:
+        before, self._planning = self._planning, self._session.activity.is_running(State.PLANNING)
+        if before and not self._planning:
             self.ask()
 
 

@@ -1,4 +1,4 @@
-"""The views of all layers as tabs: γ, roles, energies, learning curves; and what if."""
+"""The views of all layers in tabs: γ, roles, energies, learning curves, and trial values."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LayersView(Following):
         session.layers.learnt.connect(self._learn)
 
     def refresh(self) -> None:
-        """Show the layers with all that is known of them."""
+        """Show the layers with everything that is known about them."""
         figures, session = self.layers.figures, self.session
         plan, name = session.draft.plan, session.selection
         if plan is None or not plan.experts or not figures.names:
@@ -76,19 +76,19 @@ class LayersView(Following):
         self.view.select(self.plot.row_of(name))
 
     def _learn(self, name: str) -> None:
-        """Show single figures together, and at once when all are known."""
+        """Show new figures of single layers after a pause, and those of all layers at once."""
         if name:
             start_once(self._learning)
         else:
             self.plan_refresh()
 
     def _select_row(self, row: int) -> None:
-        if not isinstance(self.plot, RoleMapPlot):  # there, a row is a block
+        if not isinstance(self.plot, RoleMapPlot):  # its rows are blocks
             self.session.select(self.plot.name_at(row))
 
 
 class HeterogeneityPanel(QWidget):
-    """``plot``: γ along the model, in the first tab."""
+    """The tabs with all layers. ``plot``: γ along the model, in the first tab."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class LearningView(Following):
     def refresh(self) -> None:
         known, colours = self._session.results.learning, expert_colours(self._session)
         tasks = {task.title: task.expert or task.title for task in self._session.draft.inputs.tasks}
-        by_task = {name: colours[own] for name, own in tasks.items() if own in colours}
+        by_task = {name: colours[expert] for name, expert in tasks.items() if expert in colours}
         self.plot.show_steps(known.losses, known.figures, known.curve, colours | by_task)
 
 
@@ -149,9 +149,9 @@ _NO_LAYER = "Select a layer that the method merges to try other values on it."
 
 
 class WhatIfPanel(QWidget):
-    """Values to try, the figures under the recipe and under the trial, and both spectra.
+    """Trial values, the figures under the recipe and under the trial, and both spectra.
 
-    If nothing is being tried, both variants of a method that has two.
+    Without trial values it compares both variants of a method that has two.
     """
 
     def __init__(self, session: Session, what_if: WhatIf) -> None:
@@ -205,8 +205,8 @@ class WhatIfPanel(QWidget):
         rule = describe(session.draft.inputs.overrides[index])
         ruled = [row for row in session.layers.rows if row.override and index in row.override.rules]
         self.own.setText(f"This layer has its own parameters (override: {rule}).")
-        whole = f", for all {len(ruled)} tensors" if len(ruled) > 1 else ""
-        self.apply.setToolTip(tooltip(f"Apply the trial values to the override of {rule}{whole}"))
+        count = f", for all {len(ruled)} tensors" if len(ruled) > 1 else ""
+        self.apply.setToolTip(tooltip(f"Apply the trial values to the override of {rule}{count}"))
 
     def _show_answer(self) -> None:
         session, what_if = self._session, self._what_if
@@ -221,7 +221,7 @@ class WhatIfPanel(QWidget):
             sentence = _NOT_TRIED if what_if.other_variant is None else _BOTH
         both = sentence == _BOTH and new is not None  # the headings say so
         self.note.setText(sentence)
-        shown = bool(sentence) and not both  # the plot says it, too, if there is room for it
+        shown = bool(sentence) and not both  # the plot says it if it is visible
         self.note.setVisible(shown and (self._drawing.isHidden() or sentence == _BOTH))
         self.table.setHeaderLabels(["", *what_if.labels])
         if old is not None and new is not None:
@@ -232,7 +232,7 @@ class WhatIfPanel(QWidget):
     def _fill_table(self, old: LayerSpectrum | None, new: LayerSpectrum | None) -> None:
         for (_title, tip, figure), row in zip(FIGURES, self.rows, strict=True):
             texts = [NONE if s is None else figure_text(s.report, figure) for s in (old, new)]
-            row.setHidden(texts == [NONE, NONE])  # so that the others are all in view
+            row.setHidden(texts == [NONE, NONE])  # leaves the space to the others
             font = self.table.font()
             font.setBold(new is not None and texts[0] != texts[1])
             for column, text in enumerate(texts, start=1):
@@ -262,14 +262,14 @@ class WhatIfPanel(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        """The table has the same information as the plot, so it stays if there is little room."""
+        """Hide the plot if there is little room, because the table has the same information."""
         parts_width = sum(part.minimumSize().width() for part in self._beside) + 4 * _SPACING
         needed = parts_width + _PLOT * self.fontMetrics().height()
         self._drawing.setVisible(self.width() >= needed)
 
 
 def figure_text(report: LayerReport, figure: str) -> str:
-    """One of ``FIGURES`` as text; a dash if the method has none."""
+    """One of ``FIGURES`` as text, or a dash if the method does not report it."""
     value = getattr(report, figure)
     if value is None:
         return NONE

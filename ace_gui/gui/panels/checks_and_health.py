@@ -1,4 +1,4 @@
-"""Verdicts, worst first: the checks before a merge, and the health of the layers."""
+"""The checks before a merge, and the health of the layers, each with the worst verdict first."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ VERDICTS: Final = {
     Verdict.NOTE: ("Note", "info", "accent"),
     Verdict.OK: ("Fine", "check", "secondary"),
 }
-"""The word, icon and colour of each."""
+"""The word, icon and colour of each verdict."""
 _ICON: Final = 16  # px
 _DETAIL_LINES: Final = 6
 
 
 class PreflightPanel(Following):
-    """Follows the session's checks. Details stay open as long as the checks are the same."""
+    """Shows the session's checks. Details stay open as long as the checks are the same."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class CheckList(Column):
         self.setLayout(self._layout)
 
     def show_checks(self, checks: Sequence[Check], prefix: str | None = None) -> None:
-        """Show these. ``prefix``: subjects can be clicked, and have names without it."""
+        """Show these checks. ``prefix``: subjects can be clicked, and lose this start of a name."""
         if tuple(checks) == tuple(row.check for row in self.rows):
             return
         opened = {row.check.key for row in self.rows if row.details.is_open}
@@ -105,7 +105,7 @@ class CheckList(Column):
 class CheckRow(QFrame):
     """One check: icon, verdict, title, subject and sentence, with collapsed details.
 
-    ``link``: the subject, first, if it leads somewhere.
+    ``link``: the subject, which comes first if it can be clicked.
     """
 
     def __init__(self, check: Check, link: QPushButton | None = None) -> None:
@@ -132,10 +132,10 @@ class CheckRow(QFrame):
 
 
 class HealthPanel(Following):
-    """The summary, and the layers with the worst findings.
+    """The summary of the layers' health, and the layers with the worst findings.
 
-    If the published variant of ACE causes findings, the automatic one is offered, for the affected
-    layers or for all.
+    If the published variant of ACE causes findings, the panel offers the automatic variant for the
+    affected layers or for all.
     """
 
     def __init__(self, session: Session, healths: Healths) -> None:
@@ -184,7 +184,7 @@ class HealthPanel(Following):
         self._mark()
 
     def _mark(self) -> None:
-        """The name of the selected layer is bold."""
+        """Make the name of the selected layer bold."""
         for row in self.worst.rows:
             if row.link is not None:
                 chosen = row.check.subject == self._session.selection
@@ -195,7 +195,7 @@ class HealthPanel(Following):
 
 
 def _worst(layer: LayerHealth) -> Check:
-    """Its worst finding, with the others as details."""
+    """The worst finding of a layer, with the others as its details."""
     worst, *others = layer.findings
     details = "\n".join(each.sentence for each in others)
     return replace(worst, subject=layer.name, details=details)

@@ -1,4 +1,4 @@
-"""Choose methods or values, merge with each in turn, and compare the results."""
+"""Lets the user choose methods or values, merges with each in turn, and compares the results."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _NOTHING = (
 
 
 class CompareMethodsPanel(QWidget):
-    """``pair_wanted`` carries the runs of two rows, to be compared layer by layer."""
+    """``pair_wanted`` carries the runs of two rows that the user wants to compare by layer."""
 
     pair_wanted = Signal(object, object)
 
@@ -86,7 +86,7 @@ class CompareMethodsPanel(QWidget):
         return [self.model.row_at(position) for position in sorted(index.row() for index in rows)]
 
     def compare(self, names: Sequence[str]) -> None:
-        """Merge with each of these methods, at their defaults, as far as they fit the models."""
+        """Merge with the defaults of each of these methods that fits the models."""
         self.choices.tick(names)
         if self.start.isEnabled():
             self.start.click()
@@ -114,13 +114,13 @@ class CompareMethodsPanel(QWidget):
         self._allow()
 
     def _draw(self) -> None:
-        """Draw the table's sort column as bars, and the main figure against the norm."""
+        """Draw the sorted column as bars, and the main figure against the norm."""
         model, current = self.model, self._session.results.merge
         good = [row for row in model.rows if not row.error]
 
         def point(row: MethodCompared, x: float, y: float = 0.0) -> MergePoint:
-            now = current is not None and self._comparison.run_of(row) is current
-            return MergePoint(row.title, x, y, now)
+            is_current = current is not None and self._comparison.run_of(row) is current
+            return MergePoint(row.title, x, y, is_current)
 
         shown, main = model.sorted_figure, model.main_figure
         self._barred = [row for row in good if shown.known(row) is not None]
@@ -218,7 +218,7 @@ class CompareMethodsPanel(QWidget):
 
 
 def swept(rows: Sequence[MethodCompared]) -> str:
-    """The only parameter by which merges of one method differ, or ""."""
+    """The one parameter by which merges of one method differ, or ""."""
     methods = {row.variant.recipe.merge_method for row in rows}
     names = {name for row in rows for name in row.parameters}
     differ = [name for name in names if len({row.parameters.get(name) for row in rows}) > 1]
@@ -229,7 +229,7 @@ def swept(rows: Sequence[MethodCompared]) -> str:
 
 
 class MergeChoices(QWidget):
-    """``changed`` follows each change of the choice."""
+    """The methods or values to merge with. ``changed``: the user has chosen others."""
 
     changed = Signal()
 
@@ -238,7 +238,7 @@ class MergeChoices(QWidget):
         self._session = session
         self._numbers: dict[str, FieldInfo] = {}
         self.boxes: dict[tuple[str, str | None], QCheckBox] = {}
-        """By method and variant; None: the default variant, or the only one."""
+        """The boxes by method and variant, None for the default or only variant."""
         self.methods = scroll_area("Methods to compare", tabs=False)
         self.parameter = Choice("Parameter to vary", {None: ("no parameter", "")})
         self.values = named(QLineEdit(placeholderText="0.1, 0.2, 0.5"), "Values to try")
@@ -283,7 +283,7 @@ class MergeChoices(QWidget):
         self.changed.emit()
 
     def _fill_methods(self) -> None:
-        """One box per variant of each method; the window's method is checked."""
+        """Add a box for each variant of each method, and check the window's method."""
         column = Column()
         layout = QVBoxLayout(column)
         layout.setSpacing(3)
@@ -322,7 +322,7 @@ class MergeChoices(QWidget):
         return method.name == draft.inputs.method and in_force
 
     def _fill_parameters(self) -> None:
-        """The numeric parameters of the window's method, one of which can be varied."""
+        """Offer the numeric parameters of the window's method, to vary one of them."""
         draft, method = self._session.draft, self._session.draft.method
         self._numbers = {each.name: each for each in draft.fields if each.kind in ("float", "int")}
         title = method.title if method is not None else "the method"
@@ -334,7 +334,7 @@ class MergeChoices(QWidget):
     def _written_values(self) -> list[ParameterValue]:
         """The values in the field that are numbers in range."""
         item = self._numbers[self.parameter.current]
-        found = []
+        values = []
         for text in self.values.text().replace(";", ",").split(","):
             try:
                 value = int(text) if item.kind == "int" else float(text)
@@ -342,8 +342,8 @@ class MergeChoices(QWidget):
                 continue
             low = item.low is None or (value > item.low if item.low_open else value >= item.low)
             if low and (item.high is None or value <= item.high):
-                found.append(value)
-        return list(dict.fromkeys(found))
+                values.append(value)
+        return list(dict.fromkeys(values))
 
     def _ticked(self) -> list[tuple[str, str | None]]:
         return [chosen for chosen, box in self.boxes.items() if box.isChecked()]
@@ -360,7 +360,7 @@ class MergeChoices(QWidget):
 
 
 def _under(inputs: Inputs, method: str, variant: str | None) -> Inputs:
-    """The inputs with that method. Overrides belong to their method and are dropped for others."""
+    """The inputs with this method and variant. Another method drops the overrides."""
     changed = inputs.with_method(method)
     rules = inputs.overrides if changed.method == inputs.method else ()
     changed = replace(changed, overrides=rules)

@@ -1,4 +1,4 @@
-"""The Compare page: several methods, two finished merges layer by layer, or any two models."""
+"""The Compare page, for several methods, for two finished merges by layer, or any two models."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class ComparePanel(LayerPanel):
         self.differences.set_busy(busy and not waits)
 
     def _offer_runs(self) -> None:
-        """Select the newest two runs, unless the user's choice still exists."""
+        """Offer the runs. Keep the user's two if they still exist, or select the newest two."""
         runs, comparison = self.session.results.runs.all, self.session.results.comparison
         titles = merges_of(self.session)
         options = {key: (plain(title), title) for key, title in titles.items()}
@@ -191,7 +191,7 @@ class ComparePanel(LayerPanel):
             self.spectra.clear("Computing both spectra …")
 
     def _show_scores(self) -> None:
-        """The mean scores on the tasks, if the merges were evaluated."""
+        """Show the mean scores on the tasks if the merges were evaluated."""
         parts = []
         for box in (self.first, self.second):
             run = self._run(box)
@@ -225,11 +225,11 @@ class ComparePanel(LayerPanel):
         self.setLayout(down(head, (area, 1), gap=0))
 
 
-def _caption(found: LayerDifference) -> str:
-    first, second = number_text(found.first_norm, 3), number_text(found.second_norm, 3)
+def _caption(difference: LayerDifference) -> str:
+    first, second = number_text(difference.first_norm, 3), number_text(difference.second_norm, 3)
     return (
-        f"relative difference {number_text(relative(found), 3)} · "
-        f"cosine {number_text(found.cosine, 3)} · ‖W − W₀‖ {first} and {second}"
+        f"relative difference {number_text(relative(difference), 3)} · "
+        f"cosine {number_text(difference.cosine, 3)} · ‖W − W₀‖ {first} and {second}"
     )
 
 
@@ -242,7 +242,7 @@ _BY: Final = {
 
 
 class TwoModelsPanel(QWidget):
-    """``paths``: the folders of the two models."""
+    """Compares two models. ``paths``: their folders."""
 
     def __init__(self, operation: Operation) -> None:
         super().__init__()
@@ -275,22 +275,22 @@ class TwoModelsPanel(QWidget):
     def refresh(self) -> None:
         operation = self._operation
         obstacle = "" if all(self.paths) else "Choose two model folders first."
-        progress, found = operation.progress(JobProgress), operation.last(ModelDiff)
+        progress, diff = operation.progress(JobProgress), operation.last(ModelDiff)
         share = progress.done / progress.total if progress and progress.total else None
         self.run.show_job(operation.is_running, obstacle, share=share)
         show_problem(self.problem, operation.error)
-        if found is None or found is not self._drawn:
-            self._drawn = found
+        if diff is None or diff is not self._drawn:
+            self._drawn = diff
             self._draw()
 
     def _draw(self) -> None:
-        found = self._drawn
-        self.others.setText("" if found is None else _others(found))
+        diff = self._drawn
+        self.others.setText("" if diff is None else _others(diff))
         self.others.setVisible(bool(self.others.text()))
-        if found is None:
+        if diff is None:
             self.plot.clear("Comparing …" if self._operation.is_running else "")
         else:
-            self.plot.show_differences(of_models(found, str(self.by.current)))
+            self.plot.show_differences(of_models(diff, str(self.by.current)))
 
     def _ask(self, index: int) -> None:
         title = ("Folder of the first model", "Folder of the second model")[index]
@@ -302,12 +302,12 @@ class TwoModelsPanel(QWidget):
             self._operation.run(DiffJob(first=first, second=second))
 
 
-def _others(found: ModelDiff) -> str:
-    """What only one model has, or has in another shape."""
+def _others(diff: ModelDiff) -> str:
+    """A text on the tensors that only one model has, or that have another shape in the other."""
     counts = {
-        "only in the first model": len(found.missing),
-        "only in the second": len(found.extra),
-        "of another shape": len(found.other_shape),
+        "only in the first model": len(diff.missing),
+        "only in the second": len(diff.extra),
+        "of another shape": len(diff.other_shape),
     }
     parts = [f"{counted(n, 'tensor', 'tensors')} {where}" for where, n in counts.items() if n]
     return f"Not compared: {', '.join(parts)}." if parts else ""

@@ -1,4 +1,4 @@
-"""What the merge lost and gained: a strip below the scores, and a tab with every example."""
+"""The examples that a merge lost and gained, in a strip below the scores and in a tab."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ VERDICTS: Final = {
     Verdict.GAINED: ("Gained", "The merge is right, and the other model is wrong"),
     Verdict.BOTH_WRONG: ("Both wrong", "Neither is right"),
 }
-"""The title and tooltip of each."""
+"""The title and tooltip of each verdict."""
 NOTHING: Final = (
     "Examples that the expert answers correctly and the merge does not, and vice versa."
 )
@@ -73,15 +73,15 @@ class CompareButton(QPushButton):
         self.clicked.connect(self._compare)
 
     def offer(self, store: str, *, with_base: bool = False) -> str:
-        """Offer to compare this merge with the experts, or the base; return why it cannot be."""
+        """Offer to compare a merge with the experts or the base. Return an obstacle, or ""."""
         known, self._wanted = self._session.results.scores, (store, with_base)
         why = self._scoring.obstacle or ("" if store else "Merge first.")
         self.setEnabled(not why)
         self.setToolTip(tooltip(why or "Evaluate both models if their answers are not known yet"))
-        asked = (store, with_base, known.tasks)
+        subject = (store, with_base, known.tasks)
         free = self.isVisible() and (not self._scoring.is_running or bool(self._asked))
-        if free and store and known.is_complete(store) and asked != self._asked:
-            self._asked = asked
+        if free and store and known.is_complete(store) and subject != self._asked:
+            self._asked = subject
             self._compare()
         return why
 
@@ -96,7 +96,7 @@ class CompareButton(QPushButton):
 
 
 class ExamplesTab(JobPage):
-    """All examples of a verdict, with the details of one."""
+    """All examples of a verdict, with the details of the selected one."""
 
     def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
         super().__init__(session, scoring, pages)
@@ -140,33 +140,33 @@ class ExamplesTab(JobPage):
         tasks = {t.title: (plain(t.title), "") for t in self.session.draft.inputs.tasks}
         self.task.offer({_ALL: ("All tasks", "Examples of every task")} | tasks)
         known, merge = self.session.results.scores, str(self.merge.current)
-        found = known.examples(Path(merge), with_base=self.with_base) if merge else {}
-        self.show_page(int(bool(found)))
-        if not found:
+        by_task = known.examples(Path(merge), with_base=self.with_base) if merge else {}
+        self.show_page(int(bool(by_task)))
+        if not by_task:
             why = self.compare_button.offer(merge, with_base=self.with_base)
             self.empty.say(f"{NOTHING} {why}")
             return
-        chosen = [each for each in found.values() if self.task.current in (_ALL, each.task)]
-        self._show_examples(chosen)
+        shown = [each for each in by_task.values() if self.task.current in (_ALL, each.task)]
+        self._show_examples(shown)
 
-    def _show_examples(self, chosen: list[ExamplesCompared]) -> None:
-        counts = {each: sum(task.counts[each] for task in chosen) for each in VERDICTS}
+    def _show_examples(self, tasks: list[ExamplesCompared]) -> None:
+        counts = {each: sum(task.counts[each] for task in tasks) for each in VERDICTS}
         for index, (each, (title, _)) in enumerate(VERDICTS.items()):
             self.verdict.set_title(index, f"{title} {counts[each]}")
         verdict = list(VERDICTS)[self.verdict.current]
         self.list.cell.merge_is_wrong = verdict is not Verdict.GAINED
         other = "base" if self.with_base else ""
-        listed = [*chain(*listed_examples(self.session, chosen, verdict, other))]
+        listed = [*chain(*listed_examples(self.session, tasks, verdict, other))]
         if self.list.show_examples(listed):
             self.list.setCurrentIndex(self.list.rows.index(0, 0))
             self._show_detail()
         count = counts[verdict]
-        some = f"The first {len(listed)} of {count} are shown." if len(listed) < count else ""
+        part = f"The first {len(listed)} of {count} are shown." if len(listed) < count else ""
         others = "base model" if self.with_base else "expert"
         whose = others if verdict is Verdict.GAINED else "merge"
-        losses = all(each.metric.value in LOSSES for each in chosen)
+        losses = all(each.metric.value in LOSSES for each in tasks)
         rule = f"The true label, and the {whose}'s answer."
-        self.note.setText(f"{some} {'Lost: the loss grew most.' if losses else rule}".lstrip())
+        self.note.setText(f"{part} {'Lost: the loss grew most.' if losses else rule}".lstrip())
 
     def _show_detail(self) -> None:
         index = self.list.currentIndex()
@@ -248,15 +248,15 @@ class ExamplesStrip(Following):
     def refresh(self) -> None:
         """Update the examples, and request them once the merge is evaluated."""
         known, store = self._session.results.scores, self._store
-        found = known.examples(Path(store), with_base=False) if store else {}
+        by_task = known.examples(Path(store), with_base=False) if store else {}
         tall = self.window().height() >= _TALL * self.fontMetrics().height()
         for verdict, row in self.rows.items():
-            row.setVisible(bool(found) and (tall or verdict is Verdict.LOST))
-            row.show_examples(listed_examples(self._session, found.values(), verdict), found)
-        self.all.setVisible(bool(found))
-        self.note.setText("" if found else _NOTHING)
-        self.ask.setVisible(not found)
-        if not found:
+            row.setVisible(bool(by_task) and (tall or verdict is Verdict.LOST))
+            row.show_examples(listed_examples(self._session, by_task.values(), verdict), by_task)
+        self.all.setVisible(bool(by_task))
+        self.note.setText("" if by_task else _NOTHING)
+        self.ask.setVisible(not by_task)
+        if not by_task:
             self.ask.offer(store)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -265,7 +265,7 @@ class ExamplesStrip(Following):
 
 
 class ExampleList(QListView):
-    """Examples as tiles if they are pictures, else as rows."""
+    """A list of examples, with pictures as tiles and others as rows."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -292,12 +292,12 @@ class ExampleList(QListView):
 
 
 def are_pictures(listed: Sequence[ListedExample]) -> bool:
-    """Whether there are examples, and all have pictures."""
+    """Whether there are examples and all of them have pictures."""
     return bool(listed) and all(each.found.example.picture is not None for each in listed)
 
 
 class _Row(QWidget):
-    """The examples of one verdict: as many as fit, of each task in turn."""
+    """The examples of one verdict: as many as fit, from each task in turn."""
 
     def __init__(self, verdict: Verdict, strip: QWidget) -> None:
         super().__init__()
@@ -312,11 +312,11 @@ class _Row(QWidget):
         self.setLayout(down(self.title, self.list, gap=0))
 
     def show_examples(
-        self, by_task: list[list[ListedExample]], found: Mapping[str, ExamplesCompared]
+        self, by_task: list[list[ListedExample]], compared: Mapping[str, ExamplesCompared]
     ) -> None:
         """Show as many as there is room for, grouped by task."""
         name = VERDICTS[self._verdict][0]
-        count = sum(each.counts[self._verdict] for each in found.values())
+        count = sum(each.counts[self._verdict] for each in compared.values())
         rule = f": {_RULES[self._verdict]}" if count else ""
         self.title.setText(f"{name} {count}{rule}")
         in_turn = [each for each in chain(*zip_longest(*by_task)) if each is not None]
@@ -377,9 +377,9 @@ _MIDDLE: Final = Qt.AlignmentFlag.AlignCenter
 
 
 class ExampleCell(Cell):
-    """Pictures as tiles, texts as rows; the true label in bold, and the wrong answer below it.
+    """A tile with a picture, or a row with a text, with the true label in bold and a wrong answer.
 
-    ``merge_is_wrong``: whether the wrong answer is the merge's or the other model's.
+    ``merge_is_wrong``: the wrong answer is the merge's, not the other model's.
     """
 
     merge_is_wrong = True
@@ -388,7 +388,7 @@ class ExampleCell(Cell):
         return self.size_of(index.data(VALUE))
 
     def size_of(self, listed: ListedExample) -> QSize:
-        """Size in px of a tile or a row."""
+        """The size of a tile or a row, in px."""
         line = line_height(Face.CAPTION_STRONG)
         if listed.found.example.picture is not None:
             width = max(_TILE, 7 * line_height(Face.CAPTION))
@@ -405,11 +405,11 @@ class ExampleCell(Cell):
             self._draw_row(cell.painter, rect, listed, answer, ink)
             return
         paint_picture(cell.painter, _line(rect, 0, _PICTURE), image_of(picture))
-        first = _line(rect, _PICTURE + 4, line_height(Face.CAPTION_STRONG))
-        second = first.translated(0, first.height())
+        label_line = _line(rect, _PICTURE + 4, line_height(Face.CAPTION_STRONG))
+        answer_line = label_line.translated(0, label_line.height())
         font = face(Face.CAPTION_STRONG)
-        write(cell.painter, first, found.example.label, font, theme.text, align=_MIDDLE)
-        write(cell.painter, second, answer, face(Face.CAPTION), ink, align=_MIDDLE)
+        write(cell.painter, label_line, found.example.label, font, theme.text, align=_MIDDLE)
+        write(cell.painter, answer_line, answer, face(Face.CAPTION), ink, align=_MIDDLE)
 
     def _draw_row(
         self, painter: QPainter, rect: QRectF, listed: ListedExample, answer: str, ink: str
@@ -423,9 +423,9 @@ class ExampleCell(Cell):
         write(painter, top, text, face(Face.BODY), theme.text)
         low = _line(top, top.height() + 3, line_height(Face.CAPTION_STRONG))
         used = write(painter, low, example.label, face(Face.CAPTION_STRONG), theme.text)
-        rest = low.adjusted(used + 12 if used else 0, 0, 0, 0)
+        after_label = low.adjusted(used + 12 if used else 0, 0, 0, 0)
         whose = "merge" if self.merge_is_wrong else listed.other_model
-        write(painter, rest, f"{whose}: {answer}", face(Face.CAPTION), ink)
+        write(painter, after_label, f"{whose}: {answer}", face(Face.CAPTION), ink)
 
 
 def _line(rect: QRectF, down: float, height: float) -> QRectF:

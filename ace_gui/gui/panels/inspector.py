@@ -1,4 +1,4 @@
-"""The inspector: details of the selected layer with its covariances, and the checks."""
+"""The inspector, with details and covariances of the selected layer, and the checks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _LOW = 28  # in text lines: a lower inspector has no figures in its head, but mo
 
 
 class InspectorPanel(QWidget):
-    """Tabs about the selected layer, and the checks, which come to the front when a new one
+    """Tabs about the selected layer, and a tab with the checks, which is shown when a check newly
     fails."""
 
     def __init__(self, session: Session, healths: Healths, measuring: CovarianceOperation) -> None:
@@ -75,7 +75,7 @@ class InspectorPanel(QWidget):
         self.preflight = PreflightPanel(session)
         tip = "The checks before the merge, and their results"
         self.checks_tab = self.tabs.add("Checks", tip, lambda: self.preflight)
-        self.tabs.content(self.checks_tab)  # at once, because it comes to the front by itself
+        self.tabs.content(self.checks_tab)  # created at once, because it shows itself
         self._worries: frozenset[object] = frozenset()
         self.setLayout(down(self.head, (self.tabs, 1), margins=(8, 8, 8, 4)))
         session.checks.changed.connect(self._show_worries)
@@ -89,7 +89,7 @@ class InspectorPanel(QWidget):
         self.tabs.setCurrentIndex(self.checks_tab)
 
     def _show_worries(self) -> None:
-        """Show the number of warnings on the tab, and show the tab if they have changed."""
+        """Write the number of warnings on the tab, and show the tab if there are others."""
         worries, index = self._session.checks.worries, self.checks_tab
         self.tabs.setTabText(index, f"Checks ({len(worries)})" if worries else "Checks")
         name = worries[0].verdict.value if worries else ""
@@ -105,7 +105,7 @@ _NONE: Final = "Choose a layer in the table or in a plot of all layers."
 
 
 class LayerHead(QWidget):
-    """Follows the session's selection."""
+    """The name and the figures of the selected layer."""
 
     def __init__(self, session: Session, healths: Healths) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class LayerHead(QWidget):
         self._figures.setVisible(not self._is_compact and any_known)
 
     def set_compact(self, compact: bool) -> None:
-        """Hide the figures, in favour of the plots below."""
+        """Hide or show the figures; without them the plots below have more room."""
         if compact != self._is_compact:
             self._is_compact = compact
             self.refresh()
@@ -163,7 +163,7 @@ class LayerHead(QWidget):
         grid = QGridLayout(self._figures)
         grid.setContentsMargins(0, 6, 0, 0)
         grid.setVerticalSpacing(0)
-        made = []
+        labels = []
         for column, figure in enumerate(FIGURES):
             title = figure.title if column else f"Heterogeneity {figure.title}"
             caption, value = muted_label(title), heading("")
@@ -173,8 +173,8 @@ class LayerHead(QWidget):
             grid.addWidget(caption, 0, column)
             grid.addWidget(value, 1, column)
             grid.setColumnStretch(column, 1)
-            made.append((caption, value))
-        return made
+            labels.append((caption, value))
+        return labels
 
     def _learn(self, name: str) -> None:
         if name in ("", self._session.selection):
@@ -182,8 +182,8 @@ class LayerHead(QWidget):
 
 
 class _Name(QWidget):
-    """A tensor's name in a monospaced font: block number muted, the rest strong, elided in the
-    middle."""
+    """A tensor's name in a monospaced font, elided in the middle. The block number is muted, the
+    rest is strong."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -194,8 +194,8 @@ class _Name(QWidget):
 
     def show_name(self, name: str, prefix: str) -> None:
         """Show the name without ``prefix``, which all blocks share."""
-        found = _BLOCK.fullmatch(name.removeprefix(prefix)) if prefix else None
-        number, rest = found.groups() if found else ("", name)
+        match = _BLOCK.fullmatch(name.removeprefix(prefix)) if prefix else None
+        number, rest = match.groups() if match else ("", name)
         self.number.setText(plain(number))
         self.number.setVisible(bool(number))
         self.rest.set_full_text(rest)
@@ -217,7 +217,7 @@ _NOT_MERGED: Final = "ACE estimates covariances only for the matrices that it me
 
 
 class CovariancesPanel(SheetPanel):
-    """A plot and a table, or what is missing, with a button to get it."""
+    """A plot and a table of the covariances, or what is missing, with a button to get it."""
 
     finding = LayerCovariances
 
@@ -243,7 +243,7 @@ class CovariancesPanel(SheetPanel):
         return None if self.row is None else findings.get(LayerCovariances, self.row.name, key)
 
     def _follow_work(self) -> None:
-        """Update everything when the work ends; its progress only changes the foot."""
+        """Update everything when the work ends, but only the foot while it runs."""
         if self._measuring.is_running:
             self._show_foot()
         else:
@@ -272,12 +272,12 @@ class CovariancesPanel(SheetPanel):
         return found.experts, covariance_rows(found), shown
 
     def set_busy(self, busy: bool) -> None:
-        """The plot says what is missing until there are results."""
+        """Do nothing: until there are results, the plot says what is missing."""
 
     def _missing(self) -> tuple[str, str]:
-        """A sentence, and the button that helps, if one does."""
+        """A sentence on what is missing, and the text of the button that helps, or ""."""
         row, key = self.row, self.session.draft.measured_key()
-        is_whole = self._measuring.finished == key  # as far as that is possible
+        is_whole = self._measuring.finished == key  # all matrices that can be compared
         if row is None:
             return _CHOOSE, ""
         if not self.session.layers.has_spectrum(row):
@@ -313,20 +313,20 @@ class CovariancesPanel(SheetPanel):
 
 
 def whose_inputs(found: LayerCovariances) -> str:
-    """Whether each estimate matches its own expert's inputs best, and how to read the matrix."""
-    own = int((found.centred_TT.argmax(axis=1) == np.arange(len(found.experts))).sum())
+    """How many estimates match their own expert's inputs best, and how to read the matrix."""
+    matching = int((found.centred_TT.argmax(axis=1) == np.arange(len(found.experts))).sum())
     text = "Rows: estimates; columns: inputs."
     if len(found.experts) < 2:
         return text
-    knows = f"{own} of {len(found.experts)} estimates match their own expert's inputs best."
+    knows = f"{matching} of {len(found.experts)} estimates match their own expert's inputs best."
     return f"{knows} {text}"
 
 
-def covariance_rows(found: LayerCovariances) -> list[FigureRow]:
-    """How well every expert's estimate matches the inputs, with explanations."""
+def covariance_rows(covariances: LayerCovariances) -> list[FigureRow]:
+    """The figures of how well each expert's estimate matches the inputs, with explanations."""
 
     def row(title: str, tip: str, attribute: str) -> FigureRow:
-        values = [getattr(match, attribute) for match in found.matches]
+        values = [getattr(match, attribute) for match in covariances.matches]
         return FigureRow(title, tip, [np.nan if value is None else value for value in values])
 
     return [

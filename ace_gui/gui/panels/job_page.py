@@ -1,4 +1,4 @@
-"""What the pages of jobs share: updates, the button that runs, the choice of a merge, pictures."""
+"""What the pages of jobs share: updates, the run button, the choice of a merge, and pictures."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _NO_MERGE: Final = {"": ("no merge yet", "Merge, and evaluate again")}
 
 
 class JobPage(Following):
-    """A page that shows a job: what goes in, a button that runs it, and what comes out.
+    """A page for a job, with its inputs, a button that runs it, and its results.
 
-    Subclasses fill it with ``set_pages`` and implement ``refresh``. ``pages`` shows others.
+    Subclasses fill it with ``set_pages`` and implement ``refresh``. ``pages`` shows other pages.
     """
 
     def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
@@ -54,7 +54,7 @@ class JobPage(Following):
         self._pages = QStackedLayout(self)
 
     def set_pages(self, *pages: QWidget) -> None:
-        """Set what the page can show, for example a message while there is nothing, and results."""
+        """Set the views of this page, for example a message and results; one is shown at a time."""
         for page in pages:
             self._pages.addWidget(page)
 
@@ -62,14 +62,14 @@ class JobPage(Following):
         self._pages.setCurrentIndex(index)
 
     def wanted(self, paths: list[Path]) -> list[Path]:
-        """Those of the dropped paths that this page takes."""
+        """Return the dropped paths that this page can use."""
         return paths[:0]
 
     def take(self, paths: list[Path]) -> None:
-        """Use the wanted paths that were dropped."""
+        """Use the dropped paths that ``wanted`` has returned."""
 
     def dragEnterEvent(self, event: QDropEvent) -> None:
-        """Leave recipes and models to the window."""
+        """Accept only paths that this page can use; recipes and models are for the window."""
         if self._wanted(event):
             event.acceptProposedAction()
         else:
@@ -86,9 +86,9 @@ class JobPage(Following):
 
 
 class RunButton(ProgressButton):
-    """Starts a job; while it runs it shows the progress, and stops it.
+    """Starts a job. While the job runs, the button shows its progress and stops it.
 
-    ``action`` and ``name``: its text and its accessible name while nothing runs.
+    ``action`` and ``name``: the text and the accessible name while no job runs.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class RunButton(ProgressButton):
     def show_job(
         self, running: bool, obstacle: str, *, tip: str = "", share: float | None = None
     ) -> None:
-        """Show whether the job runs, and how far it is, or why it cannot be started."""
+        """Show whether the job runs, its progress (``share``), or why it cannot be started."""
         self._running = running
         if running and share is not None:
             self.show_progress(share, f"{100 * share:.0f} % · press to stop")
@@ -122,7 +122,7 @@ class RunButton(ProgressButton):
 
 
 class MergeChoice(Choice):
-    """Offers the finished merges, the newest first, and selects one that is new or restored."""
+    """Offers the finished merges, the newest first, and selects a new or restored merge itself."""
 
     def __init__(self, session: Session, name: str) -> None:
         super().__init__(name, _NO_MERGE)
@@ -141,7 +141,7 @@ class MergeChoice(Choice):
 
 
 def problem_label() -> QLabel:
-    """A label for what went wrong; hidden while there is nothing."""
+    """A label for a problem, hidden while there is none."""
     label = plain_label(kind="bad")
     label.hide()
     return label
@@ -154,14 +154,14 @@ def show_problem(label: QLabel, text: str) -> None:
 
 
 def image_of(pixels_HWC: NDArray[np.uint8]) -> QImage:
-    """An image with its own copy of the pixels. ``pixels_HWC``: three colours, uint8."""
+    """An image of a copy of the pixels. ``pixels_HWC``: three colours, uint8."""
     pixels = np.ascontiguousarray(pixels_HWC)
     height, width, _ = pixels.shape
     return QImage(pixels.data, width, height, 3 * width, QImage.Format.Format_RGB888).copy()
 
 
 def paint_picture(painter: QPainter, rect: QRectF, image: QImage) -> QRectF:
-    """Paint in the middle of ``rect``, and return the painted rectangle."""
+    """Paint an image in the middle of ``rect``, and return its rectangle."""
     width, height = image.width(), image.height()
     factor: float = min(rect.width() / width, rect.height() / height)
     if factor >= 1:
@@ -174,7 +174,7 @@ def paint_picture(painter: QPainter, rect: QRectF, image: QImage) -> QRectF:
 
 
 class ExamplePicture(QWidget):
-    """``side``: maximum size in pixels."""
+    """The picture of an example. ``side``: its maximum size in pixels."""
 
     def __init__(self, side: int) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ class ExamplePicture(QWidget):
         self.hide()
 
     def show_picture(self, pixels: NDArray[np.uint8] | None, words: str) -> None:
-        """Show another picture. ``words`` describes it for screen readers."""
+        """Show another picture. ``words``: its description for screen readers."""
         self.show_image(None if pixels is None else image_of(pixels), words)
 
     def show_image(self, image: QImage | None, words: str) -> None:

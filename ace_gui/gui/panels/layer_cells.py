@@ -1,7 +1,6 @@
-"""Delegates of the layer cells: names, γ as a bar with τ, regimes, health.
+"""The cells of the layers table: names, γ as a bar with τ, regimes, health.
 
-Each reads the model's roles and not its displayed text, and is as high as its font needs. The style
-paints the row's background.
+A cell is as high as its font needs. The style paints the background of the row.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _PILL: Final = 18  # px added to the width of a pill's text
 
 
 def line_height(role: Face) -> float:
-    """In px."""
+    """The height of a line of text, in px."""
     return QFontMetricsF(face(role)).height()
 
 
@@ -55,7 +54,7 @@ class Drawn:
         return current_theme().text2 if self.chosen else current_theme().text3
 
     def dash(self, align: Qt.AlignmentFlag = _LEFT) -> None:
-        """A dash, paler than a caption: the column does not apply."""
+        """Draw a dash, paler than a caption, because the column does not apply."""
         colour = QColor(current_theme().text3)
         colour.setAlphaF(0.55)
         self.painter.setPen(colour)
@@ -63,7 +62,7 @@ class Drawn:
 
 
 class Cell(QStyledItemDelegate):
-    """The background of a row, and a dash if a column does not apply."""
+    """A plain cell, with a dash if the column does not apply."""
 
     padding = 14
     """Pixels added to the font height for the row height."""
@@ -90,7 +89,7 @@ class Cell(QStyledItemDelegate):
         painter.restore()
 
     def draw(self, cell: Drawn) -> None:
-        """Draw the text, muted if it is a dash. Subclasses draw their column's content."""
+        """Draw the text, or a muted dash. Subclasses draw the content of their column."""
         theme, option, text = current_theme(), cell.option, cell.option.text.strip()
         if text == NONE:
             cell.dash(option.displayAlignment)
@@ -107,23 +106,23 @@ class NameCell(Cell):
         painter, rect, text = cell.painter, cell.rect, cell.option.text
         if count is not None:
             used = write(painter, rect, text, face(Face.STRONG), theme.text)
-            rest, caption = rect.adjusted(used + 10, 0, 0, 0), face(Face.CAPTION)
-            if rest.width() >= QFontMetricsF(caption).horizontalAdvance("0 matrices"):
-                write(painter, rest, count, caption, theme.text3)
+            room, caption = rect.adjusted(used + 10, 0, 0, 0), face(Face.CAPTION)
+            if room.width() >= QFontMetricsF(caption).horizontalAdvance("0 matrices"):
+                write(painter, room, count, caption, theme.text3)
             return
-        found = _BLOCK.fullmatch(text)
-        number, name = found.groups() if found else ("", text)
+        match = _BLOCK.fullmatch(text)
+        number, name = match.groups() if match else ("", text)
         used = write(painter, rect, number, face(Face.MONO_CAPTION), cell.quiet)
-        rest = rect.adjusted(used, 0, 0, 0)
-        write(painter, rest, name, face(Face.MONO_CAPTION), theme.text)
+        room = rect.adjusted(used, 0, 0, 0)
+        write(painter, room, name, face(Face.MONO_CAPTION), theme.text)
 
 
 class GammaCell(Cell):
-    """γ as a bar with a tick at τ and as a number; for a group a pale bar for its range."""
+    """γ as a number and a bar with a tick at τ. The range of a group is a pale bar."""
 
     scale = _LEAST_SCALE
     tau = inf
-    """γ at full bar width, and the method's τ, for groups."""
+    """``scale``: the γ that fills a bar. ``tau``: the method's τ, for groups."""
 
     def draw(self, cell: Drawn) -> None:
         theme, rect = current_theme(), cell.rect
@@ -155,21 +154,21 @@ class GammaCell(Cell):
             tick.moveTop(bar.center().y() - _TICK[1] / 2)
             cell.painter.fillRect(tick, QColor(theme.text))
         text = gamma_text(high) + (" ?" if unsure else "")
-        after = rect.adjusted(bar.width() + 10, 0, 0, 0)
-        write(cell.painter, after, text, font, theme.text if known else theme.text2)
+        beside_bar = rect.adjusted(bar.width() + 10, 0, 0, 0)
+        write(cell.painter, beside_bar, text, font, theme.text if known else theme.text2)
 
     def _part(self, bar: QRectF, low: float, high: float) -> QRectF:
-        """The part of a bar from ``low`` to ``high``."""
+        """The part of a bar that stands for γ from ``low`` to ``high``."""
         left, right = (bar.width() * min(value / self.scale, 1.0) for value in (low, high))
         return QRectF(bar.left() + left, bar.top(), max(right - left, _BAR), _BAR)
 
 
 class RegimeCell(Cell):
-    """The few heterogeneous layers have a pill; the normal case is muted."""
+    """The regime, on a pill for the few heterogeneous layers, and muted for the others."""
 
     @staticmethod
     def widest() -> int:
-        """Width in px of the longest text on a pill."""
+        """The width in px of the pill with the longest text."""
         metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
         return ceil(metrics.horizontalAdvance("heterogeneous") + _PILL + _PADDING)
 
@@ -209,9 +208,9 @@ class HealthCell(Cell):
         box.moveLeft(round(cell.rect.left()))
         sign.paint(cell.painter, box)
         if worry is not None:
-            rest = cell.rect.adjusted(_SIGN + 5, 0, 0, 0)
-            write(cell.painter, rest, text, face(Face.CAPTION), current_theme().text)
+            beside_sign = cell.rect.adjusted(_SIGN + 5, 0, 0, 0)
+            write(cell.painter, beside_sign, text, face(Face.CAPTION), current_theme().text)
 
 
 CELLS: Final = {"name": NameCell, "gamma": GammaCell, "regime": RegimeCell, "health": HealthCell}
-"""By ``Column.cell``; other columns have a plain ``Cell``."""
+"""The cells by ``Column.cell``. Other columns have a plain ``Cell``."""

@@ -42,7 +42,7 @@ _LEARNS_FIRST: Final = "This method learns from data first: merge to see the res
 
 
 class LayerPanel(Following):
-    """Follows the session's selection while it is visible.
+    """A panel that follows the session's selection while it is visible.
 
     ``finding``: the kind of finding to request from the engine, or None. Subclasses implement
     ``refresh``.
@@ -63,10 +63,10 @@ class LayerPanel(Following):
         for plot in self.findChildren(Plot):
             plot.set_busy(busy)
 
-    def show_missing(self, plot: SpecPlot, row: PlanRow, what: str) -> None:
+    def show_missing(self, plot: SpecPlot, row: PlanRow, figures: str) -> None:
         """Show why a layer has no result, or that it is being computed."""
         if not self.session.layers.has_spectrum(row):
-            plot.clear(f"No {what}: {row.reason}.")
+            plot.clear(f"No {figures}: {row.reason}.")
         elif self.session.must_learn:
             plot.clear(_LEARNS_FIRST)
         else:
@@ -82,12 +82,12 @@ class LayerPanel(Following):
             self.plan_refresh()
 
 
-_SHOWN: Final = 4  # figures in a row; the copied table has all
+_SHOWN: Final = 4  # displayed figures in a row; the copied table has all of them
 
 
 class SheetPanel(LayerPanel):
-    """A plot above a table of its figures, ``below`` them a line. Subclasses implement
-    ``figures``."""
+    """A plot above a table of its figures. ``below``: the parts of a line below them. Subclasses
+    implement ``figures``."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class SpectraPanel(SheetPanel):
         self.by_block.setEnabled(spectrum is not None)
 
     def _compute_blocks(self) -> None:
-        """Ask for the spectra of this matrix in every block, and then where to save them."""
+        """Compute the spectra of this matrix in every block, then ask where to save the picture."""
         slot = slot_of(self.row.name) if self.row is not None else ""
         rows = [row for row in self.session.layers.merged if slot_of(row.name) == slot]
         self.plot.set_busy(True)
@@ -218,18 +218,18 @@ class DistributionPanel(SheetPanel):
             self.plot.clear(message if row is None else "No expert has this tensor.")
             return
         key = session.draft.models_key()
-        found = session.results.findings.get(LayerDistribution, row.name, key)
-        if found is not None:
-            self.plot.show_distribution(found, expert_colours(session))
+        distribution = session.results.findings.get(LayerDistribution, row.name, key)
+        if distribution is not None:
+            self.plot.show_distribution(distribution, expert_colours(session))
         else:
             self.plot.expect()
 
     def figures(self) -> tuple[list[str], list[FigureRow], list[str]]:
-        found, colours = self.plot.distribution, expert_colours(self.session)
-        if found is None:
+        distribution, colours = self.plot.distribution, expert_colours(self.session)
+        if distribution is None:
             return [], [], []
-        shown = [colours.get(name, "control") for name in found.counts]
-        return list(found.counts), distribution_rows(found), shown
+        shown = [colours.get(name, "control") for name in distribution.counts]
+        return list(distribution.counts), distribution_rows(distribution), shown
 
 
 def distribution_rows(found: LayerDistribution) -> list[FigureRow]:
@@ -274,14 +274,14 @@ class EnergiesPanel(LayerPanel):
 
     def refresh(self) -> None:
         row = self.row
-        found = None if row is None else self.session.layers.statistics.get(row.name)
-        self.figures.setVisible(found is not None and found.log_variance is not None)
+        statistics = None if row is None else self.session.layers.statistics.get(row.name)
+        self.figures.setVisible(statistics is not None and statistics.log_variance is not None)
         if row is None:
             self.plot.clear("Select a layer to see the experts' energies.")
-        elif found is not None:
-            self.plot.show_energies(row.name, found.energies, expert_colours(self.session))
-            figures = {"γ": found.gamma, "Var ln E": found.log_variance}
-            figures["mean ln E"] = found.mean_log_energy
+        elif statistics is not None:
+            self.plot.show_energies(row.name, statistics.energies, expert_colours(self.session))
+            figures = {"γ": statistics.gamma, "Var ln E": statistics.log_variance}
+            figures["mean ln E"] = statistics.mean_log_energy
             known = (f"{n} {number_text(v, 3)}" for n, v in figures.items() if v is not None)
             self.figures.setText("   ".join(known))
         elif not row.experts:
@@ -295,7 +295,7 @@ _P = TypeVar("_P", AlignmentPlot, ExpertMatrixPlot)
 
 
 class SubspaceView(StrEnum):
-    """The comparisons. The value is the displayed text."""
+    """The comparisons, with their displayed texts as values."""
 
     REFINEMENT = "before and after refinement"
     OVERLAP = "experts' leading directions"
@@ -371,7 +371,7 @@ class SubspacesPanel(LayerPanel):
             self._show_subspaces(row)
 
     def _add(self, plot: _P) -> _P:
-        plot.name_outside()  # shown in the inspector's header or in the choice
+        plot.name_outside()  # the inspector's header or the choice shows the name
         self._views[plot] = PlotWithTable(plot)
         self._stack.addWidget(self._views[plot])
         return plot
@@ -392,12 +392,12 @@ class SubspacesPanel(LayerPanel):
             self.show_missing(self.plot, row, "directions")
 
     def _show_cosines(self, row: PlanRow) -> None:
-        found = self.session.layers.statistics.get(row.name)
-        if found is None or found.cosines is None:
+        statistics = self.session.layers.statistics.get(row.name)
+        if statistics is None or statistics.cosines is None:
             self.cosines.clear(_NOT_COMPARED)
             return
-        names = tuple(found.energies)
-        self.cosines.show_matrix(row.name, names, found.cosines, meaning="cosine")
+        names = tuple(statistics.energies)
+        self.cosines.show_matrix(row.name, names, statistics.cosines, meaning="cosine")
 
     def _show_model(self) -> None:
         session = self.session

@@ -1,4 +1,4 @@
-"""The layers: the tree with its columns and expanded blocks, its filter and its context menu."""
+"""The tree of layers with its columns and blocks, its filter and its context menu."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from ace_gui.gui.widgets.tables import add_table_actions
 from ace_gui.recipe import Override
 
 _BAR: Final = ((118, 26), (102, 22), (95, 19), (84, 15), (0, 13))
-"""In digits: the least width of the table, and the width of γ."""
+"""Pairs in digits: the table's minimum width for a width of the column γ."""
 _ROOM: Final = (7, 18)  # digits: minimum and maximum width of a column that fits its texts
-_LOW: Final = 800  # px: rows are closer in a lower window
-_CHOSEN: Final = 3  # px: the mark at the left of the selected row
+_LOW: Final = 800  # px: a lower window has lower rows
+_CHOSEN: Final = 3  # px: width of the mark at the left of the selected row
 
 
 class LayerView(QTreeView):
-    """Hides columns that are shown elsewhere if there is little room.
+    """The tree of layers. If there is little room, it hides columns that are shown elsewhere.
 
     At first only the block of the selected layer is expanded, so that the whole model is in view.
     If a filter leaves few rows, all blocks are expanded.
@@ -150,7 +150,7 @@ class LayerView(QTreeView):
         if len(layers.groups) == 1 or layers.is_narrowed:
             expanded = set(self._expanded)
             self.expandAll()
-            self._expanded = expanded  # as the person left it without the filter
+            self._expanded = expanded  # as it was before the filter
         else:
             for row in range(layers.rowCount()):
                 if layers.index(row, 0).data() in self._expanded:
@@ -158,17 +158,17 @@ class LayerView(QTreeView):
         self.scrollToTop()
 
     def _scale(self) -> None:
-        """The bars of all rows have the same scale."""
+        """Give the bars of all rows the same scale."""
         bars = self._cells[GAMMA.index]
         assert isinstance(bars, GammaCell)
-        now = self._layers.gamma_scale, self._layers.tau
-        if now != (bars.scale, bars.tau):
-            bars.scale, bars.tau = now
+        new = self._layers.gamma_scale, self._layers.tau
+        if new != (bars.scale, bars.tau):
+            bars.scale, bars.tau = new
             self.viewport().update()
 
 
 class WholeRows(QWidget):
-    """As high as a whole number of the table's rows, so that none is cut at its end."""
+    """Gives the table the height of a whole number of rows, so that it cuts none."""
 
     def __init__(self, table: LayerView) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ _TITLE_NEEDS, _ROLE_NEEDS, _LEAST = 37, 30, 22  # in text lines: width
 
 
 class LayersPanel(QWidget):
-    """Shows the session's layers. Its current row and the session's selection follow each other.
+    """Shows the session's layers. Its current row is always the session's selection.
 
     ``rule_wanted`` carries an Override for the user to complete.
     """
@@ -337,18 +337,18 @@ class LayersPanel(QWidget):
 def layer_menu(
     session: Session, names: Collection[str], ask: Callable[[Override], object], parent: QWidget
 ) -> QMenu:
-    """The menu for the selected layers. ``ask`` is called with a rule for the user to complete."""
+    """The menu for the selected layers. ``ask`` gets a rule that the user completes."""
     menu, layers = QMenu(parent), session.layers
-    chosen = open_to_override(layers, names)
-    title = counted(len(chosen), "tensor", "tensors") if chosen else "Not part of the merge"
-    menu.addSection(next(iter(chosen)).split(".", 1)[-1] if len(chosen) == 1 else title)
+    tensors = open_to_override(layers, names)
+    title = counted(len(tensors), "tensor", "tensors") if tensors else "Not part of the merge"
+    menu.addSection(next(iter(tensors)).split(".", 1)[-1] if len(tensors) == 1 else title)
 
     def take(rules: Rules) -> None:
         session.inputs_wanted.emit(replace(session.draft.inputs, overrides=rules))
 
     def offer(where: QMenu, text: str, change: Override) -> QAction:
         action = where.addAction(text)
-        action.triggered.connect(lambda _=False: take(overridden(layers, chosen, change)))
+        action.triggered.connect(lambda _=False: take(overridden(layers, tensors, change)))
         return action
 
     methods = menu.addMenu("&Merge with")
@@ -362,12 +362,12 @@ def layer_menu(
             offer(group, method.title, change).setToolTip(tooltip(method.summary))
     offer(menu, "&Average", Override(disposition="average"))
     offer(menu, "&Keep from the base", Override(disposition="base"))
-    other = rule_for(layers, chosen, Override())
+    other = rule_for(layers, tensors, Override())
     menu.addAction("&Other…").triggered.connect(lambda _=False: ask(other))
     menu.addSeparator()
     reset_action = menu.addAction("&Reset")
-    reset_action.triggered.connect(lambda _=False: take(reset(layers, chosen)))
+    reset_action.triggered.connect(lambda _=False: take(reset(layers, tensors)))
     for action in menu.actions():
-        action.setEnabled(bool(chosen))
-    reset_action.setEnabled(any((row := layers.row(n)) and row.override for n in chosen))
+        action.setEnabled(bool(tensors))
+    reset_action.setEnabled(any((row := layers.row(n)) and row.override for n in tensors))
     return menu

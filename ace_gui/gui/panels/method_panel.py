@@ -32,14 +32,14 @@ from ace_gui.recipe.values import Heads, NonFinite, Poolers, Vocabulary
 
 
 def _seed(text: str) -> int:
-    """ValueError if it is none."""
+    """The seed in a text. ValueError if there is none."""
     if not text.isdecimal() or int(text) >= 2**63:
         raise ValueError(text)
     return int(text)
 
 
 OPTIONS: Final = (
-    Option(  # the first one; for methods that draw random numbers
+    Option(  # the first option, for methods that draw random numbers
         name="seed",
         label="Seed",
         help="This method uses random numbers. The same seed gives the same numbers in any order "
@@ -117,7 +117,7 @@ OPTIONS: Final = (
 
 
 def scope_option(scopes: Mapping[str, str]) -> Option:
-    """Which tensors are merged. ``scopes``: descriptions by name, from the engine."""
+    """The option for the tensors to merge. ``scopes``: the engine's descriptions by name."""
     lines = "\n".join(f"{name}: {description}" for name, description in scopes.items())
     return Option(
         name="scope",
@@ -200,13 +200,13 @@ class MethodPanel(QWidget):
     def _show_options(self, inputs: Inputs) -> None:
         self.options.show_record(self._options, inputs, inputs.usual)
         self.after.show_after(inputs.after, usual=inputs.usual.after)
-        # The automatic variant has its own cap, shown above.
-        own = self._session.draft.parameter("variant") == AUTOMATIC
-        self.after.show_row(self.after.fields["cap"], bool(inputs.after.cap) or not own)
+        # The automatic variant has its own cap among its parameters.
+        is_automatic = self._session.draft.parameter("variant") == AUTOMATIC
+        self.after.show_row(self.after.fields["cap"], bool(inputs.after.cap) or not is_automatic)
 
     @property
     def _options(self) -> tuple[Option, ...]:
-        """Those that have an effect with the method."""
+        """The options that have an effect with the method."""
         session = self._session
         scopes = dict(session.engine.scopes) if session.engine is not None else {}
         seeded = session.draft.method is not None and session.draft.method.seeded
@@ -257,16 +257,16 @@ class OverridesPanel(QWidget):
 
     def refresh(self) -> None:
         rules = self._session.draft.inputs.overrides
-        chosen = self.list.currentRow()
+        current = self.list.currentRow()
         self.list.clear()
         titles = {method.name: method.title for method in self._session.draft.methods}
         for index, rule in enumerate(rules):
             count = self._count(index)
-            held = "" if count is None else f" ({count})"
-            text = f"{describe(rule)}{held}\n→ {describe_change(rule, titles)}"
+            number = "" if count is None else f" ({count})"
+            text = f"{describe(rule)}{number}\n→ {describe_change(rule, titles)}"
             item = QListWidgetItem(plain(text), self.list)
             item.setToolTip(tooltip("\n".join([text, *rule.tensors])))
-        self.list.setCurrentRow(min(chosen, len(rules) - 1))
+        self.list.setCurrentRow(min(current, len(rules) - 1))
         self.list.setVisible(bool(rules))
         self._none.setVisible(not rules)
         self._measure(self.list.fontMetrics())
@@ -285,14 +285,14 @@ class OverridesPanel(QWidget):
 
     def _make_list(self) -> QListWidget:
         tip = "Different settings for some tensors; later ones take precedence"
-        made = named(QListWidget(), "Overrides", tip)
-        made.setObjectName("overrides")
-        made.setTextElideMode(Qt.TextElideMode.ElideMiddle)
-        made.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        made.itemActivated.connect(lambda _: self._edit())
-        made.currentRowChanged.connect(lambda _: self._allow())
-        widget_action(made, "Remove override", self._remove, QKeySequence.StandardKey.Delete)
-        return made
+        view = named(QListWidget(), "Overrides", tip)
+        view.setObjectName("overrides")
+        view.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        view.itemActivated.connect(lambda _: self._edit())
+        view.currentRowChanged.connect(lambda _: self._allow())
+        widget_action(view, "Remove override", self._remove, QKeySequence.StandardKey.Delete)
+        return view
 
     def _edit(self) -> None:
         if self.edit.isEnabled():
@@ -305,7 +305,7 @@ class OverridesPanel(QWidget):
             self._session.inputs_wanted.emit(replace(inputs, overrides=rules))
 
     def _allow(self) -> None:
-        """Nothing can change during a merge."""
+        """Enable the buttons, but not during a merge."""
         session = self._session
         locked = session.activity.is_writing
         free = session.draft.plan is not None and not locked

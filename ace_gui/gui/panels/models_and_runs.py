@@ -101,7 +101,7 @@ class ExpertsPanel(QWidget):
 
     def _make_table(self) -> QTableView:
         table = QTableView(self)
-        # names of fine-tunes often start alike
+        # names of fine-tuned models often have the same start
         table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         table.setObjectName("experts")
         table.setAccessibleName("Experts")
@@ -133,7 +133,7 @@ class ExpertsPanel(QWidget):
         self.setLayout(down(head, base, self._place, below, margins=(8, 8, 8, 4), gap=6))
 
     def _fit(self) -> None:
-        """Set the height for all experts, up to eight; more are scrolled."""
+        """Set the height for all experts up to eight. More experts are scrolled."""
         lines = self.window().height() / self.fontMetrics().height()
         most = min(max(round((lines - _OTHER_LINES) / _LINES_A_ROW), 2), _ROWS_SHOWN)
         rows = min(max(self.model.rowCount(), 1), most)
@@ -146,7 +146,7 @@ class ExpertsPanel(QWidget):
         self._fit()
 
     def _edit_weight(self, index: QModelIndex) -> None:
-        """Edit a cell that looks like a field on a single click."""
+        """Edit a weight on a single click, because its cell looks like a field."""
         editable = self.table.editTriggers() != QAbstractItemView.EditTrigger.NoEditTriggers
         if index.column() == WEIGHT and editable:
             self.table.edit(index)
@@ -160,7 +160,7 @@ class ExpertsPanel(QWidget):
             self._session.inputs_wanted.emit(inputs)
 
     def _allow(self) -> None:
-        """Models cannot change during a merge."""
+        """Allow changes of the models, but not during a merge."""
         session = self._session
         locked = session.activity.is_writing
         triggers = QAbstractItemView.EditTrigger
@@ -176,8 +176,8 @@ _RUNS_SHOWN: Final = 3
 
 
 class RunsPanel(QWidget):
-    """``export_wanted`` carries a run and whether its model becomes an expert, ``delete_wanted``
-    several runs, ``pair_wanted`` two to compare."""
+    """The list of runs. ``export_wanted`` carries a run and whether its model becomes an expert,
+    ``delete_wanted`` several runs, ``pair_wanted`` two runs to compare."""
 
     export_wanted = Signal(object, bool)
     delete_wanted = Signal(object)
@@ -205,7 +205,7 @@ class RunsPanel(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the session's runs; hidden before there is one."""
+        """Show the session's runs. Without a run the panel is hidden."""
         runs = self._session.results.runs.all
         self.setVisible(bool(runs))
         if not runs:
@@ -223,21 +223,21 @@ class RunsPanel(QWidget):
         return [self.model.run_at(row) for row in rows]
 
     def _make_list(self) -> QListView:
-        made = QListView(self)
-        made.setAccessibleName("Runs")
-        made.setProperty("kind", "ground")
-        made.setModel(self.model)
-        made.setItemDelegate(RunCell(made))
-        made.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        made.setEditTriggers(QAbstractItemView.EditTrigger.EditKeyPressed)
-        made.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        made.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        made.setSpacing(0)
-        made.setMouseTracking(True)
-        made.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        made.customContextMenuRequested.connect(partial(self._show_menu, made.viewport()))
-        made.activated.connect(lambda _: self.restore.trigger())
-        return made
+        view = QListView(self)
+        view.setAccessibleName("Runs")
+        view.setProperty("kind", "ground")
+        view.setModel(self.model)
+        view.setItemDelegate(RunCell(view))
+        view.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        view.setEditTriggers(QAbstractItemView.EditTrigger.EditKeyPressed)
+        view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        view.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        view.setSpacing(0)
+        view.setMouseTracking(True)
+        view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        view.customContextMenuRequested.connect(partial(self._show_menu, view.viewport()))
+        view.activated.connect(lambda _: self.restore.trigger())
+        return view
 
     def _make_actions(self) -> None:
         add = partial(widget_action, self.list)

@@ -30,10 +30,10 @@ _ON_TOAST: Final = {
 
 
 class Notice(QFrame):
-    """Hidden until there is a message, which stays until it is dismissed or replaced.
+    """Shows a message until it is dismissed or replaced; hidden without one.
 
-    ``floats``: it is a toast over the window. ``shown`` follows each new message. ``passes``: it
-    needs no answer and may disappear by itself.
+    ``floats``: it is a toast over the window. ``shown`` is emitted after each new message.
+    ``passes``: the message needs no answer and may disappear by itself.
     """
 
     shown = Signal()
@@ -68,18 +68,18 @@ class Notice(QFrame):
         return plain(self.sentence.text())
 
     def show_error(self, error: WorkbenchError) -> None:
-        """Show an error: its sentence, and file, tensor and shapes under Details."""
+        """Show an error's sentence, with file, tensor and shapes under Details."""
         self.show_message(Level.ERROR, error.sentence, error_details(error))
 
     def ask(
         self, level: Level, sentence: str, details: str, answers: Mapping[str, Callable[[], object]]
     ) -> None:
-        """Show a message with one button per answer; ``answers`` maps titles to callbacks."""
+        """Show a message with a button for each answer. ``answers``: functions by title."""
         self.show_message(level, sentence, details, answers, passes=False)
         self.answers[0].setFocus()
 
     def offer(self, sentence: str, offers: Mapping[str, Callable[[], object]]) -> None:
-        """Show news with a button. It takes no focus, and disappears like other news."""
+        """Show news with buttons. It takes no focus, and disappears like other news."""
         self.show_message(Level.INFO, sentence, answers=offers)
 
     def show_message(
@@ -91,7 +91,7 @@ class Notice(QFrame):
         *,
         passes: bool | None = None,
     ) -> None:
-        """Show a message; one for information passes, unless ``passes`` says otherwise."""
+        """Show a message. By default, only one of the level INFO passes."""
         sentence = quoted(sentence)
         self.level = level
         self.passes = level is Level.INFO if passes is None else passes

@@ -1,4 +1,4 @@
-"""The scores of one merge: a line of all models, a table with a test, and what its router chose."""
+"""The scores of a merge: a line of all models, a table with a test, and the router's choices."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Mark(NamedTuple):
 
 
 class ScoreLine(QWidget):
-    """The value above each mark, the name below. Labels that would overlap are moved apart, with a
-    line from each to its mark, as many as stay near; the tooltip has all."""
+    """A line with a mark for each model, its value above and its name below. Overlapping labels are
+    moved, with lines to their marks, or left out if too far away; the tooltip has all."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class ScoreLine(QWidget):
     def _paint_label(
         self, painter: QPainter, mark: Mark, at: float, below: QRectF, middle: float
     ) -> None:
-        """Write the value and the name; lines lead to the mark from where they are moved."""
+        """Write the value and the name, with lines to the mark if they were moved."""
         theme, centre = current_theme(), below.center().x()
         ink = theme.text if mark.is_chosen else theme.text2
         if abs(centre - at) > _RADIUS:
@@ -120,7 +120,7 @@ class ScoreLine(QWidget):
         write(painter, below, mark.title, face(faces[1]), ink, align=_MIDDLE)
 
     def positions(self) -> NDArray[np.float64]:
-        """Of the marks, in pixels."""
+        """The positions of the marks, in pixels."""
         values = np.array([mark.value for mark in self._marks])
         span, room = np.ptp(values), self.width() - 2 * _SIDE
         if not span:
@@ -128,20 +128,20 @@ class ScoreLine(QWidget):
         return _SIDE + room * (values - values[0]) / span
 
     def labels(self) -> dict[int, QRectF]:
-        """Where the names of marks are, by their indices: of the chosen one, of both ends, and of
-        the best others that stay near their marks."""
+        """The rectangles of names by index: of the chosen mark, of both ends, and of the best
+        others whose names stay near their marks."""
         last = len(self._marks) - 1
-        first = (n for n, mark in enumerate(self._marks) if mark.is_chosen)
+        chosen = (n for n, mark in enumerate(self._marks) if mark.is_chosen)
         metrics, positions = QFontMetricsF(face(Face.CAPTION_STRONG)), self.positions()
         widths = np.array([metrics.horizontalAdvance(mark.title) + 4 for mark in self._marks])
         widths = np.clip(widths, 3.5 * self._line, _WIDEST)
         shown: list[int] = []
         centres = positions[:0]
-        for index in dict.fromkeys((*first, last, 0, *range(last, 0, -1))):
+        for index in dict.fromkeys((*chosen, last, 0, *range(last, 0, -1))):
             tried = sorted([*shown, index])
-            found = _apart(positions[tried], widths[tried], self.width())
-            if not shown or np.abs(found - positions[tried]).max() <= _FAR:
-                shown, centres = tried, found
+            placed = _apart(positions[tried], widths[tried], self.width())
+            if not shown or np.abs(placed - positions[tried]).max() <= _FAR:
+                shown, centres = tried, placed
         top, height = 1.1 * self._line + 2 * _ABOVE, 1.1 * self._line
         return {
             n: QRectF(at - widths[n] / 2, top, widths[n], height)
@@ -152,11 +152,11 @@ class ScoreLine(QWidget):
 def _apart(
     centres: NDArray[np.float64], widths: NDArray[np.float64], room: float
 ) -> NDArray[np.float64]:
-    """Move labels, in ascending order, by as little as possible until none overlap."""
+    """Ascending centres of labels, moved as little as possible so that no labels overlap."""
     steps = np.cumsum((widths[1:] + widths[:-1]) / 2 + _GAP)
     steps = np.concatenate([[0.0], steps])
     groups: list[list[float]] = []
-    for free in centres - steps:  # those that touch share their middle
+    for free in centres - steps:  # labels that touch are centred together
         groups.append([free])
         while len(groups) > 1 and fmean(groups[-2]) > fmean(groups[-1]):
             groups[-2:] = [groups[-2] + groups[-1]]
@@ -167,7 +167,7 @@ def _apart(
 
 _BAR: Final = (40.0, 5.0)  # px
 _LEAST: Final = 12.0  # px: minimum useful width of a bar
-_LONGEST: Final = "100 %"  # text that fits next to every bar of the column
+_LONGEST: Final = "100 %"  # the longest text next to a bar
 
 
 class FigureCell(Cell):
@@ -181,8 +181,8 @@ class FigureCell(Cell):
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         hint = super().sizeHint(option, index)
-        more = {TASK: SWATCH + 10, KEPT: round(_BAR[0]) + 8}.get(index.column(), 0)
-        return QSize(hint.width() + more, hint.height())
+        extra = {TASK: SWATCH + 10, KEPT: round(_BAR[0]) + 8}.get(index.column(), 0)
+        return QSize(hint.width() + extra, hint.height())
 
     def draw(self, cell: Drawn) -> None:
         row = self._model.rows[cell.index.row()]
@@ -213,7 +213,7 @@ NOTE: Final = (
 
 
 class FiguresCard(QWidget):
-    """The table's menu copies and saves it with full precision and standard errors."""
+    """A card with the table of scores. Its menu copies and saves all digits and standard errors."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -249,8 +249,8 @@ class FiguresCard(QWidget):
         return table
 
     def show_figures(self, rows: Sequence[TaskFigures], models: Mapping[str, str]) -> None:
-        """Show these scores, and test the last two merges unless others are chosen. ``models``:
-        titles by key."""
+        """Show these scores, and test the last two merges unless the user has chosen others.
+        ``models``: titles by key."""
         if tuple(rows) != self.model.rows:
             self.model.show_figures(rows)
             self._fit()
@@ -267,13 +267,13 @@ class FiguresCard(QWidget):
         self._show_test()
 
     def _fit(self) -> None:
-        """Set the height to that of the rows, so that nothing is empty below."""
+        """Set the height to that of the rows, so that no empty space is below them."""
         rows = sum(self.table.rowHeight(row) for row in range(self.model.rowCount()))
         bar = self.table.horizontalScrollBar().sizeHint().height()
         self.table.setFixedHeight(self.table.horizontalHeader().sizeHint().height() + rows + bar)
 
     def _choose(self) -> None:
-        """Choose the models to test; the user's choice stays when others are scored."""
+        """Test the models that the user chose, and keep the choice when others are scored."""
         self._by_hand = True
         self._show_test()
 
@@ -291,13 +291,13 @@ class FiguresCard(QWidget):
 
 
 LIMIT: Final = 100
-"""Examples per task: enough to know a share to a few hundredths."""
+"""Examples per task, enough for shares that are exact to a few hundredths."""
 _ALL: Final = ""
 _TIP: Final = "The share of each expert, averaged over the examples."
 
 
 class RoutesTable(QWidget):
-    """Hidden unless the merge has a router. The shares by task, or by layer for one task."""
+    """The experts' shares by task, or by layer for one task; hidden if the merge has no router."""
 
     def __init__(self, session: Session, routing: RoutingOperation) -> None:
         super().__init__()
@@ -322,13 +322,13 @@ class RoutesTable(QWidget):
         routing = self._routing
         self.button.show_job(routing.is_running, routing.obstacle)
         known = routing.job is not None and routing.job.stores == (self._store,)
-        found = routing.last(RoutesFound) if known else None
-        routes = () if found is None else found.routes
+        answer = routing.last(RoutesFound) if known else None
+        routes = () if answer is None else answer.routes
         tasks = {each.task: (plain(each.task), "") for each in routes}
         self.task.offer({_ALL: ("All tasks", "")} | tasks)
         for widget in (self.task, self.shares, self.cost):
             widget.setVisible(bool(routes))
-        self.sentence.setText(plain(routing.error if known else "") or _sentence(found))
+        self.sentence.setText(plain(routing.error if known else "") or _sentence(answer))
         self.cost.setText(_cost(routes))
         if routes:
             colours = [expert_colour(self._session, name) for name in routes[0].experts]
@@ -346,14 +346,14 @@ class RoutesTable(QWidget):
             self._routing.start(self._store, LIMIT)
 
 
-def _sentence(found: RoutesFound | None) -> str:
-    if found is None:
+def _sentence(answer: RoutesFound | None) -> str:
+    if answer is None:
         return "This merge sends each example to experts. Compute which ones it uses for each task."
-    if not found.routes:
+    if not answer.routes:
         return "This merge has no router."
-    own = [each for each in found.routes if each.owner in each.experts]
-    most = [e for e in own if max(zip(e.mean_T, e.experts, strict=True))[1] == e.owner]
-    return f"{len(most)} of {len(own)} tasks mainly use their own expert."
+    owned = [each for each in answer.routes if each.owner in each.experts]
+    to_owner = [e for e in owned if max(zip(e.mean_T, e.experts, strict=True))[1] == e.owner]
+    return f"{len(to_owner)} of {len(owned)} tasks mainly use their own expert."
 
 
 def _cost(routes: Sequence[TaskRoutes]) -> str:

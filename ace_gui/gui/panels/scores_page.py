@@ -1,4 +1,4 @@
-"""The Scores page: data, scores, examples, try it, tune; and the tab of the scores."""
+"""The Scores page with its tabs, and the tab of the scores."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _UNBOUNDED: Final = frozenset({"perplexity", "score"})
 
 
 class ScoresTab(JobPage):
-    """Opens the tasks if there are none yet, and all examples."""
+    """The tab of the scores. Its links open the tasks if there are none yet, and all examples."""
 
     delay = REFRESH
 
@@ -86,7 +86,7 @@ class ScoresTab(JobPage):
         self.follow(session.activity.changed)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """If the height is small, the bars have all of it."""
+        """Give the bars the whole height if it is small."""
         super().resizeEvent(event)
         self._strip.setVisible(event.size().height() >= _HIGH * self.fontMetrics().height())
 
@@ -107,7 +107,7 @@ class ScoresTab(JobPage):
 
     @property
     def _others(self) -> dict[str, str]:
-        """The titles of all models with scores by their keys; the experts are one."""
+        """The titles of all models with scores by their keys. The experts count as one model."""
         known = self.session.results.scores.models
         titles = {BASE: "base", **merges_of(self.session), EXPERTS: "experts"}
         return {key: title for key, title in titles.items() if key in known}
@@ -160,7 +160,7 @@ class ScoresTab(JobPage):
 
 
 class EvaluateButton(RunButton):
-    """Evaluates base, experts and merges."""
+    """The button that evaluates base, experts and merges."""
 
     def __init__(self, session: Session, scoring: Scoring) -> None:
         super().__init__("Evaluate", scoring.evaluate, scoring.cancel)
@@ -180,7 +180,7 @@ class EvaluateButton(RunButton):
 
 
 def _note(rows: list[TaskFigures]) -> str:
-    """The amount of data, and the precision of the mean."""
+    """A note on the amount of data and the precision of the mean."""
     tasks = [row for row in rows if not row.is_mean]
     if not tasks:
         return ""
@@ -201,7 +201,7 @@ _Part = TypeVar("_Part", bound=JobPage)
 
 
 class ScoresPage(QWidget):
-    """One tab for each part. If there are tasks already, the scores come first."""
+    """The page, with one tab for each part. With tasks, the scores come first."""
 
     def __init__(self, session: Session, scoring: Scoring) -> None:
         super().__init__()

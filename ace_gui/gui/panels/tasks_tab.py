@@ -1,4 +1,4 @@
-"""The Tasks tab: data dropped or added, how they are read, their problems, and a form for each."""
+"""The Tasks tab: the data of each task, how they are read, their problems, and a form."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TasksTab(JobPage):
         self._show_task()
 
     def _fill_item(self, item: QListWidgetItem, task: Task, found: TaskDescribed | None) -> None:
-        """Two lines: the name, and the description or the problem."""
+        """Write two lines: the task's name, and its description or its problem."""
         line = _summary(task, found)
         item.setText(f"{plain(task.title)}\n{line}")
         item.setToolTip(tooltip(quoted(found.fault) if found is not None and found.fault else line))
@@ -145,13 +145,13 @@ class TasksTab(JobPage):
         self.scoring.add(paths)
 
 
-def _summary(task: Task, found: TaskDescribed | None) -> str:
-    if found is None:
+def _summary(task: Task, described: TaskDescribed | None) -> str:
+    if described is None:
         return "reading the data …"
-    if found.fault:
-        return quoted(found.fault.removeprefix(path_text(task.data)).lstrip(":, "))
-    kind = found.kind.value if found.kind is not None else ""
-    return f"{kind} · {counted(found.count, 'example', 'examples')}"
+    if described.fault:
+        return quoted(described.fault.removeprefix(path_text(task.data)).lstrip(":, "))
+    kind = described.kind.value if described.kind is not None else ""
+    return f"{kind} · {counted(described.count, 'example', 'examples')}"
 
 
 _PADDING: Final = 7.0  # px above and below
@@ -162,7 +162,7 @@ BAD: Final = Qt.ItemDataRole.UserRole + 1
 
 
 class TwoLineCell(Cell):
-    """The text's first line, and the second as a caption; the item's icon at the left."""
+    """The first line of a text, the second line as a caption, and the item's icon at the left."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: ARG002
         height = line_height(Face.BUTTON) + line_height(Face.CAPTION) + 2 * _PADDING + 2
@@ -243,7 +243,7 @@ _CHAT: Final = Option(
 
 @dataclass(frozen=True, kw_only=True)
 class _Column(Option):
-    """The column of the data that has a ``role``. ``given``: the columns of all roles."""
+    """The column of the data that has a ``role``. ``given``: the columns of every role."""
 
     role: str
     given: Mapping[str, Sequence[str]]
@@ -252,21 +252,22 @@ class _Column(Option):
         return record.columns.get(self.role)
 
     def put(self, record: Task, value: Any) -> Task:
-        """Without a second text, name the first one, or else the second would be guessed again."""
+        """A copy with another column. Without one, the other roles are named: otherwise the column
+        of this role would be guessed again."""
         columns = {**record.columns, self.role: value}
         if value is None:
-            columns = {**{role: own[0] for role, own in self.given.items()}, **columns}
+            columns = {**{role: names[0] for role, names in self.given.items()}, **columns}
             del columns[self.role]
         return replace(record, columns=columns)
 
 
-def _column(role: str, task: Task, found: TaskDescribed) -> _Column:
+def _column(role: str, task: Task, described: TaskDescribed) -> _Column:
     given = task.columns.get(role, ())
-    own = found.columns.get(role) or ((given,) if isinstance(given, str) else tuple(given))
-    values: dict[str, Any] = {plain(name): name for name in found.table_columns}
-    if len(own) > 1:
-        values[", ".join(own)] = tuple(own)
-    if role in found.optional or not own:
+    names = described.columns.get(role) or ((given,) if isinstance(given, str) else tuple(given))
+    values: dict[str, Any] = {plain(name): name for name in described.table_columns}
+    if len(names) > 1:
+        values[", ".join(names)] = tuple(names)
+    if role in described.optional or not names:
         values = {_NOTHING: None, **values}
     label = sentence_case(role)
     return _Column(
@@ -275,12 +276,12 @@ def _column(role: str, task: Task, found: TaskDescribed) -> _Column:
         values=values,
         empty="guessed",
         role=role,
-        given=found.columns,
+        given=described.columns,
     )
 
 
 class TaskEditor(QWidget):
-    """``edited`` carries the changed Task; ``remove_wanted``: the user removes it."""
+    """The form of a task. ``edited`` carries the changed Task; ``remove_wanted``: remove it."""
 
     edited = Signal(object)
     remove_wanted = Signal()
@@ -304,7 +305,7 @@ class TaskEditor(QWidget):
         self.setLayout(down(*parts, margins=(8, 6, 8, 8), gap=10))
 
     def _calibration_row(self) -> QWidget:
-        """Inputs for methods that need data, separate from the evaluated ones."""
+        """The row for calibration inputs: data for methods, apart from the evaluated data."""
         choose = named(QPushButton("Choose…"), "Choose calibration inputs", _CALIBRATION)
         choose.setProperty("kind", "link")
         menu = QMenu(choose)
@@ -315,16 +316,16 @@ class TaskEditor(QWidget):
         choose.setMenu(menu)
         return pane(across((self.calibration, 1), choose))
 
-    def calibrate(self, chosen: Sequence[Path | None]) -> None:
-        """Take the first of these as the task's calibration inputs."""
-        if self._task is not None and self._task.calibration != chosen[0]:
-            self.edited.emit(replace(self._task, calibration=chosen[0]))
+    def calibrate(self, paths: Sequence[Path | None]) -> None:
+        """Use the first path as the task's calibration inputs."""
+        if self._task is not None and self._task.calibration != paths[0]:
+            self.edited.emit(replace(self._task, calibration=paths[0]))
 
     def show_task(
         self, task: Task, found: TaskDescribed | None, owner: str | None, experts: Sequence[str]
     ) -> None:
         waits = found is None and self._task is not None and task.data == self._task.data
-        found = self._found if waits else found  # keeps the layout still while data are read again
+        found = self._found if waits else found  # the layout stays while data are read again
         self._task, self._found = task, found
         self.path.set_full_text(str(task.data))
         self.calibration.set_full_text(str(task.calibration or _NOTHING))
@@ -356,28 +357,28 @@ class TaskEditor(QWidget):
             self._examples.addWidget(_example_row(example))
 
 
-def _options(task: Task, found: TaskDescribed, experts: Sequence[str]) -> Iterator[Option]:
-    """What can be said of a task of this kind."""
+def _options(task: Task, described: TaskDescribed, experts: Sequence[str]) -> Iterator[Option]:
+    """The options of a task of this kind."""
     yield _NAME
     experts_by_name = {"no expert": None} | {name: name for name in experts}
     help = "The expert that was fine-tuned for this task."
     empty = "the expert with the task's name"
     yield Option(name="expert", label="Expert", help=help, values=experts_by_name, empty=empty)
-    for name, label, known, own in (
-        ("kind", "Kind", found.kinds, task.kind),
-        ("metric", "Metric", found.metrics, task.metric),
+    for name, label, known, chosen in (
+        ("kind", "Kind", described.kinds, task.kind),
+        ("metric", "Metric", described.metrics, task.metric),
     ):
-        values = {each.value: each for each in (*known, own) if each is not None}
+        values = {each.value: each for each in (*known, chosen) if each is not None}
         if values:
             yield Option(name=name, label=label, values=values, empty="guessed")
-    for role in (*found.roles, *found.optional):
-        yield _column(role, task, found)
+    for role in (*described.roles, *described.optional):
+        yield _column(role, task, described)
     yield _LIMIT
-    if found.kind in _LABELLED:
+    if described.kind in _LABELLED:
         yield _LABELS
-    if found.kind in (*_LANGUAGE, TaskKind.CLIP_ZERO_SHOT):
+    if described.kind in (*_LANGUAGE, TaskKind.CLIP_ZERO_SHOT):
         yield _PROMPT
-    if found.kind in _LANGUAGE:
+    if described.kind in _LANGUAGE:
         yield from (_SYSTEM, _CHAT)
 
 

@@ -1,4 +1,4 @@
-"""The Try it tab: a text or a picture, and the answers of base, expert and merge."""
+"""The Try it tab with a text or a picture, and the answers of base, expert and merge."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ _KIND_OF_CLASS: Final = {
     "ForImageClassification": TaskKind.IMAGE_CLASSIFICATION,
     "CLIPModel": TaskKind.CLIP_ZERO_SHOT,
 }
-"""By the suffix of transformers' class name."""
+"""The kinds of task by the ending of transformers' class names."""
 
 
 class _Given(NamedTuple):
-    """The input, other than typed text: an example of a task, or a picture file."""
+    """An input that is not typed: an example of a task, or a picture file."""
 
     row: str = ""
     picture: Path | None = None
 
 
 class TryTab(JobPage):
-    """Uses the head of one task or one expert at a time."""
+    """The tab that tries an input with the head of one task or one expert."""
 
     def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
         super().__init__(session, scoring, pages)
@@ -142,11 +142,12 @@ class TryTab(JobPage):
 
     @property
     def kind(self) -> TaskKind | None:
-        """The kind of that task by the expert's class, before its data are read; None: unknown."""
+        """The kind of the chosen task, from the expert's class until its data are read; None if
+        unknown."""
         if self.chosen is None:
             return None
-        found = self.session.results.scores.described(self.chosen)
-        known = found.kind if found is not None else self.chosen.kind
+        description = self.session.results.scores.described(self.chosen)
+        known = description.kind if description is not None else self.chosen.kind
         plan = self.session.draft.plan
         if known is not None or plan is None:
             return known
@@ -169,7 +170,7 @@ class TryTab(JobPage):
         self._start()
 
     def _give(self, given: _Given, picture: QImage | None = None, words: str = "") -> None:
-        """Take an example or a picture; typed text, or another task, replaces it."""
+        """Use an example or a picture until the user types text or chooses another task."""
         self._given = given
         self.picture.show_image(picture, words)
         self.refresh()
@@ -256,11 +257,11 @@ class TryTab(JobPage):
 
 
 MOST: Final = 6
-"""Number of labels shown."""
+"""Maximum number of displayed labels."""
 
 
 class AnswerCard(QWidget):
-    """``role``: base, expert or merge."""
+    """The answer of one model. ``role``: base, expert or merge."""
 
     def __init__(self, role: str) -> None:
         super().__init__()
@@ -273,7 +274,7 @@ class AnswerCard(QWidget):
         self.show_answer(None, "", "")
 
     def show_answer(self, answer: ModelAnswer | None, name: str, colour: str) -> None:
-        """Show the answer of the model ``name``; None: not asked yet, or not answered."""
+        """Show the answer of the model ``name``, None if there is none yet."""
         self.title.set_full_text(name)
         self.swatch.show_colour(colour)
         shares = () if answer is None else answer.shares
@@ -291,9 +292,9 @@ class AnswerCard(QWidget):
 
     def _write(self, text: str) -> None:
         """Append only new text, so that selection and scroll position stay."""
-        before = self.text.toPlainText()
-        if before and text.startswith(before):
+        shown = self.text.toPlainText()
+        if shown and text.startswith(shown):
             self.text.moveCursor(self.text.textCursor().MoveOperation.End)
-            self.text.insertPlainText(text[len(before) :])
-        elif text != before:
+            self.text.insertPlainText(text[len(shown) :])
+        elif text != shown:
             self.text.setPlainText(text)

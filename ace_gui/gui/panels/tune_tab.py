@@ -1,4 +1,4 @@
-"""The Tune tab: parameters, the curve on one half of the data, results on the other."""
+"""The Tune tab: parameters, the curve on one half of the data, and results on the other half."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ _WHAT = (
 )
 _PLOT = 9  # in text lines: minimum height of the curve
 GRID, PROPOSED = 9, 25
-"""Number of merges for one parameter, and for several."""
+"""Number of merges for one parameter, and for several parameters."""
 
 
 class TuneTab(JobPage):
-    """A search over parameters, and its best values, which the user can apply."""
+    """The tab that searches parameters and offers the best values."""
 
     def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
         super().__init__(session, scoring, pages)
@@ -86,7 +86,7 @@ class TuneTab(JobPage):
         self.result.setWordWrap(True)
         self.figures = FigureSheet("Scores on the other half of the data", kind="recipe")
         fixed, expanding = QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding
-        self.figures.setSizePolicy(expanding, fixed)  # both rows are in view
+        self.figures.setSizePolicy(expanding, fixed)  # both rows are always visible
         name = "Use these values in the recipe"
         self.use = push_button("Use these values", self._use, kind="tinted", name=name)
         self._lay_out()
@@ -184,10 +184,10 @@ class TuneTab(JobPage):
             f"On the half of the data that the search did not use, {n} examples. "
             f"{len(tuned.points) + REPORTED} merges took {duration(tuned.seconds)}."
         )
-        now = self.session.draft.parameter
-        used = all(now(name) == value for name, value in tuned.best.parameters.items())
-        same = self._tuning.job.recipe.merge_method == self.session.draft.inputs.method
-        self.use.setEnabled(same and not used)
+        parameter = self.session.draft.parameter
+        used = all(parameter(name) == value for name, value in tuned.best.parameters.items())
+        same_method = self._tuning.job.recipe.merge_method == self.session.draft.inputs.method
+        self.use.setEnabled(same_method and not used)
         self.use.setText("These values are in the recipe" if used else "Use these values")
 
 
@@ -204,11 +204,11 @@ def _row(title: str, scores: tuple[TaskScore, ...], mean: MeanScore, tasks: list
 
 
 def _change(before: MeanScore, after: MeanScore) -> str:
-    """``from 87.1 % to 89.0 % of the experts' scores``, or else the mean scores."""
-    then, now = before.normalised, after.normalised
-    if then is not None and now is not None:
-        old, new = f"{100 * then:.1f} %", f"{100 * now:.1f} %"
-        worse = ", which is worse" if now < then else ""
+    """``from 87.1 % to 89.0 % of the experts' scores``, or a text with the mean scores."""
+    old_share, new_share = before.normalised, after.normalised
+    if old_share is not None and new_share is not None:
+        old, new = f"{100 * old_share:.1f} %", f"{100 * new_share:.1f} %"
+        worse = ", which is worse" if new_share < old_share else ""
         change = f"still {old}" if old == new else f"from {old} to {new}"
         return f"{change} of the experts' scores{worse}"
     if before.score is not None and after.score is not None:
@@ -218,13 +218,13 @@ def _change(before: MeanScore, after: MeanScore) -> str:
 
 def _time_left(points: tuple[TunePoint, ...]) -> str:
     each = sum(point.seconds for point in points) / len(points)
-    left = each * (points[-1].of - len(points) + REPORTED)
+    seconds = each * (points[-1].of - len(points) + REPORTED)
     known = f"{len(points)} of {points[-1].of} merges done"
-    return f"{known}, about {duration(left)} left." if isfinite(left) else f"{known}."
+    return f"{known}, about {duration(seconds)} left." if isfinite(seconds) else f"{known}."
 
 
 class RangeRows(QWidget):
-    """One row per number; the checked ones are searched. ``changed`` follows every edit."""
+    """A row for each number; checked ones are searched. ``changed``: the user has edited a row."""
 
     changed = Signal()
 
@@ -242,7 +242,7 @@ class RangeRows(QWidget):
     def offer(
         self, fields: Sequence[FieldInfo], value_of: Callable[[str], ParameterValue | None]
     ) -> None:
-        """Offer the numbers among these fields; existing rows stay as they are."""
+        """Offer the numbers among these fields. Rows that exist already stay as they are."""
         numbers = tuple(field for field in fields if field.kind in ("float", "int"))
         if numbers == self._fields:
             return
@@ -282,7 +282,7 @@ class RangeRows(QWidget):
 
     @property
     def fault(self) -> str:
-        """What is wrong with the ranges; empty if they can be searched."""
+        """The problem with the ranges; empty if they can be searched."""
         if not self.ranges:
             return "Select a parameter."
         wrong = [each.name for each in self.ranges if not each.low < each.high]
@@ -291,11 +291,11 @@ class RangeRows(QWidget):
 
 def _usual_range(field: FieldInfo, value: ParameterValue) -> tuple[float, float]:
     """A range around the current value, within the method's limits."""
-    now = float(value)
-    if field.logarithmic and now > 0:
-        low, high = now / 100, now * 100
+    current = float(value)
+    if field.logarithmic and current > 0:
+        low, high = current / 100, current * 100
     else:
-        low, high = min(0.0, 2 * now), max(2 * now, 1.0)
+        low, high = min(0.0, 2 * current), max(2 * current, 1.0)
     low = low if field.low is None else max(low, field.low)
     high = high if field.high is None else min(high, field.high)
     if field.low_open and field.low is not None and low <= field.low:

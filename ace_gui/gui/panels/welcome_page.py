@@ -1,4 +1,4 @@
-"""The welcome page: how to start, recent projects, and the sample for new users."""
+"""The welcome page with ways to start, recent projects, and the sample for new users."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _OPENING: Final = "Reading the headers of the files … File ▸ Stop opening ca
 
 
 class WelcomePanel(QWidget):
-    """``starts``, ``recent`` and ``sample``, next to each other."""
+    """The columns ``starts``, ``recent`` and ``sample``, next to each other."""
 
     def __init__(
         self, starts: Sequence[Start], sample: QAction, tutorial: QAction, clean_up: QAction
@@ -99,7 +99,7 @@ class WelcomePanel(QWidget):
         self._arrange(next(columns for least, columns in _COLUMNS if lines >= least))
 
     def _arrange(self, columns: int) -> None:
-        """Columns that do not fit are placed below, at full width."""
+        """Place so many columns next to each other, and the others below at full width."""
         if columns == self._shown:
             return
         self._shown = columns
@@ -127,7 +127,7 @@ class Start(NamedTuple):
 
 
 class StartColumn(QWidget):
-    """``starts``: the first is the main one."""
+    """The column of ways to start. The first of ``starts`` is the main one."""
 
     def __init__(self, starts: Sequence[Start]) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class StartColumn(QWidget):
 
 
 class StartButton(QPushButton):
-    """A way to start, in two lines with an icon; the first button is filled."""
+    """A button for a way to start, with two lines and an icon. The first button is filled."""
 
     def __init__(self, start: Start, *, first: bool) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ def _sign() -> int:
 
 
 class DropZone(QLabel):
-    """Shows that files can be dropped; they can be dropped anywhere in the window."""
+    """A sign that files can be dropped, which works anywhere in the window."""
 
     def __init__(self) -> None:
         super().__init__("Drop folders, models or a recipe\nanywhere in this window")
@@ -212,12 +212,12 @@ SHOWN: Final = 5
 _PADDING: Final = 16
 _SWATCHES: Final = 5  # further experts are shown as a number
 _HEAD: Final = re.compile(r"(?<=.)(For[A-Z]\w+|LMHeadModel|Model)$")
-"""The model's head by its class name."""
+"""The end of a model's class name, which says what head it has."""
 _STEP: Final = SWATCH + 4  # px
 
 
 class RecentColumn(QWidget):
-    """``chosen`` carries the path of a recipe, ``lost`` that of a missing one."""
+    """The recent projects. ``chosen`` carries a recipe's path, ``lost`` that of a missing one."""
 
     chosen = Signal(object)
     lost = Signal(object)
@@ -259,7 +259,7 @@ class RecentColumn(QWidget):
 
 
 class RecentRow(QToolButton):
-    """A project. If its recipe ``is_lost``, it asks for the new path."""
+    """A button for a recent project. If its recipe ``is_lost``, a click asks for the new path."""
 
     def __init__(self, project: RecentProject, *, first: bool) -> None:
         super().__init__()
@@ -283,7 +283,7 @@ class RecentRow(QToolButton):
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
     def _marks(self, project: RecentProject) -> tuple[QWidget, ...]:
-        """Experts and size, or a link to locate it."""
+        """The marks of experts and the size, or the text to locate a lost recipe."""
         if self.is_lost:
             return (plain_label("Locate…", wrap=False, kind="accent"),)
         size = muted_label(human_bytes(project.bytes) if project.bytes else "")
@@ -302,8 +302,8 @@ class Swatches(QWidget):
 
     def __init__(self, colours: Sequence[int]) -> None:
         super().__init__()
-        self._colours, more = colours[:_SWATCHES], len(colours) - _SWATCHES
-        self._text = f"+{more}" if more > 0 else ""
+        self._colours, others = colours[:_SWATCHES], len(colours) - _SWATCHES
+        self._text = f"+{others}" if others > 0 else ""
         room = self.fontMetrics().horizontalAdvance(self._text)
         self.setFixedSize(_STEP * len(self._colours) + room, self.fontMetrics().height())
 
@@ -312,12 +312,12 @@ class Swatches(QWidget):
         for index, colour in enumerate(self._colours):
             square = QRectF(index * _STEP, 0, SWATCH, self.height())
             paint_swatch(painter, square, f"expert {colour}")
-        rest = QRectF(self.rect()).adjusted(_STEP * len(self._colours), 0, 0, 0)
-        write(painter, rest, self._text, face(Face.CAPTION), theme.text3)
+        beside = QRectF(self.rect()).adjusted(_STEP * len(self._colours), 0, 0, 0)
+        write(painter, beside, self._text, face(Face.CAPTION), theme.text3)
 
 
 def summary_of(project: RecentProject) -> str:
-    """``ViT · 5 experts · ACE-Merging · mean .807``; its folder if nothing is known."""
+    """``ViT · 5 experts · ACE-Merging · mean .807``, or the folder if nothing is known."""
     if not project.left:
         return str(project.path.parent)
     if project.is_exported:
@@ -363,7 +363,7 @@ _METHODS: Final = {
 
 
 class SampleCard(QWidget):
-    """``sample`` opens it, ``tutorial`` starts the tutorial on it."""
+    """The card of the sample. ``sample`` opens it, ``tutorial`` starts the tutorial on it."""
 
     def __init__(self, sample: QAction, tutorial: QAction) -> None:
         super().__init__()
@@ -422,7 +422,7 @@ class SamplePictures(QWidget):
         return self.fontMetrics().height()
 
     def _picture(self, width: int) -> int:
-        """The side of a picture: all of them fill the width."""
+        """The side of a picture, so that all pictures together fill the width."""
         room, pixels = (width + _BETWEEN) // len(self._tasks) - _BETWEEN, self.strip.height()
         return min(max(room, pixels), _LARGEST * pixels)
 
