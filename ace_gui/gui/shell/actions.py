@@ -1,5 +1,5 @@
-"""The window's actions, each declared once for the menus, the header and the keyboard, with when it
-is enabled; and the menus, built from them."""
+"""The window's actions, and the menus that are built from them. Each action is declared once, with
+when it is enabled, for the menus, the header and the keyboard."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ace_gui.gui.widgets.file_dialogs import show_once
 
 _Key = QKeySequence.StandardKey
 WHY: Final = "why"
-"""The action property that holds the reason why it is disabled."""
+"""The property of an action with the reason why it is disabled."""
 _NO_MERGE: Final = "Merge first."
 
 
-# Reasons why an action is disabled; empty: it is enabled
+# The reason why an action is disabled, or "" if it is enabled
 
 
 def _waits(session: Session) -> str:
@@ -74,8 +74,8 @@ def _starting(session: Session) -> str:
 
 @dataclass(frozen=True)
 class _Action:
-    """A declared action. ``why`` returns the reason why it is disabled; None: it always works, or
-    others enable it."""
+    """A declared action. ``why``: returns the reason why it is disabled, None if it always works or
+    is enabled elsewhere."""
 
     text: str
     tip: str
@@ -99,7 +99,7 @@ class _Action:
 
 
 class Actions:
-    """The window's actions. The window connects them."""
+    """The window's actions, which the window connects."""
 
     open_base = _Action(
         "Open &base model…", "Choose the folder of the base model", _waits, "Ctrl+O", "open"
@@ -211,7 +211,7 @@ class Actions:
     def _follow_steps(
         self, action: QAction, go: Callable[[], object], possible: Any, named: Any
     ) -> None:
-        """Name the step in the text: ``Undo change of τ``."""
+        """Name the step in the text of undo and redo: ``Undo change of τ``."""
         verb = action.text()
         none = f"There is nothing to {verb.replace('&', '').lower()}."
         set_allowed(action, none)
@@ -224,12 +224,12 @@ class Actions:
         action.triggered.connect(lambda _=False: slot())
 
     def update(self, session: Session, merge: MergeOperation) -> None:
-        """Enable what the session's state permits, with reasons for the rest."""
+        """Enable the actions that the session's state allows; disable the others with reasons."""
         for declared, action in self.made.items():
             if declared.why is not None:
                 set_allowed(action, declared.why(session))
-        done = session.merge_is_current and session.results.is_merged
-        goes_on = not _not_loaded(session) and not done and merge.can_continue
+        is_merged = session.merge_is_current and session.results.is_merged
+        goes_on = not _not_loaded(session) and not is_merged and merge.can_continue
         self.merge.setText("Continue &merge" if goes_on else "&Merge")
 
 
@@ -251,10 +251,10 @@ SAFETY: Final = (
 
 
 class DeviceMenu(QMenu):
-    """Device menu, with exactly one checked entry.
+    """The device menu, with exactly one checked entry.
 
     ``chosen`` carries the argument of ``Session.choose_device``. ``explained`` carries an
-    explanation that the user asked for.
+    explanation that the user has asked for.
     """
 
     chosen = Signal(str)
@@ -284,7 +284,7 @@ class DeviceMenu(QMenu):
     ) -> None:
         """Offer the engine's devices, with an entry that explains why others are missing.
 
-        ``threads`` is the engine's thread count; that many workers are offered, but at least two.
+        ``threads``: of the engine. The menu offers so many workers, but at least two.
         """
         self._chosen = chosen
         self.clear()
@@ -312,8 +312,8 @@ class DeviceMenu(QMenu):
         self._group.addAction(action)
 
     def _offer_clusters(self, workers: int) -> None:
-        here = counted(workers, "worker on this machine", "workers on this machine")
-        known = {f"{CLUSTER}local:{workers}": here, f"{CLUSTER}auto": "This machine's cluster"}
+        local = counted(workers, "worker on this machine", "workers on this machine")
+        known = {f"{CLUSTER}local:{workers}": local, f"{CLUSTER}auto": "This machine's cluster"}
         if self._chosen.startswith(CLUSTER):
             known.setdefault(self._chosen, self._chosen.removeprefix(CLUSTER))
         self._clusters.clear()

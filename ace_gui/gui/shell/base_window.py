@@ -1,4 +1,4 @@
-"""The main window as its parts know it: with the session and what controls it."""
+"""The type of the main window for its parts: the session and its controllers."""
 
 from __future__ import annotations
 

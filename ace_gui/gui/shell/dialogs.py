@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def question(parent: QWidget, text: str, details: str) -> QMessageBox:
-    """A question without its buttons."""
+    """A box with a question, to which the caller adds buttons."""
     box = QMessageBox(QMessageBox.Icon.Question, "ACE Workbench", text, parent=parent)
     box.setInformativeText(details)
     return box
 
 
 class Dialogs:
-    """``export`` and ``clean_up`` are the open dialogs, or None."""
+    """Opens the window's dialogs. ``export``, ``clean_up``: the open dialogs, or None."""
 
     def __init__(self, window: Window) -> None:
         self._window, self._session = window, window.session
@@ -65,7 +65,7 @@ class Dialogs:
         return dialog
 
     def _merged(self) -> dict[str, str]:
-        """What merges of these models took, by method."""
+        """The time and memory that merges of these models took, as text by method."""
         costs = {}
         for run in self._session.results.runs.all:
             if run.finished is not None and run.finished.seconds:
@@ -97,7 +97,7 @@ class Dialogs:
             )
 
     def export_run(self, run: MergeRun, adds: bool) -> None:
-        """Restore a run and export it; ``adds``: and add it as an expert."""
+        """Restore a run and export it. ``adds``: the exported model becomes an expert."""
         if run is self._session.results.merge:
             self.open_export(adds=adds)
         else:
@@ -133,7 +133,7 @@ class Dialogs:
     def _ask(
         self, text: str, details: str, agree: str, keep: str, agreed: Callable[[], object]
     ) -> None:
-        """Ask a question whose answer ``keep`` is the default. ``agreed`` follows the other."""
+        """Ask a question. ``keep`` is the default answer; ``agreed`` is called after ``agree``."""
         self.question = box = question(self._window, text, details)
         yes = box.addButton(agree, QMessageBox.ButtonRole.DestructiveRole)
         no = box.addButton(keep, QMessageBox.ButtonRole.RejectRole)
@@ -154,11 +154,11 @@ class Dialogs:
         if index < 0:
             self.complete_override(None)
         else:
-            self._edit(rules[index], lambda made: (*rules[:index], made, *rules[index + 1 :]))
+            self._edit(rules[index], lambda rule: (*rules[:index], rule, *rules[index + 1 :]))
 
     def complete_override(self, rule: Override | None) -> None:
         """Edit a new override that starts from ``rule``."""
-        self._edit(rule, lambda made: (*self._session.draft.inputs.overrides, made))
+        self._edit(rule, lambda new: (*self._session.draft.inputs.overrides, new))
 
     def _edit(
         self, rule: Override | None, rules: Callable[[Override], tuple[Override, ...]]
@@ -167,7 +167,7 @@ class Dialogs:
 
         dialog = OverrideDialog(self._session, rule, self._window)
         change, draft = self._window.conductor.change, self._session.draft
-        dialog.rule_made.connect(lambda made: change(replace(draft.inputs, overrides=rules(made))))
+        dialog.rule_made.connect(lambda new: change(replace(draft.inputs, overrides=rules(new))))
         show_once(dialog)
 
     def clean_up_runs(self) -> None:

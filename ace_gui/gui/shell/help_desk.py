@@ -1,5 +1,5 @@
-"""The help, the log, the problem reports, and all commands of the window, collected from its menus
-and panels. Each dialog is created on first use."""
+"""The help, the log, the problem reports, and the list of all commands in the window's menus and
+panels. Each dialog is created on first use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COPIED: Final = "Versions, device, memory and platform are copied, but nothing 
 
 
 class HelpDesk:
-    """Connects the actions of the Help menu. ``crash`` is the crash text of an earlier window."""
+    """Connects the actions of the Help menu. ``crash``: the crash text of an earlier window."""
 
     def __init__(self, window: Window) -> None:
         self._window, self._session = window, window.session
@@ -86,7 +86,7 @@ class HelpDesk:
             self._tour.end()
 
     def show_help(self) -> None:
-        """Show the help pages, or the glossary entry for the focused widget if there is one."""
+        """Show the glossary entry of the focused widget, or without one the help pages."""
         term = term_of(QApplication.focusWidget())
         self.show_page("glossary" if term else "start", term)
 
@@ -133,8 +133,8 @@ _NATIVE = QKeySequence.SequenceFormat.NativeText
 
 
 def commands_of_menus(bar: QMenuBar) -> list[Command]:
-    """One command for every entry of every menu; an action in two menus has one."""
-    found: dict[QAction, Command] = {}
+    """The commands of all menu entries. An action in two menus gives one command."""
+    commands: dict[QAction, Command] = {}
 
     def visit(actions: list[QAction], where: str) -> None:
         for action in actions:
@@ -142,10 +142,10 @@ def commands_of_menus(bar: QMenuBar) -> list[Command]:
             menu = action.menu()
             if isinstance(menu, QMenu):
                 visit(menu.actions(), f"{where} › {title}" if where else title)
-            elif title and not action.isSeparator() and action not in found:
+            elif title and not action.isSeparator() and action not in commands:
                 why = str(action.property(WHY) or "Not available now.")
                 tip = action.toolTip().partition("\n")[0]
-                found[action] = Command(
+                commands[action] = Command(
                     title=title,
                     menu=where,
                     run=action.trigger,
@@ -155,20 +155,20 @@ def commands_of_menus(bar: QMenuBar) -> list[Command]:
                 )
 
     visit(bar.actions(), "")
-    return list(found.values())
+    return list(commands.values())
 
 
 def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Command]:
-    """One command per workspace and panel. ``why`` is the reason if none can be shown now."""
+    """One command for each workspace and panel. ``why``: the reason if none can be shown now."""
     from ace_gui.gui.panels.compare_page import LOOKS
     from ace_gui.gui.panels.scores_page import TABS
     from ace_gui.gui.shell.workspace import COMPARE, SCORES, Workspace
 
-    made: list[Command] = []
+    commands: list[Command] = []
 
     def add(title: str, where: str, tip: str, show: Callable[[Workspace], object]) -> None:
         run = lambda: show(workspace())  # noqa: E731
-        made.append(Command(title=f"Show {title}", menu=where, run=run, tip=tip, why=why))
+        commands.append(Command(title=f"Show {title}", menu=where, run=run, tip=tip, why=why))
 
     for index, (title, tip) in enumerate(WORKSPACES):
         add(title, "Workspace", tip, partial(Workspace.show_space, index=index))
@@ -180,7 +180,7 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
         add(title, WORKSPACES[SCORES][0], tip, partial(Workspace.show_scores, tab=kind))
     for index, (title, tip) in enumerate(LOOKS):
         add(title, WORKSPACES[COMPARE][0], tip, partial(Workspace.show_look, index=index))
-    return made
+    return commands
 
 
 LIBRARIES: Final = (
@@ -199,14 +199,14 @@ _PATH: Final = re.compile(r"(?<![\w/~:.<>])(?:[A-Za-z]:[\\/]|/)[^\s\"'“”:;,<
 
 
 def diagnostics(session: Session) -> str:
-    """One fact per line. It queries the machine, so do not call it during start-up."""
+    """Facts on the program and the machine, one per line. It takes time, so not at the start."""
     return "\n".join(f"{name}: {value}" for name, value in _facts(session))
 
 
 def problem_text(session: Session, crash: str = "") -> str:
-    """The start of a problem report: what happened, diagnostics, and the end of the log.
+    """A problem report to complete, with diagnostics and the end of the log.
 
-    Paths and names of the open models are replaced.
+    The paths and names of the open models are replaced.
     """
     log = "\n".join(entry.line for entry in session.log.entries[-LOG_END:])
     parts = [
@@ -222,23 +222,23 @@ def problem_text(session: Session, crash: str = "") -> str:
 def without_names(text: str, session: Session) -> str:
     """Replace the open models' paths and names in the text, and shorten every other path."""
     inputs = session.draft.inputs
-    called: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     experts = zip(inputs.experts, inputs.names, strict=True)
     models = [(f"<expert {n}>", each.path, name) for n, (each, name) in enumerate(experts, start=1)]
     if inputs.base is not None:
         models.append(("<the base>", inputs.base, inputs.base.name))
     for alias, path, name in models:
-        called |= {str(path): alias, path.name: alias, name: alias}
-    longest_first = sorted(filter(None, called), key=len, reverse=True)
+        aliases |= {str(path): alias, path.name: alias, name: alias}
+    longest_first = sorted(filter(None, aliases), key=len, reverse=True)
     names = "|".join(map(re.escape, longest_first))
     if names:
-        text = re.sub(rf"(?<!\w)(?:{names})(?!\w)", lambda found: called[found[0]], text)
+        text = re.sub(rf"(?<!\w)(?:{names})(?!\w)", lambda match: aliases[match[0]], text)
     text = text.replace(str(Path.home()), "~")
 
-    def own_or_hidden(found: re.Match[str]) -> str:
+    def own_or_hidden(match: re.Match[str]) -> str:
         """The part of a path inside this package; any other path is hidden."""
-        at = found[0].replace("\\", "/").find("/ace_gui/")
-        return found[0][at + 1 :] if at >= 0 else "<path>"
+        start = match[0].replace("\\", "/").find("/ace_gui/")
+        return match[0][start + 1 :] if start >= 0 else "<path>"
 
     return _PATH.sub(own_or_hidden, text)
 

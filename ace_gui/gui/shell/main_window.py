@@ -1,4 +1,4 @@
-"""The main window: connects panels, session and dialogs."""
+"""The main window, which connects panels, session and dialogs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _BEGUN: Final = (State.MERGING, State.SCORING, State.TUNING, State.COMPARING, St
 
 
 class MainWindow(Window):
-    """The main window. ``closed`` follows when it is really closed, after any confirmation."""
+    """The main window. ``closed`` is emitted when it closes, after all questions are answered."""
 
     closed = Signal()
 
@@ -77,7 +77,7 @@ class MainWindow(Window):
         self._preparing, self._restyling, self._enlarging = (IdleQueue(self) for _ in range(3))
         self._closing = False
         self._begun: frozenset[State] = frozenset()
-        self._plan: Plan | None = None  # the latest outcome whose warnings were shown
+        self._plan: Plan | None = None  # the latest plan whose warnings were shown
         self._warnings: tuple[str, ...] = ()
         self._lay_out()
         self.recent_projects = RecentProjects(self)
@@ -102,13 +102,13 @@ class MainWindow(Window):
     def _make_workspace(self) -> Generator[None, None, None]:
         from ace_gui.gui.shell.workspace import Workspace
 
-        made = Workspace(self)
-        made.space_shown.connect(self.header.workspaces.choose)
-        self.header.workspaces.chosen.connect(made.show_space)
-        yield from made.build()
-        made.restore_layout(self.settings)
-        self._pages.addWidget(made)
-        self._workspace = made
+        workspace = Workspace(self)
+        workspace.space_shown.connect(self.header.workspaces.choose)
+        self.header.workspaces.chosen.connect(workspace.show_space)
+        yield from workspace.build()
+        workspace.restore_layout(self.settings)
+        self._pages.addWidget(workspace)
+        self._workspace = workspace
 
     # Layout
 
@@ -121,7 +121,7 @@ class MainWindow(Window):
         self._central = central = pane(down((self._pages, 1), margins=(GAP, 0, 12, 0)))
         self.setCentralWidget(central)
         self.notice.setParent(central)
-        # Questions are about the checks, which the inspector shows, and do not cover it.
+        # Questions are about the checks, so they do not cover the inspector, which shows these.
         subject = lambda: None if self._workspace is None else self._workspace.inspector  # noqa: E731
         self._toast = Toast(self.notice, central, subject)
         self.setMenuWidget(self.header)
@@ -139,25 +139,25 @@ class MainWindow(Window):
     def fit_to_screen(self) -> None:
         """Fill the screen before the first show if the window and its frame do not fit on it.
 
-        The size used when it is no longer maximised also fits and lies on the screen.
+        Its normal size and position are also changed, so that they fit on the screen.
         """
-        room, whole = self.screen().availableGeometry(), self.size() + _FRAME
-        if whole != whole.boundedTo(room.size()):
+        room, with_frame = self.screen().availableGeometry(), self.size() + _FRAME
+        if with_frame != with_frame.boundedTo(room.size()):
             self.resize(self.size().boundedTo(room.size() - _FRAME))
             self.move(room.topLeft())
             self.setWindowState(Qt.WindowState.WindowMaximized)
 
     def set_theme(self) -> None:
-        """Restyle everything that does not follow the palette automatically."""
+        """Restyle everything that does not follow the palette by itself."""
         self._show_preferences()
         if self._workspace is not None:
             self._restyling.run(self._restyle())
 
     def _restyle(self, percent: int | None = None) -> Generator[None, None, None]:
-        """Apply the theme and, if given, a font size, one plot per turn of the event loop.
+        """Apply the theme and, with ``percent``, a font size, one plot per turn of the event loop.
 
-        Qt's update of every widget takes a whole turn, so the panels are not painted in it, and the
-        new looks show in all of them at once.
+        Qt needs a whole turn to update every widget. The panels are not painted in this turn, so
+        that all of them show the new look at the same time.
         """
         app = QApplication.instance()
         assert isinstance(app, QApplication)
@@ -235,7 +235,7 @@ class MainWindow(Window):
             self.close()
 
     def _forget_error(self) -> None:
-        """Hide an error as soon as a person begins other work, or the same again."""
+        """Hide an error as soon as the person starts other work, or the same work again."""
         running = frozenset(filter(self.session.activity.is_running, _BEGUN))
         if running - self._begun and self.notice.level is Level.ERROR:
             self.notice.hide()
@@ -341,14 +341,14 @@ class MainWindow(Window):
         return move_focus(self, forward=forward)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape ends the tutorial, or shows all panels again after one was maximised. Return
-        presses the focused button, which Qt only does in dialogs."""
-        made, button = self._workspace, QApplication.focusWidget()
+        """Escape ends the tutorial, or shows all panels again if one is maximised. Return presses
+        the focused button, which Qt only does in dialogs."""
+        space, button = self._workspace, QApplication.focusWidget()
         is_return = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
         if event.key() == Qt.Key.Key_Escape and self.help.is_touring:
             self.help.end_tutorial()
-        elif event.key() == Qt.Key.Key_Escape and made is not None and made.cards.is_maximised:
-            made.cards.toggle_maximised()
+        elif event.key() == Qt.Key.Key_Escape and space is not None and space.cards.is_maximised:
+            space.cards.toggle_maximised()
         elif is_return and isinstance(button, QToolButton) and button.menu() is not None:
             button.showMenu()
         elif is_return and isinstance(button, QPushButton | QToolButton):
@@ -361,7 +361,7 @@ class MainWindow(Window):
             event.ignore()
             return
         if self.session.activity.is_writing:
-            event.ignore()  # cancelled; closes when the job has ended
+            event.ignore()  # the job is cancelled; the window closes when it has ended
             return
         self._restyling.stop()
         self._enlarging.stop()
@@ -371,12 +371,12 @@ class MainWindow(Window):
             self._workspace.cards.put_back()
         self.project.leave()
         self.runs.finish()
-        self.history.stack.blockSignals(True)  # it announces its own end
+        self.history.stack.blockSignals(True)  # the stack signals its own destruction
         event.accept()
         self.closed.emit()
 
     def _asks_before_closing(self) -> bool:
-        """Ask before closing if something is unsaved or being written. False: nothing to ask."""
+        """Ask before closing if something is unsaved or being written. Return whether it asks."""
         writing = self.session.activity.is_writing
         if writing:
             self.dialogs.ask_before_closing(self.close_unasked)

@@ -1,5 +1,5 @@
-"""What the window says in its floating notice: questions before it continues, news after a merge;
-and the end of long work on the desktop."""
+"""The messages of the window in its floating notice: questions, and news after a merge. On the
+desktop, it also announces the end of long work."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _MARGIN: Final = 8  # px
 class Toast(QObject):
     """Places a notice over ``ground``, slides it in, and hides simple messages after a while.
 
-    The timer stops while the pointer is over it. ``subject``: what questions are about, and so do
-    not cover.
+    The timer stops while the pointer is over the notice. ``subject``: returns the widget that
+    questions are about, which they do not cover.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Toast(QObject):
         notice.setGeometry((free or areas)[0])
 
     def _edited(self) -> QRect:
-        """Where the person types or has just chosen something, if that is in the window."""
+        """The rectangle of the focused widget in the window, empty without one."""
         focused, ground = QApplication.focusWidget(), self._ground
         if (
             focused is None
@@ -126,7 +126,7 @@ class Toast(QObject):
 
 
 class Questions:
-    """Asks in the notice, one question at a time. A later question replaces an earlier one."""
+    """Asks questions in the notice, one at a time. A later question replaces an earlier one."""
 
     def __init__(self, window: Window) -> None:
         self._window, self._notice = window, window.notice
@@ -136,8 +136,8 @@ class Questions:
         window.actions_.connect(window.actions_.merge, self.merge)
 
     def merge(self) -> None:
-        """Start a merge after confirming the checks' warnings once. Errors of the checks prevent
-        it."""
+        """Start a merge, after the user has accepted the checks' warnings once. An error of the
+        checks prevents it."""
         goes_on = self._window.merge.can_continue  # its disk space is already reserved
         errors = [c for c in self._session.checks.errors if not (goes_on and c.title == DISK)]
         warnings = [c for c in self._session.checks.worries if c.verdict is Verdict.WARNING]
@@ -204,7 +204,7 @@ _MANY: Final = 400
 
 
 class MergeNews:
-    """Watches the merges of a window. A restored merge is no news."""
+    """Reports finished merges of a window, but not restored ones."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -244,9 +244,9 @@ class MergeNews:
 
 
 def what_to_see(run: MergeRun, warned: int, merged: int, unsure: Container[str] = ()) -> str:
-    """What stands out: warnings, or else heterogeneous matrices, or else the largest γ.
+    """A text on what to see in a merge: warnings, or heterogeneous matrices, or the largest γ.
 
-    ``merged``: the number of merged tensors. ``unsure``: those whose γ is unreliable.
+    ``merged``: the number of merged tensors. ``unsure``: the tensors whose γ is unreliable.
     """
     if warned:
         return counted(
@@ -262,8 +262,8 @@ def what_to_see(run: MergeRun, warned: int, merged: int, unsure: Container[str] 
         )
     gammas = [report.gamma for report in reports if report.gamma is not None]
     if gammas:
-        most = number_text(max(gammas), 3)
-        return f"Merged. The experts differ most in the matrix with γ {most}: see its spectrum."
+        largest = number_text(max(gammas), 3)
+        return f"Merged. The experts differ most in the matrix with γ {largest}: see its spectrum."
     return counted(merged, "Merged %n tensor.", "Merged %n tensors.")
 
 
@@ -280,8 +280,8 @@ _ENDED: Final = {
 
 
 class LongWork(QObject):
-    """Follows running work. ``counted``: ``share`` changed by a whole percent; None if nothing
-    runs.
+    """Follows running work. ``counted``: ``share`` has changed by a whole percent. Without work the
+    share is None.
 
     ``notified`` carries the text of the desktop notification.
     """
@@ -309,7 +309,7 @@ class LongWork(QObject):
                 if state not in self._began:
                     self._began[state], self._problem = now, ""
             elif now - self._began.pop(state, now) > LONG:
-                # A job's error arrives in the same turn, after the job's state has ended.
+                # The error of a job arrives in the same turn as its end, but later.
                 QTimer.singleShot(0, self, partial(self._announce, sentence))
         self._count()
 

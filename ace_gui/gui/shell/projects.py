@@ -1,4 +1,4 @@
-"""The open project with its file, how models and recipes are opened and saved, and recent ones."""
+"""The open project with its file, opening and saving of models and recipes, and recent projects."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ RECIPES: Final = (".yaml", ".yml")
 
 
 class Project(QObject):
-    """The open project. ``file`` is its recipe, or None for models alone. ``changed`` follows
-    both, and ``save_wanted`` a person who saves before the project is closed."""
+    """The open project. ``file``: its recipe, or None for models alone. ``changed``: of the project
+    or its file. ``save_wanted``: the person wants to save before the project is closed."""
 
     changed = Signal()
     save_wanted = Signal()
@@ -56,7 +56,7 @@ class Project(QObject):
         self._then: Callable[[], object] | None = None
         self.file: Path | None = None
         self.box: QMessageBox | None = None
-        # as opened or saved; the undo steps do not contain them
+        # the tasks as they were opened or saved; undo steps do not contain them
         self._tasks = session.draft.planned.tasks
         self._was_modified = False
         history.stack.cleanChanged.connect(lambda _: self._follow())
@@ -83,10 +83,7 @@ class Project(QObject):
 
     @property
     def name(self) -> str:
-        """The name of its file, or the name that it will have among the recent projects.
-
-        Empty if nothing is open.
-        """
+        """The name of its file, or of the file that it will get; empty if nothing is open."""
         if self.file is not None:
             return short_name(self.file)
         inputs = self._session.draft.inputs
@@ -117,9 +114,9 @@ class Project(QObject):
         kept = self._sessions.leave(keep=unsaved)
         if kept is not None:
             self._settings.remember(kept)
-        left = kept or self.file
-        if left is not None:
-            self._settings.note(RecentProject.of(self._session, left))
+        file = kept or self.file
+        if file is not None:
+            self._settings.note(RecentProject.of(self._session, file))
         self.file = None
         self._emit_changed()
 
@@ -141,7 +138,7 @@ class Project(QObject):
         show_once(box)
 
     def stay(self) -> None:
-        """Drop what waited for the save, because saving failed."""
+        """Drop the step that was to follow the save, because saving has failed."""
         self._then = None
 
     def _answer(self, answer: int) -> None:
@@ -169,7 +166,7 @@ _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 
 
 class Opener:
-    """Asks for paths and opens them. ``scanned`` is the dialog of the latest scan."""
+    """Asks for paths and opens them. ``scanned``: the dialog of the latest scan."""
 
     def __init__(self, window: Window) -> None:
         self._session, self._conductor = window.session, window.conductor
@@ -235,7 +232,7 @@ class Opener:
         ask_files(self._window, "Recipe", RECIPE, RECIPES_KIND, self.open_paths)
 
     def save_recipe(self) -> None:
-        """Save to the recipe file that this window wrote before, or else ask for a path."""
+        """Save to the recipe file that this window has written, or without one ask for a path."""
         if self._project.file is not None and self._project.file == self._own:
             self.write_recipe(self._own)
         else:
@@ -243,10 +240,12 @@ class Opener:
 
     def save_recipe_as(self) -> None:
         """Ask for a path and save the recipe there."""
-        # Importing YAML takes a moment, so it happens while the user chooses a name.
+        # Importing YAML takes a moment, so do it while the user chooses a name.
         threading.Thread(target=import_module, args=("ace_gui.recipe.recipe_file",)).start()
         project = self._project
-        own = project.file if not project.is_sample else None  # not into the program's own folder
+        own = (
+            project.file if not project.is_sample else None
+        )  # never propose the program's own folder
         name = str(own or f"{project.name or 'recipe'}{ENDING}")
 
         def write(paths: list[Path]) -> None:
@@ -302,12 +301,12 @@ class Opener:
             self._project.before_leaving(lambda: self._conductor.open([base, *experts]))
 
     def write_recipe(self, path: Path, *, mergekit: bool = False) -> None:
-        """Write the recipe, in this program's format or in mergekit's; a failure is shown."""
-        chosen = path
+        """Write the recipe in this program's format or in mergekit's, and show a failure."""
+        asked_path = path
         path = path if path.suffix.lower() in RECIPES else path.with_name(f"{path.name}.yaml")
         try:
             text = self.recipe_text(path.parent, mergekit=mergekit)
-            save(path, text.encode("utf-8", "backslashreplace"), chosen)
+            save(path, text.encode("utf-8", "backslashreplace"), asked_path)
         except WorkbenchError as error:
             self._session.fail(error)
             self._project.stay()
@@ -399,22 +398,22 @@ class RecentProjects(QObject):
         """Reopen what a crashed window left, or else the latest recipe."""
         recovered, self._recovered = self._recovered, None
         if recovered is not None:
-            self._window.notice.hide()  # it offers what is open now
+            self._window.notice.hide()  # its offer is accepted now
             self._opener.open_paths([recovered])
         elif self._settings.recent:
             self._opener.open_paths(self._settings.recent[:1])
 
-    def locate(self, gone: Path) -> None:
+    def locate(self, lost: Path) -> None:
         """Ask for the new path of a recent recipe, and open it."""
 
         def take(paths: list[Path]) -> None:
-            self._settings.replace_recent(gone, paths[0])
+            self._settings.replace_recent(lost, paths[0])
             self._opener.open_paths(paths)
 
-        ask_files(self._window, f"Locate {gone}", RECIPE, RECIPES_KIND, take)
+        ask_files(self._window, f"Locate {lost}", RECIPE, RECIPES_KIND, take)
 
     def show_crash(self, words: str) -> None:
-        """Report that an earlier window crashed, with its last output; "" means that none did."""
+        """Report that an earlier window crashed, with its last output, or nothing for ""."""
         if not words:
             return
         self._help.crash = words

@@ -23,8 +23,8 @@ from ace_gui.paths import Sample, resource_path
 class Step:
     """A step of a tour.
 
-    ``target`` returns its control, ``begin`` makes the control visible, and ``done`` returns
-    whether the step is done. Without ``done`` the user confirms the step. ``picture``: shown below
+    ``target``: returns its control. ``begin``: makes the control visible. ``done``: returns whether
+    the step is done; without it the user confirms the step. ``picture``: creates the picture below
     the sentence.
     """
 
@@ -36,7 +36,7 @@ class Step:
 
 
 class Tour(QObject):
-    """Shows ``steps`` over ``window``. After each of the ``watched`` signals a step may be done."""
+    """Shows ``steps`` over ``window``. A ``watched`` signal means that a step may be done."""
 
     def __init__(
         self, window: QWidget, steps: Sequence[Step], watched: Sequence[SignalInstance] = ()
@@ -194,7 +194,7 @@ COMPARED: Final = ("linear", "ace")
 
 
 class Demo(QObject):
-    """Performs the steps of a user in the window, as long as the sample is open."""
+    """Does what a user would do in the window, as long as the sample is open."""
 
     def __init__(self, window: Window, recipe: Path) -> None:
         super().__init__(window)
@@ -208,20 +208,20 @@ class Demo(QObject):
 
     def _go_on(self) -> None:
         if self._is_due():
-            self._is_due = lambda: False  # until the step is done
+            self._is_due = lambda: False  # while the step is performed
             self._is_due = next(self._steps, lambda: False)
             self._go_on()
 
     def _perform(self) -> Iterator[Callable[[], bool]]:
-        """The steps. Each yields when it is due."""
+        """The steps. Each ``yield`` returns the function that says whether the next step is due."""
         window, session = self._window, self._window.session
 
         def is_in(state: State) -> bool:
-            # Otherwise it is not open yet, or the person has opened something else.
+            # The recipe may not be open yet, or the person may have opened something else.
             is_open = window.project.file == self._recipe
             return is_open and session.state is state and session.layers.is_analysed
 
-        yield lambda: is_in(State.READY) or is_in(State.MERGED)  # by an earlier demo
+        yield lambda: is_in(State.READY) or is_in(State.MERGED)  # an earlier demo may have merged
         if not session.results.is_merged:
             window.merge.start()
         yield lambda: is_in(State.MERGED)

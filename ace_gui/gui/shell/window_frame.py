@@ -1,4 +1,4 @@
-"""The header with menus, workspaces and the main button, and the footer with the work that runs."""
+"""The header with menus, workspaces and the main button, and the footer with the running work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ace_gui.gui.widgets.controls import (
 from ace_gui.gui.widgets.labels import ElidedLabel, IconLabel, plain_label, secondary_label
 from ace_gui.gui.widgets.layout import across
 
-REFRESH: Final = 60  # ms between progress updates: each one repaints the whole window
+REFRESH: Final = 60  # ms between updates of the progress, each of which repaints the whole window
 CHANGED: Final = "Settings changed since this merge"
 _TICK: Final = 16  # px
 _PADDING: Final = 94  # px: two buttons and the gap between them
@@ -46,7 +46,7 @@ _WORDS: Final = {State.MERGING: "Merging …", State.EXPORTING: "Exporting …"}
 
 
 class PrimaryArea(QWidget):
-    """Follows the session. Its buttons trigger the window's actions, so shortcuts do the same."""
+    """The main button and its message. Buttons trigger the window's actions, as shortcuts do."""
 
     def __init__(self, session: Session, actions: Actions) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class PrimaryArea(QWidget):
         self.main.clicked.connect(lambda _=False: self._next.trigger() if self._next else None)
         self._next: QAction | None = None
         self._stopping = False
-        self._lent: QWidget | None = None  # receives the focus while ``main`` is disabled
+        self._lent: QWidget | None = None  # the widget with the focus while ``main`` is disabled
         self._brief = 0
         row = across(gap=8)
         texts = (self._tick, self.message, self.outdated)
@@ -83,14 +83,14 @@ class PrimaryArea(QWidget):
         self.refresh()
 
     def set_compact(self, brief: int) -> None:
-        """1: replace text by a symbol with a tooltip. 2: also show only one button, since the menus
-        have the other."""
+        """Save space. ``brief`` 1: a symbol with a tooltip replaces the text. 2: also show only one
+        button, because the menus have the other one."""
         if brief != self._brief:
             self._brief = brief
             self.refresh()
 
     def needed(self, brief: int) -> int:
-        """The width in px at level 0, 1 or 2, for the longest text."""
+        """The width in px for the longest text if ``brief`` is 0, 1 or 2."""
         write = QFontMetrics(face(Face.BUTTON)).horizontalAdvance
         sign = round(_TICK * scale())
         if brief > 1:
@@ -175,10 +175,10 @@ class PrimaryArea(QWidget):
         self._allow(action.isEnabled())
 
     def _allow(self, allowed: bool) -> None:
-        """Restore the focus that the button lost while it was disabled between two steps."""
-        had, focused = self.main.hasFocus(), QApplication.focusWidget()
+        """Enable or disable the button, and give back the focus that it lost while disabled."""
+        had_focus, focused = self.main.hasFocus(), QApplication.focusWidget()
         self.main.setEnabled(allowed)
-        if had and not allowed:
+        if had_focus and not allowed:
             self._lent = QApplication.focusWidget()
         elif allowed and self._lent is not None:
             if self._lent is focused:
@@ -193,7 +193,7 @@ class PrimaryArea(QWidget):
         self.message.setText(text)
 
     def _show_stopping(self) -> None:
-        """Show this at once: the engine may need a while until it can stop."""
+        """Show at once that the work stops, because the engine may need a while."""
         self._stopping = True
         self.refresh()
 
@@ -250,7 +250,7 @@ class Header(QWidget):
         return handled
 
     def _fit(self) -> None:
-        """Replace text by symbols where there is little room."""
+        """Replace text by symbols if there is little room."""
         room = self.width() - self.menu_bar.sizeHint().width()
         room -= self._brand.width() + _BETWEEN
         room_left = room - self.workspaces.sizeHint().width()
@@ -334,7 +334,7 @@ class Footer(QStatusBar):
         self.device.setText(self._device_text())
         self.device.setAccessibleName(f"Device: {self.device.text()}")
         self._show_work()
-        for link in self._links:  # nothing to count on the welcome page
+        for link in self._links:  # the welcome page has links instead of counts
             link.setVisible(self._session.draft.inputs.base is None)
 
     def _device_text(self) -> str:
@@ -345,12 +345,12 @@ class Footer(QStatusBar):
             return f"Cluster: {self._devices.title_chosen}"
         chosen = self._devices.title_chosen or session.device
         count = session.engine.threads
-        named = "CPU" if session.device == "auto" else chosen
-        return f"{named}, {counted(count, 'thread', 'threads')}"
+        name = "CPU" if session.device == "auto" else chosen
+        return f"{name}, {counted(count, 'thread', 'threads')}"
 
     def _show_work(self) -> None:
-        """Show the foremost work, unless the header shows it. The progress bar has updates disabled
-        meanwhile: a bar repaints itself and the window at once."""
+        """Show the most important work, unless the header shows it. Updates of the progress bar are
+        disabled meanwhile, because each change would repaint it and the window at once."""
         session, parts = self._session, []
         state = session.activity.foremost
         state = None if state in {State.MERGING, State.EXPORTING} else state
@@ -373,10 +373,10 @@ class Footer(QStatusBar):
     def _count(self) -> None:
         session = self._session
         rows = session.layers.rows
-        found = Counter(row.disposition for row in rows)
+        kinds = Counter(row.disposition for row in rows)
         counts = [counted(len(rows), "tensor", "tensors")] if rows else []
-        counts += [f"{found[kind]} {kind.value}" for kind in Disposition if found[kind]]
-        tau = session.draft.tau  # called once, because it looks things up
+        counts += [f"{kinds[kind]} {kind.value}" for kind in Disposition if kinds[kind]]
+        tau = session.draft.tau  # read once, because it is looked up each time
         if session.draft.has_gamma and isfinite(tau):
             gammas = (session.layers.gamma(row.name) for row in session.layers.merged)
             above = sum(gamma is not None and gamma > tau for gamma in gammas)

@@ -1,4 +1,4 @@
-"""The layout of the panels: three cards at the right, and the input column at the left."""
+"""The layout of the panels, with three cards at the right and the input column at the left."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _TURNS: Final = (
     ("One layer", "Details of the selected tensor"),
     ("All layers", "γ and other views of the whole model"),
 )
-_LEAST: Final = (49, 39)  # in text lines: the width and height that all three cards need together
+_LEAST: Final = (49, 39)  # in text lines: the minimum width and height for all three cards together
 _APART: Final = (50, 28)  # in text lines: the minimum initial size of a detached window
 _SIZES: Final = {"rows": (39, 18), "top": (50, 29)}  # in text lines
 
 
 class Cards(QWidget):
-    """Layers and inspector above the views of all layers.
+    """The cards of layers and inspector above the card with the views of all layers.
 
-    A card is maximised with its button, a double click on its background or its tabs, or F11 (see
+    Its button, F11, or a double click on its background or its tabs maximises a card (see
     ``toggle_maximised``). ``toggle_detached`` moves it into its own window. If there is no room for
     three cards, a row of segments switches between them. ``maximised`` carries whether the user has
     maximised a card.
@@ -52,10 +52,10 @@ class Cards(QWidget):
     def __init__(self, panels: Sequence[QWidget], tabs: Sequence[LazyTabs | None]) -> None:
         super().__init__()
         self._cards = [card(panel) for panel in panels]
-        self._alone: int | None = None  # chosen by the user
+        self._alone: int | None = None  # the card that the user has maximised
         self._detached: dict[int, PanelWindow] = {}
-        self._borders: dict[QSplitter, QByteArray] = {}  # before any card was detached
-        # detached windows of the last session, until this is shown
+        self._borders: dict[QSplitter, QByteArray] = {}  # as they were before a card was detached
+        # the detached windows of the last session, until the cards are shown
         self._away: dict[int, QByteArray] = {}
         self._current = LAYERS
         self.turns = Segments("Which panel is shown", self)
@@ -168,7 +168,7 @@ class Cards(QWidget):
     def _focused(self) -> int:
         """The focused card, or else the one shown last."""
         focused = QApplication.focusWidget()
-        indices = [p for p, made in enumerate(self._cards) if made.isAncestorOf(focused or made)]
+        indices = [n for n, each in enumerate(self._cards) if each.isAncestorOf(focused or each)]
         return indices[0] if len(indices) == 1 else self._current
 
     def _take_apart(self, index: int) -> PanelWindow:
@@ -178,27 +178,27 @@ class Cards(QWidget):
             self._alone = None
         shown = self._cards[index]
         size = shown.size().expandedTo(QSize(*_APART) * self.fontMetrics().height())
-        made = PanelWindow(shown, _TURNS[index][0], self)
-        made.closed.connect(lambda: self._put_back(index))
-        self._detached[index] = made
+        window = PanelWindow(shown, _TURNS[index][0], self)
+        window.closed.connect(lambda: self._put_back(index))
+        self._detached[index] = window
         if self._current in self._detached:
             self._current = next(p for p in range(len(self._cards)) if p not in self._detached)
         self.arrange()
         shown.show()
-        made.resize(size)
-        made.show()
-        return made
+        window.resize(size)
+        window.show()
+        return window
 
     def _put_back(self, index: int) -> None:
-        made = self._detached.pop(index, None)
-        if made is None:
+        window = self._detached.pop(index, None)
+        if window is None:
             return
         if index == VIEWS:
             self.rows.addWidget(self._cards[index])
         else:
             self.top.insertWidget(index, self._cards[index])
-        made.hide()
-        made.deleteLater()
+        window.hide()
+        window.deleteLater()
         if not self._detached:
             for each, state in self._borders.items():
                 each.restoreState(state)
@@ -240,12 +240,12 @@ class Cards(QWidget):
 
 
 class PanelWindow(QWidget):
-    """A detached card's window. ``closed`` follows when the user closes it."""
+    """The window of a detached card. ``closed``: the user has closed it."""
 
     closed = Signal()
 
     def __init__(self, shown: QWidget, title: str, parent: QWidget) -> None:
-        super().__init__(parent, Qt.WindowType.Tool)  # makes the window's shortcuts work in it
+        super().__init__(parent, Qt.WindowType.Tool)  # so that the window's shortcuts work in it
         self.setWindowTitle(title)
         self.setLayout(down(shown, margins=[GAP] * 4))
 
@@ -259,25 +259,25 @@ class PanelWindow(QWidget):
 
 def splitter(name: str, orientation: Qt.Orientation, *widgets: QWidget) -> QSplitter:
     """A splitter whose widgets cannot be collapsed."""
-    made = QSplitter(orientation)
-    made.setObjectName(name)
-    made.setChildrenCollapsible(False)
-    made.setHandleWidth(GAP)
+    split = QSplitter(orientation)
+    split.setObjectName(name)
+    split.setChildrenCollapsible(False)
+    split.setHandleWidth(GAP)
     for widget in widgets:
-        made.addWidget(widget)
-    return made
+        split.addWidget(widget)
+    return split
 
 
 WIDTH: Final = 18.5  # in text lines: initial width of the column
 _NARROWEST: Final = 17
 _ROOMY: Final = 88  # in text lines: the column starts collapsed in a narrower window
 _RAIL: Final = 4.25  # in text lines
-_NAMES: Final = 5  # number of experts that the rail always shows; it counts the others
+_NAMES: Final = 5  # experts that the rail always shows; it shows the number of others
 _ICON: Final = 1.1  # in text lines
 
 
 class LeftColumn(QWidget):
-    """Collapses automatically in a narrow window until the user decides otherwise.
+    """The input column, which a narrow window collapses by itself unless the user has decided.
 
     ``folded_changed`` carries whether it is collapsed. ``is_folded``: the rail replaces the column.
     ``is_narrow``: the window is too narrow for the whole column, and the user has not decided.
@@ -305,7 +305,7 @@ class LeftColumn(QWidget):
         self._show()
 
     def fit(self, width: int) -> None:
-        """Collapse or expand automatically when the window's ``width`` in px crosses the limit."""
+        """Collapse or expand the column when the window's ``width`` in px crosses the limit."""
         narrow = width < _ROOMY * self.fontMetrics().height()
         if narrow != self.is_narrow:
             self.is_narrow = narrow
@@ -329,7 +329,7 @@ class LeftColumn(QWidget):
 
 
 class _Whole(QWidget):
-    """At least as wide as its content needs."""
+    """The whole column, which is at least as wide as its content."""
 
     def minimumSizeHint(self) -> QSize:
         needed = super().minimumSizeHint()

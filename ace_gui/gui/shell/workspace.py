@@ -38,14 +38,14 @@ LAYERS, SCORES, COMPARE = range(3)
 class Workspace(QWidget):
     """The inputs on the left, and one page of results at a time on the right.
 
-    The pages follow the header's ``WORKSPACES``: the layers and the inspector over the views of all
-    layers; the scores; the comparison of merges. ``space_shown`` carries the index of
-    the page shown. ``build`` creates the panels.
+    The pages are those of the header's ``WORKSPACES``: the layers and the inspector over the views
+    of all layers; the scores; the comparison of merges. ``space_shown`` carries the index of the
+    page. ``build`` creates the panels.
     """
 
     space_shown = Signal(int)
     left: LeftColumn
-    _health: int  # the tab
+    _health: int  # the index of its tab
 
     def __init__(self, window: Window) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class Workspace(QWidget):
             self._settling.run(self._settle())
 
     def _settle(self) -> Generator[None, None, None]:
-        """A new font size changes the layout: one layout step per turn of the event loop."""
+        """Lay out again after a change of the font size, one step per turn of the event loop."""
         yield
         self.left.fit(self.width())
         yield
@@ -128,8 +128,7 @@ class Workspace(QWidget):
         self.cards.arrange()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Collapsing or expanding the column repeats the layout, so it gets its own event-loop
-        turn."""
+        """Fit the column in a turn of its own, because that may repeat the layout."""
         super().resizeEvent(event)
         if self.isVisible():
             self._fitting.start()
@@ -137,10 +136,10 @@ class Workspace(QWidget):
             self.left.fit(event.size().width())
 
     def _share_width(self) -> None:
-        """A hidden splitter does not apply new size limits by itself."""
+        """Set the columns' widths, because a hidden splitter does not apply new size limits."""
         line, left = self.fontMetrics().height(), self.left
-        wanted = left.minimumWidth() if left.is_folded else round(WIDTH * line)
-        self._columns.setSizes([wanted, max(self.width() - wanted, line)])
+        width = left.minimumWidth() if left.is_folded else round(WIDTH * line)
+        self._columns.setSizes([width, max(self.width() - width, line)])
 
     def show_space(self, index: int) -> None:
         """Show a page, which is created on first use."""
@@ -252,6 +251,6 @@ class Workspace(QWidget):
     def save_layout(self, settings: Settings) -> None:
         if not self.left.is_folded:
             settings.save_layout("columns", self._columns.saveState())
-        folded = self.left.is_folded and not self.left.is_narrow  # chosen by the user
+        folded = self.left.is_folded and not self.left.is_narrow  # only if the user has chosen it
         settings.save_layout("folded", QByteArray(b"1" if folded else b""))
         self.cards.save(settings)
