@@ -1,4 +1,4 @@
-"""All commands, searchable by a few characters of their name."""
+"""All commands, found by a few characters of their names."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SAYS_MUCH: Final = 4  # minimum length for a match in the tooltip
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """``menu``: the menu or part of the window. ``why``: the reason why it is disabled."""
+    """A command. ``menu``: the menu or part of the window. ``why``: why it is disabled, or ""."""
 
     title: str
     menu: str
@@ -63,11 +63,11 @@ class Command:
 
 
 def found(commands: Iterable[Command], typed: str) -> list[Command]:
-    """The commands that every word of ``typed`` matches, best first; disabled ones come last.
+    """The commands that match every word of ``typed``, the best first, and disabled ones last.
 
-    A word matches a title word that starts with it, contains it, or contains its characters in
-    order (``mrg``: Merge). Otherwise it matches the start of a menu word, or if longer of a tooltip
-    word.
+    A word matches a word of the title that starts with it, contains it, or contains its characters
+    in order (``mrg``: Merge). Otherwise it must be the start of a word of the menu, or if it is
+    longer, of the tooltip.
     """
     words = typed.casefold().split()
     fitting = ((_misfit(words, command), command) for command in commands)
@@ -76,7 +76,7 @@ def found(commands: Iterable[Command], typed: str) -> list[Command]:
 
 
 def _misfit(typed: Sequence[str], command: Command) -> int | None:
-    """0: every word starts a title word; None: a word matches nothing."""
+    """How badly a command matches: 0 if every word starts a title word, None if it does not."""
     title = command.title.casefold().split()
     index, tip = command.menu.casefold().split(), command.tip.casefold().split()
     total = 0
@@ -115,7 +115,7 @@ _MOVES: Final = {
 
 
 class CommandPalette(QDialog):
-    """Closes before the command runs, so that the window has the focus again."""
+    """The dialog closes before the command runs, so that the window has the focus again."""
 
     def __init__(self, commands: Sequence[Command], window: QWidget) -> None:
         super().__init__(window, Qt.WindowType.Popup)
@@ -167,7 +167,7 @@ class CommandPalette(QDialog):
         self._describe()
 
     def _describe(self, *_: object) -> None:
-        """Describe the command below the list, or why it is disabled."""
+        """Describe below the list what the command does or why it is disabled."""
         command = self.list.currentIndex().data(VALUE)
         if isinstance(command, Command):
             self.description.setText(command.why or command.tip or " ")
@@ -185,7 +185,7 @@ class CommandPalette(QDialog):
             QTimer.singleShot(0, parent or self, lambda: command.run())
 
     def _place(self, window: QWidget) -> None:
-        """Place it at the top centre of the window."""
+        """Place the dialog at the top centre of the window."""
         line = self.fontMetrics().height()
         width = min(_WIDTH * line, round(_OF_WINDOW * window.width()))
         rows = _ROWS * self.list.sizeHintForRow(0) + 4
@@ -200,7 +200,7 @@ def _item(command: Command) -> QStandardItem:
 
 
 class _CommandCell(QStyledItemDelegate):
-    """Name, menu, and shortcut at the right; disabled commands are muted."""
+    """A command with its name, its menu, and its shortcut at the right; muted if disabled."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
         return QSize(0, round(QFontMetricsF(face(Face.BODY)).height() + _PADDING))

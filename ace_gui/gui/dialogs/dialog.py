@@ -1,4 +1,4 @@
-"""What the dialogs share: a size that fits the screen, and a row of buttons."""
+"""The base of the dialogs, with a size that fits the screen and a row of buttons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Roles = QDialogButtonBox.ButtonRole
 
 
 class Dialog(QDialog):
-    """``cancels``: the button that closes it is called Cancel, not Close."""
+    """A dialog. ``cancels``: the button that closes it is called Cancel, not Close."""
 
     def __init__(self, title: str, parent: QWidget | None, *, cancels: bool = False) -> None:
         super().__init__(parent)
@@ -31,13 +31,13 @@ class Dialog(QDialog):
 
     def fit(self, width: int, height: int, *, lines: bool = False) -> None:
         """Set the size, in px or in text lines, as far as the screen allows."""
-        wanted = QSize(width, height) * (self.fontMetrics().height() if lines else 1)
-        self.resize(wanted.boundedTo(self.screen().availableSize() * _OF_SCREEN))
+        size = QSize(width, height) * (self.fontMetrics().height() if lines else 1)
+        self.resize(size.boundedTo(self.screen().availableSize() * _OF_SCREEN))
 
     def add_button(
         self, text: str, pressed: Callable[[], object], *, kind: str = "", tip: str = ""
     ) -> QPushButton:
-        """Append a button. If there is *Cancel*, the button answers to Enter in a field."""
+        """Append a button. In a dialog with *Cancel*, Enter in a field presses it."""
         accepts = self._standard is _Standard.Cancel
         button = self.buttons.addButton(text, _Roles.AcceptRole if accepts else _Roles.ActionRole)
         if kind:

@@ -45,7 +45,7 @@ PAGES = (
     *("data-methods", "modules", "command-line", "library", "reference", "cluster"),
     *("adapters", "limits", "glossary", "evidence", "sample", "privacy"),
 )
-"""File names in the resources, in reading order."""
+"""The file names of the help pages, in reading order."""
 
 _LIST: Final = 13  # in text lines: width of the list of pages
 _MARGIN: Final = 16  # px around a page
@@ -61,7 +61,7 @@ _ABOUT: Final = (
 
 
 class HelpDialog(Dialog):
-    """A window of its own. Links between pages open the page; others open a browser."""
+    """The help, in a window of its own. Links open pages of the help, or a browser."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Help", parent)
@@ -92,10 +92,10 @@ class HelpDialog(Dialog):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._go_to_term()  # only now the page's width is known
+        self._go_to_term()  # the page's width is known only now
 
     def changeEvent(self, event: QEvent) -> None:
-        """Links have the colour that the scheme had when their page was read."""
+        """Read the page again after a change of the scheme, whose colours the links have."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange:
             bar = self.text.verticalScrollBar()
@@ -118,7 +118,7 @@ class HelpDialog(Dialog):
 
     def _follow(self, link: QUrl) -> None:
         name = link.fileName().removesuffix(".md")
-        if link.isRelative() and not name:  # a heading of the current page
+        if link.isRelative() and not name:  # a link to a heading of the current page
             name = self.pages.currentItem().data(Qt.ItemDataRole.UserRole)
         if link.isRelative() and name in PAGES:
             self.open_page(name, link.fragment(QUrl.ComponentFormattingOption.FullyDecoded))
@@ -137,7 +137,7 @@ def page(name: str) -> str:
 
 
 class ShortcutsDialog(Dialog):
-    """The keyboard shortcuts of the window's actions by menu, in a window of its own."""
+    """The window's keyboard shortcuts by menu, in a window of its own."""
 
     def __init__(self, commands: Sequence[Command], parent: QWidget | None = None) -> None:
         super().__init__("Keyboard shortcuts", parent)
@@ -162,7 +162,7 @@ class ShortcutsDialog(Dialog):
 
 
 class ProblemDialog(Dialog):
-    """A problem report that the user reads, completes and copies. ``text``: what is known."""
+    """A problem report to read, complete and copy. ``text``: its known part."""
 
     def __init__(self, text: str, parent: QWidget | None = None) -> None:
         super().__init__("Report a problem", parent)
@@ -195,7 +195,7 @@ class AboutDialog(Dialog):
 
 
 _DETAIL_LINES: Final = 7
-_GATHERS: Final = 100  # ms between updates, because scrolling lays out all rows
+_GATHERS: Final = 100  # ms between updates, because each scrolling lays out all rows
 _COLUMNS: Final = ("Time", "Level", "From", "Message")
 _ICONS: Final = {Level.INFO: "info", Level.WARNING: "warning", Level.ERROR: "error"}
 _SAMPLES: Final = ("00:00:00", "Warning", "Window")
@@ -203,7 +203,7 @@ _PADDING: Final = 44  # px: the level's icon and the cell's margins
 
 
 class LogDialog(Dialog):
-    """A window of its own that follows the log."""
+    """The log, in a window of its own that shows new entries."""
 
     def __init__(self, log: Log, parent: QWidget | None = None) -> None:
         super().__init__("Log", parent)
@@ -245,7 +245,7 @@ class LogDialog(Dialog):
         return table
 
     def shown(self) -> list[Entry]:
-        """The selected entries if there are several; else all that are shown."""
+        """The selected entries if there are several, or else all displayed entries."""
         selected = sorted(index.row() for index in self.table.selectionModel().selectedRows())
         rows = selected if len(selected) > 1 else range(self.found.rowCount())
         return [self.found.index(row, 0).data(VALUE) for row in rows]

@@ -1,4 +1,4 @@
-"""How tensors are merged: the methods by family, to choose one, and an override of some tensors."""
+"""Dialogs to choose a method from all families, and to edit an override for some tensors."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ FIRST: Final = "First choices"
 
 
 class ChooseMethodDialog(Dialog):
-    """``chosen`` carries a method's name and closes the dialog, ``compare_wanted`` several names.
+    """``chosen`` carries the name of the chosen method, ``compare_wanted`` names to compare.
 
-    ``current``: the current method. ``experts``: number of loaded experts. ``costs``: a sentence on
-    the cost of a merge of these models, by method, as far as known. ``estimate`` begins to estimate
-    how long a method takes, and says so in seconds.
+    ``current``: the current method. ``experts``: the number of loaded experts. ``costs``: known
+    costs of a merge of these models, as a sentence by method. ``estimate``: begins to estimate how
+    long a method takes, and passes the seconds to its second argument.
     """
 
     chosen = Signal(str)
@@ -135,7 +135,7 @@ class ChooseMethodDialog(Dialog):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._bring_into_view()  # only now the visible part of the list is known
+        self._bring_into_view()  # the visible part of the list is known only now
 
     def _make_tree(self) -> QTreeView:
         tree = named(QTreeView(), "Methods")
@@ -167,7 +167,7 @@ class ChooseMethodDialog(Dialog):
         self.setLayout(down((splitter, 1), foot, gap=0))
 
     def _find(self, words: str) -> None:
-        before, options = self.method, QRegularExpression.PatternOption
+        method, options = self.method, QRegularExpression.PatternOption
         pattern = QRegularExpression(rf"\b{QRegularExpression.escape(words)}" if words else "")
         pattern.setPatternOptions(
             options.CaseInsensitiveOption | options.UseUnicodePropertiesOption
@@ -175,13 +175,13 @@ class ChooseMethodDialog(Dialog):
         self._found.setFilterRegularExpression(pattern)
         self.tree.expandAll()
         self._show_count()
-        self.select(before.name if before is not None else "")
+        self.select(method.name if method is not None else "")
 
     def select(self, name: str) -> None:
-        """Select the method with that name, or else the first."""
+        """Select the listed method with this name, or else the first."""
         shown = self._shown()
-        named = [index for index in shown if (info := _info(index)) and info.name == name]
-        index = (named or shown or [QModelIndex()])[0]
+        with_name = [index for index in shown if (info := _info(index)) and info.name == name]
+        index = (with_name or shown or [QModelIndex()])[0]
         self.tree.selectionModel().setCurrentIndex(
             index, QItemSelectionModel.SelectionFlag.ClearAndSelect
         )
@@ -211,7 +211,7 @@ class ChooseMethodDialog(Dialog):
         self._timer.start()
         page = _about(method, self._experts)
         self.about.setWidget(page)
-        page.setAutoFillBackground(False)  # which a scroll area sets, with the window's grey
+        page.setAutoFillBackground(False)  # the scroll area has set it, with the window's grey
 
     def _begin_estimate(self) -> None:
         """Estimate the time of a merge by the highlighted method."""
@@ -233,7 +233,7 @@ class ChooseMethodDialog(Dialog):
             self._estimating = None
 
     def _show_count(self) -> None:
-        """The number of methods in the list; those of the first group are listed twice."""
+        """Show the number of listed methods; those of the first group are listed twice."""
         shown = {info.name for index in self._shown() if (info := _info(index)) is not None}
         self.count.setText(counted(len(shown), "%n method", "%n methods"))
 
@@ -251,7 +251,7 @@ class ChooseMethodDialog(Dialog):
 def _grouped(
     methods: Sequence[MethodInfo], experts: int, parent: QWidget, height: int
 ) -> QStandardItemModel:
-    """The first choices, then a row per family with its methods; rows are ``height`` px high."""
+    """The first choices, then the families, each with its methods. ``height``: of a row, in px."""
     model = QStandardItemModel(parent)
     first = sorted((m for m in methods if m.name in SHELF), key=lambda m: SHELF.index(m.name))
     groups = [(FIRST, first)] if len(methods) > len(SHELF) else []
@@ -332,7 +332,7 @@ def _parameters(fields: Sequence[FieldInfo]) -> QGridLayout:
 
 _ANY_ROLE: Final = "any role"
 _RECIPE: Final = ""
-"""The entry for the recipe's method, whichever it is."""
+"""The value of the entry for the recipe's method."""
 _OTHER_FATES: Final[dict[str, str]] = {"average": "average", "base": "keep from the base"}
 _ROLE_TIP = "The role of the tensors in the model"
 _BLOCKS_TIP = "Transformer blocks, counted from 0: 4-7, or 3, or 0,2,9-. Empty: all."
@@ -342,7 +342,7 @@ _PATTERN_TIP = "Names of tensors, with * for any text and ? for any character. E
 class OverrideDialog(Dialog):
     """Edits one rule. ``rule_made`` carries the accepted Override.
 
-    Expert weights of a rule can only be set in a recipe file; they are kept.
+    It keeps the experts' weights of a rule, which can only be set in a recipe file.
     """
 
     rule_made = Signal(object)
@@ -451,7 +451,7 @@ class OverrideDialog(Dialog):
         self._judge()
 
     def _show_values(self) -> None:
-        """Those of the rule; else the recipe's if the rule keeps its method; else the defaults."""
+        """Show the rule's values, else the recipe's if its method stays, else the defaults."""
         draft, method = self._session.draft, self._method()
         self._area.setVisible(method is not None)
         self.form.declare(() if method is None else method.fields)
@@ -473,10 +473,10 @@ class OverrideDialog(Dialog):
             self.ok.setEnabled(False)
             return
         rows = self._session.layers.rows
-        held = [row for row in rows if rule.selects and holds_for(rule, row)]
-        counted_rows = f"{len(held)} of {len(rows)} tensors"
+        matching = [row for row in rows if rule.selects and holds_for(rule, row)]
+        counted_rows = f"{len(matching)} of {len(rows)} tensors"
         self.verdict.setText(counted_rows if rule.selects else "Choose a role, blocks or names.")
-        self.ok.setEnabled(bool(held) and rule.changes)
+        self.ok.setEnabled(bool(matching) and rule.changes)
 
 
 def holds_for(rule: Override, row: PlanRow) -> bool:

@@ -31,8 +31,8 @@ _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 class ScanDialog(Dialog):
-    """The models found in a folder. ``chosen`` carries the base, or None if one is open, and the
-    experts."""
+    """Lets the user choose among the models in a folder. ``chosen`` carries the base, None if one
+    is open already, and the experts."""
 
     chosen = Signal(object, object)
 
@@ -62,13 +62,13 @@ class ScanDialog(Dialog):
         scan = engine.run(ScanJob(paths=tuple(paths), base=base), self._show)
         self.finished.connect(lambda _: scan.drop())
 
-    def _show(self, found: Event) -> None:
-        if not isinstance(found, ModelsFound):
+    def _show(self, event: Event) -> None:
+        if not isinstance(event, ModelsFound):
             return
         blocked = QSignalBlocker(self.tree)
-        self._found = found
-        known = Counter(model_name(model.path) for model in found.models)
-        for index, model in enumerate(found.models):
+        self._found = event
+        known = Counter(model_name(model.path) for model in event.models)
+        for index, model in enumerate(event.models):
             hub, name = hub_name(model.path), model_name(model.path)
             folder = f"{model.path.parent.name}/" if known[name] > 1 else ""
             name = plain(hub or f"{folder}{name}")
@@ -83,13 +83,13 @@ class ScanDialog(Dialog):
             self.bases.addButton(button, index)
             self.tree.setItemWidget(item, _BASE, button)
         blocked.unblock()
-        if found.base is not None:
-            self.bases.button(found.base).setChecked(True)
+        if event.base is not None:
+            self.bases.button(event.base).setChecked(True)
         self._judge()
         self._narrow()
 
     def _narrow(self) -> None:
-        """Show only models with this text in their names; those that are checked stay checked."""
+        """Show only models with this text in their names. Checked models stay checked."""
         for item in _rows(self.tree):
             item.setHidden(self.filter.text().casefold() not in item.text(_EXPERT).casefold())
 
@@ -156,15 +156,15 @@ class CleanUpDialog(Dialog):
         self.summary.setText("Searching …")
         runs.list_all()
 
-    def _show(self, kept: Sequence[MergeRun]) -> None:
-        self._kept = list(kept)
+    def _show(self, runs: Sequence[MergeRun]) -> None:
+        self._kept = list(runs)
         self.tree.clear()
         for run in self._kept:
             recipe = run.recipe
             parameters = ", ".join(f"{n} {value_text(v)}" for n, v in recipe.parameters.items())
             title = run.name or " ".join(filter(None, (recipe.merge_method, parameters)))
-            made = QDateTime.fromSecsSinceEpoch(int(run.made))
-            when = QLocale().toString(made, QLocale.FormatType.ShortFormat)
+            made_at = QDateTime.fromSecsSinceEpoch(int(run.made))
+            when = QLocale().toString(made_at, QLocale.FormatType.ShortFormat)
             size, out = human_bytes(run.bytes), "yes" if run.exported else "no"
             words = (title, model_name(recipe.base_model), when, size, out)
             item = QTreeWidgetItem(self.tree, [plain(word) for word in words])

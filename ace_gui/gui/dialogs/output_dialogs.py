@@ -51,7 +51,7 @@ from ace_gui.recipe.values import model_name
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """How a merge is written. An adapter has a rank, or keeps a share of the energy."""
+    """How a merge is written. An adapter has a rank, or it keeps a share of the energy."""
 
     adapter: bool = False
     by_energy: bool = False
@@ -184,7 +184,7 @@ class ExportDialog(Dialog):
         super().reject()
 
     def _options(self) -> Iterator[Option]:
-        """What can be chosen for this kind of output."""
+        """The options for this kind of output."""
         yield _KIND
         if self.written.adapter:
             yield from (_BY, _ENERGY if self.written.by_energy else _RANK)
@@ -193,14 +193,14 @@ class ExportDialog(Dialog):
             yield from (_SHARD, _HEADS) if self._has_heads else (_SHARD,)
 
     def _change(self, written: Written) -> None:
-        """The curve is computed only for an adapter."""
-        before, self.written = self.written, written
+        """Take another choice, and compute the curve only for an adapter."""
+        old, self.written = self.written, written
         self.refresh()
-        if written.adapter and not before.adapter:
+        if written.adapter and not old.adapter:
             self._find_curve()
         elif not written.adapter:
             self.curve.stop()
-        if written.adapter != before.adapter:
+        if written.adapter != old.adapter:
             self.adjustSize()
 
     def _find_curve(self) -> None:
@@ -209,7 +209,7 @@ class ExportDialog(Dialog):
             self.curve.run(EnergyByRankJob(store=run.store))
 
     def _show_curve(self) -> None:
-        """What each rank keeps, as far as it is known."""
+        """Show the share that each rank keeps, as far as it is known."""
         found, progress = self.curve.last(EnergyByRank), self.curve.progress(JobProgress)
         for widget in (self.plot, self.button):
             widget.setVisible(self.written.adapter)
@@ -218,8 +218,8 @@ class ExportDialog(Dialog):
         share = None if progress is None else progress.done / max(progress.total, 1)
         self.button.show_job(self.curve.is_running, "", share=share)
         if found is not None and found.shares:
-            own = self.written
-            rank, energy = (None, own.energy) if own.by_energy else (own.rank, None)
+            written = self.written
+            rank, energy = (None, written.energy) if written.by_energy else (written.rank, None)
             self.plot.show_shares(found, rank, energy)
         elif found is not None:
             self.plot.show_message("No matrix of a linear layer changes.")
@@ -277,8 +277,8 @@ class ExportDialog(Dialog):
         if plan is None or size is None or self.written.adapter:
             return 0
         rows = self._session.layers.rows if self.written.heads else ()
-        own = [row.experts for row in rows if row.disposition is Disposition.PER_EXPERT]
-        models = 1 + len(set().union(*own))
+        owners = [row.experts for row in rows if row.disposition is Disposition.PER_EXPERT]
+        models = 1 + len(set().union(*owners))
         return models * size.bytes + plan.bytes_for_experts
 
     def _contents(self) -> str:
@@ -359,10 +359,10 @@ class ExportDialog(Dialog):
 
 
 def _code(name: str) -> QPlainTextEdit:
-    """A box for lines to copy."""
-    made = read_only(name, role=Face.MONO)
-    made.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-    return made
+    """A box with lines to copy."""
+    box = read_only(name, role=Face.MONO)
+    box.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+    return box
 
 
 def _show_code(box: QPlainTextEdit, text: str) -> None:
@@ -413,7 +413,7 @@ class ReportDialog(Dialog):
 
 
 def _chapters_of(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:
-    """The title of each chapter of a run's report, and its content."""
+    """The titles and contents of the chapters of a run's report."""
     warned = sum(bool(report.warnings) for report in run.reports.values())
     names = ", ".join(run.recipe.expert_names)
     yield "Recipe", f"{names}; every parameter, and the recipe as YAML"

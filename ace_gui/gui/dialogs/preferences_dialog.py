@@ -24,7 +24,7 @@ _KEPT: Final = {0: "Until I delete them", 7: "A week", 30: "30 days", 90: "90 da
 
 
 class PreferencesDialog(Dialog):
-    """A window of its own, so that the effect of a preference is visible."""
+    """All preferences, in a window of its own, so that the effect of a change is visible."""
 
     def __init__(self, preferences: Preferences, parent: QWidget | None = None) -> None:
         super().__init__("Preferences", parent)
@@ -99,7 +99,7 @@ class PreferencesDialog(Dialog):
 
 
 class _Folder(QWidget):
-    """A folder, or a default without one. ``use`` is called with a Path or None."""
+    """A field for a folder, or for a default. ``use`` is called with the Path or None."""
 
     def __init__(
         self,
@@ -135,10 +135,10 @@ def _choice(
     name: str, titles: Mapping[Any, str], chosen: object, use: Callable[..., object]
 ) -> Choice:
     """A choice of titles by value."""
-    made = Choice(name, titles)
+    choice = Choice(name, titles)
     if chosen in titles:
-        made.choose(chosen)
+        choice.choose(chosen)
     # the font size can change
-    made.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-    made.chosen.connect(lambda: use(made.current))
-    return made
+    choice.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+    choice.chosen.connect(lambda: use(choice.current))
+    return choice
