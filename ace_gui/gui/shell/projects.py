@@ -243,9 +243,7 @@ class Opener:
         # Importing YAML takes a moment, so do it while the user chooses a name.
         threading.Thread(target=import_module, args=("ace_gui.recipe.recipe_file",)).start()
         project = self._project
-        own = (
-            project.file if not project.is_sample else None
-        )  # never propose the program's own folder
+        own = project.file if not project.is_sample else None  # not the program's own folder
         name = str(own or f"{project.name or 'recipe'}{ENDING}")
 
         def write(paths: list[Path]) -> None:

@@ -328,9 +328,7 @@ class SpecPlot(Plot):
             x, y = self.drawn(curve)
             if not self.is_on(curve) or not len(x) or not (curve.label or curve.names):
                 continue
-            line = (
-                0.2 if curve.width else 1.0
-            )  # a line passes every column, so mainly the height counts
+            line = 0.2 if curve.width else 1.0  # a line passes every column: mainly height counts
             away = np.hypot(line * (x - at.x()) / pixel[0], (y - at.y()) / pixel[1])
             if np.isnan(away).all():
                 continue
