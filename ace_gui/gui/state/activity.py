@@ -58,7 +58,7 @@ class MergeRun:
     ``parameters``: the values at its start. ``accuracies``: the measured scores by task. ``name``:
     the user's own. ``made``: the time of its end, in seconds since 1970. ``bytes``: the size of its
     tensors. ``norm``: of the merged change, over the experts' mean. ``kept``: it stays when the
-    window closes, and newer runs do not replace it. ``outdated``: its models have changed since.
+    window closes or newer runs are made. ``outdated``: its models have changed since.
     """
 
     recipe: Recipe

@@ -349,7 +349,7 @@ def card(content: QWidget) -> QFrame:
 
 
 class Folding(QWidget):
-    """A button that shows and hides the widget below it, hidden at first. ``name``: accessible."""
+    """A button that shows and hides a widget, at first hidden. ``name``: its accessible name."""
 
     def __init__(self, title: str, content: QWidget, *, name: str = "") -> None:
         super().__init__()
