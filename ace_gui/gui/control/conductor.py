@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from ace_gui.engine.contract.events import Event, JobDone, JobFailed, LayerAnalysed, PlanReady
 from ace_gui.engine.contract.jobs import (
@@ -190,11 +190,8 @@ class Conductor(QObject):
         session.adopt(planned, event.plan)
         if isinstance(job, LoadRecipeJob):
             self.opened.emit(job.paths)
-        elif len(self._left_out) > 1:
-            names, sentences = listing(self._left_out), "\n".join(self._left_out.values())
-            text = f"{names} do not fit this base, and were not added."
-            session.fail(MismatchError(text, details=sentences))
-            self._left_out = {}
+        else:
+            self._tell_left_out()
 
     def _end_plan(self, job: PlanJob | LoadRecipeJob, inputs: Inputs | None, end: End) -> None:
         if isinstance(job, PlanJob) and isinstance(end, JobFailed):
@@ -213,6 +210,18 @@ class Conductor(QObject):
         now, path = self._session.draft.inputs, error.path
         added = [expert for expert in inputs.experts if expert not in now.experts]
         fit = [each for each in added if path is None or each.path not in (path, *path.parents)]
-        if fit and len(fit) < len(added) and not isinstance(error, PickleConsentError):
-            self._left_out |= {each.path.name: error.sentence for each in added if each not in fit}
+        if len(fit) == len(added) or isinstance(error, PickleConsentError):
+            return
+        self._left_out |= {each.path.name: error.sentence for each in added if each not in fit}
+        if fit:
             self.change(now.with_experts(each.path for each in fit))
+        else:
+            QTimer.singleShot(0, self, self._tell_left_out)  # after the error itself
+
+    def _tell_left_out(self) -> None:
+        """Name all experts that were not added, if there are several; its error names one."""
+        if len(self._left_out) > 1:
+            names, sentences = listing(self._left_out), "\n".join(self._left_out.values())
+            text = f"{names} do not fit this base, and were not added."
+            self._session.fail(MismatchError(text, details=sentences))
+        self._left_out = {}

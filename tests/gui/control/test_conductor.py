@@ -129,6 +129,19 @@ def test_of_several_experts_those_that_fit_are_added(ready, session, worker):
     assert session.draft.planned == session.draft.inputs
 
 
+def test_if_no_added_expert_fits_one_sentence_names_them_all(ready, session, worker, qtbot):
+    told: list[WorkbenchError] = []
+    session.problem.connect(told.append)
+    before = session.draft.inputs
+    others = [BROKEN.with_name(name) for name in ("small", "wide")]
+    ready.conductor.add_experts(others)
+    for path in others:
+        worker.say(JobFailed(error=MismatchError(f"{path} does not fit.", path=path)))
+    qtbot.waitUntil(lambda: len(told) == 3)
+    assert told[-1].sentence == "`small`, `wide` do not fit this base, and were not added."
+    assert session.draft.inputs == before
+
+
 def test_adding_a_good_expert_compares_again(ready, session, worker, qtbot):
     ready.conductor.change(session.draft.inputs.without_experts([1]))
     load(worker, COLA)
