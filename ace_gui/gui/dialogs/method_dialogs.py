@@ -58,9 +58,8 @@ from ace_gui.gui.widgets.layout import (
     split,
 )
 from ace_gui.gui.widgets.tables import MEANS, METHOD, MISFIT, MethodCell, misfit, number_of_experts
-from ace_gui.recipe import Override
+from ace_gui.recipe import Override, recommended
 from ace_gui.recipe.overrides import Fate, check_blocks
-from ace_gui.recipe.recommended import SHELF_NAMES
 from ace_gui.recipe.values import After, ParameterValue
 
 _SIZES: Final = (340, 692)
@@ -68,7 +67,7 @@ _PAUSE: Final = 400  # ms on a method before its time is estimated
 _WORDS: Final = Qt.ItemDataRole.UserRole + 1
 
 
-SHELF: Final = tuple(name for name in SHELF_NAMES if ":" not in name)
+SHELF: Final = tuple(name for name in recommended.SHELF_NAMES if ":" not in name)
 """The methods that come first; a variant is chosen in the form of its method."""
 FIRST: Final = "First choices"
 
@@ -269,7 +268,12 @@ def _grouped(
             item.setData(why, MISFIT)
             known = f"mean on the sample {mean:.3f}" if mean is not None else ""
             item.setAccessibleText(", ".join(filter(None, (method.title, why or known))))
-            item.setData(f"{method.name} {method.title} {method.summary} {method.citation}", _WORDS)
+            variants = () if method.name == recommended.NAME else method.variants
+            titles = [method.title, *(f"{method.title}, {each}" for each in variants)]
+            shelf = (e for e in recommended.SHELF if e.name.partition(":")[0] == method.name)
+            titles += [entry.title for entry in shelf]
+            words = (method.name, *titles, method.summary, method.citation)
+            item.setData(" ".join(words), _WORDS)
             title.appendRow(item)
         model.appendRow(title)
     return model

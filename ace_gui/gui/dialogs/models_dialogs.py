@@ -10,15 +10,17 @@ from typing import Final
 from PySide6.QtCore import QDateTime, QLocale, QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QButtonGroup, QRadioButton, QTreeWidget, QTreeWidgetItem, QWidget
 
-from ace_gui.engine.contract.events import Event, ModelsFound
+from ace_gui.engine.contract.events import Event, MethodInfo, ModelsFound
 from ace_gui.engine.contract.jobs import ScanJob
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.control.engine_client import EngineClient
 from ace_gui.gui.control.merge_operation import RunOperations
+from ace_gui.gui.control.persistence import project_name
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.figures_model import GAP
 from ace_gui.gui.state.activity import MergeRun
-from ace_gui.gui.text import plain, tooltip, value_text
+from ace_gui.gui.state.results import run_title
+from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.widgets.controls import named, search_field
 from ace_gui.gui.widgets.labels import muted_label
 from ace_gui.gui.widgets.tables import row_tree
@@ -141,12 +143,14 @@ class ScanDialog(Dialog):
 class CleanUpDialog(Dialog):
     """Exported runs are checked at first. Nothing is removed before the person presses Delete."""
 
-    def __init__(self, runs: RunOperations, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, runs: RunOperations, methods: Sequence[MethodInfo], parent: QWidget | None = None
+    ) -> None:
         super().__init__("Clean up runs", parent, cancels=True)
-        self._runs = runs
+        self._runs, self._methods = runs, methods
         self._kept: list[MergeRun] = []
         self.fit(48, 26, lines=True)
-        self.tree = row_tree("Runs", ("Merge", "Base", "Made", "Size", "Exported"))
+        self.tree = row_tree("Runs", ("Merge", "Project", "Made", "Size", "Exported"))
         self.tree.itemChanged.connect(lambda *_: self._sum_up())
         self.summary = muted_label()
         self.remove = self.add_button("&Delete", self._delete, kind="destructive")
@@ -160,13 +164,11 @@ class CleanUpDialog(Dialog):
         self._kept = list(runs)
         self.tree.clear()
         for run in self._kept:
-            recipe = run.recipe
-            parameters = ", ".join(f"{n} {value_text(v)}" for n, v in recipe.parameters.items())
-            title = run.name or " ".join(filter(None, (recipe.merge_method, parameters)))
+            title = run_title(run, self._methods)
             made_at = QDateTime.fromSecsSinceEpoch(int(run.made))
             when = QLocale().toString(made_at, QLocale.FormatType.ShortFormat)
             size, out = human_bytes(run.bytes), "yes" if run.exported else "no"
-            words = (title, model_name(recipe.base_model), when, size, out)
+            words = (title, project_name(run.recipe), when, size, out)
             item = QTreeWidgetItem(self.tree, [plain(word) for word in words])
             item.setCheckState(0, _ON if run.exported else _OFF)
             item.setTextAlignment(3, _RIGHT)

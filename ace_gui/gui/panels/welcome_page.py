@@ -357,7 +357,7 @@ _SAMPLE: Final = (
 )
 _METHODS: Final = {
     "Weight averaging": "linear",
-    "ACE as published": "ace",
+    "ACE, published": "ace",
     recommended.TITLE: recommended.NAME,
 }
 

@@ -174,7 +174,8 @@ class Dialogs:
         """Show all kept runs, of any base model, and delete the chosen ones."""
         from ace_gui.gui.dialogs.models_dialogs import CleanUpDialog
 
-        self.clean_up = CleanUpDialog(self._window.runs, self._window)
+        methods = self._session.draft.methods
+        self.clean_up = CleanUpDialog(self._window.runs, methods, self._window)
         show_once(self.clean_up)
 
     def show_preferences(self) -> None:

@@ -85,8 +85,8 @@ class Runs(QObject):
 
 
 def run_titles(runs: Sequence[MergeRun], methods: Sequence[MethodInfo]) -> tuple[str, ...]:
-    """A distinct title for each run: its name, or its method with the user's parameters."""
-    plain = [run.name or " · ".join(title_parts(run, methods)) for run in runs]
+    """A distinct title for each run."""
+    plain = [run_title(run, methods) for run in runs]
     repeated = Counter(plain)
     counts: Counter[str] = Counter()
     distinct = []
@@ -94,6 +94,11 @@ def run_titles(runs: Sequence[MergeRun], methods: Sequence[MethodInfo]) -> tuple
         counts[title] += 1
         distinct.append(f"{title} ({counts[title]})" if repeated[title] > 1 else title)
     return tuple(distinct)
+
+
+def run_title(run: MergeRun, methods: Sequence[MethodInfo]) -> str:
+    """A run's name, or its method with the user's parameters."""
+    return run.name or " · ".join(title_parts(run, methods))
 
 
 def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
@@ -107,7 +112,10 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
         parts = [TITLE]
     else:
         for name, value in recipe.parameters.items():
-            parts.append(f"{labels.get(name, name)} {value_text(value)}")
+            if name == "variant":
+                parts[0] += f", {value_text(value)}"
+            else:
+                parts.append(f"{labels.get(name, name)} {value_text(value)}")
     if recipe.overrides:
         count = len(recipe.overrides)
         parts.append(counted(count, "override", "overrides"))

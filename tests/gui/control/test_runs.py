@@ -18,9 +18,11 @@ from ace_gui.gui.control.merge_stores import (
     record_of,
     write_record,
 )
+from ace_gui.gui.control.persistence import project_name
 from ace_gui.gui.panels.models_and_runs import RunsPanel
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import MergeRun
+from ace_gui.gui.state.results import run_titles
 from ace_gui.gui.state.settings import Settings
 from ace_gui.output_files import STORE_COMPLETE
 from tests.gui.fakes import (
@@ -218,6 +220,10 @@ def test_kept_merges_of_any_base_are_cleaned_up_by_consent(loaded, worker, merge
     dialog = loaded.dialogs.clean_up
     assert dialog is not None
     qtbot.waitUntil(lambda: dialog.tree.topLevelItemCount() == 2)
+    rows = [dialog.tree.topLevelItem(row) for row in range(2)]
+    (title,) = run_titles([run], loaded.session.draft.methods)
+    assert {row.text(0) for row in rows} == {title}, "as in the list of runs"
+    assert {row.text(1) for row in rows} == {project_name(run.recipe), project_name(other.recipe)}
     assert dialog.remove.text() == "&Delete 1", "what was exported is ticked"
     dialog.remove.click()
     assert not elsewhere.exists()

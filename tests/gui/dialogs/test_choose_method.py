@@ -16,7 +16,7 @@ from ace_gui.gui.dialogs.method_dialogs import FIRST, SHELF, ChooseMethodDialog
 from ace_gui.gui.theme import current_theme
 from ace_gui.methods import METHODS, families
 from ace_gui.recipe.recommended import NAME, TITLE
-from tests.gui.fakes import ACE, LINEAR, merged
+from tests.gui.fakes import ACE, ENGINE, LINEAR, merged
 
 EVERY = tuple(map(method_info, METHODS))
 
@@ -86,6 +86,8 @@ def test_methods_are_found_by_name_word_and_author(dialog, qtbot):
         "nobody at all": set(),
         "bilities": set(),
         "xu, h. wu": {"ACE-Merging"},
+        "published": {"ACE-Merging"},
+        "ACE, published": {"ACE-Merging"},
     }.items():
         dialog.filter.clear()
         qtbot.keyClicks(dialog.filter, words)
@@ -94,6 +96,15 @@ def test_methods_are_found_by_name_word_and_author(dialog, qtbot):
         assert (dialog.method.title if dialog.method else None) in (titles or {None})
         assert ("No method matches." in said(dialog)) is (not titles)
         assert dialog.count.text() == counted(len(titles), "method", "methods")
+
+
+def test_the_recommended_merge_is_not_found_by_variants_of_its_method(opened, qtbot):
+    opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), LINEAR)))
+    draft = opened.session.draft
+    dialog = ChooseMethodDialog((*draft.recommended, *draft.methods), "recommended", 5, opened)
+    qtbot.addWidget(dialog)
+    dialog.filter.setText("published")
+    assert dialog.method.name == "ace"
 
 
 def test_what_does_not_fit_the_experts_is_said(opened, qtbot):
