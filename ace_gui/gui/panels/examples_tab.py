@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain, groupby, zip_longest
 from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QHideEvent, QPainter, QResizeEvent, QStandardItemModel
+from PySide6.QtGui import (
+    QFontMetricsF,
+    QHideEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QStandardItemModel,
+)
 from PySide6.QtWidgets import QListView, QPushButton, QStyleOptionViewItem, QWidget
 
 from ace_gui.engine.contract.scored import LOSSES, ComparedExample, ExamplesCompared, Verdict
@@ -38,7 +45,16 @@ from ace_gui.gui.widgets.labels import (
     plain_label,
     secondary_label,
 )
-from ace_gui.gui.widgets.layout import GAP, FlowLayout, across, card, down, pane, split
+from ace_gui.gui.widgets.layout import (
+    GAP,
+    FlowLayout,
+    across,
+    card,
+    down,
+    on_font_change,
+    pane,
+    split,
+)
 from ace_gui.gui.widgets.lazy import Following
 
 VERDICTS: Final = {
@@ -309,14 +325,16 @@ class _Row(QWidget):
         never = Qt.ScrollBarPolicy.ScrollBarAlwaysOff
         self.list.setHorizontalScrollBarPolicy(never)
         self.list.setVerticalScrollBarPolicy(never)
-        self.setLayout(down(self.title, self.list, gap=0))
+        self.heads = _Heads(self.list)
+        self.setLayout(down(self.title, self.heads, self.list, gap=0))
 
     def show_examples(
         self, by_task: list[list[ListedExample]], compared: Mapping[str, ExamplesCompared]
     ) -> None:
         """Show as many as there is room for, grouped by task."""
         name = VERDICTS[self._verdict][0]
-        count = sum(each.counts[self._verdict] for each in compared.values())
+        counts = {each.task: each.counts[self._verdict] for each in compared.values()}
+        count = sum(counts.values())
         rule = f": {_RULES[self._verdict]}" if count else ""
         self.title.setText(f"{name} {count}{rule}")
         in_turn = [each for each in chain(*zip_longest(*by_task)) if each is not None]
@@ -327,9 +345,42 @@ class _Row(QWidget):
         tasks = [examples[0].task for examples in by_task if examples]
         shown = sorted(in_turn[:room], key=lambda each: tasks.index(each.task))
         self.list.show_examples(shown, wraps=False)
+        self.heads.show_counts(counts)
         height = size_of(shown[0]).height() if shown else 0
         rows = 1 if pictures else len(shown)
         self.list.setFixedHeight(rows * height + 2 * self.list.frameWidth() + 2 if shown else 0)
+
+
+class _Heads(QWidget):
+    """Above the pictures of each task: its colour, its name, and the number of its examples."""
+
+    def __init__(self, pictures: ExampleList) -> None:
+        super().__init__()
+        self._list = pictures
+        self._counts: Mapping[str, int] = {}
+        on_font_change(self, lambda metrics: self.setFixedHeight(metrics.height() + 4))
+
+    def show_counts(self, counts: Mapping[str, int]) -> None:
+        self._counts = counts
+        self.setVisible(are_pictures(self._list.examples))
+        self.setAccessibleName(", ".join(f"{task} {count}" for task, count in counts.items()))
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
+        painter, theme, row = QPainter(self), current_theme(), 0
+        for task, group in groupby(self._list.examples, key=lambda each: each.task):
+            shown = list(group)
+            tile = self._list.visualRect(self._list.rows.index(row, 0))
+            row += len(shown)
+            width, edge = tile.width(), (tile.width() - _PICTURE) / 2
+            rect = QRectF(tile.left() + edge, 0, len(shown) * width - edge, self.height())
+            paint_swatch(painter, QRectF(rect.left(), 0, SWATCH, self.height()), shown[0].colour)
+            rect.adjust(SWATCH + 6, 0, 0, 0)
+            count, metrics = str(self._counts[task]), QFontMetricsF(face(Face.CAPTION))
+            rect.setWidth(rect.width() - metrics.horizontalAdvance(count) - 6)
+            used = write(painter, rect, task, face(Face.CAPTION_STRONG), theme.text)
+            rest = QRectF(rect.left() + used + 6, 0, self.width(), self.height())
+            write(painter, rest, count, face(Face.CAPTION), theme.text2)
 
 
 def listed_examples(

@@ -40,7 +40,7 @@ from ace_gui.engine.contract.scored import (
 from ace_gui.errors import EngineError
 from ace_gui.gui.control.scoring import DELAY, WHILE_MERGING, expert_named
 from ace_gui.gui.models.scores_models import GAINED, KEPT, LOST, MERGE
-from ace_gui.gui.panels.examples_tab import ExamplesTab
+from ace_gui.gui.panels.examples_tab import ExamplesStrip, ExamplesTab, listed_examples
 from ace_gui.gui.panels.score_figures import Mark, ScoreLine
 from ace_gui.gui.panels.scores_page import REFRESH, ScoresPage, ScoresTab
 from ace_gui.gui.panels.tasks_tab import TasksTab
@@ -566,8 +566,27 @@ def test_some_examples_of_each_task_stand_below_the_scores(page, loaded, worker,
     assert gained.title.text().startswith("Gained 1")
     assert [each.task for each in lost.list.examples] == ["cola", "sst2"]
     assert [each.found.answer for each in gained.list.examples] == ["yes"]
+    assert lost.heads.isHidden(), "rows of text name their task themselves"
     strip.all.click()
     assert isinstance(page.tabs.current, ExamplesTab)
+
+
+def test_pictures_below_the_scores_stand_under_their_task_and_its_count(loaded, qtbot):
+    picture, found = np.zeros((4, 4, 3), np.uint8), {}
+    for task, count in (("cola", 5), ("sst2", 1)):
+        each = compared(task, other=task, lost=count)
+        lost = (
+            replace(one, example=replace(one.example, picture=picture))
+            for one in each.examples[Verdict.LOST]
+        )
+        found[task] = replace(each, examples={**each.examples, Verdict.LOST: tuple(lost)})
+    strip = ExamplesStrip(loaded.session, loaded.scoring)
+    qtbot.addWidget(strip)
+    strip.resize(900, 400)
+    row = strip.rows[Verdict.LOST]
+    row.show_examples(listed_examples(loaded.session, found.values(), Verdict.LOST), found)
+    assert not row.heads.isHidden()
+    assert row.heads.accessibleName() == "cola 5, sst2 1"
 
 
 def test_examples_of_models_that_were_not_tried_are_asked_for_by_hand(page, loaded, worker, qtbot):
