@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from PySide6.QtCore import QItemSelectionModel, Qt, Signal
-from PySide6.QtGui import QFontMetrics
+from PySide6.QtGui import QFocusEvent, QFontMetrics, QKeyEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
+    QButtonGroup,
     QCheckBox,
     QLineEdit,
     QSplitter,
@@ -228,6 +229,25 @@ def swept(rows: Sequence[MethodCompared]) -> str:
     return differ[0] if kinds <= {int, float} else ""
 
 
+class _Box(QCheckBox):
+    """Up and down move the focus to the next box. ``entered`` carries the box with the focus."""
+
+    entered = Signal(QWidget)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.entered.emit(self)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}.get(Qt.Key(event.key()), 0)
+        if not step:
+            super().keyPressEvent(event)
+            return
+        boxes = [box for box in self.group().buttons() if not box.isHidden()]
+        index = min(max(boxes.index(self) + step, 0), len(boxes) - 1)
+        boxes[index].setFocus(Qt.FocusReason.TabFocusReason)  # with a ring
+
+
 class MergeChoices(QWidget):
     """The methods or values to merge with. ``changed``: the user has chosen others."""
 
@@ -237,7 +257,7 @@ class MergeChoices(QWidget):
         super().__init__()
         self._session = session
         self._numbers: dict[str, FieldInfo] = {}
-        self.boxes: dict[tuple[str, str | None], QCheckBox] = {}
+        self.boxes: dict[tuple[str, str | None], _Box] = {}
         """The boxes by method and variant, None for the default or only variant."""
         self.methods = scroll_area("Methods to compare", tabs=False)
         self.parameter = Choice("Parameter to vary", {None: ("no parameter", "")})
@@ -287,6 +307,7 @@ class MergeChoices(QWidget):
         column = Column()
         layout = QVBoxLayout(column)
         layout.setSpacing(3)
+        group = QButtonGroup(column, exclusive=False)
         self.boxes.clear()
         for family, members in by_family(self._offered):
             layout.addWidget(muted_label(family))
@@ -294,10 +315,12 @@ class MergeChoices(QWidget):
                 variants = () if method.name == recommended.NAME else method.variants
                 for variant in variants or (None,):
                     title = method.title if variant is None else f"{method.title}, {variant}"
-                    box = QCheckBox(title, column)
+                    box = _Box(title, column)
+                    group.addButton(box)
                     box.setToolTip(tooltip(method.summary))
                     box.setChecked(self._is_current(method, variant))
                     box.toggled.connect(lambda _: self._allow())
+                    box.entered.connect(self._make_entry)
                     layout.addWidget(box)
                     default = variant is None or variant == method.variants[0]
                     self.boxes[method.name, None if default else variant] = box
@@ -313,6 +336,16 @@ class MergeChoices(QWidget):
             fits = count > 0 and not misfit(known[name], count)
             box.setVisible(fits)
             box.setChecked(fits and box.isChecked())
+        shown = [box for box in self.boxes.values() if not box.isHidden()]
+        self._make_entry(next((box for box in shown if box.hasFocus()), (*shown, None)[0]))
+
+    def _make_entry(self, entry: QWidget | None) -> None:
+        """Bring this box into view; the Tab key reaches no other."""
+        for box in self.boxes.values():
+            policy = Qt.FocusPolicy.StrongFocus if box is entry else Qt.FocusPolicy.ClickFocus
+            box.setFocusPolicy(policy)
+        if entry is not None and entry.hasFocus():
+            self.methods.ensureWidgetVisible(entry)
 
     def _is_current(self, method: MethodInfo, variant: str | None) -> bool:
         draft = self._session.draft

@@ -272,6 +272,31 @@ def test_only_methods_that_merge_as_many_experts_are_offered(opened, worker):
     assert offered == {NAME, *(method.name for method in (*ENGINE.methods, pair))}
 
 
+def test_the_methods_are_one_tab_stop_and_arrow_keys_move_between_them(opened, worker, qtbot):
+    hidden, third = (replace(LINEAR, name=str(most), most=most) for most in (1, 2))
+    worker.say(replace(ENGINE, methods=(*ENGINE.methods, hidden, third)), job=0)
+    opened.workspace.show_look()
+    choices = opened.workspace.comparison.methods.choices
+    qtbot.waitUntil(choices.isVisible)
+    boxes = [box for box in choices.boxes.values() if not box.isHidden()]
+
+    def stops() -> list[int]:
+        tab = Qt.FocusPolicy.TabFocus
+        return [n for n, box in enumerate(boxes) if box.focusPolicy() & tab]
+
+    assert stops() == [0]
+    boxes[0].setFocus()
+    for key, place in ((Qt.Key.Key_Up, 0), (Qt.Key.Key_Down, 1), (Qt.Key.Key_Down, 2)):
+        qtbot.keyClick(opened.focusWidget(), key)
+        assert opened.focusWidget() is boxes[place]
+        assert stops() == [place]
+    was = boxes[2].isChecked()
+    qtbot.keyClick(boxes[2], Qt.Key.Key_Space)
+    assert boxes[2].isChecked() is not was
+    qtbot.keyClick(boxes[2], Qt.Key.Key_Tab)
+    assert opened.focusWidget() not in boxes
+
+
 def changed(name: str, role: str, block: int | None, norm: float, change: float) -> TensorChange:
     return TensorChange(
         name=name, role=role, block=block, shape=(2, 2), dtype="float32", second_dtype="float32",
