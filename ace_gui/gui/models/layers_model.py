@@ -258,8 +258,8 @@ class LayersModel(QAbstractItemModel):
         if column == TENSOR.index:
             count = self._count(indices)
             words = f"{group.title}, {count}"
-            by_role = {COUNT: count, int(_Role.AccessibleTextRole): words, 0: group.title}
-            return by_role.get(int(role))
+            spoken = dict.fromkeys(map(int, (_Role.AccessibleTextRole, _Role.ToolTipRole)), words)
+            return {COUNT: count, 0: group.title, **spoken}.get(int(role))
         if column == GAMMA.index and role == RANGE:
             known = indices[~np.isnan(self._gamma[indices])]
             if not known.size:

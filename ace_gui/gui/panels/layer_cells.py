@@ -14,6 +14,7 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QS
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter
 from PySide6.QtWidgets import QApplication, QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
+from ace_gui.formatting import counted
 from ace_gui.gui.models.figures_model import NONE
 from ace_gui.gui.models.layer_columns import FINE, Layer
 from ace_gui.gui.models.layers_model import COUNT, LAYER, RANGE
@@ -107,8 +108,10 @@ class NameCell(Cell):
         if count is not None:
             used = write(painter, rect, text, face(Face.STRONG), theme.text)
             room, caption = rect.adjusted(used + 10, 0, 0, 0), face(Face.CAPTION)
-            if room.width() >= QFontMetricsF(caption).horizontalAdvance("0 matrices"):
-                write(painter, room, count, caption, theme.text3)
+            total = counted(cell.index.model().rowCount(cell.index), "tensor", "tensors")
+            width = QFontMetricsF(caption).horizontalAdvance
+            fitting = (each for each in (count, total) if width(each) <= room.width())
+            write(painter, room, next(fitting, ""), caption, theme.text3)
             return
         match = _BLOCK.fullmatch(text)
         number, name = match.groups() if match else ("", text)

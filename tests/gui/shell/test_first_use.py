@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 
 from ace_gui.engine.contract.events import JobCancelled, MethodCompared, Variant
 from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.formatting import counted
 from ace_gui.gui.models.layer_columns import GAMMA, OUTCOME, TENSOR
 from ace_gui.gui.models.list_models import WEIGHT
 from ace_gui.gui.models.scores_models import ComparedModel
@@ -157,6 +158,28 @@ def test_a_gamma_is_not_cut_where_its_bar_has_room(loaded, monkeypatch):
         loaded.workspace.layers.table.viewport().grab()
         text = gamma_text(gamma) + (" ?" if gamma > 0.3 else "")
         assert rooms[text] >= 0
+
+
+def test_the_count_of_a_block_is_whole_or_shorter_at_every_width(opened, monkeypatch):
+    written: dict[str, float] = {}
+    write = layer_cells.write
+
+    def note(painter, rect, text, font, *rest, **more):
+        written[text] = rect.width() - QFontMetricsF(font).horizontalAdvance(text)
+        return write(painter, rect, text, font, *rest, **more)
+
+    monkeypatch.setattr(layer_cells, "write", note)
+    table = opened.workspace.layers.table
+    table.header().setSectionResizeMode(TENSOR.index, table.header().ResizeMode.Fixed)
+    block = table.model().index(0, 0)
+    monkeypatch.setattr(type(table.model()), "_count", lambda *_: "1 kept from base")
+    for width in range(80, 400, 10):
+        table.setColumnWidth(TENSOR.index, width)
+        table.viewport().grab()
+    number = counted(table.model().rowCount(block), "tensor", "tensors")
+    assert {"1 kept from base", number} <= written.keys()
+    assert written["1 kept from base"] >= 0
+    assert written[number] >= 0
 
 
 def test_what_becomes_of_a_tensor_is_not_cut(loaded):
