@@ -12,8 +12,22 @@ import pytest
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QSize
-from PySide6.QtGui import QFontInfo, QFontMetrics, QFontMetricsF, QIcon, QPalette
-from PySide6.QtWidgets import QTableWidget, QTableWidgetItem
+from PySide6.QtGui import (
+    QFontInfo,
+    QFontMetrics,
+    QFontMetricsF,
+    QIcon,
+    QPainter,
+    QPalette,
+    QPixmap,
+)
+from PySide6.QtWidgets import (
+    QStyle,
+    QStyleOptionToolButton,
+    QTableWidget,
+    QTableWidgetItem,
+    QToolButton,
+)
 
 from ace_gui.engine.contract.plan import role_family
 from ace_gui.gui.theme import (
@@ -28,6 +42,7 @@ from ace_gui.gui.theme import (
     repetition,
     set_scheme,
 )
+from ace_gui.gui.theme.drawn_controls import paint_button
 from ace_gui.gui.theme.tokens import MONO, SANS
 from ace_gui.paths import resource_path
 from tests.helpers.contrast import contrast, linear
@@ -274,3 +289,19 @@ def test_titles_of_low_rows_are_not_cut(qtbot):
         inked = [y for y in rows if any(image.pixelColor(x, y) != ground for x in columns)]
         seen.append(len(inked))
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_on_a_tool_button_is_readable_under_the_pointer(qtbot, scheme):
+    set_scheme(scheme)
+    button = QToolButton(text="Details", autoRaise=True)
+    qtbot.addWidget(button)
+    option = QStyleOptionToolButton()
+    button.initStyleOption(option)
+    option.state |= QStyle.StateFlag.State_MouseOver
+    picture = QPixmap(80, 30)
+    painter = QPainter(picture)
+    paint_button(painter, option, button)
+    painter.end()
+    theme = current_theme()
+    assert contrast(option.palette.buttonText().color().name(), theme.hover) >= 4.5

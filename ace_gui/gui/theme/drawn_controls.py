@@ -298,7 +298,7 @@ _PUSH: Final = {
 }
 _USUAL_PUSH: Final = _Look("raised/hover/tint", "edge", "text")
 _TOOL: Final = {"link": _Look("/hover/tint", ink="accent"), "on-toast": _PUSH["on-toast"]}
-_USUAL_TOOL: Final = _Look("/hover/tint", ink="text2//accent_on_tint")
+_USUAL_TOOL: Final = _Look("/hover/tint", ink="text2/text/accent_on_tint")
 _DISABLED: Final = {"primary": _Look("hover", "", "text2")}  # captions are too pale on it
 _BARE: Final = {"ghost", "link", "segment", "on-toast"}  # without a border
 _SQUARE: Final = {"row", "next-row"}

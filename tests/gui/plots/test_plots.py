@@ -17,6 +17,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
 from PySide6.QtGui import (
+    QFontMetricsF,
     QGuiApplication,
     QHelpEvent,
     QImage,
@@ -55,7 +56,7 @@ from ace_gui.gui.plots.merge_plots import MergePoint, MergeScatter, ScoreBarsPlo
 from ace_gui.gui.plots.one_layer_plots import EnergiesPlot
 from ace_gui.gui.plots.spectrum_plot import AFTER, BEFORE, SpectrumPlot
 from ace_gui.gui.state.known_scores import Figure
-from ace_gui.gui.theme import DARK, LIGHT, apply_theme, set_scheme
+from ace_gui.gui.theme import DARK, LIGHT, Face, apply_theme, face, set_scheme
 from tests.gui.fakes import layer_figures
 from tests.helpers.windows import in_view, items_of
 
@@ -204,6 +205,19 @@ def test_bars_have_their_numbers_unless_those_cover_others(qtbot, width, values,
     assert f"{values[1]:.3f}"[1:] in written
     rects = [number.sceneBoundingRect().adjusted(4, 4, -4, -4) for number in texts(bars)]
     assert not any(a.intersects(b) for a, b in combinations(rects, 2))
+
+
+def test_the_numbers_of_the_outermost_bars_are_not_cut(qtbot):
+    bars = in_view(qtbot, ScoreBarsPlot(), width=300, height=500)
+    groups = [ScoreGroup(title=f"task {n}", bars=(Figure(value=0.5),) * 3) for n in range(6)]
+    bars.show_scores(groups, "ACE-Merging", "accuracy")
+    qtbot.waitUntil(lambda: bool(texts(bars)))
+    whole = bars.canvas.getViewBox().sceneBoundingRect()
+    width = QFontMetricsF(face(Face.CAPTION)).horizontalAdvance(".500")
+    for bar in bars.spec.bars:
+        middle = bars.canvas.getViewBox().mapViewToScene(QPointF(bar.group + bar.offset, 0.5)).x()
+        assert whole.left() <= middle - width / 2
+        assert middle + width / 2 <= whole.right()
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 2.5), (0, 3e-5), (0, 4e6)])

@@ -58,7 +58,11 @@ class BarsPlot(SpecPlot):
         metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
         if self.upright:
             above = max(0.1 * high, room_at_end(view.height(), high - low, metrics.height()))
-            view.setXRange(-0.55, len(spec.x.names) - 0.45, padding=0)
+            count = len(spec.x.names)
+            per_px = (count + 1) / max(view.width(), 1.0)
+            half = max(metrics.horizontalAdvance(bar.text) for bar in spec.bars) / 2 * per_px
+            room = max(0.55, *(abs(bar.offset) + half for bar in spec.bars))
+            view.setXRange(-room, count - 1 + room, padding=0)
             view.setYRange(low - _BELOW * high, high + above, padding=0)
             quarters = [[(at, f"{at:g}") for at in _QUARTERS], []]
             usual = high > 1.15 or low < 0.0
