@@ -80,8 +80,8 @@ def test_another_content_is_another_stage(tmp_path: Path) -> None:
     ("documents", "words"),
     [
         ([{**FIRST, "models": [{"model": "last"}]}, {**LAST, "name": "last"}], ["needs first"]),
-        ([FIRST, FIRST, LAST], ["name of its own"]),
-        ([LAST, LAST], ["name of its own"]),
+        ([FIRST, FIRST, LAST], ["its own name"]),
+        ([LAST, LAST], ["its own name"]),
         ([FIRST, {**LAST, "name": "second", "models": [{"model": "c"}]}], ["first", "second"]),
         ([{**FIRST, "name": 3}, LAST], ["name"]),
     ],
