@@ -83,12 +83,14 @@ class DiskNames:
 
 
 def module_rows(
-    finder: DiskNames, places: Mapping[str, Destination], shapes: Mapping[str, tuple[int, ...]]
+    finder: DiskNames,
+    destinations: Mapping[str, Destination],
+    shapes: Mapping[str, tuple[int, ...]],
 ) -> dict[str, tuple[ModuleRows, ...]]:
     """The model's rows that make up each tensor of the files with another name or layout there."""
     rows_of: dict[str, tuple[ModuleRows, ...]] = {}
     by_conversion: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
-    for name, destination in places.items():
+    for name, destination in destinations.items():
         if destination.converted:
             key = destination.name, id(finder.converter(destination.pattern))
             by_conversion[key][destination.pattern] = name

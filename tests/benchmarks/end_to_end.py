@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from safetensors import safe_open
@@ -90,16 +90,28 @@ def measure_set(
             f"torch aside {beside:.2f} × the disk's time"
         )
     if experts == options.literal:
-        module = [sys.executable, "-m", "tests.benchmarks.literal_merge"]
-        indices = [base, folder / "literal", str(EPSILON[name]), *tuned]
-        literal = measuring.run([*module, *indices], threads=options.threads)
-        processor = min(run.processor_seconds for run in runs["ace"])
-        say(
-            f"  literal, ace  {seconds(literal)}, {mb(literal.peak_bytes - idle.peak_bytes)} over "
-            f"torch: {literal.seconds / best['ace'].seconds:.2f} × ours by wall time, "
-            f"{literal.processor_seconds / processor:.2f} × by processor time "
-            f"({bound(base, experts):.2f} × by operations)"
-        )
+        arguments = [base, folder / "literal", str(EPSILON[name]), *tuned]
+        compare_with_literal(arguments, runs["ace"], idle, options.threads, bound(base, experts))
+
+
+def compare_with_literal(
+    arguments: Sequence[str | Path],
+    ours: Sequence[Run],
+    idle: Run,
+    threads: int | None,
+    most: float,
+) -> None:
+    """The literal program on the same models. ``most``: the ratio of operations."""
+    module = [sys.executable, "-m", "tests.benchmarks.literal_merge"]
+    literal = measuring.run([*module, *arguments], threads=threads)
+    wall = min(run.seconds for run in ours)
+    processor = min(run.processor_seconds for run in ours)
+    say(
+        f"  literal, ace  {seconds(literal)}, {mb(literal.peak_bytes - idle.peak_bytes)} over "
+        f"torch: {literal.seconds / wall:.2f} × ours by wall time, "
+        f"{literal.processor_seconds / processor:.2f} × by processor time "
+        f"({most:.2f} × by operations)"
+    )
 
 
 def bound(base: Path, experts: int) -> float:

@@ -312,8 +312,8 @@ class Swatches(QWidget):
         for index, colour in enumerate(self._colours):
             square = QRectF(index * _STEP, 0, SWATCH, self.height())
             paint_swatch(painter, square, f"expert {colour}")
-        beside = QRectF(self.rect()).adjusted(_STEP * len(self._colours), 0, 0, 0)
-        write(painter, beside, self._text, face(Face.CAPTION), theme.text3)
+        rest = QRectF(self.rect()).adjusted(_STEP * len(self._colours), 0, 0, 0)
+        write(painter, rest, self._text, face(Face.CAPTION), theme.text3)
 
 
 def summary_of(project: RecentProject) -> str:

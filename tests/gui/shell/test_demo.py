@@ -9,6 +9,7 @@ from ace_gui.engine.contract.events import (
     PlanReady,
 )
 from ace_gui.engine.contract.jobs import CompareJob, EvaluateJob, LoadRecipeJob, MergeJob
+from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.gui.control.scoring import WHILE_MERGING
 from ace_gui.gui.panels.scores_page import ScoresTab
 from ace_gui.gui.shell.tours import COMPARED
@@ -30,6 +31,17 @@ from tests.gui.fakes import (
     task_score,
 )
 from tests.helpers.windows import timers_rest
+
+
+def _scores_of(merge: str) -> list[TaskScore]:
+    return [
+        task_score("base", "cola", 0.25),
+        task_score("base", "sst2", 0.25),
+        task_score("cola", "cola", 1.0, own=True),
+        task_score("sst2", "sst2", 1.0, own=True),
+        task_score(merge, "cola", 0.5, normalised=0.5),
+        task_score(merge, "sst2", 1.0, normalised=1.0),
+    ]
 
 
 def test_merge_the_sample_does_all_that_a_person_would(window, worker, qtbot):
@@ -61,14 +73,7 @@ def test_merge_the_sample_does_all_that_a_person_would(window, worker, qtbot):
     evaluating = worker.newest(EvaluateJob)
     asked = worker.jobs[evaluating]
     assert set(asked.stores) == {store, *(each.store for each in variants)}
-    scores = [
-        task_score("base", "cola", 0.25),
-        task_score("base", "sst2", 0.25),
-        task_score("cola", "cola", 1.0, own=True),
-        task_score("sst2", "sst2", 1.0, own=True),
-        task_score(str(store), "cola", 0.5, normalised=0.5),
-        task_score(str(store), "sst2", 1.0, normalised=1.0),
-    ]
+    scores = _scores_of(str(store))
     worker.say(*scores, Evaluated(scores=tuple(scores)), JobDone(), job=evaluating)
     assert window.workspace.scores.tabs.current is page
     page.refresh()

@@ -139,15 +139,21 @@ def test_a_name_without_room_keeps_its_blocks_number(loaded, monkeypatch):
     assert all(room >= len(text) * digit for text, room in numbers)
 
 
-def test_a_gamma_is_not_cut_where_its_bar_has_room(loaded, monkeypatch):
-    rooms: dict[str, float] = {}
+@pytest.fixture
+def rooms(monkeypatch) -> dict[str, float]:
+    """The room that each text of a cell leaves, in px; it is cut where that is negative."""
+    found: dict[str, float] = {}
     write = layer_cells.write
 
     def note(painter, rect, text, font, *rest, **more):
-        rooms[text] = rect.width() - QFontMetricsF(font).horizontalAdvance(text)
+        found[text] = rect.width() - QFontMetricsF(font).horizontalAdvance(text)
         return write(painter, rect, text, font, *rest, **more)
 
     monkeypatch.setattr(layer_cells, "write", note)
+    return found
+
+
+def test_a_gamma_is_not_cut_where_its_bar_has_room(loaded, rooms):
     for gamma in (3.2e-4, 0.524, 71.16):
         near_one = LayerStatistics(
             name="layer.2.q", energies={"cola": 1.0}, gamma=gamma, mean_log_energy=0.01
@@ -160,15 +166,7 @@ def test_a_gamma_is_not_cut_where_its_bar_has_room(loaded, monkeypatch):
         assert rooms[text] >= 0
 
 
-def test_the_count_of_a_block_is_whole_or_shorter_at_every_width(opened, monkeypatch):
-    written: dict[str, float] = {}
-    write = layer_cells.write
-
-    def note(painter, rect, text, font, *rest, **more):
-        written[text] = rect.width() - QFontMetricsF(font).horizontalAdvance(text)
-        return write(painter, rect, text, font, *rest, **more)
-
-    monkeypatch.setattr(layer_cells, "write", note)
+def test_the_count_of_a_block_is_whole_or_shorter_at_every_width(opened, rooms, monkeypatch):
     table = opened.workspace.layers.table
     table.header().setSectionResizeMode(TENSOR.index, table.header().ResizeMode.Fixed)
     block = table.model().index(0, 0)
@@ -177,9 +175,9 @@ def test_the_count_of_a_block_is_whole_or_shorter_at_every_width(opened, monkeyp
         table.setColumnWidth(TENSOR.index, width)
         table.viewport().grab()
     number = counted(table.model().rowCount(block), "tensor", "tensors")
-    assert {"1 kept from base", number} <= written.keys()
-    assert written["1 kept from base"] >= 0
-    assert written[number] >= 0
+    assert {"1 kept from base", number} <= rooms.keys()
+    assert rooms["1 kept from base"] >= 0
+    assert rooms[number] >= 0
 
 
 def test_what_becomes_of_a_tensor_is_not_cut(loaded):

@@ -219,10 +219,10 @@ class Plot(ThemedWidget):
         self._stack.addWidget(self._message)
         self._stack.addWidget(self.canvas)
         wraps = self.wraps  # a short caption is next to the title
-        beside: list[Part] = [] if wraps else [(self.caption, 1), self.legend]
+        at_right: list[Part] = [] if wraps else [(self.caption, 1), self.legend]
         if not wraps:
             self.caption.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-        self._head = across((self.title, int(wraps)), *beside, gap=12)
+        self._head = across((self.title, int(wraps)), *at_right, gap=12)
         self._head.addStretch()  # if nothing else needs the room
         for widget in (self.busy, self.picture_button):
             self._head.addWidget(widget)
