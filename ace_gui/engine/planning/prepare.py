@@ -170,7 +170,7 @@ def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...]) -> tuple[str, ...]:
         warnings.append(base.architecture.note)
     combined = any(row.is_combined for row in rows)
     if combined and not any(row.is_merged for row in rows):
-        warnings.append("No tensor is merged by the method; the plan has the reason of each.")
+        warnings.append("No tensor is merged by the method; the plan gives a reason for each.")
     if kept := kept_integers(rows):
         warnings.append(f"Not floating point, so the base's are kept: {listing(kept)}.")
     dropped = [row for row in rows if row.disposition == Disposition.DROPPED]
