@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import errno
+import hashlib
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -165,6 +167,27 @@ def read_blocks(descriptor: int, path: Path, start: int, stop: int) -> Iterator[
         if read_at(descriptor, block, offset) < len(block):
             raise changed(path)
         yield block
+
+
+def content_digest(path: Path, *, follow: bool = True) -> str:
+    """The SHA-256 of a file, read once per process and state of the file.
+
+    ``follow``: whether it may be a link. Raises CheckpointError.
+    """
+    with open_regular(path, follow=follow) as (_, stamp):
+        return _digest_of(stamp, stamp.ctime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _digest_of(stamp: FileStamp, _ctime_ns: int) -> str:
+    """The SHA-256 of a file; its time of change is only part of the cache's key."""
+    digest = hashlib.sha256()
+    with open_regular(stamp.path) as (descriptor, now):
+        if now != stamp:
+            raise changed(stamp.path)
+        for block in read_blocks(descriptor, stamp.path, 0, stamp.size):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def read_json(path: Path, *, limit: int) -> dict[str, object]:

@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from stat import S_ISDIR
@@ -24,10 +23,9 @@ from ace_gui.checkpoints.folder import (
 from ace_gui.checkpoints.header import tag_of
 from ace_gui.checkpoints.index import check_against_index, read_shard_index, shard_files
 from ace_gui.checkpoints.input_files import (
-    FileStamp,
     changed,
+    content_digest,
     open_regular,
-    read_blocks,
     read_json,
     refusal,
     status_of,
@@ -260,20 +258,4 @@ def _is_sound(folder: Path, sources: Sequence[Path]) -> bool:
 
 def _digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """SHA-256 of each file: a name in ``folder``, or an absolute path. Raises CheckpointError."""
-    digests = {}
-    for name in names:
-        with open_regular(folder / name) as (_, stamp):
-            digests[name] = _content(stamp, stamp.ctime_ns)
-    return digests
-
-
-@lru_cache(maxsize=1024)
-def _content(stamp: FileStamp, _ctime_ns: int) -> str:
-    """The SHA-256 of a file; its time of change is only part of the cache's key."""
-    digest = hashlib.sha256()
-    with open_regular(stamp.path) as (descriptor, now):
-        if now != stamp:
-            raise changed(stamp.path)
-        for block in read_blocks(descriptor, stamp.path, 0, stamp.size):
-            digest.update(block)
-    return digest.hexdigest()
+    return {name: content_digest(folder / name) for name in names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from ace_gui.checkpoints.pickle_conversion import with_consent
 from ace_gui.checkpoints.staging import claimed_output
+from ace_gui.engine.calibrating.calibrate import calibration_files
 from ace_gui.engine.capabilities import memory_of, resolve_device, use_threads
 from ace_gui.engine.cluster.ray_cluster import Address
 from ace_gui.engine.cluster.ray_workers import workers_at
@@ -35,10 +37,17 @@ from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter, 
 from ace_gui.engine.planning.prepare import prepare, require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import output_checks, refuse_errors, store_checks
+from ace_gui.engine.planning.stages import (
+    accept_result,
+    forget_result,
+    inputs_of,
+    problem_of,
+    record_beside,
+)
 from ace_gui.engine.report.page import MARK, report
 from ace_gui.errors import CheckpointError, RecipeError
 from ace_gui.formatting import plain
-from ace_gui.output_files import check_file, check_output_folder, staging_folder
+from ace_gui.output_files import check_file, check_output_folder, staging_folder, there
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_keys
@@ -46,6 +55,8 @@ from ace_gui.recipe.recipe_file import recipe_from
 from ace_gui.recipe.recommended import NAME
 from ace_gui.recipe.values import Output, ParameterValue
 from ace_gui.steps import result_of
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,19 +93,32 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
 
     Yields PlanReady with the checks for this output, then the events of the merge, then Exported.
     Closing the generator cancels and keeps the unfinished merge in ``staging_folder``, where it can
-    be resumed. Stages of the recipe come first, unless their results exist. Raises
+    be resumed. Stages of the recipe come first, unless their results can be used. Raises
     ResourceError for a failed check, and the errors of preparing, merging and publishing.
     """
     if options.cluster:
         Address.of(options.cluster)
     for folder, stage in recipe.stages.items():
-        if not folder.exists():
-            unfinished = staging_folder(folder).exists()
-            settings = replace(options, resume=unfinished, evaluate=False)
-            events = merge_to_folder(stage, folder, settings)
-            yield from (event for event in events if not isinstance(event, Exported))
+        yield from _stage_to_folder(stage, folder, options)
     write = _adapter_to_folder if recipe.output == Output.ADAPTER else _model_to_folder
     yield from write(recipe, out, options)
+
+
+def _stage_to_folder(stage: Recipe, folder: Path, options: Options) -> Iterator[Event]:
+    """Merge a stage, unless its result can be used. An unfinished one goes on with ``resume``."""
+    if there(folder) or there(record_beside(folder)):
+        problem = problem_of(folder, stage)
+        if problem is None:
+            return
+        name = plain(stage.stage_name)
+        _log.warning("The stage %r is merged again: %s.", name, problem)
+        forget_result(folder)
+    prepared = prepared_with_consent(stage, convert=options.convert)
+    before = inputs_of(prepared, calibration_files(prepared))
+    for event in merge_to_folder(stage, folder, replace(options, evaluate=False)):
+        if not isinstance(event, Exported):
+            yield event
+    accept_result(folder, before)
 
 
 def _model_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Event]:

@@ -215,10 +215,15 @@ class _Stages:
         return self._made[name]
 
     def _folder(self, name: str, needed: dict[Path, Recipe]) -> Path:
-        """The folder for the result of a stage, named by a digest of everything it depends on."""
+        """The folder for the result of a stage, named by a digest of its recipe and its inputs.
+
+        ``engine.planning.stages`` compares the contents of the inputs before a result is used.
+        """
         self._used.add(name)
         recipe = self._recipe(name)
-        text = dump_recipe(recipe, Path("/")) + "".join(map(_state, recipe.paths))
+        data = [task.calibration for task in recipe.tasks if task.calibration is not None]
+        paths = [*recipe.paths, *data]
+        text = dump_recipe(recipe, Path("/")) + "".join(map(_state, paths))
         folder = merges_folder() / f"stage-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
         needed |= {**recipe.stages, folder: recipe}
         return folder

@@ -41,7 +41,7 @@ from ace_gui.engine.evaluating.examples import read_calibration
 from ace_gui.engine.evaluating.kinds import require_kind
 from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.evaluating.subjects import Loading, Models
-from ace_gui.engine.evaluating.task_data import TaskData
+from ace_gui.engine.evaluating.task_data import Picture, TaskData
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import require_calibration
@@ -72,6 +72,16 @@ class Calibration:
     def examples(self) -> int:
         """The number of inputs."""
         return sum(len(data.examples) for data, _ in self.tasks)
+
+    def files(self) -> set[Path]:
+        """The files of the tasks' tables and of the pictures that they name."""
+        files: set[Path] = set()
+        for data, _ in self.tasks:
+            files.update(data.table.files)
+            for example in data.examples:
+                pictures = (value for value in example.given.values() if isinstance(value, Picture))
+                files.update(p.given for p in pictures if isinstance(p.given, Path))
+        return files
 
     def inputs(self) -> tuple[CalibratedWith, ...]:
         """The inputs of each task, as a manifest names them."""
@@ -121,6 +131,18 @@ def calibration(
             require_kind(loading, data, subject)
             chosen.append((data, loading))
     return Calibration(name=name, tasks=tuple(chosen))
+
+
+def calibration_files(prepared: Prepared) -> set[Path]:
+    """The files with the inputs of all experts; empty if no method of the plan needs any.
+
+    Raises the errors of ``calibration``.
+    """
+    files: set[Path] = set()
+    if prepared.needs:
+        for t in range(len(prepared.experts)):
+            files |= calibration(prepared, t).files()
+    return files
 
 
 def digest(texts: Iterable[str]) -> str:

@@ -24,6 +24,7 @@ from ace_gui.engine.planning.models import (
     open_whole,
     refuse_unfound,
 )
+from ace_gui.engine.planning.stages import require_results
 from ace_gui.errors import ArchitectureError, MismatchError, RecipeError
 from ace_gui.formatting import listing, plain
 from ace_gui.recipe import Recipe
@@ -83,7 +84,11 @@ def _key(source: Source) -> _Key:
 
 
 def open_recipe(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
-    """The base and every expert of a recipe, with or without slices; raises the errors of both."""
+    """The base and every expert of a recipe, with or without slices; raises the errors of both.
+
+    Raises RecipeError if the result of a stage is there, but out of date.
+    """
+    require_results(recipe)
     if not recipe.slices:
         return (yield from open_models(recipe))
     refuse_unfound(recipe)
