@@ -66,6 +66,11 @@ def statistics_folder() -> Path:
     return cache_root() / "statistics"
 
 
+def methods_list_folder() -> Path:
+    """The folder of the cached list of methods."""
+    return cache_root() / "methods"
+
+
 def merges_folder() -> Path:
     """The folder of the window's merges before export: in the scratch folder, if one is set."""
     return (_SCRATCH[-1] or cache_root()) / MERGES

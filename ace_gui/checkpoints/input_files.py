@@ -113,6 +113,15 @@ def status_of(path: Path, *, follow: bool = True) -> os.stat_result:
         raise unreadable(path, error) from None
 
 
+def state_of(path: Path) -> tuple[str, int, int, int]:
+    """Path, size, and times of modification and change of a file, for the key of a cache.
+
+    A program can set the time of modification, but not that of change. Raises CheckpointError.
+    """
+    status = status_of(path)
+    return str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 @contextmanager
 def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[int, FileStamp]]:
     """A descriptor for reading, and the file's stamp. ``follow``: whether it may be a link.

@@ -325,6 +325,15 @@ class Devices(WithJson):
     """List the devices for merges, and explain why a GPU is not usable."""
 
 
+@command(app, "cache", "caches:cache")
+class Caches(WithJson):
+    """List what is kept to save time, where, and when it is used; or empty it."""
+
+    empty: str | None = option(
+        "a,b,c|all", "Empty these caches; what they held is made again when it is needed."
+    )
+
+
 def main() -> None:
     """Run the command line, and exit with 0, 1 (reported error), 2 (usage) or 130."""
     prepare_streams()

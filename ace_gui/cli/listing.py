@@ -23,7 +23,7 @@ from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import printable, shown, value_text
 from ace_gui.output_files import write_file
-from ace_gui.paths import cache_root, methods_folder
+from ace_gui.paths import methods_folder, methods_list_folder
 from ace_gui.recipe.recommended import SHELF, SHELF_NAMES
 from ace_gui.versions import code_digest
 
@@ -54,7 +54,7 @@ def methods(command: Methods) -> None:
 
 def known_methods() -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """A record for every method, and sentences about methods that could not be loaded."""
-    file = cache_root() / "methods" / f"{code_digest(*SOURCES)}.json"
+    file = methods_list_folder() / f"{code_digest(*SOURCES)}.json"
     has_additions = _from_elsewhere()
     if not has_additions:
         with contextlib.suppress(OSError, ValueError):

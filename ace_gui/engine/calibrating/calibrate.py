@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from ace_gui.checkpoints.input_files import status_of
+from ace_gui.checkpoints.input_files import state_of
 from ace_gui.checkpoints.staging import claimed
 from ace_gui.engine.calibrating.fisher_information import (
     FisherSums,
@@ -103,7 +103,7 @@ class Calibration:
                 data.kind,
                 sorted(data.columns.items()),
                 data.content(),
-                [_stamp(path) for path in loading.files],
+                [state_of(path) for path in loading.files],
                 sorted(loading.config.items()),
                 None if loading.own is None else sorted(loading.own.names.items()),
             )
@@ -161,11 +161,6 @@ def file_digest(paths: Sequence[Path]) -> str:
             while block := file.read(1 << 20):
                 hasher.update(block)
     return hasher.hexdigest()
-
-
-def _stamp(path: Path) -> tuple[str, int, int, int]:
-    status = status_of(path)
-    return str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 _TITLES: Final = {

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from ace_gui.checkpoints.input_files import status_of
+from ace_gui.checkpoints.input_files import state_of
 from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.contract.events import Evaluated, EvaluationProgress, Event
 from ace_gui.engine.contract.scored import TaskScore, normalised
@@ -359,17 +359,12 @@ def _key(trial: Trial, device: torch.device) -> str:
         sorted(loading.config.items()),
         own_names,
         None if loading.modules is None else loading.modules.expert,
-        [_stamp(path) for path in loading.files],
+        [state_of(path) for path in loading.files],
         device.type,
         code_digest("engine", "architecture", "checkpoints"),
         *library_versions().values(),
     )
     return hashlib.sha256(json.dumps(terms, default=str).encode()).hexdigest()
-
-
-def _stamp(path: Path) -> tuple[str, int, int]:
-    status = status_of(path)
-    return str(path), status.st_size, status.st_mtime_ns
 
 
 def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:

@@ -67,7 +67,7 @@ def cache_key(kind: str, row: PlanRow, stamps: tuple[FileStamp, ...], *others: o
     ``others``: values that are fully described by their ``str``. The row's name and position in the
     files count; its disposition does not.
     """
-    files = [(str(stamp.path), stamp.size, stamp.mtime_ns) for stamp in stamps]
+    files = [(str(stamp.path), stamp.size, stamp.mtime_ns, stamp.ctime_ns) for stamp in stamps]
     tensor = (row.name, row.tied_to, row.shape, row.transposed, row.part)
     versions = (FORMAT, code_digest(*COMPUTING), *library_versions().values())
     text = json.dumps([kind, *map(str, (tensor, versions, *others)), files])

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QLockFile, QThreadPool
 
+from ace_gui.caches import remove_old_stages
 from ace_gui.engine.contract.events import MergeFinished
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.output_files import MARK, MARK_TEXT, STORE_COMPLETE, replacing, there
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _DAY: Final = 24 * 3600
 KEPT_SECONDS: Final = 7 * _DAY
-"""Time for which an unfinished merge stays, so that it can be continued."""
+"""Time for which an unfinished merge stays, so that it can be continued, and an unused stage."""
 
 RECORD: Final = ".json"
 _TRASH: Final = ".trash"
@@ -207,6 +208,7 @@ def _remove(store: Path) -> None:
 def _sweep(root: Path, own: frozenset[Path], days: int) -> None:
     if not os.access(root, os.R_OK | os.W_OK | os.X_OK):  # missing, or no permission
         return
+    remove_old_stages(root, KEPT_SECONDS)
     for path in list(root.iterdir()):
         if _is_ours(path, _OF_TRASH):
             _remove(path)
