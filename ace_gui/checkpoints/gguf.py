@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -187,13 +187,17 @@ def read_gguf(path: Path) -> Header:
     version, count, keys = cursor.number("I"), cursor.number("Q"), cursor.number("Q")
     if version not in _VERSIONS or count > TENSOR_LIMIT or keys > _KEYS_LIMIT:
         raise cursor.malformed()
-    metadata = {cursor.text(): cursor.value(cursor.number("I")) for _ in range(keys)}
+    metadata: dict[str, int | str | None] = {}
+    for _ in range(keys):
+        key = cursor.text()
+        if key in metadata:
+            raise refusal(path, f"The key `{plain(key)}` stands twice. Download it again.")
+        metadata[key] = cursor.value(cursor.number("I"))
     stored = [_entry(path, cursor) for _ in range(count)]
     alignment = metadata.get("general.alignment", 32)
-    if not isinstance(alignment, int) or alignment <= 0:
+    if not isinstance(alignment, int) or alignment <= 0 or alignment.bit_count() != 1:
         raise cursor.malformed()
-    data_start = -(-cursor.at // alignment) * alignment
-    placed = [_placed(info, data_start, stamp) for info in stored]
+    placed = _placed(stored, cursor.at, alignment, stamp)
     return Header(stamp=stamp, tensors=_renamed(path, metadata, placed), metadata={})
 
 
@@ -217,12 +221,30 @@ def _entry(path: Path, cursor: _Cursor) -> TensorInfo:
     )
 
 
-def _placed(info: TensorInfo, data_start: int, stamp: FileStamp) -> TensorInfo:
-    start = data_start + info.start
-    if start + info.nbytes > stamp.size:
-        sentence = f"Incomplete: `{plain(info.name)}` ends after the file. Download it again."
-        raise refusal(stamp.path, sentence, tensor=info.name)
-    return replace(info, start=start)
+def _placed(
+    stored: Sequence[TensorInfo], header_end: int, alignment: int, stamp: FileStamp
+) -> list[TensorInfo]:
+    """The tensors with their positions in the file.
+
+    As in llama.cpp, each begins where the one before ends, rounded up to the ``alignment`` in
+    bytes. Raises CheckpointError for another offset, which would be another tensor's bytes.
+    """
+    data_start = -(-header_end // alignment) * alignment
+    expected = 0
+    placed = []
+    for info in stored:
+        if info.start != expected:
+            sentence = (
+                f"`{plain(info.name)}` begins at byte {info.start} of the data instead of "
+                f"{expected}; the file is malformed. Download or convert it again."
+            )
+            raise refusal(stamp.path, sentence, tensor=info.name)
+        if data_start + expected + info.nbytes > stamp.size:
+            sentence = f"Incomplete: `{plain(info.name)}` ends after the file. Download it again."
+            raise refusal(stamp.path, sentence, tensor=info.name)
+        placed.append(replace(info, start=data_start + expected))
+        expected += -(-info.nbytes // alignment) * alignment
+    return placed
 
 
 def _renamed(

@@ -151,3 +151,45 @@ def test_changed_bytes_are_refused_or_read(tmp_path):
             for name in checkpoint.tensors:
                 reader.read(name)
     assert opened
+
+
+THREE = {
+    "output_norm.weight": torch.ones(4),
+    "blk.0.attn_k.bias": torch.full((4,), 2.0),
+    "blk.0.attn_v.bias": torch.full((12,), 3.0),
+}
+"""Tensors at the bytes 0, 32 and 64 of the data."""
+
+
+@pytest.mark.parametrize("index", range(3))
+@pytest.mark.parametrize("offset", [0, 1, 16, 31, 32, 33, 48, 64, 96, 2**31, 2**63])
+def test_a_tensor_at_another_offset_is_refused(index: int, offset: int, tmp_path):
+    content = gguf_bytes(LLAMA, THREE)
+    name = list(THREE)[index]
+    entry = text(name) + struct.pack("<IQIQ", 1, THREE[name].numel(), 0, 32 * index)
+    assert content.count(entry) == 1
+    changed = entry[:-8] + struct.pack("<Q", offset)
+    file = tmp_path / "m.gguf"
+    file.write_bytes(content.replace(entry, changed))
+    if offset == 32 * index:
+        assert set(open_checkpoint(file).tensors) >= {"model.norm.weight"}
+        return
+    with pytest.raises(CheckpointError, match="malformed") as caught:
+        open_checkpoint(file)
+    assert caught.value.tensor == name
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path):
+    content = gguf_bytes({**LLAMA, "general.name": "a", "general.nick": "b"}, NORM)
+    file = tmp_path / "m.gguf"
+    file.write_bytes(content.replace(b"general.nick", b"general.name"))
+    with pytest.raises(CheckpointError, match=r"general\.name.*twice"):
+        open_checkpoint(file)
+
+
+@pytest.mark.parametrize("alignment", [0, 3, 24, 33])
+def test_an_alignment_that_llama_cpp_refuses(alignment: int, tmp_path):
+    file = tmp_path / "m.gguf"
+    file.write_bytes(gguf_bytes({**LLAMA, "general.alignment": alignment}, NORM))
+    with pytest.raises(CheckpointError, match="malformed"):
+        open_checkpoint(file)
