@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 import torch
@@ -343,13 +344,19 @@ def noise_floor(noise: float, shape: tuple[int, ...]) -> float:
     return noise * sum(1 / math.sqrt(size) for size in shape)
 
 
-def shaping_numbers(shape: tuple[int, ...]) -> float:
+def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    """The outputs, and all else, of a tensor that is taken as a matrix."""
+    outputs, *others = shape
+    return outputs, prod(others)
+
+
+def shaping_numbers(shape: tuple[int, int]) -> float:
     """The number of float64 numbers that ``shape_`` holds at once, including LAPACK's."""
     small, large = sorted(shape)
     return small * large + 4.0 * small**2 + small * min(large, COLUMNS)
 
 
-def shaping_flops(shape: tuple[int, ...]) -> float:
+def shaping_flops(shape: tuple[int, int]) -> float:
     """The approximate number of arithmetic operations of ``shape_``."""
     small, large = sorted(shape)
     return _DECOMPOSITION * small**3 + 3.0 * small**2 * large

@@ -46,7 +46,10 @@ class AdaRankParameters(LearningParameters):
     ratio: float = share_parameter(
         1.0,
         label="Share kept at first",
-        help="Share of each expert's singular directions kept at the start, the strongest first.",
+        help=(
+            "Share of each expert's singular directions kept at the start, the strongest first. Their "
+            "number is rounded up."
+        ),
         differs=(
             "As published, except that embeddings also have directions here. The published code "
             "chooses only among those of attention and MLP matrices."

@@ -18,7 +18,7 @@ from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.units import Unit, units
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import with_freed, working_set
-from ace_gui.linalg.singular import shaping_flops
+from ace_gui.linalg.singular import matrix_shape, shaping_flops
 from ace_gui.machine import total_memory
 from ace_gui.methods.method import Kind
 from ace_gui.stored_formats import FORMATS
@@ -45,7 +45,7 @@ def row_flops(row: PlanRow, prepared: Prepared) -> float:
     method = prepared.method_of(row)
     read = ENTRY_FLOPS * experts * entries
     if row.after.reshapes:
-        read += shaping_flops(row.shape)
+        read += shaping_flops(matrix_shape(row.shape))
     if row.disposition is Disposition.AVERAGED or method.kind is not Kind.MATRIX:
         return read
     shape = tuple(reversed(row.shape)) if row.transposed else row.shape

@@ -32,6 +32,9 @@ _LAST: Final = (
     "Factor of the last block; between the two it changes linearly (LiNeS). A matrix outside the "
     "blocks has the first block's factor."
 )
+_RANK: Final = (
+    "Share of the singular directions that is kept. Their number is rounded down, but at least one."
+)
 _SPECTRUM: Final = (
     "Power of the singular values: σ becomes σ^p, and the Frobenius norm stays the same. A power "
     "below 1 makes the spectrum flatter."
@@ -39,7 +42,7 @@ _SPECTRUM: Final = (
 _CAP: Final = "Limit on a change's norm, as a share of the base's. The experts' mean is allowed."
 
 AFTER_FIELDS: Final = (
-    _field("rank", "Rank", "Share of the singular directions that is kept.", 0, 1),
+    _field("rank", "Rank", _RANK, 0, 1),
     _field("spectrum", "Spectrum p", _SPECTRUM, 0, LARGEST_POWER),
     _field(_DEPTHS[0], "First block", _FIRST, *_FACTORS),
     _field(_DEPTHS[1], "Last block", _LAST, *_FACTORS),

@@ -36,7 +36,14 @@ from ace_gui.methods.calling import merged_by, merged_together
 from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.methods.method import Kind, MethodInput
 from ace_gui.methods.shared.after import changed_after
-from ace_gui.methods.shared.experts import SURPLUS, Context, Diagnostics, Merged, Vote
+from ace_gui.methods.shared.experts import (
+    SURPLUS,
+    Computed,
+    Context,
+    Diagnostics,
+    Merged,
+    Vote,
+)
 from ace_gui.methods.shared.survey import (
     Findings,
     RandomKey,
@@ -377,7 +384,11 @@ def _after(row: PlanRow, merged: Merged, deltas: TaskVectors, weights: Sequence[
     """The merged task vector after the recipe's later steps for this row."""
     if row.after == NOTHING_AFTER:
         return merged
-    return changed_after(merged, deltas, weights, deltas.base, **asdict(row.after))
+    matrix = replace(merged, delta=merged.delta.flatten(1))  # of a convolution; others have 2 axes
+    matrices = Computed(len(deltas), lambda t: deltas[t].flatten(1))
+    base_OI = deltas.base.flatten(1)
+    changed = changed_after(matrix, matrices, weights, base_OI, **asdict(row.after))
+    return replace(changed, delta=changed.delta.view(merged.delta.shape))
 
 
 def _random_key(

@@ -276,9 +276,10 @@ def last_blocks(rows: Iterable[PlanRow]) -> dict[str, int]:
 def with_after(row: PlanRow, after: After, last: Mapping[str, int]) -> PlanRow:
     """The row with the later steps on its merged change, which only merged matrices have.
 
-    ``last``: the ``last_blocks`` of the model.
+    A convolution counts as the matrix of its outputs × all else. ``last``: the ``last_blocks`` of
+    the model.
     """
-    if not row.is_merged or len(row.shape) != 2:
+    if not row.is_merged or not _is_matrix(row):
         return replace(row, after=NOTHING_AFTER)
     depth, usual = 1.0, NOTHING_AFTER
     if after.depth is not None:
@@ -292,6 +293,13 @@ def with_after(row: PlanRow, after: After, last: Mapping[str, int]) -> PlanRow:
         cap=after.cap.delta if after.cap else None,
     )
     return replace(row, after=own)
+
+
+def _is_matrix(row: PlanRow) -> bool:
+    """Whether a tensor has singular values: it maps inputs to outputs, or is a table of rows."""
+    if row.role in (Role.BIAS, Role.NORM, Role.BUFFER):  # those of stacked experts have two axes
+        return False
+    return len(row.shape) == 2 or (len(row.shape) > 2 and row.role == Role.CONVOLUTION)
 
 
 def _refuse_missing(base: OpenedModel, experts: Sequence[OpenedModel]) -> None:

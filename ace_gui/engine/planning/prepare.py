@@ -7,7 +7,9 @@ from collections.abc import Hashable
 from typing import Any, Final
 
 from ace_gui.architecture.scopes import SCOPES
+from ace_gui.architecture.traits import Role
 from ace_gui.engine.contract.plan import (
+    NOTHING_AFTER,
     RECIPE,
     Check,
     Disposition,
@@ -46,6 +48,7 @@ from ace_gui.methods import checked_parameters, get_method
 from ace_gui.methods.method import MergeMethod
 from ace_gui.methods.shared.survey import Findings
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.overrides import After
 from ace_gui.steps import Steps, result_of
 
 LARGEST_WEIGHT: Final = 1e9
@@ -99,7 +102,7 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
                 parameters=dataclasses.asdict(parameters),
                 parameter_notes=notes,
                 heterogeneity=method.heterogeneity,
-                warnings=_warnings(base, rows) + unused + few + recipe.notes,
+                warnings=_warnings(base, rows, recipe) + unused + few + recipe.notes,
             ),
             base=base,
             experts=experts,
@@ -139,6 +142,7 @@ def _assessed(prepared: Prepared) -> Prepared:
     sized = dataclasses.replace(prepared, plan=plan)
     note = recipe.defaults_note  # it was read with mergekit's defaults
     checks = [Check(RECIPE, note, Verdict.NOTE)] if note else []
+    checks += _averaged_convolutions(recipe, rows)
     for find in (preflight, chat_checks, data_checks, module_checks, adapter_checks):
         checks += find(sized)
     return dataclasses.replace(sized, plan=dataclasses.replace(plan, checks=worst_first(checks)))
@@ -164,19 +168,35 @@ def _checked_method(recipe: Recipe) -> MergeMethod[Any]:
     return method
 
 
-def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...]) -> tuple[str, ...]:
+def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...], recipe: Recipe) -> tuple[str, ...]:
     warnings = list(base.checkpoint.warnings)
     if base.architecture.note:
         warnings.append(base.architecture.note)
     combined = any(row.is_combined for row in rows)
     if combined and not any(row.is_merged for row in rows):
         warnings.append("No tensor is merged by the method; the plan gives a reason for each.")
+    if recipe.after != After() and not any(row.after != NOTHING_AFTER for row in rows):
+        warnings.append("`after` changes nothing: the method merges no matrix.")
     if kept := kept_integers(rows):
         warnings.append(f"Not floating point, so the base's are kept: {listing(kept)}.")
     dropped = [row for row in rows if row.disposition == Disposition.DROPPED]
     for reason in dict.fromkeys(row.reason for row in dropped):
         warnings.append(f"{listing([r.name for r in dropped if r.reason == reason])}: {reason}.")
     return tuple(dict.fromkeys(warnings))
+
+
+def _averaged_convolutions(recipe: Recipe, rows: tuple[PlanRow, ...]) -> list[Check]:
+    """A note on convolutions to which the steps after the method do not apply."""
+    averaged = [
+        row.name
+        for row in rows
+        if row.role == Role.CONVOLUTION and row.disposition is Disposition.AVERAGED
+    ]
+    if not averaged or recipe.after == After():
+        return []
+    count = counted(len(averaged), "convolution is", "convolutions are")
+    sentence = f"{count} averaged, so `after` does not apply there: {listing(averaged)}."
+    return [Check(RECIPE, sentence, Verdict.NOTE)]
 
 
 def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
