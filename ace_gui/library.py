@@ -8,6 +8,7 @@ Every function takes a recipe as the path of a recipe file, as a mapping with th
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,12 +39,12 @@ from ace_gui.engine.contract.scored import (
     Tuned,
 )
 from ace_gui.engine.evaluating.loaded_models import loaded_model
+from ace_gui.engine.in_memory import StateDict, merged_state_dicts
 from ace_gui.engine.inspecting import compare_recipes
 from ace_gui.engine.inspecting.model_diff import diff_models
 from ace_gui.engine.output.exporting import write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.service import run
-from ace_gui.engine.workflow import StateDict, merged_state_dicts
 from ace_gui.errors import RecipeError
 from ace_gui.library_results import Comparison, Evaluation, Inspection, MergeResult, Tuning
 from ace_gui.methods import METHODS
@@ -414,6 +415,7 @@ def merge_state_dicts(
     *,
     method: str = "ace",
     device: str = "auto",
+    heads: str | None = None,
     **parameters: ParameterValue,
 ) -> dict[str, Any]:
     """Merge tensors that are in memory; the result has the base's names, shapes and dtypes.
@@ -422,6 +424,11 @@ def merge_state_dicts(
     method. The numbers are those of a merge of the same tensors in files without a config: roles,
     blocks and ties are guessed from the tensors' names, and matrices are taken as outputs × inputs,
     unlike GPT-2's, so merge folders where these must be right. The inputs are not changed.
+
+    Task heads, and poolers that feed only them, stay the base's, because every expert has its own;
+    a UserWarning names them, and whatever else is left out. ``heads``: the recipe's key; "merge"
+    merges them.
+
     Tensors pass through temporary files, which need the disk space of all models. Results are on
     the CPU. Raises RecipeError for an unknown method or parameter, MismatchError, CheckpointError
     for names or values that cannot be stored, NonFiniteError and ResourceError.
@@ -431,7 +438,12 @@ def merge_state_dicts(
     >>> float(merged["w"].sum())
     0.0
     """
-    return merged_state_dicts(base, experts, method=method, device=device, parameters=parameters)
+    merged = merged_state_dicts(
+        base, experts, method=method, device=device, heads=heads, parameters=parameters
+    )
+    for sentence in merged.warnings:
+        warnings.warn(sentence, UserWarning, stacklevel=2)
+    return merged.tensors
 
 
 def load_model(folder: Path | str, *, task: str | None = None, device: str = "cpu") -> Any:

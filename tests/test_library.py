@@ -201,7 +201,7 @@ def test_tensors_in_memory_keep_their_dtype_and_ties(models: Path) -> None:
         "one": {name: value + 0.5 for name, value in base.items()},
         "two": {name: value.t().contiguous().t() - 0.5 for name, value in base.items()},
     }
-    merged = ace_gui.merge_state_dicts(base, experts, method="task_arithmetic", scaling=1.0)
+    merged = ace_gui.merge_state_dicts(base, experts, method="linear", heads="merge")
     assert {name: value.dtype for name, value in merged.items()} == {
         name: value.dtype for name, value in base.items()
     }

@@ -7,12 +7,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
-
-import safetensors.torch
-import torch
-from torch import Tensor
 
 from ace_gui.checkpoints.pickle_conversion import with_consent
 from ace_gui.checkpoints.staging import claimed_output
@@ -45,15 +39,12 @@ from ace_gui.engine.planning.stages import (
     record_beside,
 )
 from ace_gui.engine.report.page import MARK, report
-from ace_gui.errors import CheckpointError, RecipeError
+from ace_gui.errors import RecipeError
 from ace_gui.formatting import plain
 from ace_gui.output_files import check_file, check_output_folder, staging_folder, there
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.new_recipes import recipe_keys
-from ace_gui.recipe.recipe_file import recipe_from
-from ace_gui.recipe.recommended import NAME
-from ace_gui.recipe.values import Output, ParameterValue
+from ace_gui.recipe.values import Output
 from ace_gui.steps import result_of
 
 _log = logging.getLogger(__name__)
@@ -298,51 +289,3 @@ def expected_of(inspected: Inspected) -> Forecast | None:
     events = sampled(inspected.prepared, resolve_device("cpu"), cache)
     reports = {event.name: event for event in events if isinstance(event, LayerReport)}
     return forecast(inspected.prepared.plan, inspected.statistics, reports)
-
-
-StateDict = Mapping[str, Tensor]
-
-
-def merged_state_dicts(
-    base: StateDict,
-    experts: Sequence[StateDict] | Mapping[str, StateDict],
-    *,
-    method: str,
-    device: str,
-    parameters: Mapping[str, ParameterValue],
-) -> dict[str, Tensor]:
-    """See ``ace_gui.merge_state_dicts``."""
-    named = experts
-    if not isinstance(named, Mapping):
-        named = {f"expert-{index}": state for index, state in enumerate(named, 1)}
-    with TemporaryDirectory(prefix="ace-in-memory-") as name:
-        folder = Path(name)
-        for index, state in enumerate((base, *named.values())):
-            _write_state(folder / f"{index}.safetensors", state)
-        keys = recipe_keys(str(folder / "0.safetensors"), [], None if method == NAME else method)
-        keys["models"] = [
-            {"model": str(folder / f"{index}.safetensors"), "name": name}
-            for index, name in enumerate(named, 1)
-        ]
-        if parameters:
-            keys["parameters"] = {**keys.get("parameters", {}), **parameters}
-        for _ in merge_to_folder(recipe_from(keys), folder / "out", Options(device=device)):
-            pass
-        merged: dict[str, Tensor] = {}
-        for file in sorted((folder / "out").glob("model*.safetensors")):
-            merged |= safetensors.torch.load(file.read_bytes())
-    return {name: merged[name] for name in base if name in merged}
-
-
-def _write_state(file: Path, state: StateDict) -> None:
-    """Write copies of the tensors, as tied ones share their memory. Raises CheckpointError."""
-    for name, value in state.items():
-        if not isinstance(value, Tensor):
-            raise CheckpointError(
-                f"`{plain(str(name))}` of a state dict is not a tensor; leave it out."
-            )
-    copies: dict[str, Any] = {
-        name: value.detach().to("cpu", copy=True).contiguous() for name, value in state.items()
-    }
-    with torch.no_grad():
-        safetensors.torch.save_file(copies, file)

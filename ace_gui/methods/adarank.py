@@ -47,8 +47,8 @@ class AdaRankParameters(LearningParameters):
         1.0,
         label="Share kept at first",
         help=(
-            "Share of each expert's singular directions kept at the start, the strongest first. Their "
-            "number is rounded up."
+            "Share of each expert's singular directions kept at the start, the strongest first. "
+            "Their number is rounded up."
         ),
         differs=(
             "As published, except that embeddings also have directions here. The published code "
