@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 ParameterValue = float | int | bool | str
+
+SWITCHES: Final[Mapping[str, bool]] = {"yes": True, "on": True, "no": False, "off": False}
+"""What these words mean where a boolean is needed; a file or a command has them as text."""
 
 
 @dataclass(frozen=True, kw_only=True)

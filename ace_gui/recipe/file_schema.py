@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.overrides import ParameterValue, traits_of
 from ace_gui.recipe.values import Recipe, hub_name
+from ace_gui.recipe.yaml_reader import switch_of, text_of
 
 SCHEMA: Final = 1
 """The schema number of the files written here."""
@@ -142,11 +143,17 @@ def _in_schema(kind: Any, at: tuple[str, ...], limits: Mapping[str, Any]) -> Any
 
 def _simple(kind: Any, at: tuple[str, ...], limits: Mapping[str, Any]) -> Any:
     if kind is Path:
-        return Annotated[str, pydantic.Field(min_length=1), AfterValidator(_place)]
+        text = Annotated[str, pydantic.Field(min_length=1), AfterValidator(_place)]
+        return Annotated[text, BeforeValidator(text_of)]
+    if kind is str:
+        return Annotated[str, pydantic.Field(**limits), BeforeValidator(text_of)]
+    if kind is bool:
+        return Annotated[bool, BeforeValidator(switch_of)]
     if kind is float:
         return Annotated[float, pydantic.Field(allow_inf_nan=False, **limits)]
     if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return Annotated[Literal[tuple(each.value for each in kind)], AfterValidator(kind)]
+        words = tuple(member.value for member in kind)
+        return Annotated[Literal[words], BeforeValidator(text_of), AfterValidator(kind)]
     if is_dataclass(kind):
         make = partial(_made, kind)
         return Annotated[_schema(kind, at), AfterValidator(make)]  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import difflib
 import hashlib
@@ -32,75 +33,10 @@ from ace_gui.recipe.mergekit.schema import KNOWN_KEYS as MERGEKIT_KEYS
 from ace_gui.recipe.mergekit.schema import Document as MergekitDocument
 from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.values import Recipe, Task, Vocabulary, model_name
+from ace_gui.recipe.yaml_reader import LONGEST_TEXT, read_documents, read_value, text_of
 
 RECIPE_BYTES = 1_000_000
 """Largest size of a recipe; a larger file is something else."""
-
-MOST_VALUES: Final = 20_000
-DEEPEST: Final = 50
-LONGEST_TEXT: Final = 1000
-LARGEST_BITS: Final = 1100
-"""Largest number of bits of an integer, about that of the largest float."""
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe YAML that reads ``1e-5`` as a number, refuses repeated keys and needs no aliases.
-
-    A file that is deeper, longer or larger than any recipe is refused, so that reading ends soon.
-    """
-
-    values = depth = 0
-
-    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
-        if isinstance(node.value, str) and len(node.value) > LONGEST_TEXT:
-            raise _refusal(f"a text has more than {LONGEST_TEXT} characters", node)
-        return super().construct_scalar(node)
-
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        number: int = super().construct_yaml_int(node)
-        if number.bit_length() > LARGEST_BITS:
-            raise _refusal("a number is too large", node)
-        return number
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[object] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node)
-            if not isinstance(key, str):
-                raise _refusal(f"the key {key!r} is not a name", key_node)
-            if key in seen:
-                raise _refusal(f"the key {key!r} appears twice", key_node)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
-        event = self.peek_event()  # type: ignore[no-untyped-call]
-        self.values += 1
-        self.depth += 1
-        if isinstance(event, yaml.AliasEvent):
-            raise _refusal("aliases are not allowed", event)
-        if self.depth > DEEPEST:
-            raise _refusal("too deeply nested", event)
-        if self.values > MOST_VALUES:
-            raise _refusal("larger than a recipe can be", event)
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-
-def _refusal(problem: str, at: Any) -> yaml.MarkedYAMLError:
-    """A YAML error with the position of a node or an event."""
-    return yaml.MarkedYAMLError(None, None, problem, at.start_mark)
-
-
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
-
-# YAML 1.1 reads 1e-5 as text because it has no dot, but it is meant as a number.
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d[\d_]*)(\.[\d_]*)?[eE][-+]?\d+$"),
-    list("-+0123456789"),
-)
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -176,10 +112,11 @@ class _Stages:
 
     def __init__(self, documents: Sequence[Mapping[str, Any]], folder: Path) -> None:
         self._file_folder = folder
-        self._documents = {each.get("name", ""): dict(each) for each in documents}
-        wrong = [each for each in self._documents if not isinstance(each, str)]
-        if wrong or len(self._documents) < len(documents):
+        names = [text_of(document.get("name", "")) for document in documents]
+        texts = [name for name in names if isinstance(name, str)]
+        if len(set(texts)) < len(documents):
             raise RecipeError(f"{_SEVERAL}: give each its own name; at most one may have none.")
+        self._documents = dict(zip(texts, map(dict, documents), strict=True))
         for document in self._documents.values():
             document.pop("name", None)
         self._made: dict[str, Recipe] = {}
@@ -332,21 +269,24 @@ def _read(path: Path) -> str:
             raise RecipeError(f"{path} is not a file; name a recipe in YAML.", path=path)
         if path.stat().st_size > RECIPE_BYTES:
             raise RecipeError(f"{path} is too large to be a recipe; name a YAML file.", path=path)
-        return path.read_text(encoding="utf-8")
+        content = path.read_bytes()
+        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise RecipeError(
+                f"{path} is UTF-16, as some editors on Windows save it; save it as UTF-8.",
+                path=path,
+            )
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise RecipeError(f"{path} is not text; name a recipe in YAML.", path=path) from None
+        raise RecipeError(f"{path} is not text in UTF-8; save it as such.", path=path) from None
     except OSError as error:
         raise RecipeError(f"{path} cannot be read: {error.strerror}.", path=path) from error
 
 
 def _documents(path: Path) -> list[Any]:
-    """The documents of a file, which are separated by `---`; one None if the file is empty."""
+    """The documents of a file. Raises RecipeError if it is not YAML."""
     text = _read(path)
     try:
-        loader, documents = _Loader(text), []
-        while loader.check_data():  # type: ignore[no-untyped-call]
-            documents.append(loader.get_data())
-        return documents or [None]
+        return read_documents(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise RecipeError(
             f"{path} is not valid YAML: {_one_line(error)}.", path=path, details=str(error)
@@ -356,7 +296,7 @@ def _documents(path: Path) -> list[Any]:
 def parsed_value(key: str, text: str) -> Any:
     """The value of this text if it follows a key in a recipe file. Raises RecipeError."""
     try:
-        return yaml.load(text, Loader=_Loader)
+        return read_value(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise RecipeError(
             f"{shown(text)} is not a value for {shown(key)}: {_one_line(error)}.",
@@ -399,6 +339,10 @@ def _one_line(error: Exception) -> str:
     return f"{problem} (line {mark.line + 1})" if mark is not None else str(problem)
 
 
+_ROLES: Final = ("text", "pair", "label", "image", "choices", "tokens")
+"""What a column of a task's data can be."""
+
+
 def _explain(
     error: ValidationError, known_keys: Mapping[tuple[str, ...], tuple[str, ...]]
 ) -> RecipeError:
@@ -410,6 +354,11 @@ def _explain(
         known = known_keys.get(tuple(filter(_is_key, location[:-1])), ())
         close = difflib.get_close_matches(str(location[-1]), known, n=1)
         hint = f"; did you mean {close[0]!r}" if close else ""
+        if location[0] == "tasks" and location[-1] in _ROLES:
+            hint = (
+                f"; a column of the data is named under columns, as in columns: {{{location[-1]}: "
+                "NAME}, and fixed answers such as yes and no stand in a column, too"
+            )
         listed = f" Known here: {', '.join(known)}." if known else ""
         sentence = f"unknown key {shown(key)}{hint}.{listed}"
     elif first["type"] == "missing":
@@ -423,6 +372,8 @@ def _explain(
             shown(value) if isinstance(value, str | int | float | bool) else type(value).__name__
         )
         sentence = f"{shown(key)} is {value_shown}, but {_wanted(dict(first))}."
+        if first["type"] in ("string_type", "literal_error") and not isinstance(value, str):
+            sentence += " Put it in quotes if it is a text."
     return RecipeError(sentence, key=key, details=str(error))
 
 

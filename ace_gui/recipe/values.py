@@ -63,8 +63,8 @@ class Chat(StrEnum):
     OFF = "off"
 
 
-def _yaml_switch(value: object) -> object:
-    """YAML 1.1 reads a bare ``on`` or ``off`` as true or false."""
+def _as_chat(value: object) -> object:
+    """True and false mean the same as on and off."""
     return {True: Chat.ON.value, False: Chat.OFF.value}[value] if isinstance(value, bool) else value
 
 
@@ -107,7 +107,7 @@ class Task:
     labels: tuple[str, ...] = ()
     prompt: str | None = field(default=None, metadata=_FILLED)
     system: str | None = field(default=None, metadata=_FILLED)
-    chat: Chat = field(default=Chat.AUTO, metadata=about(tidied=_yaml_switch))
+    chat: Chat = field(default=Chat.AUTO, metadata=about(tidied=_as_chat))
     max_new_tokens: int | None = field(default=None, metadata=about(limits={"ge": 1}))
     stop: tuple[str, ...] = ()
     metric: Metric | None = None

@@ -237,6 +237,7 @@ _WITH_JSON: dict[str, tuple[list[str], str]] = {
     "diff": ([], "tensors"),
     "methods": ([], "methods"),
     "devices": ([], "devices"),
+    "cache": ([], "caches"),
     "compare": (["--methods", "linear"], "methods"),
     "evaluate": (["--limit", "4"], "scores"),
     "tune": (["--parameter", "scaling=0.5..1", "--merges", "2", "--limit", "8"], "points"),
@@ -395,7 +396,7 @@ def scored(tmp_path_factory) -> Path:
 def test_json_goes_to_standard_output_alone(line: str, scored: Path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (command, *flags), (options, first_key) = line.split(), _WITH_JSON[line]
-    two = {"diff": _TWO_MODELS, "extract": _TWO_MODELS, "methods": (), "devices": ()}
+    two = {"diff": _TWO_MODELS, "extract": _TWO_MODELS, "methods": (), "devices": (), "cache": ()}
     words = [command, *two.get(command, (str(scored),)), *flags, *options, "--json", "-"]
     ended = ace(*(word.replace("NEW", "first") for word in words))
     assert ended.returncode == 0, ended.stderr

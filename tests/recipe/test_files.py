@@ -29,9 +29,16 @@ REFUSED = {
         "base_model: x\nmodels: [{model: a, parameters: {weight: .nan}}]",
         "weight",
     ),
-    "alias": ("base_model: &x b\nmodels: [{model: *x}]", "aliases are not allowed"),
+    "alias within itself": (MINIMAL + "parameters: &p {a: *p}", "not valid YAML"),
+    "alias of nothing": (MINIMAL + "parameters: *p", "not valid YAML"),
     "deep": ("{" * 5000, "not valid YAML"),
-    "key that is no name": (MINIMAL + "parameters: {1: 2}", "the key 1 is not a name"),
+    "key that is a list": (MINIMAL + "parameters: {[1]: 2}", "a key is a list"),
+    "boolean as text": (MINIMAL + "schema: 1\nmerge_method: ace\nchat_template: true", "in quotes"),
+    "role of a column as a key": (
+        MINIMAL + "tasks: [{data: d, choices: [yes, no]}]",
+        "columns: {choices: NAME}",
+    ),
+    "two spellings of a key": (MINIMAL + "parameters: {1: 2, '1': 3}", "appears twice"),
     "python object": ("base_model: !!python/object/apply:os.getcwd []", "not valid YAML"),
 }
 
@@ -55,9 +62,18 @@ def test_refusals_name_the_file_and_the_key(tmp_path, text: str, expected: str):
 def test_missing_file_and_binary_file(tmp_path):
     with pytest.raises(RecipeError, match="not a file"):
         load_recipe(tmp_path / "none.yaml")
-    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "binary.yaml").write_bytes(b"\x80\x00")
     with pytest.raises(RecipeError, match="not text"):
         load_recipe(tmp_path / "binary.yaml")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_file_of_windows_editors_is_named_by_its_encoding(tmp_path, encoding: str):
+    content = MINIMAL.encode(encoding)
+    marks = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
+    (tmp_path / "wide.yaml").write_bytes(marks.get(encoding, b"") + content)
+    with pytest.raises(RecipeError, match=r"UTF-16.*UTF-8"):
+        load_recipe(tmp_path / "wide.yaml")
 
 
 def test_relative_paths_are_taken_from_the_recipes_folder(tmp_path):

@@ -175,7 +175,7 @@ def test_what_we_save_is_ours_for_ever(tmp_path_factory, method: str, parameters
     assert load_recipe(folder / "saved.yaml") == recipe
 
 
-@pytest.mark.parametrize("method", [["ties"], {"ties": 1}, 3])
+@pytest.mark.parametrize("method", [["ties"], {"ties": 1}, True])
 def test_a_method_that_is_no_name_is_refused(tmp_path, method: object):
     with pytest.raises(RecipeError, match="merge_method"):
         read(tmp_path, SHARED | {"merge_method": method, "vocabulary": "tokens"})

@@ -15,8 +15,15 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ace_gui.errors import RecipeError
 from ace_gui.recipe.overrides import Override
+from ace_gui.recipe.yaml_reader import switch_of, text_of
 
 Scalar = bool | int | float | str
+
+_Written = Annotated[Scalar, BeforeValidator(switch_of)]
+"""A scalar in a file, where yes, no, on and off are booleans."""
+
+Text = Annotated[str, BeforeValidator(text_of)]
+"""Text in a file; a number counts as it is written."""
 
 
 class _Part(BaseModel):
@@ -28,11 +35,11 @@ class _Part(BaseModel):
 class Condition(_Part):
     """A value for tensors whose name contains ``filter``; for all without one, or for "*"."""
 
-    value: Scalar | list[Scalar]
-    filter: str | None = None
+    value: _Written | list[_Written]
+    filter: Text | None = None
 
 
-Setting = Scalar | list[Scalar] | Condition | list[Condition]
+Setting = _Written | list[_Written] | Condition | list[Condition]
 """One value, a gradient over the blocks, or the first condition that holds."""
 
 
@@ -42,6 +49,7 @@ Settings = Annotated[dict[str, Setting], BeforeValidator(lambda x: {} if x is No
 
 def _path_of(value: object) -> object:
     """``path@revision`` as a mapping."""
+    value = text_of(value)
     if not isinstance(value, str):
         return value
     path, at, revision = value.rpartition("@")
@@ -50,6 +58,7 @@ def _path_of(value: object) -> object:
 
 def _reference_of(value: object) -> object:
     """``model+adapter`` as a mapping."""
+    value = text_of(value)
     if not isinstance(value, str):
         return value
     model, *adapters = value.split("+")
@@ -61,8 +70,8 @@ def _reference_of(value: object) -> object:
 class ModelPath(_Part):
     """A folder, or a model of the local cache at a revision."""
 
-    path: Annotated[str, Field(min_length=1)]
-    revision: str | None = None
+    path: Annotated[Text, Field(min_length=1)]
+    revision: Text | None = None
 
     def __str__(self) -> str:
         return self.path if self.revision is None else f"{self.path}@{self.revision}"
@@ -125,7 +134,7 @@ class TokenRow(_Part):
 
     kind: Literal["model_token", "zero"]
     model: ModelName | None = None
-    token: str = ""
+    token: Text = ""
     token_id: Annotated[int, Field(ge=0)] | None = None
 
 
