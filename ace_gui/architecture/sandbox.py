@@ -40,7 +40,7 @@ from ace_gui.architecture import transformers_library
 from ace_gui.architecture.describe import Shape, by_names, describe, names_model
 from ace_gui.architecture.traits import Architecture
 from ace_gui.errors import ArchitectureError
-from ace_gui.formatting import human_bytes
+from ace_gui.formatting import human_bytes, plain
 from ace_gui.output_files import replacing
 from ace_gui.processes import is_bundled, part_command
 from ace_gui.steps import Steps
@@ -57,7 +57,7 @@ def serve() -> None:
     try:
         _import_libraries()
     except Exception as error:
-        _say(answers, {"error": f"{type(error).__name__}: {error}"})
+        _say(answers, {"error": transformers_library.last_line(error)})
         return
     gc.freeze()
     _say(answers, {})
@@ -83,7 +83,7 @@ def _answer(line: bytes) -> dict[str, Any]:
         architecture = describe(config, {name: tuple(shape) for name, shape in shapes})
         return {"architecture": _ARCHITECTURE.dump_python(architecture, mode="json")}
     except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"}
+        return {"error": transformers_library.last_line(error)}
     finally:
         faulthandler.cancel_dump_traceback_later()
 
@@ -182,11 +182,15 @@ class Describer:
             yield from self._start()
         try:
             answer = yield from self._exchange(request, limits)
-            return _ARCHITECTURE.validate_python(answer["architecture"])
         except _BeyondLimitsError as error:
             self._end()
             return by_names(config, shapes, str(error))
-        except (KeyError, ValueError):
+        if "error" in answer:
+            reason = plain(answer["error"])
+            return by_names(config, shapes, f"{_BUILDING} failed ({reason}); check config.json.")
+        try:
+            return _ARCHITECTURE.validate_python(answer.get("architecture"))
+        except ValueError:
             return by_names(config, shapes, f"{_BUILDING} failed; check config.json.")
 
     def _start(self) -> Steps[None]:
@@ -204,7 +208,7 @@ class Describer:
             raise _no_process(str(error)) from error
         if "error" in ready:
             self._end()
-            raise _no_process(ready["error"])
+            raise _not_importable(ready["error"])
 
     def _exchange(self, request: bytes, limits: Limits) -> Steps[dict[str, Any]]:
         """The answer to a request. An empty request returns the process's first message."""
@@ -286,6 +290,15 @@ def _no_process(reason: str) -> ArchitectureError:
     return ArchitectureError(
         "The process that describes models cannot be started; check that transformers is installed "
         "and that memory is left.",
+        details=reason,
+    )
+
+
+def _not_importable(reason: str) -> ArchitectureError:
+    """``reason``: class and last line of the error."""
+    return ArchitectureError(
+        f"transformers cannot be imported: {plain(reason)}. Install versions of torch and "
+        "transformers that fit together, or remove the package that is named here.",
         details=reason,
     )
 

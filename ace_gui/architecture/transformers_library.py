@@ -6,8 +6,11 @@ Models, tokenizers and image processors are loaded from folders; no code in thes
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import logging
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,13 +42,47 @@ _LARGEST_DEPTH = 4096
 _FLOAT_KEY = "__float__"
 _FLOATS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
+_OPTIONAL = ("torchvision", "torchaudio")
+"""Libraries with compiled parts that must fit torch; transformers imports them if they are there."""
+
+_log = logging.getLogger(__name__)
+
 _REQUIRED = re.compile(r"requires the (\S+) library")
 
 
 def transformers() -> ModuleType:
     """The library, set offline before it is first imported."""
     go_offline()
+    if "transformers" not in sys.modules:
+        for name in _OPTIONAL:
+            _hide_if_broken(name)
     return importlib.import_module("transformers")
+
+
+def _hide_if_broken(name: str) -> None:
+    """Make an installed library that cannot be imported look like one that is not installed.
+
+    A torchvision that was built for another torch would otherwise stop all of transformers.
+    """
+    if importlib.util.find_spec(name) is None:
+        return
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        for part in [module for module in sys.modules if module.partition(".")[0] == name]:
+            del sys.modules[part]
+        sys.modules[name] = None  # type: ignore[assignment]
+        _log.warning(
+            "%s cannot be imported (%s), and is not used; install the build that fits torch.",
+            name,
+            last_line(error),
+        )
+
+
+def last_line(error: BaseException) -> str:
+    """The class and the last line of an error of another library."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[-1].rstrip('.')}"
 
 
 @contextmanager
