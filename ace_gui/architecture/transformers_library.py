@@ -43,7 +43,7 @@ _FLOAT_KEY = "__float__"
 _FLOATS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
 _OPTIONAL = ("torchvision", "torchaudio")
-"""Libraries with compiled parts that must fit torch; transformers imports them if they are there."""
+"""Libraries with compiled parts that must fit torch; transformers imports them if they exist."""
 
 _log = logging.getLogger(__name__)
 

@@ -186,9 +186,13 @@ def _recipe(
 ) -> Recipe:
     paths = ModelPaths(folder=folder, stages=stages)
     content = _with_tokenizer(_with_after(content), folder)
-    if is_mergekit(content, known_keys[()]):
-        document = _validated(content, MergekitDocument, known=MERGEKIT_KEYS)
-        return replace(from_mergekit(document, paths), unfound=paths.unfound)
+    foreign = _foreign_keys(content)
+    of_both = {key: value for key, value in content.items() if key not in foreign}
+    if is_mergekit(of_both, known_keys[()]):
+        document = _validated(of_both, MergekitDocument, known=MERGEKIT_KEYS)
+        recipe = from_mergekit(document, paths)
+        notes = [f"mergekit has no key {shown(key)} and ignores it: left out." for key in foreign]
+        return replace(recipe, notes=(*notes, *recipe.notes), unfound=paths.unfound)
     values = values_of(_validated(content, Document, paths))
     del values["schema_"]
     recipe = Recipe(**values, unfound=paths.unfound)
@@ -208,6 +212,15 @@ def _recipe(
             settings = "disposition, merge_method, parameters, weights, experts or after"
             raise RecipeError(f"{key} changes nothing; add {settings}.", key=key)
     return replace(recipe, models=models)
+
+
+def _foreign_keys(content: Mapping[str, Any]) -> list[str]:
+    """Keys that neither mergekit nor this application has, such as a model card's name or licence.
+
+    mergekit ignores them. A key that is like a known one is a typing error, and not among them.
+    """
+    known = {*MERGEKIT_KEYS[()], *known_keys[()]}
+    return [key for key in content if key in _OF_CARDS or not difflib.get_close_matches(key, known)]
 
 
 def _with_after(content: Mapping[str, Any], key: str = "") -> dict[str, Any]:
@@ -308,6 +321,12 @@ def parsed_value(key: str, text: str) -> Any:
 def _mapping(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise RecipeError("this is not a recipe: expected keys such as base_model and models.")
+    if "genome" in content:
+        raise RecipeError(
+            "this configures mergekit-evolve, which searches for weights by many merges, and is no "
+            "recipe; list the models of its genome under 'models', and search with `ace-gui tune`.",
+            key="genome",
+        )
     if "experts" in content and "models" not in content:
         raise RecipeError(
             "this builds a mixture of experts, as mergekit-moe does, which is not possible here; "
@@ -338,6 +357,11 @@ def _one_line(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     return f"{problem} (line {mark.line + 1})" if mark is not None else str(problem)
 
+
+_OF_CARDS: Final = frozenset(
+    ("name", "description", "license", "tags", "author", "version", "language", "library_name")
+)
+"""Keys of model cards."""
 
 _ROLES: Final = ("text", "pair", "label", "image", "choices", "tokens")
 """What a column of a task's data can be."""

@@ -60,6 +60,12 @@ def from_mergekit(document: Document, paths: ModelPaths) -> Recipe:
     models = _Models(paths=paths)
     document, scopes = _without_modules(document)
     parts = _parts(document)
+    if _names_only_the_base(document, parts):
+        models.notes.append(
+            "The only model is the base itself, so the result is the base, with its adapter if it "
+            "has one."
+        )
+        document = document.model_copy(update={"merge_method": "passthrough"})
     whole = document.merge_method != "passthrough" and _are_whole(parts, models)
     recipe = (
         _of_whole_models(document, parts[0], scopes, models)
@@ -132,6 +138,13 @@ def _parts(document: Document) -> list[Slice]:
     if not document.models:
         raise RecipeError("there are no models; add some.", key="models")
     return [Slice(sources=document.models)]
+
+
+def _names_only_the_base(document: Document, parts: Sequence[Slice]) -> bool:
+    """Whether a merge over a base has no other model; mergekit then writes the base."""
+    if document.base_model is None or document.merge_method in WITHOUT_BASE:
+        return False
+    return all(source.model == document.base_model for part in parts for source in part.sources)
 
 
 def _are_whole(parts: Sequence[Slice], models: _Models) -> bool:
