@@ -7,6 +7,7 @@ a whole model is refused, too.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -178,7 +179,19 @@ _SCALE_FORMATS: Final = ("F32", "BF16", "F16")
 _FORMAT: Final = ".weight_format"
 _BY_ROWS: Final = 0
 """bitsandbytes' number of the layout; others belong to old GPUs."""
-_OF_INPUTS: Final = ("input_scale", "input_activation_scale")
+_COMFY_MARKER: Final = "comfy_quant"
+"""ComfyUI's JSON beside a weight, as bytes: how it is quantised."""
+_COMFY_LIMIT: Final = 4096
+"""Most bytes of such a marker; it has a format and a few switches."""
+_OF_RUNNING: Final = (
+    "input_scale",
+    "input_activation_scale",
+    "input_scale_ub",  # FBGEMM's upper limit
+    "q_scale",  # of a quantised cache of keys and values
+    "k_scale",
+    "v_scale",
+)
+"""Scales that only a running quantised model needs; a merged one is not quantised."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,9 +289,10 @@ def with_scales(
     }
     if not scaled:
         return dict(tensors), ()
-    ends = tuple(f".{end}" for end in _OF_INPUTS)
+    ends = tuple(f".{end}" for end in _OF_RUNNING)
     used = {read.scale.name for read in scaled.values()}
     used |= {name.replace(".SCB", _FORMAT) for name in used if name.endswith(".SCB")}
+    used |= {f"{name.removesuffix('.weight')}.{_COMFY_MARKER}" for name in scaled}
     kept = {
         scaled[name].name if name in scaled else name: scaled.get(name, info)
         for name, info in tensors.items()
@@ -314,16 +328,33 @@ def _scaled(
     scale = next((each for each in named if each is not None), None)
     if scale is None or scale.dtype not in _SCALE_FORMATS or not prod(info.shape):
         return None
+    marker = tensors.get(f"{owner}.{_COMFY_MARKER}")
+    if marker is not None and not _says_fp8(marker):
+        return None
     rows, columns = info.shape[-2:]
     stack = prod(info.shape[:-2])
     for block in (blocks, (1, columns), (rows, columns)):
         if block is None:
             continue
+        block = min(block[0], rows), min(block[1], columns)
         grid = stack * -(-rows // block[0]) * -(-columns // block[1])
         whole = scale.shape[-2:] == (-(-rows // block[0]), -(-columns // block[1]))
         if prod(scale.shape) == grid and (whole or block[1] == columns):
             return _as_float32(info, scale, block)
     return None
+
+
+def _says_fp8(marker: TensorInfo) -> bool:
+    """Whether a marker of ComfyUI is of a weight of this kind, W = scale · q."""
+    if marker.nbytes > _COMFY_LIMIT:
+        return False
+    with open_regular(marker.file) as (descriptor, _):
+        content = read_bytes(descriptor, marker.file, marker.start, marker.nbytes)
+    try:
+        settings = json.loads(content.decode())
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(settings, dict) and settings.get("format") == "float8_e4m3fn"
 
 
 def _int8(info: TensorInfo, tensors: Mapping[str, TensorInfo], owner: str) -> ScaledInfo | None:

@@ -141,3 +141,55 @@ def test_fp8_models_merge_with_each_other_and_with_others(tmp_path):
     mean = torch.stack([*exact, wide["q.weight"]]).double().mean(0)
     assert set(found) == {"q.weight"}
     torch.testing.assert_close(found["q.weight"].double(), mean, rtol=1e-6, atol=1e-6)
+
+
+def marker(text: str) -> torch.Tensor:
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
+
+
+RUNNING = {
+    "input_scale": torch.ones(()),
+    "input_scale_ub": torch.tensor([1200.0]),
+    "k_scale": torch.ones(1),
+    "v_scale": torch.ones(()),
+    "q_scale": torch.ones(4),
+    "comfy_quant": marker('{"format": "float8_e4m3fn", "full_precision_matrix_mult": true}'),
+}
+
+
+@pytest.mark.parametrize("companion", RUNNING)
+def test_what_only_a_running_quantised_model_needs_goes(companion: str, tmp_path):
+    weight, scale = quantised(8, 24), torch.tensor(0.3)
+    tensors = {"q.weight": weight, "q.weight_scale": scale, f"q.{companion}": RUNNING[companion]}
+    checkpoint = open_checkpoint(save_model(tmp_path / "m", tensors, config=CONFIG))
+    assert set(checkpoint.tensors) == {"q.weight"}
+    assert torch.equal(read_in_parts(checkpoint, "q.weight"), weight.float() * scale)
+
+
+def test_names_of_running_models_stay_in_a_plain_one(tmp_path):
+    tensors = {"q.weight": torch.ones(8, 24), "attn.k_scale": torch.ones(4)}
+    checkpoint = open_checkpoint(save_model(tmp_path / "m", tensors, config={}))
+    assert set(checkpoint.tensors) == set(tensors)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"format": "float8_e5m2"}', '{"format": 3}', "[]", "{", "", '{"format": "nvfp4"}']
+)
+def test_another_format_of_comfyui_is_refused(text: str, tmp_path):
+    tensors = {
+        "q.weight": quantised(8, 24),
+        "q.weight_scale": torch.tensor(0.3),
+        "q.comfy_quant": marker(text),
+    }
+    with pytest.raises(CheckpointError, match="is quantised"):
+        open_checkpoint(save_model(tmp_path / "m", tensors, config=CONFIG))
+
+
+@pytest.mark.parametrize("rows", [8, 128, 2**31, 2**63 - 1, 10**100])
+@pytest.mark.parametrize("columns", [24, 10**8, 2**63 - 1, 10**100])
+def test_blocks_larger_than_the_weight_take_no_more_memory(rows: int, columns: int, tmp_path):
+    config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [rows, columns]}}
+    tensors = {"q.weight": quantised(8, 24), "q.weight_scale_inv": torch.full((1, 1), 0.5)}
+    checkpoint = open_checkpoint(save_model(tmp_path / "m", tensors, config=config))
+    found = read_in_parts(checkpoint, "q.weight")
+    assert torch.equal(found, tensors["q.weight"].float() * 0.5)
