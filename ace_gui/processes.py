@@ -26,6 +26,7 @@ _SETTINGS: Final = {
 _PART: Final = "--run-part"
 _PARTS: Final = {
     "describe-models": "ace_gui.architecture.sandbox:serve",
+    "render-chats": "ace_gui.architecture.chat_prompts:serve",
     "take-picture": "ace_gui.gui.picture:main",
 }
 

@@ -9,40 +9,38 @@ Descriptions are cached on disk. A description depends only on the config, the t
 transformers and this package, so its file is named by a digest of these. A file that cannot be
 read, does not match its checksum, or does not fit, is made again.
 
-Each request and each answer is one JSON line. The process ends when its owner is gone: at the end
-of its input, or when an answer is overdue.
+The process is that of ``limited_process``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import faulthandler
-import gc
 import hashlib
 import json
 import logging
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
-import psutil
 from pydantic import TypeAdapter
 
-import ace_gui
 from ace_gui.architecture import transformers_library
 from ace_gui.architecture.describe import Shape, by_names, describe, names_model
+from ace_gui.architecture.limited_process import (
+    BeyondLimitsError,
+    LimitedProcess,
+    Limits,
+    NotStartedError,
+    answer_until_end,
+    command_of,
+    request_of,
+)
 from ace_gui.architecture.traits import Architecture
 from ace_gui.errors import ArchitectureError
-from ace_gui.formatting import human_bytes, plain
+from ace_gui.formatting import plain
 from ace_gui.output_files import replacing
-from ace_gui.processes import is_bundled, part_command
 from ace_gui.steps import Steps
 from ace_gui.versions import code_digest
 
@@ -50,21 +48,8 @@ _ARCHITECTURE: Final = TypeAdapter(Architecture)
 
 
 def serve() -> None:
-    """Report that the libraries are loaded, then answer until the input ends."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what libraries print is no answer
-    gc.disable()  # a model is a million objects, and none of them garbage
-    try:
-        _import_libraries()
-    except Exception as error:
-        _say(answers, {"error": transformers_library.last_line(error)})
-        return
-    gc.freeze()
-    _say(answers, {})
-    for line in sys.stdin.buffer:
-        _say(answers, _answer(line))
-        del line
-        gc.collect()
+    """Describe models until the input ends; see ``limited_process.answer_until_end``."""
+    answer_until_end(_import_libraries, _described)
 
 
 def _import_libraries() -> None:
@@ -75,39 +60,11 @@ def _import_libraries() -> None:
     import transformers.modeling_utils  # noqa: F401
 
 
-def _answer(line: bytes) -> dict[str, Any]:
-    try:
-        config, shapes, seconds, memory_bytes = json.loads(line)
-        faulthandler.dump_traceback_later(seconds, exit=True)
-        _limit_memory(memory_bytes)
-        architecture = describe(config, {name: tuple(shape) for name, shape in shapes})
-        return {"architecture": _ARCHITECTURE.dump_python(architecture, mode="json")}
-    except Exception as error:
-        return {"error": transformers_library.last_line(error)}
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+def _described(config: Mapping[str, Any], shapes: list[tuple[str, list[int]]]) -> dict[str, Any]:
+    architecture = describe(config, {name: tuple(shape) for name, shape in shapes})
+    return {"architecture": _ARCHITECTURE.dump_python(architecture, mode="json")}
 
 
-def _limit_memory(memory_bytes: int) -> None:
-    """Limit the memory where the system can, for the time between two checks."""
-    try:
-        import resource
-    except ImportError:
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = psutil.Process().memory_info().vms + memory_bytes
-    if soft == resource.RLIM_INFINITY or most < soft:
-        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
-
-
-def _say(answers: BinaryIO, message: dict[str, Any]) -> None:
-    answers.write(json.dumps(message).encode() + b"\n")
-    answers.flush()
-
-
-_CHECK_SECONDS: Final = 0.2  # seconds between two checks of the process
-_WAITING: Final = 4.0  # a busy machine may need so many times the processor time
-_SPARE: Final = 2.0  # seconds for the process to end by itself
 _CODE: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; "
     "from ace_gui.architecture.sandbox import serve; serve()"
@@ -115,27 +72,15 @@ _CODE: Final = (
 _BUILDING: Final = "Building the model of config.json"
 _CHECK: Final = "check the numbers in it."
 
+USUAL: Final = Limits(seconds=8.0)
+"""Limits of one description.
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Limits of one description: processor time, which grows with the number of tensors, and
-    memory.
+The largest published model with a module for every expert, 123 000 tensors, takes 27 s and 0.8 GB.
+All others take less than a second.
+"""
 
-    The largest published model with a module for every expert, 123 000 tensors, takes 27 s and 0.8
-    GB. All others take less than a second.
-    """
-
-    seconds: float = 8.0
-    seconds_a_tensor: float = 1e-3
-    memory_bytes: int = 2 << 30
-
-
-_START: Final = Limits(seconds=60.0)
-"""For importing torch and transformers from a slow disk."""
-
-
-class _BeyondLimitsError(Exception):
-    """The process took too much, or has ended. The text is a sentence."""
+SECONDS_A_TENSOR: Final = 1e-3
+"""Processor time that each tensor adds to the limit."""
 
 
 class Describer:
@@ -144,22 +89,21 @@ class Describer:
     It is a context manager; work in progress is stopped at the end of the block.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._talk = ThreadPoolExecutor(1, thread_name_prefix="describer")
+    def __init__(self, limits: Limits = USUAL, seconds_a_tensor: float = SECONDS_A_TENSOR) -> None:
+        self._limits = limits
+        self._seconds_a_tensor = seconds_a_tensor
+        self._process = LimitedProcess(_command)
 
     def __enter__(self) -> Describer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
-        self._talk.shutdown()
+        self._process.close()
 
     @property
     def pid(self) -> int | None:
         """The id of the process; None if there is none."""
-        return self._process.pid if self._process is not None else None
+        return self._process.pid
 
     def describe(
         self, config: Mapping[str, object] | None, shapes: Mapping[str, Shape]
@@ -170,21 +114,18 @@ class Describer:
         """
         if not names_model(config):
             return describe(config, shapes)
-        extra = self._limits.seconds_a_tensor * len(shapes)
-        limits = replace(self._limits, seconds=self._limits.seconds + extra)
-        last_limits = [_SPARE * _WAITING * limits.seconds, int(_SPARE * limits.memory_bytes)]
-        content = [config, list(shapes.items()), *last_limits]
+        seconds = self._limits.seconds + self._seconds_a_tensor * len(shapes)
+        limits = Limits(seconds=seconds, memory_bytes=self._limits.memory_bytes)
         try:
-            request = json.dumps(content).encode() + b"\n"
+            request = request_of([config, list(shapes.items())], limits)
         except RecursionError:
             return by_names(config, shapes, transformers_library.TOO_DEEP)
-        if self._process is None:
-            yield from self._start()
         try:
-            answer = yield from self._exchange(request, limits)
-        except _BeyondLimitsError as error:
-            self._end()
-            return by_names(config, shapes, str(error))
+            answer = yield from self._process.answer(request, limits)
+        except BeyondLimitsError as error:
+            return by_names(config, shapes, f"{_BUILDING} {error}; {_CHECK}")
+        except NotStartedError as error:
+            raise _no_process(error) from error
         if "error" in answer:
             reason = plain(answer["error"])
             return by_names(config, shapes, f"{_BUILDING} failed ({reason}); check config.json.")
@@ -193,114 +134,22 @@ class Describer:
         except ValueError:
             return by_names(config, shapes, f"{_BUILDING} failed; check config.json.")
 
-    def _start(self) -> Steps[None]:
-        try:
-            self._process = subprocess.Popen(
-                _command(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},  # a description needs no GPU
-            )
-            ready = yield from self._exchange(b"", _START)
-        except (OSError, _BeyondLimitsError) as error:
-            self._end()
-            raise _no_process(str(error)) from error
-        if "error" in ready:
-            self._end()
-            raise _not_importable(ready["error"])
-
-    def _exchange(self, request: bytes, limits: Limits) -> Steps[dict[str, Any]]:
-        """The answer to a request. An empty request returns the process's first message."""
-        process = self._process
-        assert process is not None
-        watch = _Watch(process.pid, limits)
-        answer = self._talk.submit(_talk, process, request)
-        try:
-            while not wait([answer], _CHECK_SECONDS).done:
-                watch.check()
-                yield
-        except psutil.Error:
-            pass  # the process has ended, and so has the exchange
-        except GeneratorExit:
-            self._end()
-            raise
-        try:
-            message: dict[str, Any] = json.loads(answer.result())
-        except (OSError, ValueError) as error:
-            sentence = f"{_BUILDING} failed, because its process was ended; {_CHECK}"
-            raise _BeyondLimitsError(sentence) from error
-        return message
-
-    def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):  # what could not be written is not needed any more
-                if pipe is not None:
-                    pipe.close()
-
 
 def _command() -> list[str]:
-    if is_bundled():
-        return part_command("describe-models")
-    root = str(Path(ace_gui.__file__).parent.parent)
-    path = [entry for entry in sys.path if entry]
-    return [sys.executable, "-P", "-c", _CODE, *path, root]
+    return command_of("describe-models", _CODE)
 
 
-def _talk(process: subprocess.Popen[bytes], request: bytes) -> bytes:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(request)
-    process.stdin.flush()
-    return process.stdout.readline()
-
-
-class _Watch:
-    """Measures the time and memory of a process from now on."""
-
-    def __init__(self, pid: int, limits: Limits) -> None:
-        self._process = psutil.Process(pid)
-        self._limits = limits
-        self._started, self._computed = time.monotonic(), self._seconds()
-        self._held = self._process.memory_info().rss
-
-    def check(self) -> None:
-        """Raise _BeyondLimitsError if it took too much, psutil.Error if it has ended."""
-        limits = self._limits
-        late = time.monotonic() - self._started > _WAITING * limits.seconds
-        if late or self._seconds() - self._computed > limits.seconds:
-            took = f"took longer than {limits.seconds:.0f} s"
-        elif self._process.memory_info().rss - self._held > limits.memory_bytes:
-            took = f"took more than {human_bytes(limits.memory_bytes)}"
-        else:
-            return
-        raise _BeyondLimitsError(f"{_BUILDING} {took}; {_CHECK}")
-
-    def _seconds(self) -> float:
-        times = self._process.cpu_times()
-        return float(times.user + times.system)
-
-
-def _no_process(reason: str) -> ArchitectureError:
-    return ArchitectureError(
+def _no_process(error: NotStartedError) -> ArchitectureError:
+    sentence = (
         "The process that describes models cannot be started; check that transformers is installed "
-        "and that memory is left.",
-        details=reason,
+        "and that memory is left."
     )
-
-
-def _not_importable(reason: str) -> ArchitectureError:
-    """``reason``: class and last line of the error."""
-    return ArchitectureError(
-        f"transformers cannot be imported: {plain(reason)}. Install versions of torch and "
-        "transformers that fit together, or remove the package that is named here.",
-        details=reason,
-    )
+    if error.imports:
+        sentence = (
+            f"transformers cannot be imported: {plain(error.reason)}. Install versions of torch "
+            "and transformers that fit together, or remove the package that is named here."
+        )
+    return ArchitectureError(sentence, details=error.reason)
 
 
 LARGEST_NUMBER: Final = 64

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from ace_gui.architecture.limited_process import last_line
 from ace_gui.errors import ArchitectureError, CheckpointError
 from ace_gui.formatting import path_text, plain
 from ace_gui.processes import go_offline
@@ -77,12 +78,6 @@ def _hide_if_broken(name: str) -> None:
             name,
             last_line(error),
         )
-
-
-def last_line(error: BaseException) -> str:
-    """The class and the last line of an error of another library."""
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[-1].rstrip('.')}"
 
 
 @contextmanager

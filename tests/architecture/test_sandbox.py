@@ -82,7 +82,7 @@ def test_memory_is_limited(monkeypatch):
         "print('{}', flush=True); input(); held = [bytearray(b'x') * 10**6 for _ in iter(int, 1)]"
     )
     monkeypatch.setattr(sandbox, "_CODE", hungry)
-    with Describer(Limits(memory_bytes=200_000_000)) as describer:
+    with Describer(Limits(seconds=8.0, memory_bytes=200_000_000)) as describer:
         found = described(describer, GPT2)
     assert "took more than 200 MB; check the numbers in it." in found.note
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from ace_gui.architecture.chat_prompts import chat_tokens
 from ace_gui.engine.evaluating.evaluators import (
     Batch,
     Cut,
@@ -97,17 +98,15 @@ class Prompter:
             messages.append({"role": "user", "content": question})
             messages.append({"role": "assistant", "content": answer})
         messages.append({"role": "user", "content": text})
-        # A template is a program that may raise anything.
         try:
-            encoded = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True)
-        except Exception as error:
+            return chat_tokens(self._tokenizer, messages)
+        except TaskError as error:
             raise TaskError(
-                f"{self._task.title}: the chat template of a model refuses the messages "
-                f"({error}); put the system message into the prompt, or choose chat: off.",
+                f"{self._task.title}: the chat template of a model {error.sentence}; put the "
+                "system message into the prompt, or choose chat: off.",
                 key="chat",
-                details=f"{type(error).__name__}: {error}",
+                details=error.details,
             ) from error
-        return list(encoded["input_ids"])
 
 
 def letters(choices: Sequence[Any]) -> str:
