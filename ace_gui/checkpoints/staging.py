@@ -126,6 +126,9 @@ class Claim:
         Raises OutputError or ResourceError if the lock file cannot be written.
         """
         claim = cls(_lock_file(path))
+        if claim._file.is_symlink():
+            sentence = "This link is in the way of a lock, and is not followed. Remove it."
+            raise OutputError(f"{path_text(claim._file)}: {sentence}", path=claim._file)
         try:
             try:
                 claim._lock.acquire()

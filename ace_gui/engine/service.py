@@ -40,6 +40,7 @@ class Runner:
     def __init__(self) -> None:
         self._recent: list[Prepared] = []
         self.threads = torch.get_num_threads()
+        self.chosen_threads: int | None = None  # by the person, for workers too; None: by default
         self.cache = InspectionCache(inspections_folder())
 
     def forget(self) -> None:

@@ -210,3 +210,12 @@ def _as_written(dumper: yaml.SafeDumper, number: WrittenInt | WrittenFloat) -> y
 
 yaml.SafeDumper.add_representer(WrittenInt, _as_written)
 yaml.SafeDumper.add_representer(WrittenFloat, _as_written)
+
+
+def _on_one_line(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """A text with a line break of Unicode is written with escapes; plain, it would be folded."""
+    style = '"' if any(character in text for character in "\x85\u2028\u2029") else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+yaml.SafeDumper.add_representer(str, _on_one_line)

@@ -287,3 +287,13 @@ def test_a_folder_in_which_nothing_can_be_made_is_not_called_taken():
     with pytest.raises(OutputError) as refused, claimed(Path("/proc/out")):
         pass
     assert "Another merge" not in refused.value.sentence
+
+
+def test_a_link_in_the_place_of_a_lock_is_named_and_not_followed(tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (tmp_path / ".out.lock").symlink_to(mine)
+    with pytest.raises(OutputError, match=r"\.out\.lock.*link") as caught:
+        Claim.take(tmp_path / "out")
+    assert "Remove it" in caught.value.sentence
+    assert mine.read_text() == "mine"

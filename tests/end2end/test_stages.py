@@ -83,7 +83,8 @@ def test_another_content_is_another_stage(tmp_path: Path) -> None:
         ([FIRST, FIRST, LAST], ["its own name"]),
         ([LAST, LAST], ["its own name"]),
         ([FIRST, {**LAST, "name": "second", "models": [{"model": "c"}]}], ["first", "second"]),
-        ([{**FIRST, "name": 3}, LAST], ["name"]),
+        ([{**FIRST, "name": ["a"]}, LAST], ["name"]),
+        ([{**FIRST, "name": True}, LAST], ["name"]),
     ],
 )
 def test_stages_that_cannot_be_ordered(

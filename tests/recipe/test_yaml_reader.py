@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from ace_gui.errors import RecipeError
 from ace_gui.methods.registry import checked_parameters, get_method
 from ace_gui.recipe.recipe_file import load_recipe, load_tasks
+from ace_gui.recipe.values import ModelEntry
 from ace_gui.recipe.yaml_reader import read_documents, read_value
 from tests.helpers.command import ace_gui as run
 from tests.helpers.mergekit_files import make_models
@@ -174,3 +176,12 @@ def test_a_recipe_with_aliases_and_yes_merges(tmp_path: Path) -> None:
     done = run("merge", tmp_path / "r.yaml", "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert "no key 'x'" in done.stderr
+
+
+@pytest.mark.parametrize("character", ["\x85", "\u2028", "\u2029", "\xa0", "\ufeff", "é", "'", '"'])
+def test_names_with_any_character_are_written_and_read(tmp_path: Path, character: str) -> None:
+    name = f"a{character}b"
+    recipe = loaded(tmp_path, "models: [{model: x}]\n")
+    named = replace(recipe, models=(ModelEntry(model=tmp_path / name),))
+    named.save(tmp_path / "again.yaml")
+    assert load_recipe(tmp_path / "again.yaml") == named

@@ -47,6 +47,7 @@ class ConfigureJob(Job):
         from ace_gui.engine.capabilities import engine_ready, use_threads
         from ace_gui.paths import use_scratch
 
+        engine.chosen_threads = self.threads
         use_threads(self.threads or engine.threads)
         use_scratch(self.scratch)
         engine.forget()  # plans' checks concern another disk
@@ -131,29 +132,24 @@ class AnalyseJob(Job, state="analysing"):
 class MergeJob(Job, state="merging"):
     """Merge into a store. Yields MergeStarted, a TensorFinished for each tensor, MergeFinished.
 
-    ``store``: a folder only for this merge. ``threads`` None: torch's default. ``memory_bytes``:
-    memory limit of the merge, None: all free memory. ``cluster``: address of the cluster that
-    merges (``cluster.ray_workers``); empty: the engine's process.
+    ``store``: a folder only for this merge. ``memory_bytes``: memory limit of the merge, None: all
+    free memory. ``cluster``: address of the cluster that merges (``cluster.ray_workers``); empty:
+    the engine's process.
     """
 
     recipe: Recipe
     store: Path
     device: str = "auto"
     cluster: str = ""
-    threads: int | None = None
     resume: bool = False
     memory_bytes: int | None = None
 
     def steps(self, engine: Runner) -> Events:
-        import torch
-
         from ace_gui.engine.cluster.ray_workers import workers_at
         from ace_gui.engine.merging.merge import merge
 
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
         prepared = yield from engine.prepared(self.recipe)
-        with workers_at(self.cluster, self.device, self.threads) as workers:
+        with workers_at(self.cluster, self.device, engine.chosen_threads) as workers:
             yield from merge(
                 prepared,
                 self.store,

@@ -206,7 +206,11 @@ def _resampled(
 
 # Generated texts
 
+_LETTERS: Final = "A-Za-z\u00c0-\u024f\u0370-\u03ff\u0400-\u04ff"
+"""Of scripts that divide words by spaces: Latin, Greek, Cyrillic."""
+
 _NUMBER: Final = re.compile(
+    rf"(?<![{_LETTERS}\d_])(?<!\d\.)"  # not within a word or a version, such as w14 or v1.5
     r"(?:(?<![\w)])[-+])?"  # a sign, not a subtraction or a range
     r"(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
     r"(?:[eE][-+]?\d{1,4}\b)?"

@@ -50,7 +50,17 @@ def csv_table(path: Path) -> Table:
     """The first row names the columns; commas, semicolons or tabs separate them."""
     first = next(_lines(path), "")
     separator = max(_SEPARATORS, key=first.count)
-    header = next(_records(path, separator), None)
+    return _separated(path, delimiter=separator)
+
+
+def tsv_table(path: Path) -> Table:
+    """The first row names the columns; tabs separate them, and quotation marks are ordinary."""
+    return _separated(path, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _separated(path: Path, **form: Any) -> Table:
+    """``form``: arguments of ``csv.reader``."""
+    header = next(_records(path, **form), None)
     if header is None:
         raise refused(path, "The file is empty.")
     columns = tuple(name.strip() for name in header)
@@ -58,7 +68,8 @@ def csv_table(path: Path) -> Table:
         raise refused(path, "Each column needs a name of its own in the first row.", "row 1")
 
     def rows(wanted: Sequence[str]) -> Iterator[Row]:
-        indices, records = [columns.index(name) for name in wanted], _records(path, separator)
+        indices = [columns.index(name) for name in wanted]
+        records = _records(path, **form)
         next(records)
         for number, record in enumerate(records, 2):
             row = f"row {number}"
@@ -72,9 +83,9 @@ def csv_table(path: Path) -> Table:
     return Table(path=path, columns=columns, rows=rows, files=(path,))
 
 
-def _records(path: Path, separator: str) -> Iterator[list[str]]:
+def _records(path: Path, **form: Any) -> Iterator[list[str]]:
     csv.field_size_limit(ROW_BYTES)
-    reader = csv.reader(_lines(path), delimiter=separator, strict=True)
+    reader = csv.reader(_lines(path), strict=True, **form)
     number = 0
     try:
         for number, record in enumerate(reader, 1):  # noqa: B007 - for the error
@@ -407,7 +418,7 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 _READERS: Final[Mapping[str, Callable[[Path], Table]]] = {
     ".csv": csv_table,
-    ".tsv": csv_table,
+    ".tsv": tsv_table,
     ".json": json_table,
     ".jsonl": json_table,
     ".ndjson": json_table,

@@ -228,7 +228,10 @@ class _Rules:
         method, names = get_method(choice.method), self.recipe.expert_names
         values, notes = completed(choice.values, method, self.base)
         parameters = checked_parameters(method, values)
-        if choice.own and method.survey and method.survey(parameters, len(names)) is not None:
+        sets = [parameters]
+        sets += [checked_parameters(method, {**values, **own}) for own in choice.own.values()]
+        surveyed = [one for one in sets if method.survey and method.survey(one, len(names))]
+        if choice.own and surveyed:
             raise RecipeError(
                 f"{method.title} takes parameters of one expert only where entries are chosen "
                 "within each tensor; set trim to tensor.",

@@ -69,7 +69,7 @@ def _saved(path: Path) -> Path:
 WRITERS = {
     "csv": lambda folder: _csv(folder / "a.csv"),
     "semicolons": lambda folder: _csv(folder / "a.csv", ";"),
-    "tsv": lambda folder: _csv(folder / "a.tsv", "\t"),
+    "tabs": lambda folder: _csv(folder / "a.csv", "\t"),
     "json": lambda folder: _json(folder / "a.json", ROWS),
     "json columns": lambda folder: _json(folder / "a.json", _columns()),
     "json data": lambda folder: _json(folder / "a.json", {"version": 1, "data": ROWS}),
@@ -178,3 +178,25 @@ def test_kinds_are_guessed(tmp_path, model: str, more: dict[str, Any], columns: 
     path.write_text(f"{columns}\n")
     config = {"architectures": [model], **more}
     assert kind_of(Task(data=path), config, open_table(path)) == kind
+
+
+GLUE = (
+    "index\tsentence1\tsentence2\tlabel\n"
+    '0\t"Well, he said, quoted at its start\tan inch is 1" long, or so\tentailment\n'
+    "1\tone; two, three\t''\tneutral\n"
+)
+
+
+def test_a_tsv_file_has_no_quoting(tmp_path):
+    """As in GLUE's files: quotation marks are ordinary, and a comma divides nothing."""
+    (tmp_path / "dev.tsv").write_text(GLUE)
+    table = open_table(tmp_path / "dev.tsv")
+    assert table.columns == ("index", "sentence1", "sentence2", "label")
+    rows = [cells for _, cells in table.rows(table.columns)]
+    assert rows == [tuple(line.split("\t")) for line in GLUE.splitlines()[1:]]
+
+
+def test_a_tsv_file_of_one_column_may_hold_commas(tmp_path):
+    (tmp_path / "one.tsv").write_text("text\na, b, c\nd;e\n")
+    table = open_table(tmp_path / "one.tsv")
+    assert [cells for _, cells in table.rows(["text"])] == [("a, b, c",), ("d;e",)]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ace_gui.engine.contract.plan import Disposition, PlanRow
@@ -15,6 +15,7 @@ from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError
 from ace_gui.recipe import Override, Recipe
+from ace_gui.recipe.recipe_file import recipe_from
 from tests.helpers import method_oracles as oracle
 from tests.helpers.merges import merged_tensors
 from tests.helpers.models import Family
@@ -247,3 +248,28 @@ def test_an_expert_may_have_a_density_of_its_own(roberta: Family, tmp_path):
     ]
     expected = oracle.elect(np.array(kept))
     assert oracle.relative_error((result[name].double() - base).numpy(), expected) < 1e-5
+
+
+@pytest.mark.parametrize("shared", [1.0, 0.5])
+@pytest.mark.parametrize("single", [1.0, 0.2])
+def test_entries_over_the_whole_model_have_one_density(
+    tmp_path: Path, shared: float, single: float
+) -> None:
+    """Also where the recipe keeps all: an expert's own share would be of each tensor, silently."""
+    for name in ("base", "a", "b"):
+        save_file({"layers.0.q_proj.weight": torch.randn(4, 4)}, tmp_path / f"{name}.safetensors")
+    recipe = {
+        "schema": 1,
+        "merge_method": "ties",
+        "base_model": tmp_path / "base.safetensors",
+        "models": [{"model": tmp_path / f"{name}.safetensors"} for name in "ab"],
+        "parameters": {"density": shared, "trim": "model"},
+        "overrides": [{"pattern": "*", "experts": {"b": {"density": single}}}],
+    }
+    if shared == single == 1.0:
+        prepare(recipe_from(recipe))
+        return
+    with pytest.raises(RecipeError, match="set trim to tensor"):
+        prepare(recipe_from(recipe))
+    recipe["parameters"] = {"density": shared, "trim": "tensor"}
+    prepare(recipe_from(recipe))
