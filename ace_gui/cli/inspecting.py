@@ -79,6 +79,7 @@ def inspect_recipe(command: Inspect) -> None:
     }
     if command.covariances:
         content["covariances"] = [asdict(match) for match in matches]
+    expected = expected_of(inspected)  # takes seconds: a cancelled command leaves no file
     outputs.write_json(command.json, content)
     outputs.write(command.csv, _csv(inspected.layers, plan))
     console = terminal.results
@@ -89,7 +90,6 @@ def inspect_recipe(command: Inspect) -> None:
     if command.covariances:
         for lines in covariance_tables(matches):
             console.print("", lines)
-    expected = expected_of(inspected)
     if expected is not None:
         console.print(f"\n{expected.sentence}")
     if not command.quiet:

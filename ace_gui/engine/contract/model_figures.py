@@ -105,7 +105,10 @@ def _range(changes: Mapping[str, float]) -> str:
 
 
 def _percent(change: float) -> str:
-    return f"{100 * change:.2g} %"
+    percent = 100 * change
+    if percent < 10:
+        return f"{percent:.2g} %"
+    return f"{percent:.0f} %"
 
 
 def _share(change: float) -> str:

@@ -50,3 +50,9 @@ def test_what_is_not_known_is_not_judged():
     assert relative_changes([replace(unknown, base_energy=0.0)], {"a": 1.0}) == {"a": math.inf}
     assert relative_changes([replace(unknown, energies={"a": 0.0})], {"a": 0.0}) == {}
     assert fit_checks({}) == ()
+
+
+@pytest.mark.parametrize("change", [0.099, 0.0995, 0.1, 0.99, 0.994, 0.995, 0.999, 1.0])
+def test_percentages_are_written_out(change: float):
+    sentences = [check.sentence for check in fit_checks({"far": change, "near": 0.001})]
+    assert not [sentence for sentence in sentences if "e+" in sentence]
