@@ -37,8 +37,10 @@ def density_parameter(default: float = 0.5) -> Any:
         label="Density",
         help=(
             "Probability 1 − p of keeping each entry of a task vector. Kept entries are divided "
-            "by it unless rescaling is another, so the expected task vector does not change."
+            "by it unless rescaling is another, so the expected task vector does not change. 0 "
+            "keeps nothing."
         ),
+        above_zero=False,
         presets=(("p = 0.5", 0.5), ("p = 0.9", 0.1)),
     )
 
@@ -77,6 +79,8 @@ class DareTiesParameters(ElectionParameters, DroppingAndTrimming):
 
 def dropped(delta: Tensor, density: float, random_key: RandomKey, t: int) -> Tensor:
     """mask ⊙ ΔW_t / (1 − p), any shape; the mask depends only on seed, expert and position."""
+    if density == 0:
+        return torch.zeros_like(delta)
     return torch.where(uniform(random_key, t, delta) < density, delta / density, 0)
 
 
