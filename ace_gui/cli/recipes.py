@@ -21,6 +21,7 @@ from ace_gui.recipe.mergekit.writing import dump_mergekit
 from ace_gui.recipe.new_recipes import recipe_keys
 from ace_gui.recipe.recipe_file import load_recipe, recipe_from
 from ace_gui.recipe.values import ParameterValue
+from ace_gui.recipe.yaml_reader import plain_number
 
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Init, Mergekit
@@ -93,7 +94,8 @@ def checked_recipe(keys: Mapping[str, Any]) -> Recipe:
     """The recipe with these keys and checked parameters. Raises RecipeError."""
     parameters = keys.get("parameters", {})
     if isinstance(parameters, Mapping):  # otherwise recipe_from reports the error
-        checked_parameters(get_method(keys["merge_method"]), parameters)
+        values = {name: plain_number(value) for name, value in parameters.items()}
+        checked_parameters(get_method(keys["merge_method"]), values)
     return recipe_from(keys)
 
 

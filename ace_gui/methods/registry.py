@@ -299,8 +299,6 @@ def checked_parameters(method: MergeMethod[Any], values: Mapping[str, object]) -
 def _checked(field: FieldInfo, value: object) -> float | int | bool | str:
     if field.kind == "bool" and isinstance(value, str):
         value = SWITCHES.get(value.lower(), value)
-    if isinstance(value, float):
-        value = float(value)  # one that was read from a file has its text with it
     if field.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = _as_float(value)
     if type(value).__name__ != field.kind or not isinstance(value, float | int | bool | str):

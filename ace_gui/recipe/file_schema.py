@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 from ace_gui.recipe.model_paths import ModelPaths
 from ace_gui.recipe.overrides import ParameterValue, traits_of
 from ace_gui.recipe.values import Recipe, hub_name
-from ace_gui.recipe.yaml_reader import switch_of, text_of
+from ace_gui.recipe.yaml_reader import plain_number, switch_of, text_of
 
 SCHEMA: Final = 1
 """The schema number of the files written here."""
@@ -130,7 +130,7 @@ def _in_schema(kind: Any, at: tuple[str, ...], limits: Mapping[str, Any]) -> Any
     """The type that the file has for a field's type; validation converts to the field's."""
     inner, origin = get_args(kind), get_origin(kind)
     if kind == ParameterValue:
-        return kind
+        return Annotated[kind, BeforeValidator(plain_number)]
     if origin in {Union, UnionType}:
         return _union(_in_schema(each, at, limits) for each in inner)
     if origin is tuple:

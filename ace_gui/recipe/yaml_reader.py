@@ -50,6 +50,13 @@ class WrittenFloat(float):
         return number
 
 
+def plain_number(value: object) -> object:
+    """A number that was read from a file, without its text; any other value unchanged."""
+    if isinstance(value, WrittenInt):
+        return int(value)
+    return float(value) if isinstance(value, WrittenFloat) else value
+
+
 def text_of(value: object) -> object:
     """The text of a number that was read from a file; any other value unchanged."""
     return value.text if isinstance(value, WrittenInt | WrittenFloat) else value

@@ -100,6 +100,9 @@ def test_numbers_are_numbers_where_they_are_meant(tmp_path: Path) -> None:
     assert recipe.seed == 31
     assert recipe.after.scale == 1.0
     assert type(recipe.parameters["normalize"]) is bool
+    settings = loaded(tmp_path, "models: [{model: a}]\nparameters: {a: 3, b: 3.0, c: 1e3}\n")
+    kinds = {name: type(value) for name, value in settings.parameters.items()}
+    assert kinds == {"a": int, "b": float, "c": float}
 
 
 def test_the_help_pages_words_are_read(tmp_path: Path) -> None:
