@@ -9,12 +9,16 @@ from typing import Any, Final
 
 from PySide6.QtWidgets import QCheckBox, QSizePolicy, QWidget
 
+from ace_gui.caches import CACHES, Cache
+from ace_gui.errors import WorkbenchError
+from ace_gui.formatting import human_bytes
+from ace_gui.gui.control.engine_client import Background
 from ace_gui.gui.control.persistence import FONT_SCALES, Preferences
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.widgets.controls import Choice, amount_field, count_field, named, push_button
 from ace_gui.gui.widgets.file_dialogs import ask_folders
 from ace_gui.gui.widgets.form import Form
-from ace_gui.gui.widgets.labels import ElidedLabel, heading
+from ace_gui.gui.widgets.labels import ElidedLabel, heading, muted_label
 from ace_gui.gui.widgets.layout import across, down, scroll_area
 from ace_gui.paths import merges_folder
 
@@ -29,10 +33,12 @@ class PreferencesDialog(Dialog):
     def __init__(self, preferences: Preferences, parent: QWidget | None = None) -> None:
         super().__init__("Preferences", parent)
         self._preferences = preferences
+        self._background = Background()
         self._form = Form()
         self._add_computing()
         self._add_looks()
         self._add_files()
+        self._add_caches()
         self.fill((scroll_area("Preferences", self._form), 1))
         self.fit(36, 33, lines=True)
 
@@ -89,6 +95,13 @@ class PreferencesDialog(Dialog):
         tip = "A desktop notification, if the window is not in front."
         self._add("Notify me", self.notify, tip)
 
+    def _add_caches(self) -> None:
+        self._add_heading("Kept to save time")
+        self.caches = {cache.name: _CacheRow(cache, self._background) for cache in CACHES}
+        for cache in CACHES:
+            tip = f"In {cache.folder()}. Used again if these are the same: {cache.verified}."
+            self._add(cache.title, self.caches[cache.name], tip)
+
     def _add_heading(self, text: str) -> None:
         title = heading(text)
         title.setContentsMargins(0, 10, 0, 0)  # px: apart from the section above
@@ -96,6 +109,44 @@ class PreferencesDialog(Dialog):
 
     def _add(self, label: str, field: QWidget, tip: str = "") -> None:
         self._form.add_row(label, named(field, label, tip), tip)
+
+
+class _CacheRow(QWidget):
+    """The size of a cache, and a button that empties it. Both read the disk in the background."""
+
+    def __init__(self, cache: Cache, background: Background) -> None:
+        super().__init__()
+        self._cache = cache
+        self._background = background
+        self.amount = muted_label("…")
+        tip = "What it held is made again when it is needed, which may take as long as before."
+        self.button = push_button("Empty", self.empty, name=f"Empty: {cache.title}", tip=tip)
+        self.button.setEnabled(False)
+        self.setLayout(across((self.amount, 1), self.button))
+        background.ask(cache.bytes, self._show)
+
+    def empty(self) -> None:
+        """Remove everything in it."""
+        self.button.setEnabled(False)
+        self._background.ask(self._emptied, self._show)
+
+    def _emptied(self) -> int | str:
+        """The bytes that are left, or why they cannot be removed."""
+        try:
+            self._cache.empty()
+        except WorkbenchError as error:
+            return error.sentence
+        return self._cache.bytes()
+
+    def _show(self, left: int | str) -> None:
+        """``left``: bytes, or a sentence about a failure."""
+        failed = isinstance(left, str)
+        text = "Cannot be emptied" if failed else human_bytes(int(left))
+        reason = str(left) if failed else ""
+        self.amount.setText(text)
+        self.amount.setToolTip(reason)
+        self.amount.setAccessibleName(f"{self._cache.title}: {reason or text}")
+        self.button.setEnabled(failed or left != 0)
 
 
 class _Folder(QWidget):
