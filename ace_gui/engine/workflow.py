@@ -151,7 +151,7 @@ def refuse_merge(
     if adapter:
         _refuse_adapter(prepared.recipe, options)
         require_experts(prepared)
-        require_factors(adapter_plan(prepared))
+        require_factors(adapter_plan(prepared).completed())
     if out is not None:
         check_output_folder(out, prepared.plan.input_folders)
     refuse_errors(() if adapter else checks)

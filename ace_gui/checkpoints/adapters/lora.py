@@ -48,6 +48,9 @@ _PART: Final = re.compile(
 _ANY_PART: Final = re.compile(r"\.(?:lora|hada|lokr|trainable_tokens|ia3|oft|vera)_")
 # In the order in which transformers declares them; PEFT wraps them in that order.
 _DECLARED: Final = (("gate_up_proj", "down_proj"), ("w1", "v1", "w2"))
+STACKS: Final = frozenset(name for order in _DECLARED for name in order)
+"""Parameters that hold the matrices of several experts."""
+
 # PEFT's names of the copy of a module that it trains whole, and of a module that it wraps.
 _WRAPPED: Final = re.compile(r"\.(?:modules_to_save(?:\.default)?|base_layer)(?=\.)")
 _UNTRAINED: Final = ".original_module."
@@ -206,16 +209,27 @@ def _target_parameters(
         named = {leaf for at, _, leaf in ends if f".{module}".endswith(f".{at}") or not at}
         if not named:
             continue
-        known = [name for order in _DECLARED if named <= {*order} for name in order]
-        order = [name for name in known if name in named] or sorted(named)
-        if len(members) != len(order) or (len(order) > 1 and not known):
+        order = declared_order(named)
+        if len(members) != len(order):
             sentence = (
                 f"`{plain(module)}` has {len(members)} changes of bare parameters, and its config "
-                f"names {listing(order)}; which belongs to which is not known. {MERGE_FIRST}"
+                f"names {listing(sorted(named))}; which belongs to which is not known. "
+                f"{MERGE_FIRST}"
             )
             raise refusal(folder, sentence)
         targets |= {group: f"{module}.{leaf}" for group, leaf in zip(members, order, strict=True)}
     return targets
+
+
+def declared_order(parameters: Collection[str]) -> list[str]:
+    """Several parameters of one module as it declares them, in which order PEFT wraps them.
+
+    Empty if the order is not known.
+    """
+    if len(parameters) < 2:
+        return list(parameters)
+    orders = (order for order in _DECLARED if {*parameters} <= {*order})
+    return [name for name in next(orders, ()) if name in parameters]
 
 
 def _one_copy(folder: Path, first: TensorInfo, second: TensorInfo) -> TensorInfo:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 import ace_gui
@@ -68,6 +68,15 @@ def fine_tune(base: Path, folder: Path) -> Path:
         value.data += 0.02 * torch.randn(value.shape)
     model.save_pretrained(folder)
     return folder
+
+
+def fine_tune_of(kind: Any, folder: Path) -> Path:
+    """A model of another class with every parameter of its base in ``folder`` moved."""
+    model = kind.from_pretrained(folder / "base")
+    for value in model.parameters():
+        value.data += 0.02 * torch.randn(value.shape)
+    model.save_pretrained(folder / "model")
+    return folder / "model"
 
 
 @pytest.mark.parametrize("shape", [(7, 12), (12, 7), (5, 5)])
@@ -274,20 +283,49 @@ def test_the_estimate_and_the_dry_run_say_that_the_rank_is_missing(
         assert "`rank` or `energy`" in " ".join(found.stderr.split()), words
 
 
-def test_experts_in_files_of_their_own_are_named(tmp_path):
+def test_experts_in_files_of_their_own_become_factors_of_the_stack(tmp_path):
     config = transformers.MixtralConfig(**SIZES, num_local_experts=2)
     transformers.MixtralForCausalLM(config).save_pretrained(tmp_path / "base")
-    tensors = load_file(tmp_path / "base" / "model.safetensors")
-    (tmp_path / "model").mkdir()
-    changed = {name: tensor + 0.1 for name, tensor in tensors.items()}
-    save_file(changed, tmp_path / "model" / "model.safetensors", {"format": "pt"})
-    (tmp_path / "model" / "config.json").write_text((tmp_path / "base" / "config.json").read_text())
-    with pytest.raises(MismatchError, match=r"experts\.0\.w1"):
-        ace_gui.extract(tmp_path / "base", tmp_path / "model", tmp_path / "x", rank=2)
-    ace_gui.extract(
-        tmp_path / "base", tmp_path / "model", tmp_path / "x", rank=2, exclude=["*.experts.*"]
-    )
-    assert (tmp_path / "x" / WEIGHTS).is_file()
+    model = fine_tune_of(transformers.MixtralForCausalLM, tmp_path)
+    ace_gui.extract(tmp_path / "base", model, tmp_path / "x", rank=2)
+    settings = json.loads((tmp_path / "x" / "adapter_config.json").read_text())
+    stacks = [f"model.layers.{n}.mlp.experts" for n in range(2)]
+    assert set(settings["target_parameters"]) == {
+        f"{stack}.{leaf}" for stack in stacks for leaf in ("gate_up_proj", "down_proj")
+    }
+    found = load_file(tmp_path / "x" / WEIGHTS)
+    shapes = {
+        name: tuple(found[f"base_model.model.{stacks[0]}.{name}.weight"].shape)
+        for name in ("lora_A", "lora_B", "base_layer.lora_A", "base_layer.lora_B")
+    }
+    assert shapes == {
+        "lora_A": (4, 24),
+        "lora_B": (16, 4),
+        "base_layer.lora_A": (4, 16),
+        "base_layer.lora_B": (48, 4),
+    }
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_joined_tensors_are_in_the_way_only_if_they_change(changed: bool, tmp_path):
+    """transformers divides this model's tensors of gate and up when it loads them."""
+    config = transformers.Dinov2Config(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=16, patch_size=8,
+        use_swiglu_ffn=True,
+    )  # fmt: skip
+    model = transformers.Dinov2Model(config)
+    model.save_pretrained(tmp_path / "base")
+    for name, value in model.named_parameters():
+        if changed or "attention.query.weight" in name or "q_proj.weight" in name:
+            value.data += 0.02 * torch.randn(value.shape)
+    model.save_pretrained(tmp_path / "model")
+    arguments = (tmp_path / "base", tmp_path / "model", tmp_path / "x")
+    if changed:
+        with pytest.raises(MismatchError, match=r"joins or divides"):
+            ace_gui.extract(*arguments, rank=2)
+    else:
+        ace_gui.extract(*arguments, rank=2)
+        assert len(load_file(tmp_path / "x" / WEIGHTS)) == 4
 
 
 PLAIN = [
