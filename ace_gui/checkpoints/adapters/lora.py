@@ -24,9 +24,13 @@ from ace_gui.checkpoints.adapters.weight_changes import (
 )
 from ace_gui.checkpoints.folder import (
     ADAPTER_CONFIG,
+    ADAPTER_FILE,
+    ADAPTER_FILES,
     INDEX_SUFFIX,
+    MODEL_FILES,
     PICKLED_ADAPTER,
     SUFFIX,
+    adapter_and_model,
     consent_needed,
 )
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
@@ -35,8 +39,6 @@ from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_blocks
 from ace_gui.checkpoints.quantised import refuse_quantised
 from ace_gui.formatting import dimensions, listing, path_text, plain
 from ace_gui.stored_formats import is_float
-
-ADAPTER_FILE: Final = "adapter_model.safetensors"
 
 _PREFIX: Final = re.compile(r"^base_model\.model\.")
 _PART: Final = re.compile(
@@ -100,8 +102,11 @@ class Adapter:
 def is_peft_adapter(path: Path) -> bool:
     """Whether ``path`` is the folder of a PEFT adapter, and holds no whole model."""
     folder = Path(path)
-    whole = any((folder / name).exists() for name in (f"model{SUFFIX}", f"model{INDEX_SUFFIX}"))
-    return not whole and (folder / ADAPTER_CONFIG).is_file()
+    if not (folder / ADAPTER_CONFIG).is_file():
+        return False
+    whole = any((folder / f"model{end}").exists() for end in (SUFFIX, INDEX_SUFFIX))
+    names = [name for name in (*MODEL_FILES, *ADAPTER_FILES) if (folder / name).exists()]
+    return not whole and adapter_and_model((ADAPTER_CONFIG, *names)) is None
 
 
 def open_peft_adapter(folder: Path) -> Adapter:
