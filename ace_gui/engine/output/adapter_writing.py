@@ -12,7 +12,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -37,8 +37,9 @@ from ace_gui.engine.contract.events import (
     exported,
 )
 from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.merging.journal import can_resume
 from ace_gui.engine.merging.learn import learned
-from ace_gui.engine.merging.merge_manifest import Manifest, make_manifest
+from ace_gui.engine.merging.merge_manifest import AdapterOptions, Manifest, make_manifest
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import verify_shards
 from ace_gui.engine.merging.surveying import surveyed
@@ -57,6 +58,7 @@ from ace_gui.engine.planning.adapter_plan import (
 from ace_gui.engine.planning.adapter_tensors import AdapterPlan, Factored, Whole, patterns
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.requirements import require_disk
 from ace_gui.engine.streaming import Assembly, single_threads
 from ace_gui.linalg.singular import (
     Factors,
@@ -75,15 +77,6 @@ from ace_gui.stored_formats import RECIPE_TAGS
 CONFIG: Final = "adapter_config.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdapterOptions:
-    """``include``, ``exclude``: patterns of tensors' names. ``balanced``: √S in both factors."""
-
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    balanced: bool = False
-
-
 def write_adapter(
     prepared: Prepared,
     out: Path,
@@ -91,7 +84,7 @@ def write_adapter(
     device: str = "auto",
     threads: int | None = None,
     resume: bool = False,
-    options: AdapterOptions = AdapterOptions(),
+    options: AdapterOptions | None = None,
     described: Manifest | None = None,
 ) -> Generator[Event, None, None]:
     """Merge into an adapter; the folder ``out`` appears only when it is complete.
@@ -104,17 +97,21 @@ def write_adapter(
     require_adapter(prepared.recipe)
     use_threads(threads)
     where, started = resolve_device(device), time.monotonic()
+    options = options or AdapterOptions()
     plan = adapter_plan(prepared, options.include, options.exclude)
     require_factors(plan.completed())
     with claimed_output(out, prepared.plan.input_folders) as target:
+        if not (resume and can_resume(staging_folder(target))):
+            require_adapter_disk(plan, prepared, target)
         yield PlanReady(plan=prepared.plan)
         before = (*calibrated(prepared, where, None), *learned(prepared, where))
         yield from (event for event in before if event is not None)
-        manifest = make_manifest(prepared, where, None, as_output=False)
+        made = make_manifest(prepared, where, None, as_output=False)
+        manifest, readers = replace(made, adapter=options), Readers(prepared)
         with writing(folder := staging_folder(target)):
-            store = AdapterStore.opened(folder, manifest, asdict(options), resume=resume)
+            store = AdapterStore.opened(folder, manifest, readers.checksums, resume=resume)
             with closing(store):
-                work = _Writing(plan, prepared, where, store, options.balanced)
+                work = _Writing(plan, readers, where, store, options.balanced)
                 yield from work.events()
                 hashes = verify_shards(store.model, store.shards, store.finish())
                 _write_companions(store, work.plan, prepared, described or manifest, target, hashes)
@@ -130,19 +127,32 @@ def write_adapter(
     yield exported(target)
 
 
+def require_adapter_disk(plan: AdapterPlan, prepared: Prepared, target: Path) -> None:
+    """Raise ResourceError if the adapter does not fit on the target's disk.
+
+    The smallest rank counts if ``energy`` decides it.
+    """
+    if prepared.recipe.energy is not None:
+        tensors = [item.tensor for item in plan.factored] + [item.tensor for item in plan.whole]
+        plan = plan.with_ranks(dict.fromkeys(tensors, 1))
+    outputs = plan.completed().outputs(_factor_dtype(prepared))
+    require_disk(sum(output.nbytes for output in outputs), target, "the adapter")
+
+
 @dataclass
 class _Writing:
     """One adapter being written. ``plan``: has the final ranks once they are known."""
 
     plan: AdapterPlan
-    prepared: Prepared
+    readers: Readers
     device: torch.device
     store: AdapterStore
     balanced: bool
     pool: ThreadPoolExecutor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.readers, self.budgets = Readers(self.prepared), budgets_of(self.device)
+        self.prepared = self.readers.prepared
+        self.budgets = budgets_of(self.device)
 
     def events(self) -> Iterator[Event]:
         """Survey the model, find ranks that are not in the headers, write every tensor."""
@@ -162,8 +172,7 @@ class _Writing:
         outputs = self.plan.outputs(_factor_dtype(self.prepared))
         self.store.begin(outputs)
         tensors: list[Factored | Whole] = [*self.plan.factored, *self.plan.whole]
-        lines = self.store.lines
-        missing = [item for item in tensors if "written" not in lines.get(item.tensor, {})]
+        missing = [item for item in tensors if not self.store.entry(item.tensor).written]
         finished = len(tensors) - len(missing)
         yield MergeStarted(
             total=len(tensors),
@@ -187,16 +196,22 @@ class _Writing:
 
         ``energy`` None: the others have the plan's rank.
         """
-        lines, total = self.store.lines, len(self.plan.factored)
+        total = len(self.plan.factored)
+        ranks: dict[str, int] = {}
         for done, item in enumerate(self.plan.factored):
             yield JobProgress(done=done, total=total, title="finding the ranks")
-            if "rank" not in lines.get(item.tensor, {}):
-                self.store.note(item.tensor, rank=self._rank(item, energy))
+            noted = self.store.entry(item.tensor).rank
+            if noted is None or noted > item.rank:
+                noted = self._rank(item, energy)
+                self.store.note_rank(item.tensor, noted)
+            ranks[item.tensor] = noted
         for whole in self.plan.whole:
-            if "rank" not in lines.get(whole.tensor, {}):
+            noted = self.store.entry(whole.tensor).rank
+            if noted is None:
                 merged, base = self._merged(whole.parameter.tensors)
-                self.store.note(whole.tensor, rank=int(not torch.equal(merged, base)))
-        ranks = {name: line["rank"] for name, line in lines.items() if "rank" in line}
+                noted = int(not torch.equal(merged, base))
+                self.store.note_rank(whole.tensor, noted)
+            ranks[whole.tensor] = noted
         self.plan = self.plan.with_ranks(ranks)
 
     def _rank(self, item: Factored, energy: float | None) -> int:
@@ -230,7 +245,7 @@ class _Writing:
             for output, side in zip(outputs, sides, strict=True)
         }
         kept = sum(product.kept for product in factors) / len(factors)
-        self.store.write(item.tensor, pieces, kept=kept, at_rank=item.rank)
+        self.store.write(item.tensor, pieces, kept=kept)
 
     def _whole(self, item: Whole) -> Tensor:
         """A parameter as it is written."""
@@ -379,7 +394,8 @@ def _write_companions(
     """The config, the card and the recipe."""
     config = adapter_config(plan, prepared)
     (store.model / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    kept = {t: line["kept"] for t, line in store.lines.items() if "kept" in line}
+    shares = {item.tensor: store.entry(item.tensor).kept for item in plan.factored}
+    kept = {tensor: share for tensor, share in shares.items() if share is not None}
     card = adapter_card(target.name, manifest, plan, kept, hashes)
     (store.model / CARD).write_text(card, encoding="utf-8")
     text = dump_recipe(manifest.resolved_recipe, target)

@@ -22,7 +22,7 @@ from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress, 
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.merging import store as stores
-from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, InputFile, Manifest
+from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, AdapterOptions, InputFile, Manifest
 from ace_gui.engine.merging.store import (
     MODEL,
     planned_shards,
@@ -40,7 +40,7 @@ from ace_gui.engine.modules.stored import (
     write_manifest,
 )
 from ace_gui.engine.modules.task_tensors import TaskTensors, open_task
-from ace_gui.engine.output.adapter_writing import AdapterOptions, write_adapter
+from ace_gui.engine.output.adapter_writing import write_adapter
 from ace_gui.engine.output.model_card import CARD, model_card
 from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter
 from ace_gui.engine.planning.models import OpenedModel, open_files
