@@ -161,6 +161,7 @@ def _read_parameter(name: str, module: Any, shape: tuple[int, ...]) -> ModuleTen
         stack=stack,
         block=names.block_index(name),
         takes_lora=leaf == "weight" and _takes_lora(module),
+        inputs_first=bool(getattr(module, "is_transposed", False)),
     )
     return ModuleTensor(traits=traits, shape=shape)
 

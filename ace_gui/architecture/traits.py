@@ -58,6 +58,7 @@ class TensorTraits:
     storage it shares in the model. ``before_head``: its module's output goes only to the model's
     task heads (BERT's pooler). ``takes_lora``: it is the weight of a module of torch's or
     transformers' own classes (linear, embedding, convolution), to which PEFT adds factors.
+    ``inputs_first``: the module of a stack says so (``is_transposed``), which PEFT goes by.
     """
 
     role: Role
@@ -69,6 +70,7 @@ class TensorTraits:
     tied_to: str | None = None
     before_head: bool = False
     takes_lora: bool = True
+    inputs_first: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

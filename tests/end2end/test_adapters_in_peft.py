@@ -72,6 +72,23 @@ def gpt_oss() -> Any:
     return transformers.GptOssForCausalLM(transformers.GptOssConfig(**sizes))
 
 
+def deepseek() -> Any:
+    """With a dense layer, and experts shared by all tokens."""
+    sizes = {
+        **SIZES,
+        **{"moe_intermediate_size": 24, "n_routed_experts": 4, "num_experts_per_tok": 2},
+        **{"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "n_shared_experts": 1},
+        **{"kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 4, "v_head_dim": 8},
+        **{"qk_nope_head_dim": 4},
+    }
+    return transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config(**sizes))
+
+
+def mamba() -> Any:
+    sizes = {"vocab_size": 40, "hidden_size": 16, "state_size": 4, "num_hidden_layers": 2}
+    return transformers.MambaForCausalLM(transformers.MambaConfig(**sizes))
+
+
 def tied() -> Any:
     return llama(tie_word_embeddings=True)
 
@@ -90,6 +107,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     "qwen2_moe": qwen2_moe,
     "qwen3_moe": qwen3_moe,
     "gpt_oss": gpt_oss,
+    "deepseek": deepseek,
+    "mamba": mamba,
 }
 LINEAR = {
     "llama": ["q_proj", "down_proj"],
@@ -105,6 +124,8 @@ LINEAR = {
     "qwen2_moe": ["q_proj"],
     "qwen3_moe": ["q_proj"],
     "gpt_oss": ["q_proj"],
+    "deepseek": ["kv_a_proj_with_mqa", "o_proj"],
+    "mamba": ["in_proj", "x_proj"],
 }
 NORMS = {
     "llama": "norm",
@@ -120,6 +141,8 @@ NORMS = {
     "qwen2_moe": "norm",
     "qwen3_moe": "norm",
     "gpt_oss": "norm",
+    "deepseek": "norm",
+    "mamba": "norm_f",
 }
 TABLES = {
     "llama": "embed_tokens",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -55,7 +55,7 @@ from ace_gui.engine.planning.adapter_plan import (
     shares_of,
     stack_changes,
 )
-from ace_gui.engine.planning.adapter_tensors import AdapterPlan, Factored, Whole, patterns
+from ace_gui.engine.planning.adapter_tensors import AdapterPlan, Factored, Whole, owner_of, patterns
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import require_disk
@@ -278,7 +278,7 @@ class _Writing:
 
         None if the merge is no sum of them.
         """
-        if item.bare:
+        if item.experts > 1:
             return self._joined_stack(item)
         (row, *others) = self.plan.rows[item.tensor]
         shares = None if others else shares_of(self.prepared, row)
@@ -429,6 +429,15 @@ def adapter_config(plan: AdapterPlan, prepared: Prepared) -> dict[str, Any]:
         "use_dora": False,
         "init_lora_weights": True,
         "inference_mode": True,
-        # PEFT would make linear layers of all copies, also of a decoder's embedding.
-        "ensure_weight_tying": bool(tied) and not any(map(embedding_role, tied)),
+        "ensure_weight_tying": _are_heads(tied, plan),
     }
+
+
+def _are_heads(tied: Collection[str], plan: AdapterPlan) -> bool:
+    """Whether all parameters that are tied to whole ones are layers of their own.
+
+    PEFT makes linear layers of the modules that it ties, also of a decoder's embedding, and of a
+    head with several layers.
+    """
+    layers = all(owner_of(name) in plan.whole_modules for name in tied)
+    return bool(tied) and layers and not any(map(embedding_role, tied))

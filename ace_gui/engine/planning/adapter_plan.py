@@ -42,6 +42,12 @@ from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import Output
 
 _NUMBERED: Final = re.compile(r"\.experts\.(\d+)\.")
+_OF_EXPERTS: Final = frozenset(("gate_proj", "up_proj", "down_proj", "w1", "w2", "w3", "gate"))
+_MAMBA: Final = ("out_proj", "conv1d")
+# Layers by family that PEFT refuses, because their classes use the weights themselves.
+_REFUSED: Final = dict.fromkeys(
+    ("mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"), _MAMBA
+)
 _LEFT_WHOLE: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.HEAD, Role.VOCABULARY_HEAD})
 
 
@@ -254,9 +260,8 @@ def _factored(
             return None
         if parameter.shape[0] < 2 or not parameter.module:
             return None
-        item = Factored(
-            parameter=parameter, bare=True, turned=traits.transposed, embedding=False, rank=0
-        )
+        turned = traits.inputs_first if base.architecture.model_class else traits.transposed
+        item = Factored(parameter=parameter, bare=True, turned=turned, embedding=False, rank=0)
         known = _rank_of_stack(prepared, parameter, rows)
         exact = known is not None and all(
             shares_of(prepared, row) is not None for name in parameter.tensors for row in rows[name]
@@ -272,15 +277,28 @@ def _factored(
     layer = traits.takes_lora and leaf_of(parameter.name) == "weight" and bool(parameter.module)
     if not layer or not (matrix or embedding or convolution):
         return None
+    if leaf_of(parameter.module) in _REFUSED.get(base.architecture.family or "", ()):
+        return None
     if parameter.names[1:]:  # PEFT does not add a table's factors to what is tied to it
         return None
     turned = embedding or (traits.transposed and len(shape) == 2)
-    item = Factored(parameter=parameter, bare=False, turned=turned, embedding=embedding, rank=0)
+    bare = leaf_of(parameter.module) in _OF_EXPERTS and _has_stacks(base) and not turned
+    item = Factored(parameter=parameter, bare=bare, turned=turned, embedding=embedding, rank=0)
     known = None
     if changes is not None:
         known = sum(change.a.shape[0] for _, change in changes)
     exact = known is not None and row.part is None and shares_of(prepared, row) is not None
     return replace(item, rank=_rank(prepared, item, known, exact))
+
+
+def _has_stacks(base: OpenedModel) -> bool:
+    """Whether the model has stacks of experts.
+
+    PEFT then takes some layers' names for older ones of matrices in a stack, so that the layers'
+    parameters are named instead.
+    """
+    traits = base.architecture.traits.values()
+    return bool(base.architecture.stacked) or any(trait.stack for trait in traits)
 
 
 def _rank(prepared: Prepared, item: Factored, known: int | None, exact: bool) -> int:

@@ -14,6 +14,8 @@ from typing import Final
 from ace_gui.checkpoints.adapters.lora import declared_order
 from ace_gui.checkpoints.writer import OutputTensor
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.errors import RecipeError
+from ace_gui.formatting import listing, plain
 
 PREFIX: Final = "base_model.model."
 
@@ -82,12 +84,16 @@ class Factored:
     @property
     def experts(self) -> int:
         """E; 1 for a single matrix."""
-        return self.parameter.shape[0] if self.bare else 1
+        return self.parameter.shape[0] if self._is_stack else 1
+
+    @property
+    def _is_stack(self) -> bool:
+        return self.bare and len(self.parameter.shape) == 3
 
     @property
     def sides(self) -> tuple[int, int]:
         """O and I of a matrix; the positions of a kernel are inputs."""
-        shape = self.parameter.shape[1:] if self.bare else self.parameter.shape
+        shape = self.parameter.shape[1:] if self._is_stack else self.parameter.shape
         rows, columns = shape[0], math.prod(shape[1:])
         return (columns, rows) if self.turned else (rows, columns)
 
@@ -222,12 +228,28 @@ class AdapterPlan:
 def _owners(
     changed: Iterable[Whole], factored: Mapping[str, Factored], modules: Collection[str]
 ) -> tuple[str, ...]:
-    """The modules that are read whole because of changed parameters, and what PEFT adds."""
+    """The modules that are read whole because of changed parameters, and what PEFT adds.
+
+    Raises RecipeError if PEFT would add a list of modules, which it does not load.
+    """
     parameters = (item.parameter for item in changed)
     listed = [each for each in parameters if not _is_beside(each, factored)]
     names = tuple({owner_of(name) for parameter in listed for name in parameter.names})
     matched = {module for module in modules if names and module.endswith(names)}
+    lists = [module for module in matched.difference(names) if _is_list(module, modules)]
+    if lists:
+        raise RecipeError(
+            f"PEFT cannot load an adapter with {listing(sorted(names))}: by this name it would "
+            f"also take `{plain(lists[0])}`, a list of modules. Write a whole model instead.",
+            key="output",
+        )
     return tuple(sorted(name for name in matched if not is_inside(name, matched)))
+
+
+def _is_list(module: str, modules: Iterable[str]) -> bool:
+    """Whether a module's children have numbers, as those of a list."""
+    children = [leaf_of(name) for name in modules if owner_of(name) == module]
+    return bool(children) and all(child.isdigit() for child in children)
 
 
 def owner_of(name: str) -> str:
