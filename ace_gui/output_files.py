@@ -40,7 +40,10 @@ _FORBIDDEN: Final = "No permission to write here. Choose another folder."
 _NOWHERE: Final = "There is no such folder. Create it first, or choose another."
 _FULL: Final = "The disk is full. Free some space, or choose another disk."
 _OCCUPIED: Final = "Something is already there. Choose a new or empty folder."
-_TOO_LARGE: Final = "The file is too large for this disk or limit. Choose smaller shards."
+_TOO_LARGE: Final = (
+    "The file is too large for this disk or limit. Choose another disk, or smaller shards if it is "
+    "a model."
+)
 
 _KNOWN: Final[Mapping[int, tuple[type[WorkbenchError], str]]] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), (ResourceError, _FULL)),

@@ -160,8 +160,20 @@ def _read_parameter(name: str, module: Any, shape: tuple[int, ...]) -> ModuleTen
         transposed=(matrix or stack) and (_OWN_MATRICES[leaf] if listed else turned),
         stack=stack,
         block=names.block_index(name),
+        takes_lora=leaf == "weight" and _takes_lora(module),
+        inputs_first=bool(getattr(module, "is_transposed", False)),
     )
     return ModuleTensor(traits=traits, shape=shape)
+
+
+def _takes_lora(module: Any) -> bool:
+    """Whether PEFT has a LoRA layer for the module's class; grouped convolutions have another."""
+    from torch import nn
+    from transformers.pytorch_utils import Conv1D
+
+    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        return module.groups == 1
+    return isinstance(module, nn.Linear | nn.Embedding | Conv1D)
 
 
 def _is_linear(leaf: str, module: Any) -> bool:

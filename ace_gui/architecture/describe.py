@@ -8,7 +8,12 @@ from typing import Any, Final
 
 from ace_gui.architecture import blueprint, names
 from ace_gui.architecture.blueprint import ModuleTensor
-from ace_gui.architecture.disk_names import Destination, DiskNames, module_rows
+from ace_gui.architecture.disk_names import (
+    Destination,
+    DiskNames,
+    module_rows,
+    stacked_rows,
+)
 from ace_gui.architecture.traits import Architecture, Fusion, Role, TensorTraits
 from ace_gui.errors import ArchitectureError
 from ace_gui.formatting import listing, plain
@@ -60,6 +65,7 @@ def describe(config: Mapping[str, object] | None, shapes: Mapping[str, Shape]) -
         note=_note(config, model_class, by_name, tensors, destinations, shapes),
         modules=module_rows(finder, destinations, shapes),
         absent=_absent(tensors, destinations),
+        stacked=stacked_rows(finder, destinations, shapes),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -13,6 +14,9 @@ from ace_gui.architecture.traits import ModuleRows
 
 _ALONG_ROWS: Final = frozenset({"Chunk", "Split", "Concatenate", "PermuteForRope"})
 """Conversions that join, split or reorder whole rows of the files' tensors."""
+
+_STACK: Final = ("MergeModulelist", 0)
+_NUMBERED: Final = re.compile(r"\.experts\.(\d+)\.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +104,40 @@ def module_rows(
     for (target, _), files in by_conversion.items():
         rows_of |= _converted_rows(finder, target, files, shapes)
     return rows_of
+
+
+def stacked_rows(
+    finder: DiskNames,
+    destinations: Mapping[str, Destination],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> dict[str, ModuleRows]:
+    """The rows of each matrix in the files that loading puts into a stack of the model.
+
+    Loading takes the matrices of each pattern in the order of their numbers, and joins an expert's
+    in the order of the patterns.
+    """
+    stacks: dict[str, dict[tuple[int, int], str]] = defaultdict(dict)
+    for name, destination in destinations.items():
+        number = _NUMBERED.search(name)
+        if destination.converted and number and len(shapes[name]) == 2:
+            converter = finder.converter(destination.pattern)
+            if _stacks_rows(converter.operations):
+                order = converter.source_patterns.index(destination.pattern)
+                stacks[destination.name][int(number[1]), order] = name
+    rows_of: dict[str, ModuleRows] = {}
+    for module, members in stacks.items():
+        start = 0
+        for _, name in sorted(members.items()):
+            rows = shapes[name][0]
+            rows_of[name] = ModuleRows(module=module, start=start, rows=rows)
+            start += rows
+    return rows_of
+
+
+def _stacks_rows(operations: Sequence[Any]) -> bool:
+    """Whether a conversion stacks matrices, and joins several of an expert by rows."""
+    steps = [(type(operation).__name__, getattr(operation, "dim", 0)) for operation in operations]
+    return steps in ([_STACK], [_STACK, ("Concatenate", 1)])
 
 
 def _converted_rows(

@@ -56,7 +56,9 @@ class TensorTraits:
     axis, one for each expert of a Mixture of Experts. ``fusion``: how a matrix splits into several,
     if known. ``block``: index of its transformer block. ``tied_to``: name of the tensor whose
     storage it shares in the model. ``before_head``: its module's output goes only to the model's
-    task heads (BERT's pooler).
+    task heads (BERT's pooler). ``takes_lora``: it is the weight of a module of torch's or
+    transformers' own classes (linear, embedding, convolution), to which PEFT adds factors.
+    ``inputs_first``: the module of a stack says so (``is_transposed``), which PEFT goes by.
     """
 
     role: Role
@@ -67,6 +69,8 @@ class TensorTraits:
     block: int | None = None
     tied_to: str | None = None
     before_head: bool = False
+    takes_lora: bool = True
+    inputs_first: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,8 @@ class Architecture:
     ``note``: one sentence if something had to be guessed, else empty. ``modules``: for a tensor
     that the model has under another name, or in pieces, the rows of the model that make it up.
     ``absent``: for a tensor of the model that is in no file, the stored tensor it is tied to.
+    ``stacked``: for a tensor in the files that is a matrix, or rows of one, in a stack of the
+    model: its rows there, if the rows of all matrices are counted through.
     """
 
     family: str | None
@@ -95,6 +101,7 @@ class Architecture:
     note: str = ""
     modules: Mapping[str, tuple[ModuleRows, ...]] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
+    stacked: Mapping[str, ModuleRows] = field(default_factory=dict)
 
 
 def joined(parts: Mapping[str, Architecture]) -> Architecture:

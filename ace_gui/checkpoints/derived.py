@@ -324,7 +324,8 @@ def expand(
     placed: dict[str, tuple[tuple[Change, ModuleRows], ...]] = {}
     for name, delta in adapter.deltas.items():
         for piece in pieces.get(name) or [_whole(known[answers[name]], answers[name])]:
-            change = _fitting(adapter, delta, piece, known[piece.tensor], transposed)
+            change = _oriented(delta, piece.tensor, known[piece.tensor], transposed)
+            _refuse_unfit(adapter, change, piece, known[piece.tensor], in_pieces=name in pieces)
             placed[piece.tensor] = (*placed.get(piece.tensor, ()), (change, piece))
     return Checkpoint(
         path=adapter.path,
@@ -342,23 +343,20 @@ def _whole(info: TensorInfo, name: str) -> ModuleRows:
     return ModuleRows(tensor=name, at=0, start=0, rows=shape[0] if shape else 1)
 
 
-def _fitting(
-    adapter: Adapter,
-    delta: Change,
-    piece: ModuleRows,
-    info: TensorInfo,
-    transposed: Collection[str],
-) -> Change:
-    change = _oriented(delta, piece.tensor, info, transposed)
+def _refuse_unfit(
+    adapter: Adapter, change: Change, piece: ModuleRows, info: TensorInfo, *, in_pieces: bool
+) -> None:
+    """Raise MismatchError if a change does not fit a tensor of the base.
+
+    ``in_pieces``: whether the module's rows are in several tensors, or in a part of one.
+    """
     whole = (piece.at, piece.start) == (0, 0) and change.fits(info.shape)
     height = math.prod(change.shape) // max(change.width, 1)
     inside = piece.start + piece.rows <= height and change.width == math.prod(info.shape[1:])
     of_rows = inside and not getattr(change, "turned", False) and not change.uses_base
-    if not whole and (not of_rows or piece.rows >= max(height, info.shape[0])):
+    smaller = in_pieces and piece.rows < max(height, info.shape[0])
+    if not is_float(info.dtype) or not (whole or (of_rows and smaller)):
         _refuse_other_shape(adapter, info, change)
-    if not is_float(info.dtype):
-        _refuse_other_shape(adapter, info, change)
-    return change
 
 
 def _oriented(delta: Change, target: str, info: TensorInfo, transposed: Collection[str]) -> Change:
@@ -386,8 +384,8 @@ def _refuse_unanswered(
         raise MismatchError(
             f"{path_text(adapter.path)}: {len(missing)} of the adapter's targets are not in the "
             "base: "
-            f"{listing(missing)}. Choose the base that it was trained on; if this is that one, its "
-            f"files store these in another layout. {MERGE_FIRST}",
+            f"{listing(missing)}. Choose the base that it was trained on. If it was trained on "
+            "another model, such as the language model inside this one, name that with `on`.",
             path=adapter.path,
             tensor=missing[0],
             details="\n".join(missing),

@@ -51,7 +51,15 @@ _OF_TRAINING: Final = re.compile(
 )
 
 ADAPTER_CONFIG: Final = "adapter_config.json"
+ADAPTER_FILE: Final = "adapter_model.safetensors"
 PICKLED_ADAPTER: Final = "adapter_model.bin"
+ADAPTER_FILES: Final = (ADAPTER_FILE, PICKLED_ADAPTER)
+
+MODEL_FILES: Final = (
+    *(stem + end for stem in STEMS for end in (SUFFIX, INDEX_SUFFIX)),
+    *(stem + end for stem in _PICKLE_STEMS for end in (".bin", ".bin.index.json")),
+)
+"""The names of a whole model's weights, or of their index."""
 
 PICKLE_SENTENCE: Final = (
     "It is not read unless you agree, because a pickle can run code. It can be converted to "
@@ -73,9 +81,22 @@ class Weights:
     warnings: tuple[str, ...] = ()
 
 
-def find_weights(folder: Path) -> Weights:
-    """Choose as transformers does: a single file before an index. Raises CheckpointError."""
+def find_weights(folder: Path, chosen: str | None = None) -> Weights:
+    """Choose as transformers does: a single file before an index.
+
+    Raises CheckpointError, also for a whole model beside an adapter, unless the person opened the
+    file ``chosen``: from the folder, transformers would load the adapter on its base.
+    """
     names = _names(folder)
+    beside = None if chosen else adapter_and_model(names)
+    if beside is not None:
+        adapter, model = beside
+        raise refusal(
+            folder,
+            f"Holds an adapter ({adapter}) and a whole model ({model}). To take the model, open "
+            f"the file {model}; to take the adapter, name the model that it is on (`on: MODEL`), "
+            "or move its two files into a folder of their own.",
+        )
     singles = [name for name in names if name.endswith(SUFFIX)]
     indices = [name for name in names if name.endswith(INDEX_SUFFIX)]
     for stem in STEMS:
@@ -94,6 +115,15 @@ def find_weights(folder: Path) -> Weights:
     if len(singles) == 1 and not _SHARD.search(singles[0]):
         return Weights(path=folder / singles[0], is_index=False)
     raise _no_weights(folder, names, singles)
+
+
+def adapter_and_model(names: Collection[str]) -> tuple[str, str] | None:
+    """The files of an adapter and of a whole model in one folder; None if it has not both."""
+    adapters = [name for name in ADAPTER_FILES if name in names]
+    whole = [name for name in MODEL_FILES if name in names]
+    if ADAPTER_CONFIG in names and adapters and whole:
+        return adapters[0], whole[0]
+    return None
 
 
 def _only_variant(folder: Path, names: Sequence[str]) -> Weights | None:

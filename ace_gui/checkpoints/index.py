@@ -171,7 +171,11 @@ def _open_folder(path: Path, folder: Path, converted: Converted) -> Checkpoint:
     inner = [name for name in listed_folders(folder) if holds_weights(folder / name)]
     is_pipeline = bool(inner) and (folder / PIPELINE).is_file()
     names = inner if inner and (is_pipeline or not holds_weights(folder)) else [MAIN, *inner]
-    parts = {name: _read_part(folder / name, converted) for name in names}
+    chosen = None if path == folder else path.name
+    parts = {
+        name: _read_part(folder / name, converted, chosen if name == MAIN else None)
+        for name in names
+    }
     side = find_side_files(folder)
     warnings = _side_warnings(side, [read.part.config or {} for read in parts.values()])
     if is_pipeline and holds_weights(folder):
@@ -179,13 +183,13 @@ def _open_folder(path: Path, folder: Path, converted: Converted) -> Checkpoint:
     return _assembled(path, folder, parts, warnings, side=side)
 
 
-def _read_part(folder: Path, converted: Converted) -> _Read:
+def _read_part(folder: Path, converted: Converted, chosen: str | None = None) -> _Read:
     config_file = folder / "config.json"
     config = None
     if os.path.lexists(config_file):
         config = read_config(config_file)
     try:
-        weights = find_weights(folder)
+        weights = find_weights(folder, chosen)
     except PickleConsentError:
         other = converted(folder)
         if other is None:

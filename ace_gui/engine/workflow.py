@@ -23,9 +23,10 @@ from ace_gui.engine.evaluating.evaluate import check_tasks, merged_scores, requi
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.statistics import Layer, analyse, layers_of, sampled
 from ace_gui.engine.merging.merge import input_paths, merge
+from ace_gui.engine.merging.merge_manifest import AdapterOptions
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.merging.surveying import unrelated_checks
-from ace_gui.engine.output.adapter_writing import AdapterOptions, write_adapter
+from ace_gui.engine.output.adapter_writing import require_adapter_disk, write_adapter
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter, require_factors
 from ace_gui.engine.planning.prepare import prepare, require_experts
@@ -166,9 +167,11 @@ def refuse_merge(
     if adapter:
         _refuse_adapter(prepared.recipe, options)
         require_experts(prepared)
-        require_factors(adapter_plan(prepared))
+        require_factors(adapter_plan(prepared).completed())
     if out is not None:
-        check_output_folder(out, prepared.plan.input_folders)
+        target = check_output_folder(out, prepared.plan.input_folders)
+        if adapter:
+            require_adapter_disk(adapter_plan(prepared), prepared, target)
     refuse_errors(() if adapter else checks)
     if options.evaluate:
         result_of(check_tasks(prepared))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import peft
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -27,8 +28,6 @@ from tests.helpers.adapters import (
 )
 from tests.helpers.merges import merged_tensors
 from tests.helpers.recipes import recipe_over
-
-peft = pytest.importorskip("peft")
 
 STACKS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
 PATTERNS = {"rank_pattern": {"q_proj": 5}, "alpha_pattern": {"layers.1.q_proj": 3}}

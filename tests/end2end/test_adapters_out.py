@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import peft
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -18,7 +19,6 @@ from ace_gui.recipe.new_recipes import recipe_for_extraction
 from tests.helpers.adapters import ATTENTION, gpt2, llama, randomised, resnet
 from tests.helpers.recipes import recipe_over
 
-peft = pytest.importorskip("peft")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 

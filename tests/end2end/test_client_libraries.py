@@ -115,7 +115,6 @@ def error(tensor: Tensor, start: Tensor, *experts: Tensor) -> float:
 
 @pytest.mark.parametrize("method", ["linear", "ace"])
 def test_adapters_are_the_models_that_peft_makes_of_them(method: str, tmp_path: Path) -> None:
-    pytest.importorskip("peft")
     import transformers
 
     base, adapters, whole = clients.adapters_of_peft(tmp_path)

@@ -11,9 +11,9 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -118,13 +118,21 @@ class AdapterSettings(BaseModel):
 
     def rank_of(self, module: str) -> int:
         """Rank of the factors of ``module``."""
-        return _patterned(self.rank_pattern, module, self.rank)
+        return self._ranks.value(module, self.rank)
 
     def scale_of(self, module: str) -> float:
         """α/r, or α/√r with rank-stabilised LoRA (Kalajdzievski 2023, equation 7)."""
         rank = self.rank_of(module)
-        alpha = _patterned(self.alpha_pattern, module, self.alpha)
+        alpha = self._alphas.value(module, self.alpha)
         return alpha / (math.sqrt(rank) if self.use_rslora else rank)
+
+    @cached_property
+    def _ranks(self) -> _Patterns[int]:
+        return _Patterns(self.rank_pattern)
+
+    @cached_property
+    def _alphas(self) -> _Patterns[float]:
+        return _Patterns(self.alpha_pattern)
 
     def tokens_of(self, module: str) -> tuple[int, ...]:
         """The trained rows of an embedding."""
@@ -161,9 +169,13 @@ def adapter_settings(path: Path, config: Mapping[str, object]) -> AdapterSetting
         sentence = f"`{key}` is {value}, which is not a valid value."
         raise refusal(path, sentence) from None
     for key in ("rank_pattern", "alpha_pattern"):
-        unusable = [module for module in getattr(read, key) if matcher(module) is None]
+        expressions = [module for module in getattr(read, key) if not is_plain(module)]
+        unusable = [module for module in expressions if matcher(module) is None]
         if unusable:
             what = f"`{key}` has `{plain(unusable[0])}`, which cannot be matched"
+            raise refusal(path, f"{what}. {MERGE_FIRST}")
+        if len(expressions) > _MOST_EXPRESSIONS:
+            what = f"`{key}` has {len(expressions)} expressions, more than {_MOST_EXPRESSIONS}"
             raise refusal(path, f"{what}. {MERGE_FIRST}")
     return read
 
@@ -199,11 +211,46 @@ def _refuse_other_kinds(path: Path, config: Mapping[str, object]) -> None:
         )
 
 
-def _patterned(pattern: Mapping[str, Value], module: str, default: Value) -> Value:
-    """The value of the table's first key that is ``module`` or its end after a dot, as in PEFT."""
-    values = (value for key, value in pattern.items() if matches(key, module))
-    return next(values, default)
+class _Patterns(Generic[Value]):
+    """A table of PEFT: module name or its end after a dot, or an expression for these → a value.
 
+    The first key that matches counts. A dot in a plain name matches any character, as in PEFT, so
+    names with dots at the same places are looked up together.
+    """
+
+    def __init__(self, table: Mapping[str, Value]) -> None:
+        self._values: tuple[Value, ...] = tuple(table.values())
+        self._expressions: list[tuple[int, str]] = []
+        self._names: dict[int, dict[tuple[int, ...], dict[str, int]]] = {}
+        for order, key in enumerate(table):
+            if is_plain(key):
+                dots = tuple(place for place, letter in enumerate(key) if letter == ".")
+                self._names.setdefault(len(key), {}).setdefault(dots, {})[key] = order
+            else:
+                self._expressions.append((order, key))
+
+    def value(self, module: str, default: Value) -> Value:
+        """The value for a module."""
+        orders = self._plain_orders(module) if len(module) <= _LONGEST else []
+        orders += [order for order, key in self._expressions if matches(key, module)][:1]
+        return self._values[min(orders)] if orders else default
+
+    def _plain_orders(self, module: str) -> list[int]:
+        orders = []
+        starts = (0, *(place + 1 for place, letter in enumerate(module) if letter == "."))
+        for end in (module[start:] for start in starts):
+            for dots, names in self._names.get(len(end), {}).items():
+                letters = list(end)
+                for place in dots:
+                    letters[place] = "."
+                order = names.get("".join(letters))
+                if order is not None:
+                    orders.append(order)
+        return orders
+
+
+_MOST_EXPRESSIONS: Final = 1000
+"""Each is compared with every module."""
 
 _LONGEST: Final = 250
 """Largest length of an expression and of a module's name; nothing matches a longer name."""
@@ -214,6 +261,11 @@ _OTHERWISE: Final = re.compile(r"\\[<>]|\\[bB]\{|[*+?}]\+")
 
 _NAME: Final = re.compile(r"[\w.]+")
 """A plain module name. No part repeats, so that Python's faster matcher ends in linear time."""
+
+
+def is_plain(pattern: str) -> bool:
+    """Whether an expression is a module's name, whose dots are its only syntax."""
+    return len(pattern) <= _LONGEST and _NAME.fullmatch(pattern) is not None
 
 
 def matches(pattern: str, module: str) -> bool:

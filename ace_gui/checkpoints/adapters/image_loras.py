@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ace_gui.checkpoints.adapters.adapter_config import AdapterSettings, adapter_settings
-from ace_gui.checkpoints.adapters.lora import Adapter, changes
+from ace_gui.checkpoints.adapters.lora import Adapter, changes, refuse_second
 from ace_gui.checkpoints.adapters.weight_changes import Change
 from ace_gui.checkpoints.folder import SUFFIX
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
@@ -96,7 +96,9 @@ def open_image_lora(path: Path) -> Adapter:
     groups: dict[str, dict[str, TensorInfo]] = {}
     for info in header.tensors:
         module, part = _module_and_part(path, info)
-        groups.setdefault(module, {})[part] = info
+        pieces = groups.setdefault(module, {})
+        refuse_second(path, pieces.get(part), info)
+        pieces[part] = info
     checkpoint = Checkpoint(path=path, folder=None, tensors=stored, files=(header.stamp,))
     reader = TensorReader(checkpoint)
     deltas: dict[str, Change] = {}
@@ -105,7 +107,9 @@ def open_image_lora(path: Path) -> Adapter:
         factors = {name: info for name, info in pieces.items() if name != "alpha"}
         if not factors:
             raise refusal(path, f"`{plain(module)}` has an alpha and no factors.")
-        deltas |= {each.target: each for each in changes(path, module, factors, settings)}
+        for change in changes(path, module, factors, settings):
+            _refuse_second_change(path, deltas.get(change.target), change)
+            deltas[change.target] = change
     return Adapter(path=path, deltas=deltas, full={}, files=(header.stamp,), of_images=True)
 
 
@@ -120,12 +124,14 @@ def named_for(adapter: Adapter, base: Collection[str]) -> Adapter:
     flat: dict[str, list[str]] = {}
     for module in modules:
         flat.setdefault(module.replace(".", "_"), []).append(module)
-    deltas, missing = {}, []
+    deltas: dict[str, Change] = {}
+    missing = []
     for target, change in adapter.deltas.items():
         module = target.removesuffix(".weight")
         answers = {answer for name in _candidates(module) for answer in flat.get(name, ())}
         if len(answers) == 1:
             name = f"{answers.pop()}.weight"
+            _refuse_second_change(adapter.path, deltas.get(name), change)
             deltas[name] = replace(change, target=name)
         else:
             missing.append(module)
@@ -139,6 +145,14 @@ def named_for(adapter: Adapter, base: Collection[str]) -> Adapter:
             details="\n".join(missing),
         )
     return replace(adapter, deltas=deltas)
+
+
+def _refuse_second_change(path: Path, first: Change | None, second: Change) -> None:
+    """Raise CheckpointError if a module is changed under two names, such as a flat and a dotted."""
+    if first is not None:
+        names = [first.parts[0].name, second.parts[0].name]
+        sentence = f"{listing(names)} change the same module. Only one change can be added."
+        raise refusal(path, f"{sentence} Save the file with one of them.", tensor=names[1])
 
 
 def _candidates(module: str) -> Iterator[str]:
@@ -189,8 +203,8 @@ def _settings(
         settings = adapter_settings(path, {"peft_type": "LORA", **config})
         inner = rest if part in _STARTS else module
         rank = settings.rank_of(inner)
-        values = {"rank": rank, "alpha": settings.scale_of(inner) * rank, "use_rslora": False}
-        return settings.model_copy(update={**values, "rank_pattern": {}, "alpha_pattern": {}})
+        scaled = settings.scale_of(inner) * rank
+        return AdapterSettings(rank=rank, alpha=scaled, fan_in_fan_out=settings.fan_in_fan_out)
     ranked = ("lora_A", "hada_w1_b", "lokr_w1_b", "lokr_w2_b")
     rank = next((size for name in ranked if name in pieces for size in pieces[name].shape[:1]), 0)
     alpha = _alpha(path, pieces.get("alpha"), reader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -24,9 +25,13 @@ from ace_gui.checkpoints.adapters.weight_changes import (
 )
 from ace_gui.checkpoints.folder import (
     ADAPTER_CONFIG,
+    ADAPTER_FILE,
+    ADAPTER_FILES,
     INDEX_SUFFIX,
+    MODEL_FILES,
     PICKLED_ADAPTER,
     SUFFIX,
+    adapter_and_model,
     consent_needed,
 )
 from ace_gui.checkpoints.header import Header, TensorInfo, read_header
@@ -35,8 +40,6 @@ from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_blocks
 from ace_gui.checkpoints.quantised import refuse_quantised
 from ace_gui.formatting import dimensions, listing, path_text, plain
 from ace_gui.stored_formats import is_float
-
-ADAPTER_FILE: Final = "adapter_model.safetensors"
 
 _PREFIX: Final = re.compile(r"^base_model\.model\.")
 _PART: Final = re.compile(
@@ -48,6 +51,9 @@ _PART: Final = re.compile(
 _ANY_PART: Final = re.compile(r"\.(?:lora|hada|lokr|trainable_tokens|ia3|oft|vera)_")
 # In the order in which transformers declares them; PEFT wraps them in that order.
 _DECLARED: Final = (("gate_up_proj", "down_proj"), ("w1", "v1", "w2"))
+STACKS: Final = frozenset(name for order in _DECLARED for name in order)
+"""Parameters that hold the matrices of several experts."""
+
 # PEFT's names of the copy of a module that it trains whole, and of a module that it wraps.
 _WRAPPED: Final = re.compile(r"\.(?:modules_to_save(?:\.default)?|base_layer)(?=\.)")
 _UNTRAINED: Final = ".original_module."
@@ -97,8 +103,11 @@ class Adapter:
 def is_peft_adapter(path: Path) -> bool:
     """Whether ``path`` is the folder of a PEFT adapter, and holds no whole model."""
     folder = Path(path)
-    whole = any((folder / name).exists() for name in (f"model{SUFFIX}", f"model{INDEX_SUFFIX}"))
-    return not whole and (folder / ADAPTER_CONFIG).is_file()
+    if not (folder / ADAPTER_CONFIG).is_file():
+        return False
+    whole = any((folder / f"model{end}").exists() for end in (SUFFIX, INDEX_SUFFIX))
+    names = [name for name in (*MODEL_FILES, *ADAPTER_FILES) if (folder / name).exists()]
+    return not whole and adapter_and_model((ADAPTER_CONFIG, *names)) is None
 
 
 def open_peft_adapter(folder: Path) -> Adapter:
@@ -186,8 +195,17 @@ def _sorted_tensors(
             sentence = f"{listing(adapters.values())} are of several adapters. Save one separately."
             raise refusal(folder, sentence, tensor=info.name)
         part = match["part"] + (".bias" if match["leaf"] == "bias" else "")
-        groups.setdefault(match["module"], {})[part] = info
+        pieces = groups.setdefault(match["module"], {})
+        refuse_second(folder, pieces.get(part), info)
+        pieces[part] = info
     return groups, full
+
+
+def refuse_second(path: Path, first: TensorInfo | None, second: TensorInfo) -> None:
+    """Raise CheckpointError if a part of a module's change is there under two names."""
+    if first is not None:
+        sentence = f"{listing([first.name, second.name])} are the same part of one change. "
+        raise refusal(path, f"{sentence}Save the adapter again.", tensor=second.name)
 
 
 def _target_parameters(
@@ -206,16 +224,27 @@ def _target_parameters(
         named = {leaf for at, _, leaf in ends if f".{module}".endswith(f".{at}") or not at}
         if not named:
             continue
-        known = [name for order in _DECLARED if named <= {*order} for name in order]
-        order = [name for name in known if name in named] or sorted(named)
-        if len(members) != len(order) or (len(order) > 1 and not known):
+        order = declared_order(named)
+        if len(members) != len(order):
             sentence = (
                 f"`{plain(module)}` has {len(members)} changes of bare parameters, and its config "
-                f"names {listing(order)}; which belongs to which is not known. {MERGE_FIRST}"
+                f"names {listing(sorted(named))}; which belongs to which is not known. "
+                f"{MERGE_FIRST}"
             )
             raise refusal(folder, sentence)
         targets |= {group: f"{module}.{leaf}" for group, leaf in zip(members, order, strict=True)}
     return targets
+
+
+def declared_order(parameters: Collection[str]) -> list[str]:
+    """Several parameters of one module as it declares them, in which order PEFT wraps them.
+
+    Empty if the order is not known.
+    """
+    if len(parameters) < 2:
+        return list(parameters)
+    orders = (order for order in _DECLARED if {*parameters} <= {*order})
+    return [name for name in next(orders, ()) if name in parameters]
 
 
 def _one_copy(folder: Path, first: TensorInfo, second: TensorInfo) -> TensorInfo:
@@ -275,7 +304,7 @@ def _target(module: str) -> str:
 
 
 def _token_rows(path: Path, target: str, table: TensorInfo, indices: tuple[int, ...]) -> TokenRows:
-    if len(table.shape) != 2 or table.shape[0] != len(indices):
+    if not indices or len(table.shape) != 2 or table.shape[0] != len(indices):
         sentence = (
             f"`{plain(table.name)}` is {dimensions(table.shape)}, but the config names "
             f"{len(indices)} tokens. Download the adapter again."
@@ -297,7 +326,7 @@ _COMPLETE: Final = {
 def _refuse_unfit(path: Path, module: str, pieces: Mapping[str, TensorInfo], start: str) -> None:
     """Raise CheckpointError if factors of LoHa or LoKr are missing or cannot be multiplied."""
     shapes = {name: info.shape for name, info in pieces.items()}
-    fits = set(shapes) in _COMPLETE[start] and all(len(shape) > 1 for shape in shapes.values())
+    fits = set(shapes) in _COMPLETE[start] and all(map(_has_axes, shapes.items()))
     sides = []
     for number in "12" if fits else "":
         a, b = (shapes.get(f"w{number}_{letter}") for letter in "ab")
@@ -309,6 +338,19 @@ def _refuse_unfit(path: Path, module: str, pieces: Mapping[str, TensorInfo], sta
         sizes = ", ".join(f"{name} {dimensions(shape)}" for name, shape in shapes.items())
         sentence = f"`{plain(module)}` has {sizes}, which do not fit. Download the adapter again."
         raise refusal(path, sentence, tensor=next(iter(pieces.values())).name)
+
+
+def _has_axes(factor: tuple[str, tuple[int, ...]]) -> bool:
+    """Whether a factor of LoHa or LoKr has as many axes as its kind needs, and elements.
+
+    Two; three or more with a kernel in the middle; w2 of LoKr may have a kernel if it is whole.
+    """
+    name, shape = factor
+    if 0 in shape:
+        return False
+    if name.startswith("t"):
+        return len(shape) > 2
+    return len(shape) == 2 or (name == "w2" and len(shape) > 2)
 
 
 def _low_rank(
@@ -330,6 +372,7 @@ def _low_rank(
     target, name = parameter or _target(module), parameter or module
     rank, scale, bare = settings.rank_of(name), settings.scale_of(name), parameter is not None
     _check_factors(path, shown, a, b, rank, embedding=embedding, stacked=bare)
+    _check_others(path, pieces, a, b)
     yield LowRank(
         target=target,
         a=a,
@@ -358,9 +401,39 @@ def _check_factors(
     stacked: bool,
 ) -> None:
     sizes = f"`{shown}`: A is {dimensions(a.shape)}, B is {dimensions(b.shape)}"
+    if 0 in (*a.shape, *b.shape):
+        raise refusal(path, f"{sizes}; one is empty. Download the adapter again.", tensor=a.name)
     if min(len(a.shape), len(b.shape)) < 2 or a.shape[0] != b.shape[1]:
         raise refusal(path, f"{sizes}; ranks differ. Download the adapter again.", tensor=b.name)
     if len(a.shape) != len(b.shape) or set(b.shape[2:]) - {1} or (embedding and len(a.shape) > 2):
         raise refusal(path, f"{sizes}; they do not fit each other.", tensor=b.name)
     if a.shape[0] % rank if stacked else a.shape[0] != rank:
         raise refusal(path, f"{sizes}; the config gives rank {rank}.", tensor=a.name)
+
+
+def _check_others(
+    path: Path, pieces: Mapping[str, TensorInfo], a: TensorInfo, b: TensorInfo
+) -> None:
+    """Raise CheckpointError if DoRA's magnitudes, a bias or a middle factor do not fit A and B."""
+    rank, outputs = b.shape[1], b.shape[0]
+    expected = {"lora_magnitude_vector": f"{outputs} numbers", "lora_B.bias": f"{outputs} numbers"}
+    expected["lora_mid"] = f"{rank} × {rank} and a kernel"
+    kernel = {"lora_magnitude_vector": (1, outputs, *(1 for _ in a.shape[2:]))}
+    for name, words in expected.items():
+        info = pieces.get(name)
+        if info is None:
+            continue
+        if name == "lora_mid":
+            flat = math.prod(a.shape[2:]) == 1 and len(a.shape) > 2
+            fits = info.shape[:2] == (rank, rank) and len(info.shape) == len(a.shape) and flat
+            fits = fits and 0 not in info.shape
+        else:
+            fits = info.shape in ((outputs,), kernel.get(name))
+        if not fits:
+            raise refusal(
+                path,
+                f"`{plain(info.name)}` is {dimensions(info.shape)}, but A is {dimensions(a.shape)} "
+                f"and B is {dimensions(b.shape)}, so it should be {words}. Download the adapter "
+                "again.",
+                tensor=info.name,
+            )

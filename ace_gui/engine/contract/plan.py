@@ -87,9 +87,9 @@ def replaced(checks: Iterable[Check], *others: Check) -> tuple[Check, ...]:
     return worst_first((*(check for check in checks if check.title not in titles), *others))
 
 
-def disk_check(needed: int, free: int, advice: str) -> Check:
-    """Whether the disk has space for the merged model; sizes in bytes."""
-    what = f"About {human_bytes(needed)} for the merged model; {human_bytes(free)} free."
+def disk_check(needed: int, free: int, advice: str, output: str = "the merged model") -> Check:
+    """Whether the disk has space for the output; sizes in bytes."""
+    what = f"About {human_bytes(needed)} for {output}; {human_bytes(free)} free."
     return _room(DISK, what, needed, free, advice)
 
 

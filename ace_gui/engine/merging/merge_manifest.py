@@ -44,6 +44,20 @@ class InputFile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdapterOptions:
+    """How a merge, or a model's change, is written as an adapter."""
+
+    include: tuple[str, ...] = ()
+    """Patterns of tensors' names that are written; all if it is empty."""
+
+    exclude: tuple[str, ...] = ()
+    """Patterns of tensors' names that are left out."""
+
+    balanced: bool = False
+    """Whether √S goes into both factors."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """Everything the result of a merge depends on, and what its export needs.
 
@@ -57,7 +71,7 @@ class Manifest:
     the experts' data. ``libraries``: versions by name; ``code``: digest of the source code.
     ``added_methods``: digest of the source of each method from outside.
     ``warnings``: warnings from before the merge, which do not change its result. ``metadata``: from
-    the base's single file.
+    the base's single file. ``adapter``: how it is written as one; None for a model.
     """
 
     recipe: Recipe
@@ -81,6 +95,7 @@ class Manifest:
     libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
     warnings: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    adapter: AdapterOptions | None = None
 
     @property
     def resolved_recipe(self) -> Recipe:

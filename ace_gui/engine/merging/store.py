@@ -3,9 +3,8 @@
 ::
 
     STORE/
-      manifest.json     the inputs of the merge: recipe, files, versions, layout
-      journal.jsonl     one line per finished tensor, with its checksum and report; lines with the
-                        checksums of the tensors read for it come before
+      manifest.json, journal.jsonl      see ``journal``; an entry has a finished tensor's checksum
+                        and reports
       survey.json       findings on the whole model, for methods that need them
       model/            the merged model as it will be exported, heads and side files included
       complete          written last: every tensor is finished
@@ -21,41 +20,49 @@ our own reader, so that an error in writing a header is not repeated in reading 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Self
 
-from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ace_gui.checkpoints.header import tag_of
-from ace_gui.checkpoints.reader import ReadChecksums, Readings, TensorReader
+from ace_gui.checkpoints.reader import ReadChecksums, TensorReader
 from ace_gui.checkpoints.staging import discard, mark
 from ace_gui.checkpoints.writer import OutputTensor, Shard, ShardedWriter, plan_parts
 from ace_gui.engine.contract.events import JobProgress
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.kept_files import opened_file
+from ace_gui.engine.merging.journal import (
+    Journal,
+    can_resume,
+    read_journal,
+    read_manifest,
+    refuse_links,
+)
 from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.streaming import Assembly, checksum, parts_of, sha256, single_threads
-from ace_gui.errors import CheckpointError, OutputError, ResumeError
+from ace_gui.errors import OutputError
 from ace_gui.formatting import path_text, plain
 from ace_gui.linalg.passes import is_finite
-from ace_gui.output_files import STORE_COMPLETE, output_error, replacing, sync
+from ace_gui.output_files import STORE_COMPLETE, output_error, sync
 
-MANIFEST = "manifest.json"
-JOURNAL = "journal.jsonl"
 SURVEY = "survey.json"
-_READ = "read"
 MODEL = "model"
 
 
-_MANIFEST = TypeAdapter(Manifest)
+@dataclass(frozen=True)
+class FinishedTensor:
+    """The journal's entry for a tensor: the CRC-32 of its bytes, and the report of each row."""
+
+    tensor: str
+    checksum: int
+    reports: tuple[LayerReport, ...]
 
 
 @dataclass
@@ -79,18 +86,15 @@ class MergeStore:
         folder: Path,
         manifest: Manifest,
         writer: ShardedWriter,
-        journal: IO[str],
-        done: dict[str, tuple[LayerReport, ...]],
-        checksums: ReadChecksums,
+        journal: Journal[FinishedTensor],
     ) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.done = done
+        self.done = {name: entry.reports for name, entry in journal.entries.items()}
         self._writer = writer
         self._journal = journal
-        self._checksums = checksums
         self._unfinished: defaultdict[str, _Unfinished] = defaultdict(_Unfinished)
-        self.rows_done = sum(map(len, done.values()))
+        self.rows_done = sum(map(len, self.done.values()))
 
     @property
     def model(self) -> Path:
@@ -110,53 +114,32 @@ class MergeStore:
             mark(folder)
             model.mkdir()
             writer = ShardedWriter(model, planned_shards(manifest))
-            (folder / JOURNAL).touch()
-            # Written last and in one step: a folder with a manifest is a store that can be resumed.
-            with replacing(folder / MANIFEST) as fresh:
-                fresh.write_bytes(_MANIFEST.dump_json(manifest, indent=1))
-            journal = (folder / JOURNAL).open("a", encoding="utf-8")
+            journal = Journal[FinishedTensor].begin(folder, manifest, checksums)
         except OSError as error:
             raise output_error(folder, error) from None
-        return cls(folder, manifest, writer, journal, {}, checksums)
+        return cls(folder, manifest, writer, journal)
 
     @classmethod
     def resume(cls, folder: Path, manifest: Manifest, checksums: ReadChecksums) -> Self:
         """Continue an unfinished store, or create it if there is none.
 
-        The inputs are read again, as sizes and modification times do not show every change. Raises
-        ResumeError if the store belongs to other inputs, another recipe, version or device, or if
-        it has a link in it.
+        Raises ResumeError as ``Journal.resume`` does, or if its weight files are not the planned
+        ones.
         """
-        refuse_links(folder)
-        if not (folder / MANIFEST).exists():
+        if not can_resume(folder):
+            refuse_links(folder)
             return cls.create(folder, manifest, checksums)
-        begun = _read_manifest(folder)
-        changed = begun.differences(manifest)
-        if changed:
-            raise ResumeError(
-                f"The unfinished merge in {folder} cannot be continued: {', '.join(changed)} "
-                "differs. Merge again without resuming.",
-                path=folder,
-            )
+        journal = Journal[FinishedTensor].resume(folder, manifest, checksums, FinishedTensor)
         shards = planned_shards(manifest)
-        mark(folder)
         ShardedWriter(folder / MODEL, shards, ())  # checks the files
-        readings, journalled = _journal(folder)
-        if not readings:  # a version without these records: what its survey read is unknown
+        if not journal.readings:  # a version without these records: what its survey read is unknown
             (folder / SURVEY).unlink(missing_ok=True)
-        _verify_inputs(folder, readings, checksums)
         (folder / STORE_COMPLETE).unlink(missing_ok=True)
         _remove_companions(folder / MODEL, shards)
-        recorded = {name: crc for name, (_, crc) in journalled.items()}
-        verified = {name: journalled[name] for name in intact(folder / MODEL, shards, recorded)}
-        lines = [json.dumps({_READ: each}) + "\n" for each in readings]
-        lines += [_line(name, *entry) for name, entry in verified.items()]
-        with replacing(folder / JOURNAL) as fresh:
-            fresh.write_text("".join(lines), encoding="utf-8")
-        writer = ShardedWriter(folder / MODEL, shards, verified)
-        journal = (folder / JOURNAL).open("a", encoding="utf-8")
-        done = {name: found for name, (found, _) in verified.items()}
-        return cls(folder, manifest, writer, journal, done, checksums)
+        recorded = {name: entry.checksum for name, entry in journal.entries.items()}
+        verified = intact(folder / MODEL, shards, recorded)
+        journal.keep([journal.entries[name] for name in verified])
+        return cls(folder, manifest, ShardedWriter(folder / MODEL, shards, verified), journal)
 
     def write(self, row: PlanRow, start: int, piece: Tensor) -> None:
         """Write elements of a row at their offset; those of one tensor come in order.
@@ -188,17 +171,16 @@ class MergeStore:
             return
         tensor = self._unfinished.pop(row.tensor)
         self._writer.mark_written(row.tensor)
-        self.log_readings()
         self.done[row.tensor] = tuple(tensor.reports)
-        self._journal.write(_line(row.tensor, self.done[row.tensor], tensor.checksum))
-        self._journal.flush()
+        self._journal.add(
+            FinishedTensor(
+                tensor=row.tensor, checksum=tensor.checksum, reports=self.done[row.tensor]
+            )
+        )
 
     def log_readings(self) -> None:
         """Write the checksums of new reads into the journal, before the tensors made from them."""
-        readings = self._checksums.fresh()
-        if readings:
-            self._journal.write(json.dumps({_READ: readings}) + "\n")
-            self._journal.flush()
+        self._journal.log_readings()
 
     def finish_weights(self) -> None:
         """Finish the weight files. The model can be loaded, but the store is not complete."""
@@ -206,8 +188,7 @@ class MergeStore:
 
     def complete(self) -> None:
         """Flush everything to disk and mark the store as complete. This is its last change."""
-        self._journal.flush()
-        sync(self.folder / JOURNAL)
+        self._journal.sync()
         (self.folder / STORE_COMPLETE).touch()
         sync(self.folder)
 
@@ -222,13 +203,13 @@ def read_finished(folder: Path) -> Manifest:
     """The manifest of a complete store. Raises OutputError if it is not complete."""
     if not (folder / STORE_COMPLETE).exists():
         raise OutputError(f"The merge in {folder} is not complete; merge again.", path=folder)
-    return _read_manifest(folder)
+    return read_manifest(folder)
 
 
 def reports(folder: Path) -> dict[str, LayerReport]:
     """The reports of all finished rows in the journal of a store, by row name."""
-    _, finished = _journal(folder)
-    return {report.name: report for found, _ in finished.values() for report in found}
+    _, finished = read_journal(folder, FinishedTensor)
+    return {report.name: report for entry in finished.values() for report in entry.reports}
 
 
 def is_outdated(manifest: Manifest) -> bool:
@@ -243,7 +224,8 @@ def is_outdated(manifest: Manifest) -> bool:
 
 def checksums(folder: Path) -> dict[str, int]:
     """CRC-32 of the bytes of every finished tensor when it was written."""
-    return {name: crc for name, (_, crc) in _journal(folder)[1].items()}
+    _, finished = read_journal(folder, FinishedTensor)
+    return {name: entry.checksum for name, entry in finished.items()}
 
 
 def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
@@ -256,20 +238,6 @@ def planned_shards(manifest: Manifest) -> tuple[Shard, ...]:
     return plan_parts(tensors, manifest.shard_bytes, manifest.stems, manifest.metadata)
 
 
-def refuse_links(folder: Path) -> None:
-    """Raise ResumeError if a store has a link in it.
-
-    Stores never have links, and writing through one would change files elsewhere.
-    """
-    for item in (folder, *folder.rglob("*")):
-        if item.is_symlink():
-            raise ResumeError(
-                f"{path_text(item)}: The unfinished merge has a link here, which is not followed. "
-                "Merge again without resuming.",
-                path=item,
-            )
-
-
 def _remove_companions(model: Path, shards: Sequence[Shard]) -> None:
     """Remove the side files, as an earlier run may have stopped while writing them."""
     files = {model / shard.file_name for shard in shards}
@@ -279,60 +247,6 @@ def _remove_companions(model: Path, shards: Sequence[Shard]) -> None:
                 item.rmdir()
         elif item not in files:
             item.unlink()
-
-
-def _read_manifest(folder: Path) -> Manifest:
-    try:
-        return _MANIFEST.validate_json((folder / MANIFEST).read_bytes())
-    except (OSError, ValidationError) as error:
-        raise ResumeError(
-            f"{folder / MANIFEST} cannot be read; merge again without resuming.",
-            path=folder,
-            details=str(error),
-        ) from error
-
-
-_Entry = tuple[tuple[LayerReport, ...], int]
-"""Journal entry of a tensor: the report of each of its rows, and its checksum."""
-
-
-def _journal(folder: Path) -> tuple[list[Readings], dict[str, _Entry]]:
-    """The recorded reads and the finished tensors, up to a truncated or damaged line.
-
-    Raises OutputError.
-    """
-    try:
-        text = (folder / JOURNAL).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise OutputError(
-            f"{folder / JOURNAL} cannot be read; merge again.", path=folder, details=str(error)
-        ) from None
-    readings, finished = [], {}
-    reports = TypeAdapter(tuple[LayerReport, ...])
-    for entry in journal_lines(text):
-        try:
-            if _READ in entry:
-                readings.append(entry[_READ])
-            else:
-                found = reports.validate_python(entry["reports"])
-                finished[entry["tensor"]] = found, int(entry["checksum"])
-        except (ValueError, KeyError, TypeError):
-            break
-    return readings, finished
-
-
-def _verify_inputs(folder: Path, readings: Sequence[Readings], checksums: ReadChecksums) -> None:
-    """Verify the recorded reads of an earlier run against the current files."""
-    try:
-        for each in readings:
-            checksums.verify(each)
-    except CheckpointError as error:
-        raise ResumeError(
-            f"The unfinished merge in {folder} cannot be continued: {error.path} has another "
-            "content than when it began. Merge again without resuming.",
-            path=folder,
-            details=error.sentence,
-        ) from None
 
 
 def intact(folder: Path, shards: Sequence[Shard], checksums: Mapping[str, int]) -> list[str]:
@@ -347,23 +261,6 @@ def intact(folder: Path, shards: Sequence[Shard], checksums: Mapping[str, int]) 
             if checksums.get(tensor.name) == running:
                 found.append(tensor.name)
     return found
-
-
-def journal_lines(text: str) -> Iterator[dict[str, Any]]:
-    """The objects of a journal, up to a truncated or damaged line."""
-    for line in text.splitlines():
-        try:
-            found = json.loads(line)
-        except ValueError:
-            return
-        if not isinstance(found, dict):
-            return
-        yield found
-
-
-def _line(tensor: str, found: Sequence[LayerReport], checksum: int) -> str:
-    reports = [asdict(report) for report in found]
-    return json.dumps({"tensor": tensor, "checksum": checksum, "reports": reports}) + "\n"
 
 
 def write_verified(

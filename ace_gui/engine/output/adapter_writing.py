@@ -3,36 +3,28 @@
 Each merged change is cut to two factors and written before the next one is computed. If a method is
 linear and all experts are plain LoRA, the factors themselves are joined, and no dense matrix is
 computed.
-
-An unfinished adapter is on disk with a journal, so that it can be resumed::
-
-    STORE/
-      manifest.json     what the adapter depends on, as of a merge, and how it is cut
-      journal.jsonl     one line a tensor: its rank, or the checksums of what is written of it
-      model/            the adapter
-      .made-by-…        marks a folder that may be removed
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final, Self
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from ace_gui.architecture.names import embedding_role
-from ace_gui.checkpoints.derived import read_factor
+from ace_gui.checkpoints.adapters.weight_changes import LowRank, Read
+from ace_gui.checkpoints.derived import ModuleRows, read_factor
 from ace_gui.checkpoints.header import torch_dtype
-from ace_gui.checkpoints.staging import claimed_output, discard, mark, promote
-from ace_gui.checkpoints.writer import OutputTensor, Shard, ShardedWriter, plan_shards
+from ace_gui.checkpoints.staging import claimed_output, discard, promote
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.capabilities import peak_on, resolve_device, use_threads
 from ace_gui.engine.contract.events import (
@@ -45,29 +37,29 @@ from ace_gui.engine.contract.events import (
     exported,
 )
 from ace_gui.engine.contract.findings import LayerReport
-from ace_gui.engine.kept_files import keep_json, open_json
+from ace_gui.engine.merging.journal import can_resume
 from ace_gui.engine.merging.learn import learned
-from ace_gui.engine.merging.merge_manifest import Manifest, make_manifest
+from ace_gui.engine.merging.merge_manifest import AdapterOptions, Manifest, make_manifest
 from ace_gui.engine.merging.readers import Readers
-from ace_gui.engine.merging.store import intact, journal_lines, refuse_links, verify_shards
+from ace_gui.engine.merging.store import verify_shards
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.tensor_merge import TensorMerge, rounded
 from ace_gui.engine.merging.units import budgets_of, merged_within
+from ace_gui.engine.output.adapter_store import AdapterStore
 from ace_gui.engine.output.model_card import CARD, adapter_card, lineage_of
 from ace_gui.engine.planning.adapter_plan import (
-    AdapterPlan,
-    Factored,
-    Whole,
     adapter_plan,
     low_rank_changes,
     require_adapter,
     require_factors,
     shares_of,
+    stack_changes,
 )
+from ace_gui.engine.planning.adapter_tensors import AdapterPlan, Factored, Whole, owner_of, patterns
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.streaming import Assembly, checksum, single_threads
-from ace_gui.errors import CheckpointError, ResumeError
+from ace_gui.engine.planning.requirements import require_disk
+from ace_gui.engine.streaming import Assembly, single_threads
 from ace_gui.linalg.singular import (
     Factors,
     core_values,
@@ -82,137 +74,7 @@ from ace_gui.output_files import RECIPE, staging_folder, writing
 from ace_gui.recipe.recipe_file import dump_recipe
 from ace_gui.stored_formats import RECIPE_TAGS
 
-MODEL: Final = "model"
-_MANIFEST: Final = "manifest.json"
-_JOURNAL: Final = "journal.jsonl"
-_ONE_FILE: Final = 2**62
-
-
-class AdapterStore:
-    """An open store, to be closed.
-
-    ``lines``: the journal's entry for each tensor. ``model``: folder of the adapter; ``shards``:
-    its file.
-    """
-
-    def __init__(self, folder: Path, lines: dict[str, dict[str, Any]], journal: IO[str]) -> None:
-        self.folder, self.model = folder, folder / MODEL
-        self.lines = lines
-        self._journal = journal
-        self._writer: ShardedWriter | None = None
-        self.shards: tuple[Shard, ...] = ()
-
-    @classmethod
-    def opened(
-        cls, folder: Path, manifest: Manifest, settings: Mapping[str, object], *, resume: bool
-    ) -> Self:
-        """A new store, or the unfinished one of the same inputs and settings.
-
-        Raises ResumeError if these differ, OutputError or ResourceError if it cannot be written.
-        """
-        names = ("headers", "code", "libraries", "device", "threads", "added_methods")
-        described = {name: getattr(manifest, name) for name in names} | {
-            "inputs": [[each.path, each.size, each.mtime_ns] for each in manifest.inputs],
-            "recipe": repr(manifest.recipe.absolute()),
-            "settings": settings,
-        }
-        described = json.loads(json.dumps(described))  # as JSON returns it
-        refuse_links(folder)
-        if resume and (folder / _MANIFEST).is_file():
-            lines = _resumed(folder, described)
-        else:
-            discard(folder)
-            (folder / MODEL).mkdir(parents=True)
-            mark(folder)
-            keep_json(folder / _MANIFEST, described)
-            lines = {}
-        with writing(folder):
-            journal = (folder / _JOURNAL).open("w", encoding="utf-8")
-            store = cls(folder, lines, journal)
-            for tensor, line in lines.items():
-                store._write_line(tensor, line)
-        return store
-
-    def note(self, tensor: str, **line: object) -> None:
-        """Add facts about a tensor to the journal."""
-        self.lines[tensor] = {**self.lines.get(tensor, {}), **line}
-        self._write_line(tensor, self.lines[tensor])
-
-    def begin(self, outputs: Sequence[OutputTensor]) -> None:
-        """Create the file, or continue it with the intact tensors that the journal lists."""
-        self.shards = plan_shards(outputs, _ONE_FILE, stem="adapter_model")
-        (shard,), sound = self.shards, set[str]()
-        continued = (self.model / shard.file_name).exists()
-        written = {tensor: line.get("written", {}) for tensor, line in self.lines.items()}
-        if continued:
-            ShardedWriter(self.model, self.shards, ())  # checks the file
-            recorded = {name: crc for pieces in written.values() for name, crc in pieces.items()}
-            sound = set(intact(self.model, self.shards, recorded))
-        for tensor, pieces in written.items():  # damaged tensors are written again
-            if not sound.issuperset(pieces):
-                del self.lines[tensor]["written"]
-        kept = [name for pieces in written.values() if sound.issuperset(pieces) for name in pieces]
-        self._writer = ShardedWriter(self.model, self.shards, kept if continued else None)
-
-    def write(self, tensor: str, pieces: Mapping[str, Tensor], **line: object) -> None:
-        """Write the adapter's tensors for a tensor of the model, by their names in its file."""
-        assert self._writer is not None
-        for name, piece in pieces.items():
-            self._writer.write(name, piece)
-        self.note(tensor, written={n: checksum(piece) for n, piece in pieces.items()}, **line)
-
-    def finish(self) -> dict[str, int]:
-        """Finish the file; return the checksum of each of its tensors."""
-        assert self._writer is not None
-        self._writer.finish()
-        checksums: dict[str, int] = {}
-        for line in self.lines.values():
-            checksums |= line.get("written", {})
-        return checksums
-
-    def close(self) -> None:
-        """Close the journal; the store can be resumed."""
-        self._journal.close()
-
-    def _write_line(self, tensor: str, line: Mapping[str, object]) -> None:
-        self._journal.write(json.dumps({"tensor": tensor, **line}) + "\n")
-        self._journal.flush()
-
-
-def _resumed(folder: Path, described: Mapping[str, object]) -> dict[str, dict[str, Any]]:
-    """The journal of an unfinished store, which must have these inputs and settings."""
-    try:
-        stored = open_json(folder / _MANIFEST)
-        text = (folder / _JOURNAL).read_text(encoding="utf-8")
-    except (CheckpointError, OSError, ValueError) as error:
-        raise ResumeError(
-            f"{folder} cannot be read; begin again without resuming.", path=folder
-        ) from error
-    changed = [name for name, value in described.items() if stored.get(name) != value]
-    if changed:
-        raise ResumeError(
-            f"The unfinished adapter in {folder} cannot be continued: {', '.join(changed)} differ. "
-            "Begin again without resuming.",
-            path=folder,
-        )
-    lines: dict[str, dict[str, Any]] = {}
-    for line in journal_lines(text):
-        if "tensor" not in line:
-            break
-        lines[line.pop("tensor")] = line
-    return lines
-
-
 CONFIG: Final = "adapter_config.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdapterOptions:
-    """``include``, ``exclude``: patterns of tensors' names. ``balanced``: √S in both factors."""
-
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    balanced: bool = False
 
 
 def write_adapter(
@@ -222,7 +84,7 @@ def write_adapter(
     device: str = "auto",
     threads: int | None = None,
     resume: bool = False,
-    options: AdapterOptions = AdapterOptions(),
+    options: AdapterOptions | None = None,
     described: Manifest | None = None,
 ) -> Generator[Event, None, None]:
     """Merge into an adapter; the folder ``out`` appears only when it is complete.
@@ -235,17 +97,21 @@ def write_adapter(
     require_adapter(prepared.recipe)
     use_threads(threads)
     where, started = resolve_device(device), time.monotonic()
+    options = options or AdapterOptions()
     plan = adapter_plan(prepared, options.include, options.exclude)
-    require_factors(plan)
+    require_factors(plan.completed())
     with claimed_output(out, prepared.plan.input_folders) as target:
+        if not (resume and can_resume(staging_folder(target))):
+            require_adapter_disk(plan, prepared, target)
         yield PlanReady(plan=prepared.plan)
         before = (*calibrated(prepared, where, None), *learned(prepared, where))
         yield from (event for event in before if event is not None)
-        manifest = make_manifest(prepared, where, None, as_output=False)
+        made = make_manifest(prepared, where, None, as_output=False)
+        manifest, readers = replace(made, adapter=options), Readers(prepared)
         with writing(folder := staging_folder(target)):
-            store = AdapterStore.opened(folder, manifest, asdict(options), resume=resume)
+            store = AdapterStore.opened(folder, manifest, readers.checksums, resume=resume)
             with closing(store):
-                work = _Writing(plan, prepared, where, store, options.balanced)
+                work = _Writing(plan, readers, where, store, options.balanced)
                 yield from work.events()
                 hashes = verify_shards(store.model, store.shards, store.finish())
                 _write_companions(store, work.plan, prepared, described or manifest, target, hashes)
@@ -261,19 +127,32 @@ def write_adapter(
     yield exported(target)
 
 
+def require_adapter_disk(plan: AdapterPlan, prepared: Prepared, target: Path) -> None:
+    """Raise ResourceError if the adapter does not fit on the target's disk.
+
+    The smallest rank counts if ``energy`` decides it.
+    """
+    if prepared.recipe.energy is not None:
+        tensors = [item.tensor for item in plan.factored] + [item.tensor for item in plan.whole]
+        plan = plan.with_ranks(dict.fromkeys(tensors, 1))
+    outputs = plan.completed().outputs(_factor_dtype(prepared))
+    require_disk(sum(output.nbytes for output in outputs), target, "the adapter")
+
+
 @dataclass
 class _Writing:
     """One adapter being written. ``plan``: has the final ranks once they are known."""
 
     plan: AdapterPlan
-    prepared: Prepared
+    readers: Readers
     device: torch.device
     store: AdapterStore
     balanced: bool
     pool: ThreadPoolExecutor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.readers, self.budgets = Readers(self.prepared), budgets_of(self.device)
+        self.prepared = self.readers.prepared
+        self.budgets = budgets_of(self.device)
 
     def events(self) -> Iterator[Event]:
         """Survey the model, find ranks that are not in the headers, write every tensor."""
@@ -288,91 +167,120 @@ class _Writing:
         energy = self.prepared.recipe.energy
         if energy is not None or len(self.prepared.experts) == 1:
             yield from self._find_ranks(energy)
-        outputs = self._outputs()
+        self.plan = self.plan.completed()
+        require_factors(self.plan)
+        outputs = self.plan.outputs(_factor_dtype(self.prepared))
         self.store.begin(outputs)
         tensors: list[Factored | Whole] = [*self.plan.factored, *self.plan.whole]
-        lines = self.store.lines
-        left = [each for each in tensors if "written" not in lines.get(each.tensor, {})]
+        missing = [item for item in tensors if not self.store.entry(item.tensor).written]
+        finished = len(tensors) - len(missing)
         yield MergeStarted(
             total=len(tensors),
-            done=len(tensors) - len(left),
-            bytes_total=sum(each.nbytes for each in outputs),
+            done=finished,
+            bytes_total=sum(output.nbytes for output in outputs),
             peak_bytes=self.prepared.plan.peak_bytes,
         )
-        for done, each in enumerate(left, len(tensors) - len(left) + 1):
+        for done, item in enumerate(missing, finished + 1):
             started = time.monotonic()
-            self._write(each)
+            self._write(item)
             yield TensorFinished(
-                report=LayerReport(name=each.tensor),
+                report=LayerReport(name=item.tensor),
                 done=done,
                 total=len(tensors),
                 bytes_done=0,
                 seconds=time.monotonic() - started,
             )
 
-    def _outputs(self) -> list[OutputTensor]:
-        dtype = _factor_dtype(self.prepared)
-        factors = [output for each in self.plan.factored for output in each.outputs(dtype)]
-        whole = [
-            OutputTensor(name=name, dtype=each.dtype, shape=each.shape)
-            for each in self.plan.whole
-            for name in self.plan.names_of(each)
-        ]
-        return [*factors, *whole]
-
     def _find_ranks(self, energy: float | None) -> Iterator[Event]:
-        """Note the rank of every tensor; a tensor that does not change has rank 0.
+        """Note the rank of every parameter; one that does not change has rank 0.
 
         ``energy`` None: the others have the plan's rank.
         """
-        lines, total = self.store.lines, len(self.plan.factored)
-        for done, each in enumerate(self.plan.factored):
+        total = len(self.plan.factored)
+        ranks: dict[str, int] = {}
+        for done, item in enumerate(self.plan.factored):
             yield JobProgress(done=done, total=total, title="finding the ranks")
-            if "rank" not in lines.get(each.tensor, {}):
-                self.store.note(each.tensor, rank=self._rank(each, energy))
+            noted = self.store.entry(item.tensor).rank
+            if noted is None or noted > item.rank:
+                noted = self._rank(item, energy)
+                self.store.note_rank(item.tensor, noted)
+            ranks[item.tensor] = noted
         for whole in self.plan.whole:
-            if "rank" not in lines.get(whole.tensor, {}):
-                merged, base = self._merged(whole.tensor)
-                self.store.note(whole.tensor, rank=int(not torch.equal(merged, base)))
-        ranks = {name: line["rank"] for name, line in lines.items() if "rank" in line}
-        self.plan = self.plan.with_ranks(ranks, {name for name, rank in ranks.items() if rank})
-        require_factors(self.plan)
+            noted = self.store.entry(whole.tensor).rank
+            if noted is None:
+                merged, base = self._merged(whole.parameter.tensors)
+                noted = int(not torch.equal(merged, base))
+                self.store.note_rank(whole.tensor, noted)
+            ranks[whole.tensor] = noted
+        self.plan = self.plan.with_ranks(ranks)
 
-    def _rank(self, each: Factored, energy: float | None) -> int:
-        factors = self._joined(each)
-        if energy is None:
-            return each.rank if factors is not None or self._change(each).any() else 0
-        squares = squared_values(self._change(each)) if factors is None else core_values(factors)
-        return min(rank_for(squares, energy), each.rank)
+    def _rank(self, item: Factored, energy: float | None) -> int:
+        factors = self._joined(item)
+        if factors is None:
+            changes = self._changes(item)
+            if energy is None:
+                return item.rank if any(change.any() for change in changes) else 0
+            squares = [squared_values(change) for change in changes]
+        elif energy is None:
+            return item.rank
+        else:
+            squares = [core_values(product) for product in factors]
+        return min(max(rank_for(values, energy) for values in squares), item.rank)
 
-    def _write(self, each: Factored | Whole) -> None:
-        if isinstance(each, Whole):
-            merged, _ = self._merged(each.tensor)
-            whole = rounded(merged, torch_dtype(each.dtype), each.tensor).reshape(each.shape)
-            self.store.write(each.tensor, dict.fromkeys(self.plan.names_of(each), whole))
+    def _write(self, item: Factored | Whole) -> None:
+        if isinstance(item, Whole):
+            values = self._whole(item)
+            self.store.write(item.tensor, dict.fromkeys(item.names, values))
             return
-        factors = self._factors(each)
-        outputs = each.outputs(_factor_dtype(self.prepared))
-        values = {
-            output.name: rounded(factor, torch_dtype(output.dtype), each.tensor)
+        factors = self._factors(item)
+        sides = (
+            torch.cat([product.a_RI for product in factors]),
+            torch.stack([product.b_OR for product in factors], dim=-1),
+        )
+        outputs = item.outputs(_factor_dtype(self.prepared), self.plan.depth_of(item))
+        pieces = {
+            output.name: rounded(side, torch_dtype(output.dtype), item.tensor)
             .reshape(output.shape)
             .contiguous()
-            for output, factor in zip(outputs, (factors.a_RI, factors.b_OR), strict=True)
+            for output, side in zip(outputs, sides, strict=True)
         }
-        self.store.write(each.tensor, values, kept=factors.kept, at_rank=each.rank)
+        kept = sum(product.kept for product in factors) / len(factors)
+        self.store.write(item.tensor, pieces, kept=kept)
 
-    def _factors(self, each: Factored) -> Factors:
-        """The factors to write: exact if the rank allows it, else the nearest of this rank."""
-        factors = self._joined(each)
-        if factors is None:
-            return cut(self._change(each), each.rank, balanced=self.balanced)
-        if factors.a_RI.shape[0] == each.rank:
-            return factors
-        return cut_product(factors, each.rank, balanced=self.balanced)
+    def _whole(self, item: Whole) -> Tensor:
+        """A parameter as it is written."""
+        if item.of_base:
+            tensors = [self.readers.base.read(name) for name in item.parameter.tensors]
+            values = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        else:
+            values, _ = self._merged(item.parameter.tensors)
+        dtype = torch_dtype(item.dtype)
+        return rounded(values, dtype, item.tensor).reshape(item.parameter.shape)
 
-    def _joined(self, each: Factored) -> Factors | None:
-        """The merged change as joined factors of the experts; None if it is no sum of them."""
-        (row, *others) = self.plan.rows[each.tensor]
+    def _factors(self, item: Factored) -> list[Factors]:
+        """The factors of each matrix: exact if the rank allows it, else the nearest of this rank.
+
+        Those of an expert with a lower rank get zeros.
+        """
+        joined_factors = self._joined(item)
+        if joined_factors is None:
+            changes = self._changes(item)
+            return [cut(change, item.rank, balanced=self.balanced) for change in changes]
+        return [
+            _padded(factors, item.rank)
+            if factors.a_RI.shape[0] <= item.rank
+            else cut_product(factors, item.rank, balanced=self.balanced)
+            for factors in joined_factors
+        ]
+
+    def _joined(self, item: Factored) -> list[Factors] | None:
+        """The merged change of each matrix as joined factors of the experts.
+
+        None if the merge is no sum of them.
+        """
+        if item.experts > 1:
+            return self._joined_stack(item)
+        (row, *others) = self.plan.rows[item.tensor]
         shares = None if others else shares_of(self.prepared, row)
         changes = low_rank_changes(self.prepared, row)
         if shares is None or changes is None:
@@ -381,21 +289,51 @@ class _Writing:
         for t, change in changes:
             b_OR, a_RI = change.factors(partial(read_factor, self.readers.experts[t].reader))
             terms.append((shares[row.experts.index(t)] * change.scale, b_OR, a_RI))
-        return joined(terms) if terms else None
+        return [joined(terms)] if terms else None
 
-    def _change(self, each: Factored) -> Tensor:
-        """The merged change as outputs × inputs, float64."""
-        merged, base = self._merged(each.tensor)
-        change = (merged.double() - base.double()).reshape(each.shape[0], -1)
-        return change.T.contiguous() if each.turned else change
+    def _joined_stack(self, item: Factored) -> list[Factors] | None:
+        """As ``_joined``, for the matrices of a stack, in one tensor of the files or several."""
+        outputs, inputs = item.sides
+        terms: list[list[tuple[float, Tensor, Tensor]]] = [[] for _ in range(item.experts)]
+        stacked = self.prepared.base.architecture.stacked
+        for name in item.parameter.tensors:
+            for row in self.plan.rows.get(name, ())[:1]:
+                shares, changes = shares_of(self.prepared, row), stack_changes(self.prepared, row)
+                if shares is None or changes is None:
+                    return None
+                for t, change, piece in changes:
+                    read = partial(read_factor, self.readers.experts[t].reader)
+                    scale = shares[row.experts.index(t)] * change.scale
+                    products = _products(change, read)
+                    if name in stacked:
+                        place = stacked[name].start + piece.at
+                        products = [_placed(products, piece, place, outputs)]
+                        terms[place // outputs] += [(scale, b, a) for b, a in products]
+                    else:
+                        for expert, (b, a) in enumerate(products):
+                            terms[expert].append((scale, b, a))
+        nothing = (0.0, torch.zeros(outputs, 1), torch.zeros(1, inputs))
+        return [joined(products or [nothing]) for products in terms]
 
-    def _merged(self, tensor: str) -> tuple[Tensor, Tensor]:
-        """The merged tensor, not rounded, and the base's, both flat."""
-        rows = self.plan.rows[tensor]
+    def _changes(self, item: Factored) -> list[Tensor]:
+        """The merged change of each matrix as outputs × inputs, float64."""
+        merged, base = self._merged(item.parameter.tensors)
+        outputs, inputs = item.sides
+        sides = (inputs, outputs) if item.turned else (outputs, inputs)
+        change = (merged.double() - base.double()).reshape(item.experts, *sides)
+        return [(matrix.T.contiguous() if item.turned else matrix) for matrix in change]
+
+    def _merged(self, tensors: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """The merged tensors one after the other, not rounded, and the base's, both flat."""
+        pairs = [self._merged_tensor(tensor) for tensor in tensors]
+        merged, base = zip(*pairs, strict=True)
+        return torch.cat(merged), torch.cat(base)
+
+    def _merged_tensor(self, tensor: str) -> tuple[Tensor, Tensor]:
         base = self.readers.base.read(tensor).reshape(-1)
-        values = torch.empty(base.numel(), dtype=torch.promote_types(base.dtype, torch.float32))
+        values = base.to(torch.promote_types(base.dtype, torch.float32), copy=True)
         assembly = Assembly()
-        for row in rows:
+        for row in self.plan.rows.get(tensor, ()):
             work = TensorMerge(row, self.readers, self.device)
             (pieces,) = merged_within([work], self.pool, self.budgets)
             for piece in pieces:
@@ -407,6 +345,38 @@ class _Writing:
                     start, stretch = row.part.start, complete
                 values[start : start + stretch.numel()] = stretch
         return values, base.to(values.dtype)
+
+
+def _padded(factors: Factors, rank: int) -> Factors:
+    """Factors of a larger rank with the same product."""
+    missing = rank - factors.a_RI.shape[0]
+    a_RI = torch.nn.functional.pad(factors.a_RI, (0, 0, 0, missing))
+    b_OR = torch.nn.functional.pad(factors.b_OR, (0, missing))
+    return replace(factors, a_RI=a_RI, b_OR=b_OR)
+
+
+def _products(change: LowRank, read: Read) -> list[tuple[Tensor, Tensor]]:
+    """B and A of each matrix of a stack, or of a single matrix."""
+    b, a = change.factors(read)
+    a_ERI = a.reshape(change.experts, -1, a.shape[1])
+    b_ORE = b.reshape(b.shape[0], -1, change.experts)
+    return [(b_ORE[..., expert], a_ERI[expert]) for expert in range(change.experts)]
+
+
+def _placed(
+    products: Sequence[tuple[Tensor, Tensor]], piece: ModuleRows, place: int, height: int
+) -> tuple[Tensor, Tensor]:
+    """B and A of the matrix in a stack to which some rows of a change belong.
+
+    ``place``: the first of these rows in the stack, ``height``: rows of a matrix. B is zero in the
+    matrix's other rows.
+    """
+    expert, start = divmod(piece.start, len(products[0][0]))
+    b, a_RI = products[expert]
+    b_OR = torch.zeros(height, b.shape[1], dtype=b.dtype)
+    above = place % height
+    b_OR[above : above + piece.rows] = b[start : start + piece.rows]
+    return b_OR, a_RI
 
 
 def _factor_dtype(prepared: Prepared) -> str:
@@ -424,7 +394,8 @@ def _write_companions(
     """The config, the card and the recipe."""
     config = adapter_config(plan, prepared)
     (store.model / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    kept = {t: line["kept"] for t, line in store.lines.items() if "kept" in line}
+    shares = {item.tensor: store.entry(item.tensor).kept for item in plan.factored}
+    kept = {tensor: share for tensor, share in shares.items() if share is not None}
     card = adapter_card(target.name, manifest, plan, kept, hashes)
     (store.model / CARD).write_text(card, encoding="utf-8")
     text = dump_recipe(manifest.resolved_recipe, target)
@@ -434,11 +405,11 @@ def _write_companions(
 def adapter_config(plan: AdapterPlan, prepared: Prepared) -> dict[str, Any]:
     """``adapter_config.json``: every scale is 1, so alphas are ranks, and rsLoRA is off."""
     recipe = prepared.recipe
-    ranks = {each.module: each.rank for each in plan.factored if each.rank != plan.rank}
-    biases = {each.module for each in plan.factored} & {each.module for each in plan.whole}
-    whole = list(plan.whole_modules)
-    copies = [name for each in plan.whole for name in each.copies]
-    turned = [each for each in plan.factored if each.turned and not each.embedding]
+    ranks = patterns(plan.factored, plan.rank)
+    layers = [item for item in plan.factored if not item.bare]
+    beside = [name for item in plan.whole for name in item.names if ".base_layer." in name]
+    turned = [item for item in layers if item.turned and not item.embedding]
+    tied = [name for item in plan.whole for name in item.parameter.names[1:]]
     public = lineage_of(recipe).base
     return {
         "peft_type": "LORA",
@@ -447,16 +418,26 @@ def adapter_config(plan: AdapterPlan, prepared: Prepared) -> dict[str, Any]:
         "r": plan.rank,
         "lora_alpha": plan.rank,
         "lora_dropout": 0.0,
-        "bias": "lora_only" if biases else "none",
-        "target_modules": [each.module for each in plan.factored],
+        "bias": "lora_only" if beside else "none",
+        "target_modules": [item.target for item in layers],
+        "target_parameters": [item.target for item in plan.factored if item.bare] or None,
         "rank_pattern": ranks,
         "alpha_pattern": ranks,
-        "modules_to_save": whole or None,
+        "modules_to_save": list(plan.whole_modules) or None,
         "fan_in_fan_out": bool(turned),
         "use_rslora": False,
         "use_dora": False,
         "init_lora_weights": True,
         "inference_mode": True,
-        # PEFT would make linear layers of all copies, also of a decoder's embedding.
-        "ensure_weight_tying": bool(copies) and not any(map(embedding_role, copies)),
+        "ensure_weight_tying": _are_heads(tied, plan),
     }
+
+
+def _are_heads(tied: Collection[str], plan: AdapterPlan) -> bool:
+    """Whether all parameters that are tied to whole ones are layers of their own.
+
+    PEFT makes linear layers of the modules that it ties, also of a decoder's embedding, and of a
+    head with several layers.
+    """
+    layers = all(owner_of(name) in plan.whole_modules for name in tied)
+    return bool(tied) and layers and not any(map(embedding_role, tied))

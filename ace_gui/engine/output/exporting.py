@@ -22,7 +22,7 @@ from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress, 
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.merging import store as stores
-from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, InputFile, Manifest
+from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, AdapterOptions, InputFile, Manifest
 from ace_gui.engine.merging.store import (
     MODEL,
     planned_shards,
@@ -40,7 +40,7 @@ from ace_gui.engine.modules.stored import (
     write_manifest,
 )
 from ace_gui.engine.modules.task_tensors import TaskTensors, open_task
-from ace_gui.engine.output.adapter_writing import AdapterOptions, write_adapter
+from ace_gui.engine.output.adapter_writing import write_adapter
 from ace_gui.engine.output.model_card import CARD, model_card
 from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter
 from ace_gui.engine.planning.models import OpenedModel, open_files
@@ -354,18 +354,21 @@ def energy_by_rank(store: Path) -> Iterator[JobProgress | EnergyByRank]:
     """
     prepared = _prepared(store, read_finished(store), 1, None, None)
     (merged,) = prepared.experts
-    factored = adapter_plan(prepared).factored
-    shares = torch.ones(max((min(each.sides) for each in factored), default=0)).double()
+    factored = adapter_plan(prepared).completed().factored
+    shares = torch.ones(max((min(item.sides) for item in factored), default=0)).double()
     total, matrices = torch.zeros_like(shares), 0
     with TensorReader(prepared.base.checkpoint) as before, TensorReader(merged.checkpoint) as after:
-        for done, each in enumerate(factored):
+        for done, item in enumerate(factored):
             yield JobProgress(done=done, total=len(factored))
-            change = after.read(each.tensor).double() - before.read(each.tensor).double()
-            squares = squared_values(change.reshape(each.shape[0], -1))
-            if squares.any():
-                kept = shares.clone()
-                kept[: len(squares)] = squares.cumsum(0) / squares.sum()
-                total, matrices = total + kept, matrices + 1
+            names = item.parameter.tensors
+            changes = [after.read(name).double() - before.read(name).double() for name in names]
+            rows = item.experts * item.sides[1 if item.turned else 0]
+            for matrix in torch.cat(changes).reshape(rows, -1).chunk(item.experts):
+                squares = squared_values(matrix)
+                if squares.any():
+                    kept = shares.clone()
+                    kept[: len(squares)] = squares.cumsum(0) / squares.sum()
+                    total, matrices = total + kept, matrices + 1
     yield EnergyByRank(shares=tuple((total / max(matrices, 1)).tolist()), matrices=matrices)
 
 

@@ -28,7 +28,7 @@ from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.libraries import PEFT, Library, library_of
 from ace_gui.engine.contract.scored import TaskScore, line_of, means, remarks
 from ace_gui.engine.merging.merge_manifest import Manifest
-from ace_gui.engine.planning.adapter_plan import AdapterPlan
+from ace_gui.engine.planning.adapter_tensors import AdapterPlan
 from ace_gui.errors import CheckpointError
 from ace_gui.field_info import applying
 from ace_gui.formatting import counted, printable

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
 import torch
 
-from ace_gui.architecture.traits import Role
+from ace_gui.architecture.traits import Architecture, Role
+from ace_gui.checkpoints.adapters.lora import STACKS, same_bytes
 from ace_gui.checkpoints.adapters.weight_changes import LowRank
-from ace_gui.checkpoints.derived import NOWHERE, ChangedInfo, ExtendedInfo
+from ace_gui.checkpoints.derived import NOWHERE, ChangedInfo, ExtendedInfo, ModuleRows
 from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.writer import OutputTensor
+from ace_gui.checkpoints.reader import DerivedInfo
 from ace_gui.engine.contract.plan import (
     ADAPTER,
     NOTHING_AFTER,
@@ -24,6 +24,14 @@ from ace_gui.engine.contract.plan import (
     Disposition,
     PlanRow,
     Verdict,
+)
+from ace_gui.engine.planning.adapter_tensors import (
+    AdapterPlan,
+    Factored,
+    Parameter,
+    Whole,
+    is_inside,
+    leaf_of,
 )
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.prepared import Prepared
@@ -33,140 +41,79 @@ from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import Output
 
-PREFIX: Final = "base_model.model."
-
-_JOINED_ON_LOADING: Final = re.compile(r"\.experts\.\d+\.")
+_NUMBERED: Final = re.compile(r"\.experts\.(\d+)\.")
+_OF_EXPERTS: Final = frozenset(("gate_proj", "up_proj", "down_proj", "w1", "w2", "w3", "gate"))
+_MAMBA: Final = ("out_proj", "conv1d")
+# Layers by family that PEFT refuses, because their classes use the weights themselves.
+_REFUSED: Final = dict.fromkeys(
+    ("mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"), _MAMBA
+)
 _LEFT_WHOLE: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.HEAD, Role.VOCABULARY_HEAD})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Factored:
-    """A tensor whose change is written as B·A. ``module``: PEFT's name for its module.
-
-    ``turned``: stored inputs × outputs, or an embedding.
-    """
-
-    tensor: str
-    module: str
-    shape: tuple[int, ...]
-    turned: bool
-    embedding: bool
-    rank: int
-
-    @property
-    def sides(self) -> tuple[int, int]:
-        """Outputs and inputs of the change; the positions of a kernel are inputs."""
-        rows, columns = self.shape[0], math.prod(self.shape[1:])
-        return (columns, rows) if self.turned else (rows, columns)
-
-    def outputs(self, dtype: str) -> tuple[OutputTensor, OutputTensor]:
-        """A and B in the adapter's file."""
-        outputs, inputs = self.sides
-        kernel = self.shape[2:]
-        a = (self.rank, *self.shape[1:]) if kernel else (self.rank, inputs)
-        b = (outputs, self.rank, *(1 for _ in kernel))
-        name = f"{PREFIX}{self.module}." + (
-            "lora_embedding_{}" if self.embedding else "lora_{}.weight"
-        )
-        return (
-            OutputTensor(name=name.format("A"), dtype=dtype, shape=a),
-            OutputTensor(name=name.format("B"), dtype=dtype, shape=b),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Whole:
-    """A tensor that is written whole. ``parameter``: PEFT's name for it.
-
-    ``copies``: the names of tensors that are tied to it, which PEFT saves, too.
-    """
-
-    tensor: str
-    parameter: str
-    shape: tuple[int, ...]
-    dtype: str
-    copies: tuple[str, ...] = ()
-
-    @property
-    def module(self) -> str:
-        """The module that has it."""
-        return self.parameter.rpartition(".")[0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdapterPlan:
-    """The tensors of an adapter, in plan order.
-
-    ``rows``: those of the merge, by tensor. ``notes``: parts of the merge that it cannot hold.
-    """
-
-    factored: tuple[Factored, ...]
-    whole: tuple[Whole, ...]
-    rows: dict[str, tuple[PlanRow, ...]]
-    notes: tuple[str, ...] = ()
-
-    def with_ranks(self, ranks: dict[str, int], changed: Collection[str]) -> AdapterPlan:
-        """The plan with these ranks, without tensors that do not change."""
-        return replace(
-            self,
-            factored=tuple(
-                replace(each, rank=ranks[each.tensor])
-                for each in self.factored
-                if ranks[each.tensor]
-            ),
-            whole=tuple(each for each in self.whole if each.tensor in changed),
-        )
-
-    @property
-    def rank(self) -> int:
-        """The largest rank."""
-        return max((each.rank for each in self.factored), default=1)
-
-    @property
-    def whole_modules(self) -> tuple[str, ...]:
-        """The modules that PEFT saves whole, without modules inside other ones."""
-        factored = {each.module for each in self.factored}
-        owners = dict.fromkeys(each.module for each in self.whole if each.module not in factored)
-        copies = (name for each in self.whole for name in each.copies)
-        owners |= dict.fromkeys(name.rpartition(".")[0] for name in copies)
-        return tuple(n for n in owners if not any(n.startswith(f"{o}.") for o in owners))
-
-    def names_of(self, whole: Whole) -> tuple[str, ...]:
-        """The names of a whole tensor in the adapter's file."""
-        if whole.module in {each.module for each in self.factored}:
-            leaf = whole.parameter.rpartition(".")[2]
-            return (f"{PREFIX}{whole.module}.base_layer.{leaf}",)
-        return tuple(PREFIX + name for name in (whole.parameter, *whole.copies))
 
 
 def adapter_plan(
     prepared: Prepared, include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> AdapterPlan:
-    """The content of the adapter of a merge.
+    """The changed parameters of the adapter of a merge; see ``AdapterPlan.completed``.
 
     ``include``, ``exclude``: patterns of tensors' names, with ``*``. Without a rank in the recipe,
     the rank is the sum of the experts' ranks. Raises RecipeError if it is not known, MismatchError
     for a tensor that PEFT could not address.
     """
     rows: dict[str, tuple[PlanRow, ...]] = {}
+    left_out: dict[str, None] = {}
     for row in prepared.plan.rows:
         if row.in_base and row.is_combined and row.experts and 0 not in row.shape:
-            rows[row.tensor] = (*rows.get(row.tensor, ()), row)
-    wanted = [name for name in rows if _chosen(name, include, exclude)]
-    changed = [name for name in wanted if any(_changes(prepared, r) for r in rows[name])]
-    refuse_unaddressed(prepared, changed)
+            if _chosen(row.tensor, include, exclude):
+                rows[row.tensor] = (*rows.get(row.tensor, ()), row)
+            else:
+                left_out[row.tensor] = None
+    changed = [name for name in rows if any(_changes(prepared, row) for row in rows[name])]
+    _refuse_unaddressed(prepared, rows, changed)
+    parameters = _parameters(prepared.base)
     factored: list[Factored] = []
     whole: list[Whole] = []
-    for name in changed:
-        factors = _factored(prepared, rows[name][0])
-        if factors is None:
-            tied = tuple(n for n, at in prepared.base.architecture.absent.items() if at == name)
-            parameter = _module_name(prepared.base, name)
-            whole.append(_whole(prepared, rows[name][0], parameter, tied))
-        else:
-            factored.append(factors)
-    plan = AdapterPlan(factored=tuple(factored), whole=tuple(whole), rows=rows)
-    return _with_notes(_in_modules(plan, prepared), prepared, include, exclude)
+    dtypes = {row.tensor: row.output_dtype(prepared.recipe.out_dtype) for row in prepared.plan.rows}
+    for parameter in parameters:
+        if not {*parameter.tensors}.isdisjoint(changed):
+            factors = _factored(prepared, parameter, rows)
+            if factors is None:
+                whole.append(Whole(parameter=parameter, dtype=dtypes[parameter.tensor]))
+            else:
+                factored.append(factors)
+    plan = AdapterPlan(
+        factored=tuple(factored),
+        whole=tuple(whole),
+        rows=rows,
+        dtypes=dtypes,
+        parameters=parameters,
+    )
+    return _with_notes(plan, prepared, left_out)
+
+
+def _parameters(base: OpenedModel) -> tuple[Parameter, ...]:
+    """The model's parameters, in the order of their first tensors in the files."""
+    architecture, shapes = base.architecture, base.checkpoint.tensors
+    tied: dict[str, list[str]] = {}
+    for name, source in architecture.absent.items():
+        tied.setdefault(source, []).append(name)
+    stacks: dict[str, list[str]] = {}
+    by_row = sorted(architecture.stacked, key=lambda name: architecture.stacked[name].start)
+    for name in by_row:
+        stacks.setdefault(architecture.stacked[name].module, []).append(name)
+    parameters = []
+    for name, info in shapes.items():
+        stack = architecture.stacked.get(name)
+        if stack is None:
+            names = (_module_name(base, name), *tied.get(name, ()))
+            parameters.append(Parameter(names=names, tensors=(name,), shape=info.shape))
+        elif stack.start == 0:
+            members = tuple(stacks[stack.module])
+            rows = sum(shapes[member].shape[0] for member in members)
+            experts = len({number for name in members for number in _NUMBERED.findall(name)})
+            shape = (experts, rows // experts, info.shape[1])
+            parameters.append(Parameter(names=(stack.module,), tensors=members, shape=shape))
+    return tuple(parameters)
 
 
 def adapter_checks(prepared: Prepared) -> tuple[Check, ...]:
@@ -175,7 +122,7 @@ def adapter_checks(prepared: Prepared) -> tuple[Check, ...]:
         return ()
     try:
         require_adapter(prepared.recipe)
-        require_factors(adapter_plan(prepared))
+        require_factors(adapter_plan(prepared).completed())
     except WorkbenchError as error:
         return (Check(ADAPTER, error.sentence, Verdict.ERROR),)
     return (Check(ADAPTER, "The merge can be written as an adapter."),)
@@ -200,43 +147,39 @@ def require_factors(plan: AdapterPlan) -> None:
         )
 
 
-def _whole(prepared: Prepared, row: PlanRow, parameter: str, copies: tuple[str, ...] = ()) -> Whole:
-    return Whole(
-        tensor=row.tensor,
-        parameter=parameter,
-        shape=row.tensor_shape,
-        dtype=row.output_dtype(prepared.recipe.out_dtype),
-        copies=copies,
-    )
-
-
-def _in_modules(plan: AdapterPlan, prepared: Prepared) -> AdapterPlan:
-    """The plan in which all tensors of a module that is saved whole are whole."""
-    owners = tuple(f"{name}." for name in plan.whole_modules)
-    inside = [each for each in plan.factored if each.module.startswith(owners)]
-    more = tuple(
-        _whole(prepared, plan.rows[each.tensor][0], f"{each.module}.weight") for each in inside
-    )
-    factored = tuple(each for each in plan.factored if each not in inside)
-    return replace(plan, factored=factored, whole=plan.whole + more)
-
-
-def _with_notes(
-    plan: AdapterPlan, prepared: Prepared, include: Sequence[str], exclude: Sequence[str]
-) -> AdapterPlan:
-    rootless = [each for each in plan.whole if not each.module]
+def _with_notes(plan: AdapterPlan, prepared: Prepared, left_out: Collection[str]) -> AdapterPlan:
+    """The plan without parameters that PEFT cannot save, and with notes on all that is left out."""
     notes = []
+    rootless = [item for item in plan.whole if not item.parameter.module]
     if rootless:
-        names = listing([each.tensor for each in rootless])
+        names = listing([item.tensor for item in rootless])
         notes.append(f"{names}: in no module, so not in the adapter; the base's is kept.")
+    around = [item for item in plan.whole if item not in rootless and _holds_layers(item, plan)]
+    if any(expert.checkpoint.adapter is not None for expert in prepared.experts):
+        around = []  # PEFT has saved these modules whole before
+    if around:
+        names = listing([item.tensor for item in around])
+        notes.append(
+            f"{names}: saved by PEFT only together with all layers of the modules around them, so "
+            "not in the adapter; the base's are kept."
+        )
     own = [r.name for r in prepared.plan.rows if r.disposition is Disposition.PER_EXPERT]
     if own:
         notes.append(f"{listing(own)}: kept for each expert, so not in the adapter.")
-    left = [name for name in plan.rows if not _chosen(name, include, exclude)]
-    if left:
-        notes.append(f"{listing(left)}: left out, as asked for.")
-    whole = tuple(each for each in plan.whole if each.module)
-    return replace(plan, whole=whole, notes=tuple(notes))
+    if left_out:
+        notes.append(f"{listing(list(left_out))}: left out, as asked for.")
+    absent = {item.tensor for item in (*rootless, *around)}
+    return replace(
+        plan,
+        whole=tuple(item for item in plan.whole if item.tensor not in absent),
+        rows={name: rows for name, rows in plan.rows.items() if name not in absent},
+        notes=tuple(notes),
+    )
+
+
+def _holds_layers(item: Whole, plan: AdapterPlan) -> bool:
+    """Whether layers with factors are inside the module that has a parameter."""
+    return any(is_inside(layer.module, (item.parameter.module,)) for layer in plan.factored)
 
 
 def _chosen(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
@@ -306,40 +249,120 @@ def shares_of(prepared: Prepared, row: PlanRow) -> Sequence[float] | None:
     return [float(c) for c in results[0]] if torch.equal(*results) else None
 
 
-def _factored(prepared: Prepared, row: PlanRow) -> Factored | None:
-    """How a tensor is written as factors; None if it is written whole."""
-    base, shape = prepared.base, row.tensor_shape
-    traits = base.architecture.traits[row.tensor]
+def _factored(
+    prepared: Prepared, parameter: Parameter, rows: Mapping[str, Sequence[PlanRow]]
+) -> Factored | None:
+    """How a parameter is written as factors; None if it is written whole."""
+    base = prepared.base
+    traits = base.architecture.traits[parameter.tensor]
+    if traits.stack or parameter.tensor in base.architecture.stacked:
+        if leaf_of(parameter.name) not in STACKS or len(parameter.shape) != 3:
+            return None
+        if parameter.shape[0] < 2 or not parameter.module:
+            return None
+        turned = traits.inputs_first if base.architecture.model_class else traits.transposed
+        item = Factored(parameter=parameter, bare=True, turned=turned, embedding=False, rank=0)
+        known = _rank_of_stack(prepared, parameter, rows)
+        exact = known is not None and all(
+            shares_of(prepared, row) is not None for name in parameter.tensors for row in rows[name]
+        )
+        return replace(item, rank=_rank(prepared, item, known, exact))
+    row, shape = rows[parameter.tensor][0], parameter.shape
     changes = low_rank_changes(prepared, row)
     embedding = bool(changes) and all(change.embedding for _, change in changes or ())
-    matrix = traits.matrix and len(shape) == 2 and not traits.stack
+    matrix = traits.matrix and len(shape) == 2
     convolution = len(shape) > 2 and bool(changes)
     if changes is None and (not matrix or traits.role in _LEFT_WHOLE):
         return None
-    if not (matrix or embedding or convolution) or not row.tensor.endswith(".weight"):
+    layer = traits.takes_lora and leaf_of(parameter.name) == "weight" and bool(parameter.module)
+    if not layer or not (matrix or embedding or convolution):
         return None
-    recipe, limit = prepared.recipe, min(shape[0], math.prod(shape[1:]))
-    rank = most = limit
+    if leaf_of(parameter.module) in _REFUSED.get(base.architecture.family or "", ()):
+        return None
+    if parameter.names[1:]:  # PEFT does not add a table's factors to what is tied to it
+        return None
+    turned = embedding or (traits.transposed and len(shape) == 2)
+    bare = leaf_of(parameter.module) in _OF_EXPERTS and _has_stacks(base) and not turned
+    item = Factored(parameter=parameter, bare=bare, turned=turned, embedding=embedding, rank=0)
+    known = None
     if changes is not None:
-        rank = min(sum(change.a.shape[0] for _, change in changes), limit)
-        if row.part is None and shares_of(prepared, row) is not None:  # the sum is exact
-            most = rank
-    if recipe.energy is not None or recipe.rank is not None:
-        rank = most if recipe.energy is not None else min(recipe.rank or 0, most)
-    elif changes is None:
+        known = sum(change.a.shape[0] for _, change in changes)
+    exact = known is not None and row.part is None and shares_of(prepared, row) is not None
+    return replace(item, rank=_rank(prepared, item, known, exact))
+
+
+def _has_stacks(base: OpenedModel) -> bool:
+    """Whether the model has stacks of experts.
+
+    PEFT then takes some layers' names for older ones of matrices in a stack, so that the layers'
+    parameters are named instead.
+    """
+    traits = base.architecture.traits.values()
+    return bool(base.architecture.stacked) or any(trait.stack for trait in traits)
+
+
+def _rank(prepared: Prepared, item: Factored, known: int | None, exact: bool) -> int:
+    """The rank, or the largest one if ``energy`` decides it.
+
+    ``known``: the sum of the experts' ranks; ``exact``: whether the change has no higher rank.
+    Raises RecipeError if nothing gives the rank.
+    """
+    recipe, limit = prepared.recipe, min(item.sides)
+    most = min(known, limit) if known is not None and exact else limit
+    if recipe.energy is not None:
+        return most
+    if recipe.rank is not None:
+        return min(recipe.rank, most)
+    if known is None:
         raise RecipeError(
-            f"The rank of the change of {plain(row.tensor)} is not known, because not all experts "
+            f"The rank of the change of {plain(item.tensor)} is not known, because not all experts "
             "are plain LoRA: give `rank` or `energy`.",
             key="rank",
         )
-    return Factored(
-        tensor=row.tensor,
-        module=_module_name(base, row.tensor).removesuffix(".weight"),
-        shape=shape,
-        turned=embedding or (traits.transposed and len(shape) == 2),
-        embedding=embedding,
-        rank=rank,
-    )
+    return min(known, limit)
+
+
+def stack_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRank, ModuleRows]] | None:
+    """Each expert's changes of a stack, or of a matrix in it, if all are LoRA, else None.
+
+    With an adapter, its change, and the rows of the change that are in the tensor.
+    """
+    changes: list[tuple[int, LowRank, ModuleRows]] = []
+    for t in row.experts:
+        expert = prepared.experts[t]
+        checkpoint, name = expert.checkpoint, answering_name(row, expert)
+        if checkpoint.adapter is None:
+            return None
+        if not _of_adapter(checkpoint, name):
+            continue
+        info = checkpoint.tensors[name]
+        if not isinstance(info, ChangedInfo) or info.brought:
+            return None
+        for change, piece in info.changes:
+            if not isinstance(change, LowRank) or change.uses_base or change.middle is not None:
+                return None
+            changes.append((t, change, piece))
+    return changes
+
+
+def _rank_of_stack(
+    prepared: Prepared, parameter: Parameter, rows: Mapping[str, Sequence[PlanRow]]
+) -> int | None:
+    """The largest sum of the experts' ranks for a matrix of a stack; None if it is not known.
+
+    A change that covers several tensors of a matrix counts once.
+    """
+    matrices: dict[int, dict[tuple[int, str], int]] = {}
+    height = parameter.shape[1]
+    for name in parameter.tensors:
+        stacked = prepared.base.architecture.stacked.get(name)
+        changes = stack_changes(prepared, rows[name][0]) if name in rows else []
+        if changes is None:
+            return None
+        matrix = matrices.setdefault(0 if stacked is None else stacked.start // height, {})
+        for t, change, _ in changes:
+            matrix[t, change.a.name] = change.a.shape[0] // change.experts
+    return max(sum(ranks.values()) for ranks in matrices.values())
 
 
 def _module_name(base: OpenedModel, tensor: str) -> str:
@@ -348,22 +371,22 @@ def _module_name(base: OpenedModel, tensor: str) -> str:
     return rows[0].module if rows else tensor
 
 
-def refuse_unaddressed(prepared: Prepared, tensors: Sequence[str]) -> None:
+def _refuse_unaddressed(
+    prepared: Prepared, rows: Mapping[str, Sequence[PlanRow]], tensors: Sequence[str]
+) -> None:
     """Raise MismatchError for tensors whose change an adapter cannot express.
 
     Loading joins or divides them, or they have rows of tokens that the base lacks.
     """
-    base, names = prepared.base, []
+    base = prepared.base
     pieces = Counter(row.module for rows in base.architecture.modules.values() for row in rows)
-    for tensor in tensors:
-        rows = base.architecture.modules.get(tensor, ())
-        divided = len(rows) > 1 or any(pieces[row.module] > 1 for row in rows)
-        if divided or (_JOINED_ON_LOADING.search(tensor) and base.architecture.model_class):
-            names.append(tensor)
+    rebuilt = (name for name in tensors if _is_rebuilt(base.architecture, name, pieces))
+    names = [name for name in rebuilt if any(_differs(prepared, row) for row in rows[name])]
     if names:
         raise MismatchError(
             f"{listing(names)}: the library joins or divides them when it loads the model, so that "
-            "an adapter cannot address them. Leave them out (`--exclude`), or write a whole model.",
+            "an adapter cannot address them. Write a whole model, or make the adapter from it with "
+            "`ace-gui extract` and leave them out there (`--exclude`).",
             path=base.checkpoint.path,
             tensor=names[0],
         )
@@ -376,3 +399,28 @@ def refuse_unaddressed(prepared: Prepared, tensors: Sequence[str]) -> None:
             "fits no base. Keep the base's tokens (`tokenizer: base`), or write a whole model.",
             tensor=larger[0],
         )
+
+
+def _is_rebuilt(architecture: Architecture, tensor: str, pieces: Mapping[str, int]) -> bool:
+    """Whether loading joins a tensor with others, or divides it; stacks of experts are known.
+
+    ``pieces``: the number of tensors in each of the model's.
+    """
+    rows = architecture.modules.get(tensor, ())
+    if len(rows) > 1 or any(pieces[row.module] > 1 for row in rows):
+        return True
+    inside = _NUMBERED.search(tensor) and architecture.model_class
+    layer = architecture.traits[tensor].takes_lora
+    return bool(inside) and tensor not in architecture.stacked and not layer
+
+
+def _differs(prepared: Prepared, row: PlanRow) -> bool:
+    """Whether an expert's tensor is not the base's, bit by bit."""
+    stored = prepared.base.checkpoint.tensors[row.tensor]
+    for t in row.experts:
+        expert = prepared.experts[t]
+        info = expert.checkpoint.tensors[expert.own_names[answering_name(row, expert)]]
+        of_files = not isinstance(stored, DerivedInfo) and not isinstance(info, DerivedInfo)
+        if not of_files or not same_bytes(stored, info):
+            return True
+    return False

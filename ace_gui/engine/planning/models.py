@@ -221,7 +221,7 @@ def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) ->
 
 
 def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
-    adapter = _without_copies(open_adapter(path, base.checkpoint.tensors), base)
+    adapter = _without_copies(_opened_adapter(path, base.checkpoint.tensors), base)
     named = adapter.named_base
     opened = public_name(base.checkpoint.path, base.checkpoint.config or {})
     lasts = {name.rpartition("/")[2].casefold() for name in (named, opened)}
@@ -234,6 +234,17 @@ def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
     answers, pieces = _answers(adapter, base)
     turned = {name for name, traits in base.architecture.traits.items() if traits.transposed}
     return expand(adapter, base.checkpoint, answers, turned, pieces)
+
+
+def _opened_adapter(path: Path, base: Collection[str]) -> Adapter:
+    """Open an adapter; a pickle only if the user had it converted before."""
+    try:
+        return open_adapter(path, base)
+    except PickleConsentError:
+        converted = find_converted(path, conversions_folder())
+        if converted is None:
+            raise
+        return replace(open_adapter(converted, base), path=path)
 
 
 def _without_copies(adapter: Adapter, base: OpenedModel) -> Adapter:

@@ -300,6 +300,8 @@ def learning_bytes(prepared: Prepared) -> int:
     return max(found)
 
 
+_MORE_ROOM: Final = "Free some space there, or choose an output folder on another disk."
+
 _NO_LAYER: Final = frozenset({Role.EMBEDDING, Role.POSITION, Role.CONVOLUTION, Role.NORM})
 
 
@@ -438,8 +440,12 @@ def output_checks(
     needed = models * plan.bytes_to_write + plan.bytes_for_experts
     checks = store_checks(plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=None)
     adapter = (check for check in plan.checks if check.title == ADAPTER)
-    advice = "Free some space there, or choose an output folder on another disk."
-    return replaced((*checks, *adapter), disk_check(needed, free_bytes(target), advice))
+    return replaced((*checks, *adapter), disk_check(needed, free_bytes(target), _MORE_ROOM))
+
+
+def require_disk(needed: int, target: Path, output: str) -> None:
+    """Raise ResourceError if an ``output`` of so many bytes does not fit on the target's disk."""
+    refuse_errors([disk_check(needed, free_bytes(target), _MORE_ROOM, output)])
 
 
 def refuse_errors(checks: Iterable[Check]) -> None:

@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ace_gui.engine.contract.events import TensorFinished
+from ace_gui.engine.merging.journal import JOURNAL
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.store import JOURNAL, MODEL, SURVEY
+from ace_gui.engine.merging.store import MODEL, SURVEY
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import FileChangedError, ResumeError
 from ace_gui.recipe import Recipe

@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.jobs import ReadStoresJob
 from ace_gui.engine.merging import merge_manifest as manifest
+from ace_gui.engine.merging.journal import JOURNAL
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.store import JOURNAL, MODEL, read_finished
+from ace_gui.engine.merging.store import MODEL, read_finished
 from ace_gui.engine.output.exporting import export, publish
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared

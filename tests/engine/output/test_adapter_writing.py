@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
+import os
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 import ace_gui
@@ -19,12 +24,13 @@ from ace_gui.engine.contract.plan import Verdict
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.requirements import output_checks, store_checks
 from ace_gui.engine.workflow import Options, merge_to_folder
-from ace_gui.errors import MismatchError, RecipeError, ResumeError
+from ace_gui.errors import MismatchError, RecipeError, ResourceError, ResumeError
 from ace_gui.gui.state.session import checks_of
 from ace_gui.linalg.singular import cut, cut_product, joined, rank_for, squared_values
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Override
+from ace_gui.recipe.values import Task
 from tests.helpers.adapters import SIZES, factors, save_adapter
 from tests.helpers.command import ace_gui as command
 from tests.helpers.merges import merged_tensors
@@ -68,6 +74,15 @@ def fine_tune(base: Path, folder: Path) -> Path:
         value.data += 0.02 * torch.randn(value.shape)
     model.save_pretrained(folder)
     return folder
+
+
+def fine_tune_of(kind: Any, folder: Path) -> Path:
+    """A model of another class with every parameter of its base in ``folder`` moved."""
+    model = kind.from_pretrained(folder / "base")
+    for value in model.parameters():
+        value.data += 0.02 * torch.randn(value.shape)
+    model.save_pretrained(folder / "model")
+    return folder / "model"
 
 
 @pytest.mark.parametrize("shape", [(7, 12), (12, 7), (5, 5)])
@@ -150,8 +165,8 @@ def test_a_stopped_merge_resumes_to_the_same_bytes(base: Path, experts: list[Pat
     events.close()
     assert not out.exists()
     partial = staging_folder(out)
-    begun = (partial / "journal.jsonl").read_text().splitlines()
-    assert sum("written" in line for line in begun) == 1
+    lines = map(json.loads, (partial / "journal.jsonl").read_text().splitlines())
+    assert sum(bool(line.get("written")) for line in lines) == 1
     other = recipe_over(base, experts, merge_method="ties", output="adapter", energy=0.6)
     with pytest.raises(ResumeError, match="recipe"):
         written(other, out, resume=True)
@@ -163,6 +178,129 @@ def test_a_stopped_merge_resumes_to_the_same_bytes(base: Path, experts: list[Pat
     assert any(isinstance(event, TensorFinished) for event in resumed)
     assert (out / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
     assert not partial.exists()
+
+
+def begun(recipe: Any, out: Path, tensors: int = 1, **options: Any) -> Path:
+    """The store of a merge that was stopped after some tensors."""
+    events = merge_to_folder(recipe, out, Options(device="cpu", **options))
+    for _ in range(tensors):
+        next(event for event in events if isinstance(event, TensorFinished))
+    events.close()
+    assert not out.exists()
+    return staging_folder(out)
+
+
+def test_an_equal_recipe_in_another_order_or_with_a_task_resumes(
+    base: Path, experts: list[Path], tmp_path
+):
+    parameters = {"density": 0.5, "scaling": 0.7}
+    keys = {"merge_method": "ties", "output": "adapter", "rank": 2}
+    recipe = recipe_over(base, experts, **keys, parameters=parameters)
+    written(recipe, tmp_path / "whole")
+    begun(recipe, tmp_path / "out")
+    (tmp_path / "data.jsonl").write_text("{}")
+    other = recipe_over(
+        base, experts, **keys, parameters=dict(reversed(parameters.items())),
+        tasks=(Task(expert="one", data=tmp_path / "data.jsonl"),),
+    )  # fmt: skip
+    written(other, tmp_path / "out", resume=True)
+    pair = [(tmp_path / name / WEIGHTS).read_bytes() for name in ("whole", "out")]
+    assert pair[0] == pair[1]
+
+
+@pytest.mark.parametrize("energy", [None, 0.7])
+def test_an_input_that_changed_in_place_is_not_continued(
+    energy: float | None, base: Path, experts: list[Path], tmp_path
+):
+    keys = {"energy": energy} if energy else {"rank": 2}
+    recipe = recipe_over(base, experts, merge_method="ties", output="adapter", **keys)
+    begun(recipe, tmp_path / "out", 2)
+    file = experts[0] / WEIGHTS
+    status, content = file.stat(), bytearray(file.read_bytes())
+    content[-3] ^= 1
+    file.write_bytes(content)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(ResumeError, match="another content"):
+        written(recipe, tmp_path / "out", resume=True)
+
+
+LINES = {
+    "no object": lambda _: "[1, 2]",
+    "no JSON": lambda line: line[: len(line) // 2],
+    "another value": lambda line: json.dumps({**json.loads(line), "written": 5}),
+    "another rank": lambda line: json.dumps({**json.loads(line), "rank": -3}),
+    "a huge rank": lambda line: json.dumps({**json.loads(line), "rank": 10**9}),
+    "no tensor": lambda line: json.dumps({"rank": 1}),
+    "other reads": lambda line: json.dumps({"read": {"x": 5}}),
+    "deep": lambda _: "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("form", LINES)
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_damaged_journal_is_continued_before_the_damage(
+    place: int, form: str, base: Path, experts: list[Path], tmp_path
+):
+    recipe = recipe_over(base, experts, merge_method="ties", output="adapter", energy=0.7)
+    written(recipe, tmp_path / "whole")
+    journal = begun(recipe, tmp_path / "out") / "journal.jsonl"
+    lines = journal.read_text().splitlines()
+    places = [n for n, line in enumerate(lines) if '"tensor"' in line]
+    lines[places[place]] = LINES[form](lines[places[place]])
+    journal.write_text("\n".join(lines) + "\n")
+    written(recipe, tmp_path / "out", resume=True)
+    pair = [(tmp_path / name / WEIGHTS).read_bytes() for name in ("whole", "out")]
+    assert pair[0] == pair[1]
+
+
+@pytest.mark.parametrize("name", ["journal.jsonl", "manifest.json"])
+def test_a_store_that_cannot_be_read_says_what_to_do(
+    name: str, base: Path, experts: list[Path], tmp_path
+):
+    recipe = recipe_over(base, experts, merge_method="ties", output="adapter", rank=2)
+    file = begun(recipe, tmp_path / "out") / name
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(ResumeError, match=rf"{name} cannot be read; begin again without resuming"):
+        written(recipe, tmp_path / "out", resume=True)
+
+
+@pytest.mark.parametrize("kind", ["ties", "linear"])
+def test_after_a_full_disk_an_adapter_is_continued(
+    kind: str, base: Path, experts: list[Path], tmp_path, monkeypatch
+):
+    """The disk is full at the n-th write or allocation, whichever it is."""
+    more = {"energy": 0.7} if kind == "ties" else {}
+    recipe = recipe_over(base, experts, merge_method=kind, output="adapter", **more)
+    written(recipe, tmp_path / "whole")
+    real = {name: getattr(os, name) for name in ("write", "posix_fallocate", "ftruncate")}
+    for number in range(12):
+        counted = itertools.count()
+
+        def full(name: str, *arguments: Any, at: int = number, count: Any = counted) -> Any:
+            if next(count) == at:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real[name](*arguments)
+
+        out = tmp_path / f"out-{number}"
+        with monkeypatch.context() as patched:
+            for name in real:
+                patched.setattr(os, name, partial(full, name))
+            with suppress(ResourceError):
+                written(recipe, out)
+        if not out.exists():
+            written(recipe, out, resume=True)
+        assert (out / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
+
+
+def test_a_disk_without_room_is_noticed_before_anything_is_written(
+    base: Path, experts: list[Path], tmp_path, monkeypatch
+):
+    recipe = recipe_over(base, experts, merge_method="linear", output="adapter")
+    monkeypatch.setattr("ace_gui.engine.planning.requirements.free_bytes", lambda _: 100)
+    with pytest.raises(ResourceError, match=r"for the adapter; 100 B free.*Nothing was"):
+        written(recipe, tmp_path / "out")
+    assert not staging_folder(tmp_path / "out").exists()
 
 
 def test_an_extracted_adapter_keeps_its_energy_and_its_whole_tensors(base: Path, tmp_path):
@@ -274,20 +412,49 @@ def test_the_estimate_and_the_dry_run_say_that_the_rank_is_missing(
         assert "`rank` or `energy`" in " ".join(found.stderr.split()), words
 
 
-def test_experts_in_files_of_their_own_are_named(tmp_path):
+def test_experts_in_files_of_their_own_become_factors_of_the_stack(tmp_path):
     config = transformers.MixtralConfig(**SIZES, num_local_experts=2)
     transformers.MixtralForCausalLM(config).save_pretrained(tmp_path / "base")
-    tensors = load_file(tmp_path / "base" / "model.safetensors")
-    (tmp_path / "model").mkdir()
-    changed = {name: tensor + 0.1 for name, tensor in tensors.items()}
-    save_file(changed, tmp_path / "model" / "model.safetensors", {"format": "pt"})
-    (tmp_path / "model" / "config.json").write_text((tmp_path / "base" / "config.json").read_text())
-    with pytest.raises(MismatchError, match=r"experts\.0\.w1"):
-        ace_gui.extract(tmp_path / "base", tmp_path / "model", tmp_path / "x", rank=2)
-    ace_gui.extract(
-        tmp_path / "base", tmp_path / "model", tmp_path / "x", rank=2, exclude=["*.experts.*"]
-    )
-    assert (tmp_path / "x" / WEIGHTS).is_file()
+    model = fine_tune_of(transformers.MixtralForCausalLM, tmp_path)
+    ace_gui.extract(tmp_path / "base", model, tmp_path / "x", rank=2)
+    settings = json.loads((tmp_path / "x" / "adapter_config.json").read_text())
+    stacks = [f"model.layers.{n}.mlp.experts" for n in range(2)]
+    assert set(settings["target_parameters"]) == {
+        f"{stack}.{leaf}" for stack in stacks for leaf in ("gate_up_proj", "down_proj")
+    }
+    found = load_file(tmp_path / "x" / WEIGHTS)
+    shapes = {
+        name: tuple(found[f"base_model.model.{stacks[0]}.{name}.weight"].shape)
+        for name in ("lora_A", "lora_B", "base_layer.lora_A", "base_layer.lora_B")
+    }
+    assert shapes == {
+        "lora_A": (4, 24),
+        "lora_B": (16, 4),
+        "base_layer.lora_A": (4, 16),
+        "base_layer.lora_B": (48, 4),
+    }
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_joined_tensors_are_in_the_way_only_if_they_change(changed: bool, tmp_path):
+    """transformers divides this model's tensors of gate and up when it loads them."""
+    config = transformers.Dinov2Config(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=16, patch_size=8,
+        use_swiglu_ffn=True,
+    )  # fmt: skip
+    model = transformers.Dinov2Model(config)
+    model.save_pretrained(tmp_path / "base")
+    for name, value in model.named_parameters():
+        if changed or "attention.query.weight" in name or "q_proj.weight" in name:
+            value.data += 0.02 * torch.randn(value.shape)
+    model.save_pretrained(tmp_path / "model")
+    arguments = (tmp_path / "base", tmp_path / "model", tmp_path / "x")
+    if changed:
+        with pytest.raises(MismatchError, match=r"joins or divides"):
+            ace_gui.extract(*arguments, rank=2)
+    else:
+        ace_gui.extract(*arguments, rank=2)
+        assert len(load_file(tmp_path / "x" / WEIGHTS)) == 4
 
 
 PLAIN = [

@@ -1,0 +1,99 @@
+"""For every class of transformers: what is written is what PEFT reads on a model of this class.
+
+Nothing is computed: models are built without memory, and their files are holes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import peft
+import pytest
+import torch
+
+from ace_gui.engine.output.adapter_writing import adapter_config
+from ace_gui.engine.planning.adapter_plan import adapter_plan
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.errors import RecipeError
+from ace_gui.recipe.new_recipes import recipe_for_extraction
+from tests.architecture.model_classes import built, model_classes
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def hollow(model: Any, folder: Path) -> Path:
+    """The folder of a model whose tensors are all zeros and take no room."""
+    folder.mkdir()
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+    tied = set(getattr(model, "all_tied_weights_keys", None) or {})
+    header: dict[str, Any] = {}
+    offset = 0
+    for name, tensor in model.state_dict().items():
+        if name in tied:
+            continue
+        size = tensor.numel() * 4
+        kind = "F32" if tensor.is_floating_point() else "I32"
+        offsets = [offset, offset + size]
+        header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": offsets}
+        offset += size
+    text = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + offset)
+    return folder
+
+
+def written(base: Path, model: Path) -> tuple[Shapes, dict[str, Any]]:
+    """The tensors of an adapter that holds every parameter, and its config."""
+    prepared = prepare(recipe_for_extraction(base, model, 2))
+    plan = adapter_plan(prepared).completed()
+    shapes = {output.name: output.shape for output in plan.outputs("F32")}
+    return shapes, adapter_config(plan, prepared)
+
+
+def read_by_peft(model: Any, config: dict[str, Any]) -> Shapes:
+    """The tensors that PEFT has in such an adapter."""
+    with torch.device("meta"):
+        adapted = peft.get_peft_model(model, peft.LoraConfig(**{**config, "inference_mode": True}))
+    state = peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    return {name: tuple(tensor.shape) for name, tensor in state.items()}
+
+
+def takes_adapters(model: Any, config: dict[str, Any]) -> bool:
+    """Whether PEFT can put anything on this class, such as factors for the first layer alone."""
+    first = config["target_modules"][:1]
+    try:
+        read_by_peft(model, {"target_modules": first})
+    except Exception:  # of any type
+        return False
+    return True
+
+
+CLASSES = {model_class.__name__: model_class for model_class in model_classes()}
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CLASSES)
+def test_peft_reads_every_tensor_that_is_written(name: str, tmp_path: Path) -> None:
+    try:
+        model = built(CLASSES[name])
+    except Exception:  # of any type: its default config does not make a model
+        return
+    if not model.state_dict():
+        return
+    folders = [hollow(model, tmp_path / folder) for folder in ("base", "model")]
+    try:
+        shapes, config = written(*folders)
+    except RecipeError:  # it has no layer that PEFT could change
+        return
+    config["base_model_name_or_path"] = None
+    if not takes_adapters(built(CLASSES[name]), config):
+        return
+    expected = read_by_peft(model, config)
+    different = {n for n in {*shapes, *expected} if shapes.get(n) != expected.get(n)}
+    assert not different, sorted(different)[:10]
