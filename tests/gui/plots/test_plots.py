@@ -50,6 +50,7 @@ from ace_gui.gui.plots.frame.export_image import (
     grab_plot,
 )
 from ace_gui.gui.plots.frame.items import Points
+from ace_gui.gui.plots.frame.legend import CaptionLabel
 from ace_gui.gui.plots.frame.spec import Axis
 from ace_gui.gui.plots.gamma_plot import EMPTY, GammaPlot, two_digits
 from ace_gui.gui.plots.merge_plots import MergePoint, MergeScatter, ScoreBarsPlot, ScoreGroup
@@ -434,7 +435,8 @@ def test_a_picture_has_the_axiss_name_and_no_hint(qtbot, plot):
         plot.show_as_picture(True)
         assert quantity_of(plot).isVisible()
         assert quantity_of(plot).text() == "γ"
-        assert plot.caption.isVisible() == (chosen is not None)
+        captions = [label for label in plot.findChildren(CaptionLabel) if label.isVisible()]
+        assert any(label.whole == plot.caption.whole for label in captions) == bool(chosen)
         plot.show_as_picture(False)
         assert (plot.caption.isVisible(), quantity_of(plot).isVisible()) == shown == (True, False)
 
@@ -814,7 +816,7 @@ def test_a_picture_for_a_paper_has_its_size_and_its_data(request, tmp_path, name
 def test_the_format_of_a_picture_is_asked_for_and_remembered(qtbot, plot):
     for serif, points in ((0, 8), (1, 6)):
         used: list[PictureFormat] = []
-        dialog = PictureDialog(used.append, plot)
+        dialog = PictureDialog(used.append, plot, plot)
         assert dialog.points.value() == 8
         dialog.points.setValue(points)
         dialog.typeface.setCurrentIndex(serif)
