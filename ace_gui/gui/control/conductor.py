@@ -10,7 +10,7 @@ from typing import Final
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from ace_gui.engine.contract.events import Event, JobDone, JobFailed, LayerAnalysed, PlanReady
+from ace_gui.engine.contract.events import Event, JobDone, JobFailed, PlanReady
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
     ConvertJob,
@@ -21,12 +21,12 @@ from ace_gui.engine.contract.jobs import (
     PlanJob,
     ReportJob,
 )
-from ace_gui.errors import MismatchError, NonFiniteError, PickleConsentError, WorkbenchError
+from ace_gui.errors import MismatchError, PickleConsentError, WorkbenchError
 from ace_gui.formatting import listing
 from ace_gui.gui.control.engine_client import End, EngineClient
+from ace_gui.gui.control.expert_analysis import ExpertAnalysis
 from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.control.scoring import SCORING
-from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.recipe.values import ParameterValue
 
@@ -49,8 +49,7 @@ class Conductor(QObject):
         self._refused: tuple[Path | None, Callable[[], None]] | None = None
         self._left_out: dict[str, str] = {}  # why, by name, while the rest is being added
         self._plan_timer = engine.delayed(PLAN_DELAY, self.plan)
-        # A cancelled analysis must not restart at once.
-        engine.ended.connect(lambda job: None if isinstance(job, AnalyseJob) else self.analyse())
+        self._analysis = ExpertAnalysis(engine)
         runs.wanted.connect(self.change)
         engine.session.inputs_wanted.connect(self.change)
         engine.session.parameter_wanted.connect(self.set_parameter)
@@ -85,7 +84,7 @@ class Conductor(QObject):
         """Unload everything."""
         self.leaving.emit()
         self._forget_plan()
-        self._engine.drop(AnalyseJob)
+        self._analysis.drop()
         self._runs.leave()
         self._session.close()
 
@@ -125,31 +124,7 @@ class Conductor(QObject):
         self._engine.cancel(ConvertJob)
         if self._engine.running(PlanJob, LoadRecipeJob):
             self._forget_plan()
-            self.analyse()
-
-    def analyse(self) -> None:
-        """Compare the experts, unless this is done, running or impossible now."""
-        session = self._session
-        busy = session.activity.is_running(State.MERGING, State.PLANNING)
-        plan = session.draft.plan
-        if busy or plan is None or not plan.experts or session.layers.is_analysed:
-            return
-        job = AnalyseJob(recipe=plan.recipe)
-        if any(known.job == job for known in self._engine.running(AnalyseJob)):
-            return
-
-        def record(event: Event) -> None:
-            if isinstance(event, LayerAnalysed):
-                session.layers.record_statistics(event.statistics)
-
-        def end(end: End) -> None:
-            if isinstance(end, JobDone):
-                session.finish_analysis()
-            elif isinstance(end, JobFailed) and isinstance(end.error, NonFiniteError):
-                session.refuse_values(end.error)
-
-        self._engine.drop(AnalyseJob)
-        self._engine.run(job, record, end)
+            self._analysis.begin()
 
     # Planning
 
@@ -188,6 +163,7 @@ class Conductor(QObject):
         if any(run is not None and run.recipe.base_model != planned.base for run in merges):
             self._runs.leave()
         session.adopt(planned, event.plan)
+        self._analysis.allow_again()
         if isinstance(job, LoadRecipeJob):
             self.opened.emit(job.paths)
         else:

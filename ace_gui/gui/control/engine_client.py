@@ -80,10 +80,11 @@ class EngineClient(QObject):
     """Runs jobs and keeps the session's activity in step with them, in the GUI thread.
 
     If the engine is lost, every job ends with JobFailed, and the loss is reported once. ``ended``
-    carries a job that is done or cancelled. ``idle``: no job is running, no delayed action is due.
+    carries a job and how it ended: done, cancelled or failed. ``idle``: no job is running, no
+    delayed action is due.
     """
 
-    ended = Signal(object)
+    ended = Signal(object, object)
     idle = Signal()
 
     def __init__(self, session: Session, worker: EngineThread) -> None:
@@ -180,21 +181,26 @@ class EngineClient(QObject):
             entry.on_end(end)
             if not entry.quiet:
                 self.session.fail(end.error)
+            self.ended.emit(entry.job, end)
             return
         level = Level.INFO if entry.state is not None else Level.DETAIL
         ended = "cancelled" if isinstance(end, JobCancelled) else "done"
         took = duration(time.monotonic() - entry.began)
         log.add(level, Source.ENGINE, f"{entry.title}: {ended} after {took}.")
         entry.on_end(end)
-        self.ended.emit(entry.job)
+        self.ended.emit(entry.job, end)
 
     def _fail_all(self, error: EngineError) -> None:
         advice = "It was restarted, and finished work is kept."
         if self.running(MergeJob):
             advice = "Merge again to resume from the last finished tensor."
+        lost = list(self._running.values())
+        end = JobFailed(error=error)
         for number in tuple(self._running):
-            self._forget(number).on_end(JobFailed(error=error))
+            self._forget(number).on_end(end)
         self.session.fail(EngineError(f"{error.sentence} {advice}", details=error.details))
+        for entry in lost:
+            self.ended.emit(entry.job, end)
         self._check_idle()
 
     def _check_idle(self) -> None:
