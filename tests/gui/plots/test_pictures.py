@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QImage, QTransform
-from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication, QLabel, QMainWindow, QSplitter
 
 from ace_gui.gui.plots.frame.base_plot import Plot, PlotWithTable
@@ -105,7 +104,8 @@ def check_sizes(folder: Path, form: PictureFormat, height: float) -> None:
 def check_texts(drawing: Path, last: str) -> None:
     """The last name is in the drawing, and no text is outside the page."""
     texts = list(texts_of(drawing))
-    page = QSvgRenderer(str(drawing)).viewBoxF().adjusted(-0.5, -0.5, 0.5, 0.5)
+    view = ElementTree.parse(drawing).getroot().get("viewBox", "")
+    page = QRectF(*map(float, view.split())).adjusted(-0.5, -0.5, 0.5, 0.5)
     outside = [(text, box) for text, box in texts if not page.contains(box)]
     assert not outside
     assert any(last in text for text, _ in texts), [text for text, _ in texts]
@@ -197,3 +197,20 @@ def test_the_dialog_offers_only_heights_from_which_every_block_can_be_read(qtbot
     single = PictureDialog(used.append, plot, plot)
     assert single.down.minimum() == 30
     single.reject()
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1600, 1000)], ids=str)
+def test_the_pictures_of_the_whole_window_are_whole(loaded, qtbot, tmp_path, size):
+    loaded.resize(*size)
+    loaded.session.select("layer.10.q")
+    QApplication.processEvents()
+    plots = [plot for plot in loaded.findChildren(Plot) if plot.isVisible() and not plot.message()]
+    assert GammaPlot in map(type, plots)
+    for plot in plots:
+        before = plot.geometry()
+        for form in FORMATS:
+            pictures(plot, tmp_path, form)
+            check_sizes(tmp_path, form, form.height)
+            check_texts(tmp_path / "picture.svg", "10" if isinstance(plot, GammaPlot) else "")
+        QApplication.processEvents()
+        assert plot.geometry() == before

@@ -246,20 +246,25 @@ def _free_of_layouts(plot_widget: ThemedWidget) -> Iterator[None]:
 
     Qt activates them whenever a part of the plot is shown, for example its title.
     """
-    layouts = []
+    around = []
     above = plot_widget.parentWidget()
     while above is not None:
         layout = above.layout()
         if layout is not None and layout.isEnabled():
-            layouts.append(layout)
+            around.append(above)  # not the layout, whose wrapper does not outlive its widget's
         above = above.parentWidget()
-    for layout in layouts:
-        layout.setEnabled(False)
+    _enable_layouts(around, on=False)
     try:
         yield
     finally:
-        for layout in layouts:
-            layout.setEnabled(True)
+        _enable_layouts(around, on=True)
+
+
+def _enable_layouts(widgets: Sequence[QWidget], *, on: bool) -> None:
+    for widget in widgets:
+        layout = widget.layout()
+        if layout is not None:
+            layout.setEnabled(on)
 
 
 def _lay_out(plot_widget: ThemedWidget, size: QSize) -> None:
