@@ -99,8 +99,10 @@ class Conductor(QObject):
     @property
     def opening(self) -> tuple[Path, ...]:
         """The paths that are being opened; empty if none are."""
-        jobs = [entry.job for entry in self._engine.running(LoadRecipeJob)]
-        return jobs[-1].paths if jobs else ()
+        for entry in self._engine.running(LoadRecipeJob):
+            if isinstance(entry.job, LoadRecipeJob):
+                return entry.job.paths
+        return ()
 
     def close(self) -> None:
         """Unload everything."""

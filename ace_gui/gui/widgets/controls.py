@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, TypeVar
 
-from PySide6.QtCore import QRectF, QSignalBlocker, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QRectF, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtGui import (
     QAction,
     QColor,
@@ -274,6 +274,13 @@ class Choice(QComboBox):
     def choose(self, value: Hashable) -> None:
         """Choose ``value``. ``ValueError`` if it is not offered."""
         self.setCurrentIndex(self.options.index(value))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Measure the text again in another font: Qt keeps the least size of the first one."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange:
+            super().changeEvent(QEvent(QEvent.Type.StyleChange))
+            self.updateGeometry()
 
     def initStyleOption(self, option: QStyleOptionComboBox) -> None:
         """Elide long texts in the middle, because names of runs differ at the end."""
