@@ -93,6 +93,7 @@ class EngineClient(QObject):
         self._worker = worker
         self._running: dict[int, RunningJob] = {}
         self._timers: list[QTimer] = []
+        worker.engine_starting.connect(self._note_starting)
         worker.reported.connect(self._receive)
         worker.engine_lost.connect(self._fail_all)
 
@@ -152,12 +153,16 @@ class EngineClient(QObject):
             self.session.activity.end(entry.state)
         return entry
 
+    def _note_starting(self) -> None:
+        self.session.activity.set_engine_starting(True)
+
     def _receive(self, number: int, event: Event) -> None:
         if isinstance(event, EngineReady):
             devices = ", ".join(device.title for device in event.devices)
             threads = counted(event.threads, "thread", "threads")
             text = f"The engine is ready: {devices}, {threads}."
             self.session.log.add(Level.INFO, Source.ENGINE, text)
+            self.session.activity.set_engine_starting(False)
             self.session.set_engine(event)
         elif number not in self._running:
             pass  # dropped
@@ -294,12 +299,14 @@ BATCH: Final = 100
 class EngineThread(QThread):
     """Owns one engine process at a time and forwards its events as signals.
 
-    ``reported`` carries a job's number (0 for the engine itself) and its event. ``engine_lost``
+    ``reported`` carries a job's number (0 for the engine itself) and its event. ``engine_starting``
+    is emitted whenever an engine is started; its EngineReady follows. ``engine_lost``
     carries an EngineError; the running jobs are gone, and a new engine is started. Every submitted
     job ends with JobDone, JobFailed, JobCancelled or ``engine_lost``.
     """
 
     reported = Signal(int, object)
+    engine_starting = Signal()
     engine_lost = Signal(object)
 
     def __init__(
@@ -428,6 +435,7 @@ class EngineThread(QThread):
     def _open(self) -> None:
         self._ready, self._terminated = False, False
         self._deadlines, self._unwanted = {}, set()
+        self.engine_starting.emit()
         try:
             self._engine = self._start_engine()
         except OSError as error:
