@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from ace_gui.ace_variants import AUTOMATIC
 from ace_gui.recipe.overrides import After, Cap, ParameterValue
 from ace_gui.recipe.values import Choices, Poolers, Recipe
 
@@ -18,7 +19,7 @@ NAME: Final = "recommended"
 """Its name in lists of methods."""
 TITLE: Final = "ACE, recommended"
 METHOD: Final = "ace"
-PARAMETERS: Final[Mapping[str, ParameterValue]] = MappingProxyType({"variant": "automatic"})
+PARAMETERS: Final[Mapping[str, ParameterValue]] = MappingProxyType({"variant": AUTOMATIC})
 CHOICES: Final[Mapping[str, Any]] = MappingProxyType(
     {"after": After(spectrum=0.5, scale=1.3, cap=Cap()), "poolers": Poolers.KEEP}
 )
