@@ -110,7 +110,7 @@ LIMITS_STATED_ONCE = {
     r">= 100(\.0)? \*|_DECADES: Final": "",
     r"^(GRID|TRIALS|GRID, PROPOSED)\b": "",
 }
-"""Names and limits that several rooms use, as patterns of a line, and the one file that has them."""
+"""Names and limits that several rooms use, as patterns of a line, and the one file with them."""
 
 
 def test_names_and_limits_of_several_rooms_are_stated_once() -> None:
