@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf, isfinite, log10
+from typing import Any
 
 import numpy as np
 import pyqtgraph as pg
@@ -128,28 +128,9 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         colours = np.zeros((*shares.shape, 4), dtype=np.uint8)  # transparent
         colours[known] = self._map.map(shares[known], mode="byte")
         above = np.flatnonzero(self._gamma > self._tau)
-        dots = Curve(
-            key="dot",
-            label="heterogeneous: γ > τ",
-            x=self._column[above].astype(np.float64),
-            y=self._row[above].astype(np.float64),
-            colour="text",
-            width=0,
-            symbol="o",
-            size=6,
-            filled=False,
-        )
         unsure = np.flatnonzero(self._unreliable())
-        crosses = replace(
-            dots,
-            key="cross",
-            label=UNRELIABLE_LABEL,
-            x=self._column[unsure].astype(np.float64),
-            y=self._row[unsure].astype(np.float64),
-            symbol="x",
-            size=9,
-            filled=True,
-        )
+        dots = self._symbols_at(above, "dot", "heterogeneous: γ > τ", symbol="o", filled=False)
+        crosses = self._symbols_at(unsure, "cross", UNRELIABLE_LABEL, symbol="x", filled=True)
         count = len(self._names)
         parts = [f"{above.size} of {count} matrices heterogeneous"]
         if self._tau == inf:
@@ -165,6 +146,19 @@ class RoleMapPlot(LayersPlot, CellsPlot):
             cells=Cells(colours=colours),
             columns=self._table,
             description=f"{tau_text(self._tau)}: {text}. {self.caption.whole}",
+        )
+
+    def _symbols_at(self, layers: NDArray[np.intp], key: str, label: str, **look: Any) -> Curve:
+        """A symbol in the cell of each of these layers."""
+        return Curve(
+            key=key,
+            label=label,
+            x=self._column[layers].astype(np.float64),
+            y=self._row[layers].astype(np.float64),
+            colour="text",
+            width=0,
+            size=6,
+            **look,
         )
 
     def _unreliable(self) -> NDArray[np.bool_]:
