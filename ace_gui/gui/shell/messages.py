@@ -272,7 +272,7 @@ def what_to_see(run: MergeRun, warned: int, merged: int, unsure: Container[str] 
     most = max(known, key=lambda report: report.gamma or 0.0, default=None)
     if most is not None and (most.gamma or 0.0) >= NOTABLE_GAMMA:
         gamma = number_text(most.gamma or 0.0, 2)
-        return f"Merged. The experts differ most in {most.name} (γ {gamma}): see its spectrum."
+        return f"Merged. The experts differ most in {most.name} (γ\u00a0{gamma}): see its spectrum."
     if most is not None:
         return counted(
             merged,
