@@ -46,3 +46,12 @@ def applying(
     """The values without those that have no effect, given the others."""
     idle = {field.name for field in fields if not field.applies(values.get)}
     return {name: value for name, value in values.items() if name not in idle}
+
+
+_WIDE: Final = 100.0
+
+
+def is_wide(low: float, high: float) -> bool:
+    """Whether values from ``low`` to ``high`` are searched and drawn on a logarithmic scale: all
+    are positive, and they span a factor of 100."""
+    return low > 0 and high >= _WIDE * low

@@ -1,6 +1,7 @@
 """The boundaries between the rooms hold, as written in pyproject.toml and as they run."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -100,3 +101,23 @@ def _texts(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
             yield node.value
+
+
+LIMITS_STATED_ONCE = {
+    r'"automatic"$|= "automatic"': "ace_variants.py",
+    r'= "measured"$': "ace_variants.py",
+    r"LABEL_\\d|LABEL_\{": "recipe/values.py",
+    r">= 100(\.0)? \*|_DECADES: Final": "",
+    r"^(GRID|TRIALS|GRID, PROPOSED)\b": "",
+}
+"""Names and limits that several rooms use, as patterns of a line, and the one file with them."""
+
+
+def test_names_and_limits_of_several_rooms_are_stated_once() -> None:
+    for pattern, place in LIMITS_STATED_ONCE.items():
+        files = {
+            str(path.relative_to(PACKAGE))
+            for path in PACKAGE.rglob("*.py")
+            if re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)
+        }
+        assert files == ({place} if place else set()), pattern

@@ -91,6 +91,15 @@ def gamma_near_pole(gamma: Any, mean_log: Any, tau: float) -> Any:
     return (gamma > tau) & (gamma * mean_log**2 <= tau)
 
 
+USUAL_TAU: Final = 0.3
+"""The published threshold, used to judge γ if there is no other."""
+
+
+def unreliable_gamma(gamma: Any, mean_log: Any, tau: float | None) -> Any:
+    """``gamma_near_pole``, without a threshold (None or infinite) for the published one."""
+    return gamma_near_pole(gamma, mean_log, USUAL_TAU if tau is None or math.isinf(tau) else tau)
+
+
 def by_scale_alone(gamma: float, mean_log: float) -> str:
     """The sentence for a tensor with ``gamma_near_pole``, without advice."""
     return (

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from ace_gui.ace_variants import AUTOMATIC
 from ace_gui.recipe.overrides import After, Cap, ParameterValue
 from ace_gui.recipe.values import Choices, Poolers, Recipe
 
@@ -18,7 +19,7 @@ NAME: Final = "recommended"
 """Its name in lists of methods."""
 TITLE: Final = "ACE, recommended"
 METHOD: Final = "ace"
-PARAMETERS: Final[Mapping[str, ParameterValue]] = MappingProxyType({"variant": "automatic"})
+PARAMETERS: Final[Mapping[str, ParameterValue]] = MappingProxyType({"variant": AUTOMATIC})
 CHOICES: Final[Mapping[str, Any]] = MappingProxyType(
     {"after": After(spectrum=0.5, scale=1.3, cap=Cap()), "poolers": Poolers.KEEP}
 )
@@ -58,6 +59,11 @@ SHELF: Final = (
     ShelfEntry("tsv_m", "TSV-Merging", "many experts with strong changes"),
     ShelfEntry("regmean", "RegMean", "some inputs of every task at hand, no labels"),
 )
+
+COMPARED_FIRST: Final = (NAME, "linear", "task_arithmetic")
+"""What a merge is compared with, if nobody chooses other methods: each takes seconds."""
+
+COMPARED_COUNT: Final = 3
 
 SHELF_NAMES: Final = tuple(entry.name for entry in SHELF)
 

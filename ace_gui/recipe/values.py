@@ -20,6 +20,14 @@ from ace_gui.recipe.overrides import Override as Override
 from ace_gui.recipe.overrides import ParameterValue as ParameterValue
 from ace_gui.recipe.overrides import about, traits_of
 
+UNNAMED_LABEL: Final = re.compile(r"LABEL_\d+")
+"""The names that transformers gives to labels without a name."""
+
+
+def unnamed_label(index: int) -> str:
+    """The name of a label that has none."""
+    return f"LABEL_{index}"
+
 
 class TaskKind(StrEnum):
     """What a model does with an example. The value is written in recipes."""

@@ -52,6 +52,7 @@ class FakeWorker(QObject):
     """Notes jobs and cancellations; the test says what the engine would."""
 
     reported = Signal(int, object)
+    engine_starting = Signal()
     engine_lost = Signal(object)
 
     def __init__(self) -> None:

@@ -23,7 +23,12 @@ from typing import Final
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.engine.contract.plan import WORST_FIRST, Check, Verdict
 from ace_gui.formatting import counted
-from ace_gui.linalg.heterogeneity import LARGEST_RIDGE_MASS, by_scale_alone, gamma_near_pole
+from ace_gui.linalg.heterogeneity import (
+    LARGEST_RIDGE_MASS,
+    by_scale_alone,
+    gamma_near_pole,
+    unreliable_gamma,
+)
 from ace_gui.recipe.values import Cap, ParameterValue
 
 NOTED_RIDGE_MASS: Final = 0.1
@@ -138,9 +143,6 @@ def near_pole(found: LayerStatistics, tau: float) -> bool:
     return bool(gamma_near_pole(found.gamma, found.mean_log_energy, tau))
 
 
-USUAL_TAU: Final = 0.3
-"""The published threshold, used to judge γ if there is no other."""
-
 BY_SCALE: Final = "heterogeneous by scale alone"
 """Name of the regime of layers for which ``near_pole`` holds."""
 
@@ -152,7 +154,9 @@ def gamma_unreliable(found: LayerStatistics, tau: float | None) -> bool:
 
     ``tau``: the threshold; if None or infinite, the published one is used.
     """
-    return near_pole(found, USUAL_TAU if tau is None or math.isinf(tau) else tau)
+    if found.gamma is None or found.mean_log_energy is None:
+        return False
+    return bool(unreliable_gamma(found.gamma, found.mean_log_energy, tau))
 
 
 def norm_ratio(report: LayerReport) -> float | None:

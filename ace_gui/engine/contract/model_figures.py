@@ -71,7 +71,10 @@ def fit_checks(changes: Mapping[str, float]) -> tuple[Check, ...]:
 
 
 def far_experts(changes: Mapping[str, float]) -> tuple[Check, ...]:
-    """A warning for each expert that is too far from the base; ``changes`` may be estimates."""
+    """A warning for each expert that is too far from the base, by the limits of ``fit_checks``.
+
+    ``changes`` may be estimates, among which a change of zero means nothing.
+    """
     return _worries({name: change for name, change in changes.items() if change > 0})
 
 

@@ -9,6 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import Final
 
+from ace_gui.ace_variants import AUTOMATIC
 from ace_gui.formatting import human_bytes
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue
@@ -112,12 +113,6 @@ class Disposition(StrEnum):
     COPIED = "copied"
     DROPPED = "dropped"
 
-
-AUTOMATIC: Final = "automatic"
-"""The variant of ACE without regimes."""
-
-MEASURED: Final = "measured"
-"""The variant that uses input covariances measured with the experts' data."""
 
 ROLE_FAMILIES: Final = ("attention", "MLP", "embedding", "norm", "other")
 """Each family of roles has one colour and one symbol in all plots."""

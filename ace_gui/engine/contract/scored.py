@@ -12,6 +12,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ace_gui.field_info import is_wide
 from ace_gui.formatting import counted, value_text
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import Metric, ParameterValue, Task, TaskKind
@@ -424,6 +425,18 @@ class ParameterRange:
     name: str
     low: float
     high: float
+
+    def is_logarithmic(self, *, declared: bool) -> bool:
+        """Whether its values are searched and drawn on a logarithmic scale.
+
+        ``declared``: whether the parameter is of that kind.
+        """
+        return is_wide(self.low, self.high) or (declared and self.low > 0)
+
+
+def usual_merges(parameters: int) -> int:
+    """The number of merges in a search of so many parameters, if nobody chooses another."""
+    return 9 if parameters <= 1 else 25
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ace_gui.errors import TaskError
 from ace_gui.formatting import listing, path_text, shown
-from ace_gui.recipe.values import Metric, Task, TaskKind
+from ace_gui.recipe.values import Metric, Task, TaskKind, unnamed_label
 
 ROW_BYTES: Final = 4_000_000
 """Largest row of text; an encyclopedia's longest article has two million characters."""
@@ -375,7 +375,7 @@ def head_labels(config: Mapping[str, Any]) -> list[str]:
             pass
     count = config.get("num_labels", 2)
     count = count if isinstance(count, int) and 0 < count < 1_000_000 else 2
-    return [f"LABEL_{index}" for index in range(count)]
+    return [unnamed_label(index) for index in range(count)]
 
 
 def labels_of(task: Task, config: Mapping[str, Any]) -> Labels:

@@ -25,6 +25,7 @@ from ace_gui.engine.contract.scored import (
     Tuned,
     TunePoint,
     means,
+    usual_merges,
 )
 from ace_gui.engine.evaluating.evaluate import known_tasks, merged_scores, require_tasks
 from ace_gui.engine.evaluating.task_data import Half
@@ -39,12 +40,6 @@ from ace_gui.methods import checked_parameters, get_method, parameter_fields
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import ParameterValue, limited
 from ace_gui.steps import Steps, result_of
-
-GRID: Final = 9
-"""Number of merges for one parameter."""
-
-TRIALS: Final = 25
-"""Number of merges for several parameters."""
 
 SEED: Final = 0
 _DIGITS: Final = 4  # of a score, in comparisons
@@ -118,7 +113,7 @@ def _searched(
     opened: OpenedModels,
 ) -> Generator[TunePoint | None, None, list[TunePoint]]:
     """Yield and return the result of each trial."""
-    count = merges or (GRID if len(chosen) == 1 else TRIALS)
+    count = merges or usual_merges(len(chosen))
     own = _own_values(recipe, chosen)
     asking = _grid(*chosen[0], count, own) if len(chosen) == 1 else _proposed(chosen, count, own)
     points: list[TunePoint] = []
@@ -245,11 +240,6 @@ def _checked(recipe: Recipe, ranges: Sequence[ParameterRange]) -> list[tuple[Par
     return [(each, fields[each.name]) for each in ranges]
 
 
-def _is_log(each: ParameterRange, field: Any) -> bool:
-    """Whether steps are logarithmic: the parameter is of that kind, or spans a factor of 100."""
-    return each.low > 0 and (field.logarithmic or each.high >= 100 * each.low)
-
-
 def _own_values(recipe: Recipe, chosen: _Chosen) -> dict[str, Any]:
     """The recipe's current values if they lie in the ranges; they are tried too."""
     values = {}
@@ -262,7 +252,9 @@ def _own_values(recipe: Recipe, chosen: _Chosen) -> dict[str, Any]:
 
 def _grid(each: ParameterRange, field: Any, count: int, own: Mapping[str, Any]) -> _Ask:
     """The grid; the recipe's own value replaces the nearest value between the ends."""
-    spaced: Callable[..., Any] = np.geomspace if _is_log(each, field) else np.linspace
+    spaced: Callable[..., Any] = np.linspace
+    if each.is_logarithmic(declared=field.logarithmic):
+        spaced = np.geomspace
     values = [float(f"{value:.6g}") for value in spaced(each.low, each.high, count)]
     for value in map(float, own.values()):
         if value not in values and count > 2:
@@ -300,7 +292,7 @@ def _proposed(chosen: _Chosen, count: int, own: _Parameters) -> _Ask:
 
 
 def _suggested(trial: Any, each: ParameterRange, field: Any) -> ParameterValue:
-    log = _is_log(each, field)
+    log = each.is_logarithmic(declared=field.logarithmic)
     if field.kind == "int":
         number: int = trial.suggest_int(each.name, int(each.low), int(each.high), log=log)
         return number

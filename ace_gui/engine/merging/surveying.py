@@ -273,34 +273,60 @@ BLOCK: Final = 1 << 14
 def unrelated_checks(prepared: Prepared) -> tuple[Check, ...]:
     """A warning for each expert too far from the base, or much farther than the other experts.
 
-    Does nothing if the check was made before. Raises CheckpointError or FileChangedError.
+    An estimate from some blocks says whether to look closer. What is then said are the distances
+    over all tensors, which are those of ``plan_changes``. Does nothing if the check was made
+    before. Raises CheckpointError or FileChangedError.
     """
     if not prepared.distances:
-        weights = dict.fromkeys(prepared.recipe.expert_names, 1.0)
-        prepared.distances.update(relative_changes(_sampled(prepared), weights))
+        recipe = prepared.recipe
+        weighs = zip(recipe.expert_names, recipe.weights, strict=True)
+        weights = {name: float(weight != 0) for name, weight in weighs}
+        changes = relative_changes(_sampled(prepared), weights)
+        if far_experts(changes):
+            changes = relative_changes(_energies(prepared, _compared(prepared)), weights)
+        prepared.distances.update(changes)
     return far_experts(prepared.distances)
+
+
+def _compared(prepared: Prepared) -> list[PlanRow]:
+    """The rows in which the experts have the recipe's weights."""
+    weights = prepared.recipe.weights
+    return [
+        row
+        for row in prepared.plan.rows
+        if row.in_base
+        and row.is_combined
+        and row.experts
+        and (row.override is None or row.override.weights == weights)
+    ]
 
 
 def _sampled(prepared: Prepared) -> Iterator[LayerStatistics]:
     """Energies of one block each from matrices spread over the model."""
+    rows = [row for row in _compared(prepared) if len(row.shape) > 1]
+    return _energies(prepared, rows[:: max(1, len(rows) // MATRICES)], BLOCK)
+
+
+def _energies(
+    prepared: Prepared, rows: Sequence[PlanRow], block: int | None = None
+) -> Iterator[LayerStatistics]:
+    """Energies of rows, or of so many elements from the middle of each, without weights."""
     readers = Readers(prepared)
 
     def statistics(row: PlanRow) -> LayerStatistics | None:
         elements = math.prod(row.shape)
-        start = max(0, (elements - BLOCK) // 2)
+        parts = None
+        if block is not None:
+            start = max(0, (elements - block) // 2)
+            parts = [(start, min(elements, start + block))]
         try:
-            gram_TT, base_energy = gram(row, readers, [(start, min(elements, start + BLOCK))])
+            gram_TT, base_energy = gram(row, readers, parts)
         except NonFiniteError:  # the merge handles these
             return None
         names = readers.names_of(row)
         energies = dict(zip(names, map(float, gram_TT.diagonal()), strict=True))
         return LayerStatistics(name=row.name, energies=energies, base_energy=base_energy)
 
-    rows = [
-        row
-        for row in prepared.plan.rows
-        if row.in_base and row.is_combined and len(row.shape) > 1 and row.experts
-    ]
     with single_threads() as pool:
-        found = ordered(pool, statistics, rows[:: max(1, len(rows) // MATRICES)])
-        yield from (each for each in found if each is not None)
+        found = ordered(pool, statistics, rows)
+        yield from (layer for layer in found if layer is not None)

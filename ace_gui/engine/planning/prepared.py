@@ -37,7 +37,7 @@ class Prepared:
     whole model, by method and parameters; ``surveying`` adds to it. ``surveys``: the surveys of
     recipes that differ only in method and parameters, so that each is made once. ``measurements``:
     the finished measurements of the experts' data, one per expert; ``calibrating`` adds to it.
-    ``distances``: of the experts from the base, by name, set by ``surveying.unrelated_checks``.
+    ``distances``: of the experts from the base, by name, set by ``unrelated_checks``.
     """
 
     plan: Plan

@@ -19,10 +19,15 @@ from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import listing, plain
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import Heads, Poolers, Vocabulary
+from ace_gui.recipe.values import (
+    UNNAMED_LABEL,
+    Heads,
+    Poolers,
+    Vocabulary,
+    unnamed_label,
+)
 from ace_gui.stored_formats import FORMATS, is_float
 
-_UNNAMED: Final = re.compile(r"LABEL_\d+")
 # Heads of other classes have outputs whose meaning the class fixes (start and end of an answer).
 _LABELLED: Final = re.compile(r"Classification|Segmentation|Detection|Tagg")
 # What a config says of a head: its labels, and how features are pooled for it.
@@ -172,7 +177,7 @@ def _one_task(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> t
         return True, f"all experts are {model_class}"
     if labels is not None and len(labels) == 1:
         return True, "every expert has one output"
-    named = labels and not all(map(_UNNAMED.fullmatch, labels))
+    named = labels and not all(map(UNNAMED_LABEL.fullmatch, labels))
     if named and {labels_of(expert) for expert in experts} == {labels}:
         return True, "all experts have the same labels"
     return False, (
@@ -195,7 +200,7 @@ def _conflict(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> s
     if len(classes) > 1:
         return f"the experts are of different classes ({', '.join(sorted(filter(None, classes)))})"
     labelled = [(e, found) for e in experts if (found := labels_of(e))]
-    named = [each for each in labelled if not all(map(_UNNAMED.fullmatch, each[1]))]
+    named = [each for each in labelled if not all(map(UNNAMED_LABEL.fullmatch, each[1]))]
     for expert, labels in named[1:]:
         if labels != named[0][1]:
             first, second = plain(named[0][0].name), plain(expert.name)
@@ -218,7 +223,7 @@ def labels_of(model: OpenedModel) -> tuple[str, ...] | None:
         labels = index.get("label_names") if isinstance(index, Mapping) else None
         if isinstance(labels, list) and labels:
             return tuple(map(str, labels))
-    return ("LABEL_0",) if config.get("num_labels", config.get("_num_labels")) == 1 else None
+    return (unnamed_label(0),) if config.get("num_labels", config.get("_num_labels")) == 1 else None
 
 
 def _heads_of(model: OpenedModel) -> list[str]:

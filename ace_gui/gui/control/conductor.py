@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from ace_gui.engine.contract.events import Event, JobDone, JobFailed, LayerAnalysed, PlanReady
+from ace_gui.engine.contract.events import Event, JobDone, JobFailed, PlanReady
 from ace_gui.engine.contract.jobs import (
     AnalyseJob,
     ConvertJob,
@@ -21,12 +21,12 @@ from ace_gui.engine.contract.jobs import (
     PlanJob,
     ReportJob,
 )
-from ace_gui.errors import MismatchError, NonFiniteError, PickleConsentError, WorkbenchError
+from ace_gui.errors import MismatchError, PickleConsentError, WorkbenchError
 from ace_gui.formatting import listing
 from ace_gui.gui.control.engine_client import End, EngineClient
+from ace_gui.gui.control.expert_analysis import ExpertAnalysis
 from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.control.scoring import SCORING
-from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.recipe.values import ParameterValue
 
@@ -48,9 +48,12 @@ class Conductor(QObject):
         self._session, self._engine, self._runs = engine.session, engine, runs
         self._refused: tuple[Path | None, Callable[[], None]] | None = None
         self._left_out: dict[str, str] = {}  # why, by name, while the rest is being added
+        self._to_add: tuple[Path, ...] = ()
+        """Experts to add to the models that are being opened."""
+        self._is_postponed = False
+        """Whether a change of the loaded project waits for the end of an opening."""
         self._plan_timer = engine.delayed(PLAN_DELAY, self.plan)
-        # A cancelled analysis must not restart at once.
-        engine.ended.connect(lambda job: None if isinstance(job, AnalyseJob) else self.analyse())
+        self._analysis = ExpertAnalysis(engine)
         runs.wanted.connect(self.change)
         engine.session.inputs_wanted.connect(self.change)
         engine.session.parameter_wanted.connect(self.set_parameter)
@@ -63,29 +66,49 @@ class Conductor(QObject):
         Folders take the settings that were chosen while nothing was loaded.
         """
         self._forget_plan()
-        inputs, paths = self._session.draft.inputs, tuple(paths)
+        inputs = self._session.draft.inputs
+        paths = tuple(paths)
         unused = inputs.base is not None or inputs.is_recommended
         chosen = None if unused else replace(inputs, base=paths[0]).recipe()
         self._run_plan(LoadRecipeJob(paths=paths, chosen=chosen))
 
     def add_experts(self, paths: Iterable[Path]) -> None:
-        """Add experts. If some do not fit, the others are added without them."""
+        """Add experts. If some do not fit, the others are added without them.
+
+        While models are being opened, the experts are added to these as soon as they are open.
+        """
+        if self.opening:
+            self._to_add = (*self._to_add, *paths)
+            names = listing([path.name for path in self._to_add])
+            self._session.advice.emit(f"As soon as the base is open, {names} will be added.")
+            return
         self._left_out = {}
         self.change(self._session.draft.inputs.with_experts(paths))
 
     def change(self, inputs: Inputs) -> None:
         """Replace the inputs: models, method, parameters, overrides and options."""
+        draft = self._session.draft
         if inputs.base is None:
-            self._session.draft.keep(inputs)
-        else:
-            self._session.draft.propose(inputs)
-            self.plan()
+            draft.keep(inputs)
+            return
+        if inputs.base != draft.inputs.base:
+            self._withdraw_plan()  # another base is opened in the place of what is being opened
+        draft.propose(inputs)
+        self.plan()
+
+    @property
+    def opening(self) -> tuple[Path, ...]:
+        """The paths that are being opened; empty if none are."""
+        for entry in self._engine.running(LoadRecipeJob):
+            if isinstance(entry.job, LoadRecipeJob):
+                return entry.job.paths
+        return ()
 
     def close(self) -> None:
         """Unload everything."""
         self.leaving.emit()
         self._forget_plan()
-        self._engine.drop(AnalyseJob)
+        self._analysis.drop()
         self._runs.leave()
         self._session.close()
 
@@ -109,7 +132,14 @@ class Conductor(QObject):
         self._engine.run(ConvertJob(path=path), on_end=repeat)
 
     def plan(self) -> None:
-        """Plan the inputs, for example again after space has been freed."""
+        """Plan the inputs, for example again after space has been freed.
+
+        While other models are being opened, only if these cannot be opened.
+        """
+        self._session.activity.plan_is_due = False
+        self._is_postponed = bool(self.opening)
+        if self._is_postponed:
+            return
         self._withdraw_plan()
         inputs = self._session.draft.inputs
         if inputs.base is not None:
@@ -125,43 +155,21 @@ class Conductor(QObject):
         self._engine.cancel(ConvertJob)
         if self._engine.running(PlanJob, LoadRecipeJob):
             self._forget_plan()
-            self.analyse()
-
-    def analyse(self) -> None:
-        """Compare the experts, unless this is done, running or impossible now."""
-        session = self._session
-        busy = session.activity.is_running(State.MERGING, State.PLANNING)
-        plan = session.draft.plan
-        if busy or plan is None or not plan.experts or session.layers.is_analysed:
-            return
-        job = AnalyseJob(recipe=plan.recipe)
-        if any(known.job == job for known in self._engine.running(AnalyseJob)):
-            return
-
-        def record(event: Event) -> None:
-            if isinstance(event, LayerAnalysed):
-                session.layers.record_statistics(event.statistics)
-
-        def end(end: End) -> None:
-            if isinstance(end, JobDone):
-                session.finish_analysis()
-            elif isinstance(end, JobFailed) and isinstance(end.error, NonFiniteError):
-                session.refuse_values(end.error)
-
-        self._engine.drop(AnalyseJob)
-        self._engine.run(job, record, end)
+            self._analysis.begin()
 
     # Planning
 
     def _forget_plan(self) -> None:
         """Drop the plan that is being made, and keep the current one."""
-        planning = self._engine.running(PlanJob)
+        proposed = self._is_postponed or bool(self._engine.running(PlanJob))
         self._withdraw_plan()
-        if planning:
+        if proposed:
             self._session.draft.reject()
 
     def _withdraw_plan(self) -> None:
         self._plan_timer.stop()
+        self._to_add = ()
+        self._is_postponed = False
         self._session.activity.plan_is_due = False
         # An engine that fails to receive this is of no use, unless it is merging meanwhile.
         writes = bool(self._engine.running(MergeJob, ExportJob, ReportJob))
@@ -188,6 +196,7 @@ class Conductor(QObject):
         if any(run is not None and run.recipe.base_model != planned.base for run in merges):
             self._runs.leave()
         session.adopt(planned, event.plan)
+        self._analysis.allow_again()
         if isinstance(job, LoadRecipeJob):
             self.opened.emit(job.paths)
         else:
@@ -198,12 +207,29 @@ class Conductor(QObject):
             self._session.draft.reject()
             if inputs is not None:
                 self._leave_out(inputs, end.error)
-        if not (isinstance(end, JobFailed) and isinstance(end.error, PickleConsentError)):
-            return
-        if inputs is not None:
+        if isinstance(job, LoadRecipeJob):
+            self._end_opening(job, end)
+        elif _needs_consent(end) and inputs is not None:
             self._refused = end.error.path, partial(self.change, inputs)
-        elif isinstance(job, LoadRecipeJob):
-            self._refused = end.error.path, partial(self.open, job.paths)
+
+    def _end_opening(self, job: LoadRecipeJob, end: End) -> None:
+        """Add the experts that were to be added meanwhile, or plan what is still loaded."""
+        experts, is_postponed = self._to_add, self._is_postponed
+        self._to_add = ()
+        self._is_postponed = False
+        if _needs_consent(end):
+            self._refused = end.error.path, partial(self._open_with, job.paths, experts)
+        elif isinstance(end, JobDone) and experts:
+            self.add_experts(experts)
+        elif experts:
+            names = listing([path.name for path in experts])
+            self._session.advice.emit(f"Without its base, {names} could not be added.")
+        if is_postponed and not isinstance(end, JobDone):
+            self.plan()
+
+    def _open_with(self, paths: tuple[Path, ...], experts: tuple[Path, ...]) -> None:
+        self.open(paths)
+        self._to_add = experts
 
     def _leave_out(self, inputs: Inputs, error: WorkbenchError) -> None:
         """Add the other experts that were to be added with the one that the error is about."""
@@ -225,3 +251,8 @@ class Conductor(QObject):
             text = f"{names} do not fit this base, and were not added."
             self._session.fail(MismatchError(text, details=sentences))
         self._left_out = {}
+
+
+def _needs_consent(end: End) -> TypeGuard[JobFailed]:
+    """Whether a pickle must be converted first, for which the user is asked."""
+    return isinstance(end, JobFailed) and isinstance(end.error, PickleConsentError)

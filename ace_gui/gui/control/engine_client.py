@@ -80,10 +80,11 @@ class EngineClient(QObject):
     """Runs jobs and keeps the session's activity in step with them, in the GUI thread.
 
     If the engine is lost, every job ends with JobFailed, and the loss is reported once. ``ended``
-    carries a job that is done or cancelled. ``idle``: no job is running, no delayed action is due.
+    carries a job and how it ended: done, cancelled or failed. ``idle``: no job is running, no
+    delayed action is due.
     """
 
-    ended = Signal(object)
+    ended = Signal(object, object)
     idle = Signal()
 
     def __init__(self, session: Session, worker: EngineThread) -> None:
@@ -92,6 +93,7 @@ class EngineClient(QObject):
         self._worker = worker
         self._running: dict[int, RunningJob] = {}
         self._timers: list[QTimer] = []
+        worker.engine_starting.connect(self._note_starting)
         worker.reported.connect(self._receive)
         worker.engine_lost.connect(self._fail_all)
 
@@ -151,12 +153,16 @@ class EngineClient(QObject):
             self.session.activity.end(entry.state)
         return entry
 
+    def _note_starting(self) -> None:
+        self.session.activity.set_engine_starting(True)
+
     def _receive(self, number: int, event: Event) -> None:
         if isinstance(event, EngineReady):
             devices = ", ".join(device.title for device in event.devices)
             threads = counted(event.threads, "thread", "threads")
             text = f"The engine is ready: {devices}, {threads}."
             self.session.log.add(Level.INFO, Source.ENGINE, text)
+            self.session.activity.set_engine_starting(False)
             self.session.set_engine(event)
         elif number not in self._running:
             pass  # dropped
@@ -180,21 +186,26 @@ class EngineClient(QObject):
             entry.on_end(end)
             if not entry.quiet:
                 self.session.fail(end.error)
+            self.ended.emit(entry.job, end)
             return
         level = Level.INFO if entry.state is not None else Level.DETAIL
         ended = "cancelled" if isinstance(end, JobCancelled) else "done"
         took = duration(time.monotonic() - entry.began)
         log.add(level, Source.ENGINE, f"{entry.title}: {ended} after {took}.")
         entry.on_end(end)
-        self.ended.emit(entry.job)
+        self.ended.emit(entry.job, end)
 
     def _fail_all(self, error: EngineError) -> None:
         advice = "It was restarted, and finished work is kept."
         if self.running(MergeJob):
             advice = "Merge again to resume from the last finished tensor."
+        lost = list(self._running.values())
+        end = JobFailed(error=error)
         for number in tuple(self._running):
-            self._forget(number).on_end(JobFailed(error=error))
+            self._forget(number).on_end(end)
         self.session.fail(EngineError(f"{error.sentence} {advice}", details=error.details))
+        for entry in lost:
+            self.ended.emit(entry.job, end)
         self._check_idle()
 
     def _check_idle(self) -> None:
@@ -288,12 +299,14 @@ BATCH: Final = 100
 class EngineThread(QThread):
     """Owns one engine process at a time and forwards its events as signals.
 
-    ``reported`` carries a job's number (0 for the engine itself) and its event. ``engine_lost``
+    ``reported`` carries a job's number (0 for the engine itself) and its event. ``engine_starting``
+    is emitted whenever an engine is started; its EngineReady follows. ``engine_lost``
     carries an EngineError; the running jobs are gone, and a new engine is started. Every submitted
     job ends with JobDone, JobFailed, JobCancelled or ``engine_lost``.
     """
 
     reported = Signal(int, object)
+    engine_starting = Signal()
     engine_lost = Signal(object)
 
     def __init__(
@@ -422,6 +435,7 @@ class EngineThread(QThread):
     def _open(self) -> None:
         self._ready, self._terminated = False, False
         self._deadlines, self._unwanted = {}, set()
+        self.engine_starting.emit()
         try:
             self._engine = self._start_engine()
         except OSError as error:

@@ -247,18 +247,32 @@ class MethodComparison(Operation):
         return next((check.line for check in errors), "")
 
     def start(self, recipes: Sequence[Recipe]) -> None:
-        """Merge these recipes one after another. Rows of another base model are dropped."""
+        """Merge these recipes one after another, and measure the current merge beside them.
+
+        Rows of another base model are dropped.
+        """
         if self.is_running or self.obstacle or not self._session.can_merge or not recipes:
             return
         if self._of != self._session.draft.inputs.base:
             self.rows, self._of = (), self._session.draft.inputs.base
         job = CompareJob(
-            variants=tuple(map(self._variant, recipes)),
+            variants=tuple(map(self._variant, self._with_current(recipes))),
             device=self._session.device,
             memory_bytes=self._session.memory_bytes,
             cluster=self._session.cluster,
         )
         self.run(job, quiet=False)
+
+    def _with_current(self, recipes: Sequence[Recipe]) -> list[Recipe]:
+        """These recipes after that of the current merge, which is finished and only measured."""
+        results = self._session.results
+        current = results.merge
+        if current is None or current not in results.runs.all:
+            return list(recipes)
+        if current.outdated or not current.kept or current.recipe.base_model != self._of:
+            return list(recipes)
+        first = replace(current.recipe, tasks=self._session.draft.inputs.tasks)
+        return [first, *(recipe for recipe in recipes if recipe != first)]
 
     def _variant(self, recipe: Recipe) -> Variant:
         """The recipe, with its merge if that is kept and its models are unchanged."""

@@ -180,10 +180,10 @@ class Sessions(QObject):
         return kept
 
     def _place_of(self, recipe: Recipe) -> Path:
-        """A file with the models' name; other models with that name keep their own file."""
+        """A file with the models' name. Another project keeps its own file, also of these models:
+        its tasks, parameters or overrides would be lost."""
         for file in _free_names(self._folder, project_name(recipe)):
-            known = _read(file)
-            if not there(file) or (known is not None and list(known.paths) == list(recipe.paths)):
+            if not there(file) or _is_text_of(file, recipe):
                 return file
         raise AssertionError  # there is always another number
 
@@ -217,6 +217,29 @@ def _read(file: Path) -> Recipe | None:
         return load_recipe(file) if file.exists() else None
     except WorkbenchError:
         return None
+
+
+TUNED: Final = "# Tuned by ACE workbench: "
+"""The start of a first line that is written above a recipe."""
+
+
+def is_written_by_program(file: Path) -> bool:
+    """Whether saving to this recipe file loses nothing, because this program wrote all of it."""
+    recipe = _read(file)
+    return recipe is not None and _is_text_of(file, recipe)
+
+
+def _is_text_of(file: Path, recipe: Recipe) -> bool:
+    """Whether the file has exactly this recipe, with nothing but a note on its tuning."""
+    from ace_gui.recipe.recipe_file import dump_recipe  # importing YAML takes a moment
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    if text.startswith(TUNED):
+        text = text.partition("\n")[2]
+    return text == dump_recipe(recipe, file.parent)
 
 
 def _write(file: Path, recipe: Recipe) -> None:

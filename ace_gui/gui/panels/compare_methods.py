@@ -50,7 +50,7 @@ _TABLE, _PLOT = 6, 12  # in text lines: minimum height of the plots
 _ONE_ROW = 34  # in text lines: below this width the plots are stacked
 _NOTHING = (
     "Select methods on the left and press Compare. Each method merges the models, and "
-    "norms, distances and scores appear here. The current merge is kept."
+    "norms, distances and scores appear here. The current merge is kept, and is in the table, too."
 )
 
 
@@ -257,6 +257,8 @@ class MergeChoices(QWidget):
         super().__init__()
         self._session = session
         self._numbers: dict[str, FieldInfo] = {}
+        self._is_chosen = False
+        """Whether the ticks are the user's, and not proposed."""
         self.boxes: dict[tuple[str, str | None], _Box] = {}
         """The boxes by method and variant, None for the default or only variant."""
         self.methods = scroll_area("Methods to compare", tabs=False)
@@ -303,7 +305,7 @@ class MergeChoices(QWidget):
         self.changed.emit()
 
     def _fill_methods(self) -> None:
-        """Add a box for each variant of each method, and check the window's method."""
+        """Add a box for each variant of each method, and propose some."""
         column = Column()
         layout = QVBoxLayout(column)
         layout.setSpacing(3)
@@ -318,15 +320,41 @@ class MergeChoices(QWidget):
                     box = _Box(title, column)
                     group.addButton(box)
                     box.setToolTip(tooltip(method.summary))
-                    box.setChecked(self._is_current(method, variant))
                     box.toggled.connect(lambda _: self._allow())
+                    box.clicked.connect(self._note_choice)
                     box.entered.connect(self._make_entry)
                     layout.addWidget(box)
                     default = variant is None or variant == method.variants[0]
                     self.boxes[method.name, None if default else variant] = box
         layout.addStretch(1)
         self.methods.setWidget(column)
+        self._is_chosen = False
         self._offer_what_fits()
+
+    def _note_choice(self) -> None:
+        self._is_chosen = True
+
+    def _propose(self) -> None:
+        """Tick the window's method and what to compare it with first."""
+        known = {method.name: method for method in self._offered}
+        current = [key for key in self.boxes if self._is_current(known[key[0]], self._variant(key))]
+        others = [(name, None) for name in recommended.COMPARED_FIRST]
+        fitting = [key for key in (*current, *others) if not self._is_hidden(key)]
+        proposed = list(dict.fromkeys(fitting))[: recommended.COMPARED_COUNT]
+        for key, box in self.boxes.items():
+            box.setChecked(key in proposed)
+
+    def _is_hidden(self, key: tuple[str, str | None]) -> bool:
+        return key not in self.boxes or self.boxes[key].isHidden()
+
+    def _variant(self, key: tuple[str, str | None]) -> str | None:
+        """The variant of a box by name, also the default one; None for a method without variants
+        and for the recommended merge."""
+        name, variant = key
+        method = next(method for method in self._offered if method.name == name)
+        if variant is not None or name == recommended.NAME or not method.variants:
+            return variant
+        return method.variants[0]
 
     def _offer_what_fits(self) -> None:
         """Enable only methods that support this number of experts."""
@@ -336,6 +364,8 @@ class MergeChoices(QWidget):
             fits = count > 0 and not misfit(known[name], count)
             box.setVisible(fits)
             box.setChecked(fits and box.isChecked())
+        if not self._is_chosen:
+            self._propose()
         shown = [box for box in self.boxes.values() if not box.isHidden()]
         self._make_entry(next((box for box in shown if box.hasFocus()), (*shown, None)[0]))
 
@@ -383,11 +413,13 @@ class MergeChoices(QWidget):
 
     def tick(self, names: Collection[str]) -> None:
         """Select these methods alone, each in its default variant."""
+        self._is_chosen = True
         self.parameter.choose(None)
         for (name, variant), box in self.boxes.items():
             box.setChecked(name in names and variant is None and not box.isHidden())
 
     def _tick(self, ticked: bool) -> None:
+        self._is_chosen = True
         for box in self.boxes.values():
             box.setChecked(ticked and not box.isHidden())
 

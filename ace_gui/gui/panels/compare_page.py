@@ -110,6 +110,8 @@ class ComparePanel(LayerPanel):
         self.spectra = SpectrumPlot()
         self.spectra.setAccessibleName("Spectra of both merges")
         self.view = PlotWithTable(self.differences)
+        self._proposed: tuple[MergeRun, ...] = ()
+        """The two merges that this panel chose, as long as the user has not."""
         self._lay_out()
         self._drawing = QTimer(self, singleShot=True, interval=REFRESH)
         self._drawing.timeout.connect(self._show_differences)
@@ -133,13 +135,16 @@ class ComparePanel(LayerPanel):
         self.differences.set_busy(busy and not waits)
 
     def _offer_runs(self) -> None:
-        """Offer the runs. Keep the user's two if they still exist, or select the newest two."""
+        """Offer the runs. Keep the user's two if they still exist, or propose the current merge
+        after the newest of the others."""
         runs, comparison = self.session.results.runs.all, self.session.results.comparison
         titles = merges_of(self.session)
         options = {key: (plain(title), title) for key, title in titles.items()}
-        chosen = [run for run in (comparison.first, comparison.second) if run in runs]
-        if len(chosen) < 2:
-            chosen = list(runs[-2:])
+        pair = comparison.first, comparison.second
+        chosen = [run for run in pair if run is not None and run in runs]
+        if len(chosen) < 2 or pair == self._proposed:
+            chosen = self._proposal()
+            self._proposed = tuple(chosen)
         for box in (self.first, self.second):
             box.offer(options or _NONE)
             box.setEnabled(len(runs) > 1)
@@ -148,7 +153,17 @@ class ComparePanel(LayerPanel):
                 box.choose(str(run.store))
         comparison.compare(self._run(self.first), self._run(self.second))
 
+    def _proposal(self) -> list[MergeRun]:
+        """Two merges to compare: the current one and the newest other one, the current one last."""
+        runs = list(self.session.results.runs.all)
+        current = self.session.results.merge
+        if current in runs and current is not None:
+            runs.remove(current)
+            runs.append(current)
+        return runs[-2:]
+
     def _choose(self) -> None:
+        self._proposed = ()
         self.session.results.comparison.compare(self._run(self.first), self._run(self.second))
         self.refresh()
 

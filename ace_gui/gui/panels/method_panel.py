@@ -11,8 +11,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QFontMetrics, QKeySequence
 from PySide6.QtWidgets import QListWidget, QListWidgetItem, QWidget
 
+from ace_gui.ace_variants import AUTOMATIC
 from ace_gui.engine.contract.model_figures import Forecast
-from ace_gui.engine.contract.plan import AUTOMATIC
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip

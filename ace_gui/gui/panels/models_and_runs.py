@@ -83,7 +83,7 @@ class ExpertsPanel(QWidget):
             facts = [plan.base.architecture, plan.base.dtype, human_bytes(plan.base.bytes)]
             self._facts.set_full_text(" · ".join(fact for fact in facts if fact))
         else:
-            self._facts.set_full_text("reading headers …" if base else "")
+            self._facts.set_full_text("being opened …" if base else "")
         experts = self._session.draft.inputs.experts
         self._stack.setCurrentWidget(self.table if experts else self._hint)
         self._fit()

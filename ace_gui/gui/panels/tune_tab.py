@@ -20,6 +20,7 @@ from ace_gui.engine.contract.scored import (
     TunePoint,
     how_chosen,
     means,
+    usual_merges,
     values_of,
 )
 from ace_gui.field_info import FieldInfo
@@ -63,8 +64,6 @@ _WHAT = (
     "scores are of the other half, which the search does not use."
 )
 _PLOT = 9  # in text lines: minimum height of the curve
-GRID, PROPOSED = 9, 25
-"""Number of merges for one parameter, and for several parameters."""
 
 
 class TuneTab(JobPage):
@@ -140,7 +139,7 @@ class TuneTab(JobPage):
         tuning = self._tuning
         why = tuning.obstacle or self.ranges.fault
         self.button.show_job(tuning.is_running, why)
-        count = self.merges.value() or (GRID if len(self.ranges.ranges) < 2 else PROPOSED)
+        count = self.merges.value() or usual_merges(len(self.ranges.ranges))
         cost = f"{count} merges for the search, and {REPORTED} for the other half."
         if not tuning.is_running:
             cost = tuning.obstacle or cost
@@ -161,8 +160,7 @@ class TuneTab(JobPage):
         self.axis.offer({name: (label, "") for name, label in labels.items()})
         chosen = str(self.axis.current)
         field, each = fields.get(chosen), next(r for r in job.ranges if r.name == chosen)
-        wide = each.low > 0 and each.high >= 100 * each.low
-        log = each.low > 0 and (wide or (field is not None and field.logarithmic))
+        log = each.is_logarithmic(declared=field is not None and field.logarithmic)
         best = None if tuned is None else tuned.best
         known = next((p for p in points if p == best), None)
         label = labels[chosen]

@@ -50,7 +50,7 @@ _WIDEST: Final = 1408  # px
 # minimum width in text lines for this number of columns
 _COLUMNS: Final = ((67, 3), (46, 2), (0, 1))
 _WHAT: Final = "Merge fine-tuned models into one, and see the result layer by layer."
-_OPENING: Final = "Reading the headers of the files … File ▸ Stop opening cancels it."
+_STOP: Final = "File ▸ Stop opening cancels it."
 
 
 class WelcomePanel(QWidget):
@@ -66,6 +66,7 @@ class WelcomePanel(QWidget):
         self.starts = StartColumn(starts)
         self.recent = RecentColumn(clean_up)
         self.sample = SampleCard(sample, tutorial)
+        self._words = ""
         self._seconds = 0
         self._clock = QTimer(self, interval=1000)
         self._clock.timeout.connect(self._count)
@@ -80,18 +81,26 @@ class WelcomePanel(QWidget):
         self._shown = 0
         self._arrange(3)
 
-    def show_opening(self, opening: bool) -> None:
-        """Show that something is being opened, and for how long."""
-        if opening == self._clock.isActive():
+    def show_opening(self, words: str) -> None:
+        """Show what is done while something is being opened, and for how long; "" for nothing."""
+        if words == self._words:
+            return
+        was_opening = bool(self._words)
+        self._words = words
+        if words and was_opening:
+            self._write_opening()
             return
         self._seconds = 0
-        self.subtitle.setText(_OPENING if opening else _WHAT)
-        self.subtitle.setFont(face(Face.STRONG if opening else Face.BODY))
-        (self._clock.start if opening else self._clock.stop)()
+        self.subtitle.setText(f"{words} … {_STOP}" if words else _WHAT)
+        self.subtitle.setFont(face(Face.STRONG if words else Face.BODY))
+        (self._clock.start if words else self._clock.stop)()
 
     def _count(self) -> None:
         self._seconds += 1
-        self.subtitle.setText(f"{_OPENING} {duration(self._seconds)}")
+        self._write_opening()
+
+    def _write_opening(self) -> None:
+        self.subtitle.setText(f"{self._words} … {_STOP} {duration(self._seconds)}")
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

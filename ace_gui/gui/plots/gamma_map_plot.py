@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from math import inf, isfinite, log10
+from typing import Any
 
 import numpy as np
 import pyqtgraph as pg
@@ -17,9 +18,16 @@ from ace_gui.formatting import number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.plots.frame.bars_and_cells import CellsPlot
 from ace_gui.gui.plots.frame.spec import Axis, Cells, Curve, PlotSpec
-from ace_gui.gui.plots.gamma_plot import EMPTY, LOWEST_LOG, tau_text, treated_alike
+from ace_gui.gui.plots.gamma_plot import (
+    EMPTY,
+    LOWEST_LOG,
+    UNRELIABLE_LABEL,
+    tau_text,
+    treated_alike,
+)
 from ace_gui.gui.plots.layers_plot import LayersPlot, slot_of
 from ace_gui.gui.theme import Face, face
+from ace_gui.linalg.heterogeneity import unreliable_gamma
 
 NO_BLOCKS = "No layer here belongs to a numbered block."
 _MAP = "cividis"  # its lightness grows evenly, for every kind of colour vision
@@ -120,17 +128,9 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         colours = np.zeros((*shares.shape, 4), dtype=np.uint8)  # transparent
         colours[known] = self._map.map(shares[known], mode="byte")
         above = np.flatnonzero(self._gamma > self._tau)
-        dots = Curve(
-            key="dot",
-            label="heterogeneous: γ > τ",
-            x=self._column[above].astype(np.float64),
-            y=self._row[above].astype(np.float64),
-            colour="text",
-            width=0,
-            symbol="o",
-            size=6,
-            filled=False,
-        )
+        unsure = np.flatnonzero(self._unreliable())
+        dots = self._symbols_at(above, "dot", "heterogeneous: γ > τ", symbol="o", filled=False)
+        crosses = self._symbols_at(unsure, "cross", UNRELIABLE_LABEL, symbol="x", filled=True)
         count = len(self._names)
         parts = [f"{above.size} of {count} matrices heterogeneous"]
         if self._tau == inf:
@@ -140,13 +140,30 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         text = "; ".join(parts)
         return PlotSpec(
             title=text,
-            curves=[dots] * isfinite(self._tau),
+            curves=[crosses] * bool(unsure.size) + [dots] * isfinite(self._tau),
             x=Axis(names=[str(block) for block in self._blocks]),
             y=Axis(names=self._labels),
             cells=Cells(colours=colours),
             columns=self._table,
             description=f"{tau_text(self._tau)}: {text}. {self.caption.whole}",
         )
+
+    def _symbols_at(self, layers: NDArray[np.intp], key: str, label: str, **look: Any) -> Curve:
+        """A symbol in the cell of each of these layers."""
+        return Curve(
+            key=key,
+            label=label,
+            x=self._column[layers].astype(np.float64),
+            y=self._row[layers].astype(np.float64),
+            colour="text",
+            width=0,
+            size=6,
+            **look,
+        )
+
+    def _unreliable(self) -> NDArray[np.bool_]:
+        mean_logs = self.layers.mean_log_L[self._source]
+        return unreliable_gamma(self._gamma, mean_logs, self._tau)
 
     def _levels(self) -> tuple[float, float]:
         """The range of the colours, in decades."""
@@ -194,6 +211,8 @@ class RoleMapPlot(LayersPlot, CellsPlot):
     def _describe(self, index: int) -> str:
         gamma = self._gamma[index]
         known = "γ not known" if np.isnan(gamma) else f"γ = {number_text(gamma, 3)}"
+        if self._unreliable()[index]:
+            known = f"{known}, unreliable"
         position = f"block {self._blocks[self._column[index]]}"
         return " · ".join([known, position, self._roles[index], self._names[index]])
 

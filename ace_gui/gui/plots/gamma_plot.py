@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 
-from ace_gui.engine.contract.health import BY_SCALE
+from ace_gui.engine.contract.health import BY_SCALE, UNRELIABLE
 from ace_gui.engine.contract.plan import ROLE_FAMILIES, role_family
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
@@ -22,16 +22,19 @@ from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.plots.layers_plot import LayerCurvesPlot, columns_extent, symbol_size
 from ace_gui.gui.theme import repetition
 from ace_gui.gui.widgets.controls import Choice
-from ace_gui.linalg.heterogeneity import WHY_BY_SCALE, gamma_near_pole
+from ace_gui.linalg.heterogeneity import WHY_BY_SCALE, unreliable_gamma
 
 EMPTY = "γ appears here once a base and two experts are open."
 SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
 _HALO = 22  # pixels: diameter of the selected layer's halo
 _LINE = 1_000  # layers of one role: a line through more cannot be read, and is slow to draw
 _PILL_MOST = 3.0  # a plot narrower than this many pills keeps no space free for the pill
-LOWEST_LOG = -6.0  # γ below 1e-6, including zero, is drawn on the lower edge
+LOWEST_LOG = -16.0  # γ below 1e-16, which is zero but for rounding, is drawn on the lower edge
 NEAR_POLE = "by scale alone"
+UNRELIABLE_LABEL = "unreliable γ"
+"""The legend's word for the same without a threshold, and thus without regimes."""
 POLE_TIP = f"{BY_SCALE}: {WHY_BY_SCALE}"
+UNRELIABLE_TIP = f"{UNRELIABLE}: {WHY_BY_SCALE}"
 
 
 def two_digits(value: float) -> float:
@@ -60,7 +63,7 @@ def tau_text(tau: float) -> str:
 
 
 class GammaPlot(LayerCurvesPlot):
-    """One symbol per layer, filled if γ > τ, crossed if γ is near its pole.
+    """One symbol per layer, filled if γ > τ, crossed if γ is unreliable, as in the table.
 
     Ctrl with up and down moves τ. ``tau_changed`` carries τ while it moves, ``tau_committed`` when
     it is released.
@@ -172,7 +175,7 @@ class GammaPlot(LayerCurvesPlot):
 
     def _spec(self) -> PlotSpec:
         known, above = ~np.isnan(self.layers.gamma_L), self.layers.gamma_L > self._tau
-        crossed = self._near_pole()
+        crossed = self._unreliable()
         text = self._summary(int(known.sum()), int((known & above).sum()), int(crossed.sum()))
         return PlotSpec(
             title=text,
@@ -189,7 +192,8 @@ class GammaPlot(LayerCurvesPlot):
         gamma, tau, size = self.layers.gamma_L, self._tau, symbol_size(len(self._names))
         look: dict[str, Any] = {"symbol": "x", "colour": "text", "size": size + 5}
         in_legend = bool(crossed.any())
-        yield self._symbols_of("crossed", NEAR_POLE, crossed, in_legend=in_legend, **look)
+        label = NEAR_POLE if isfinite(tau) else UNRELIABLE_LABEL
+        yield self._symbols_of("crossed", label, crossed, in_legend=in_legend, **look)
         for family, name in enumerate(ROLE_FAMILIES):
             in_family = self._family == family
             look = {"symbol": SYMBOLS[name], "size": size, "colour": "text2", "filled": False}
@@ -209,14 +213,19 @@ class GammaPlot(LayerCurvesPlot):
         count = len(self._names)
         has_tau = isfinite(self._tau)
         parts = [heterogeneous_text(above, known) if has_tau else treated_alike(count)]
-        if crossed:
+        if crossed and has_tau:
             parts.append(f"{crossed} of the {above} by scale alone (norms near 1)")
+        elif crossed:
+            parts.append(f"γ is unreliable in {crossed} (norms near 1)")
+        zeros = int((self.layers.gamma_L <= 10.0**LOWEST_LOG).sum())
+        if zeros and self.log_box.isChecked():
+            parts.append(f"{zeros} with γ = 0, at the lower edge")
         if known < count:
             parts.append(f"{count - known} without γ")
         return "; ".join(parts)
 
-    def _near_pole(self) -> NDArray[np.bool_]:
-        return gamma_near_pole(self.layers.gamma_L, self.layers.mean_log_L, self._tau)
+    def _unreliable(self) -> NDArray[np.bool_]:
+        return unreliable_gamma(self.layers.gamma_L, self.layers.mean_log_L, self._tau)
 
     def _clipped(self) -> NDArray[np.float64]:
         """γ within the range of the axis; NaN stays NaN and is not drawn."""
@@ -299,7 +308,9 @@ class GammaPlot(LayerCurvesPlot):
             return " · ".join(["γ not known", role, name])
         parts = [f"γ = {number_text(gamma, 3)}", self._regime(index), role, name]
         text = " · ".join(part for part in parts if part != "–")
-        return f"{text} · {POLE_TIP}" if self._near_pole()[index] else text
+        if not self._unreliable()[index]:
+            return text
+        return f"{text} · {POLE_TIP if isfinite(self._tau) else UNRELIABLE_TIP}"
 
     # Mouse and keyboard
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ace_gui.engine.contract.events import EnergyByRank
 from ace_gui.engine.contract.scored import TunePoint
+from ace_gui.field_info import is_wide
 from ace_gui.formatting import counted, number_text
 from ace_gui.gui.models.figures_model import FigureColumn
 from ace_gui.gui.models.scores_models import figure_words, score_text
@@ -24,7 +25,6 @@ from ace_gui.gui.widgets.controls import Choice
 
 EMPTY: Final = "Merge with several methods to compare them."
 NOT_TUNED: Final = "Choose a parameter and a range, and start: the curve grows merge by merge."
-_DECADES: Final = 100.0  # minimum ratio of the values for a logarithmic scale
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class MergeScatter(SpecPlot):
             self.clear()
             return
         values = [point.x for point in points]
-        wide = bool(parameter) and min(values) > 0 and max(values) >= _DECADES * min(values)
+        wide = bool(parameter) and is_wide(min(values), max(values))
         described = ", ".join(f"{p.title} {p.y:.3g} at {p.x:.3g}" for p in points)
         title = f"{figure} by {parameter}" if parameter else f"{figure} against norm"
         room = max(values) + 0.3 * max(max(values) - min(values), 0.1)  # for the names

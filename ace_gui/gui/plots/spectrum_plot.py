@@ -71,6 +71,8 @@ def _merge_curves(
 ) -> list[Curve]:
     """The merged delta, with W_pre dashed if refinement changed it, and with the method's result
     dotted if the recipe changed its singular values. Keys start with ``label``.
+
+    W_pre is left out where it would be drawn on top of another curve.
     """
     before, unshaped = spectrum.preliminary, spectrum.unshaped
     refined = _is_refined(spectrum)
@@ -79,13 +81,22 @@ def _merge_curves(
     bold: dict[str, Any] = {"colour": colour or "text", "width": width}
     thin: dict[str, Any] = {"colour": colour or "base", "width": 0.75 * width}
     curves = [_curve_of(prefix + AFTER, label or plain, spectrum.merged, **bold)]
-    if refined and before is not None:
-        name, dashed = f"{of_label}before (W_pre)", Qt.PenStyle.DashLine
-        curves.append(_curve_of(prefix + BEFORE, name, before, style=dashed, **thin))
     if unshaped is not None:
         name, dotted = f"{of_label}{_ALONE}", Qt.PenStyle.DotLine
         curves.append(_curve_of(prefix + _UNSHAPED, name, unshaped, style=dotted, **thin))
+    hidden = any(_coincide(curve.y, before) for curve in curves) if before is not None else True
+    if refined and before is not None and not hidden:
+        name, dashed = f"{of_label}before (W_pre)", Qt.PenStyle.DashLine
+        curves.insert(1, _curve_of(prefix + BEFORE, name, before, style=dashed, **thin))
     return curves
+
+
+def _coincide(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    """Whether two spectra are drawn on top of each other; the shorter one has zeros at its end."""
+    count = max(len(one), len(other))
+    first, second = (np.pad(values, (0, count - len(values))) for values in (one, other))
+    invisible = 10.0**_FLOOR_EXPONENT * float(first.max(initial=0.0))
+    return bool(np.allclose(first, second, rtol=_CHANGED, atol=invisible))
 
 
 def _expert_curves(
@@ -261,7 +272,9 @@ class SpectrumPlot(SpecPlot):
         share = quantity is Quantity.ENERGY
         logarithmic = self.log_box.isChecked() and not share
         curves = [_curve_in(spectrum, quantity) for spectrum in spectra.curves]
-        cut = sum(int((c.y < c.floor).sum()) for c in curves) if logarithmic else 0
+        last = max((_last_shown(spectrum) for spectrum in spectra.curves), default=1)
+        counts = [_count_cut(curve, last, floor=logarithmic) for curve in curves]
+        cut = 0 if share else sum(counts)
         remark = counted(
             cut,
             "%n value under {floor}·σ₁ cut off",
@@ -276,7 +289,7 @@ class SpectrumPlot(SpecPlot):
             spectra,
             sentence=" · ".join(filter(None, (spectra.sentence, remark if cut else ""))),
             curves=[*_reached(spectra.curves, curves), *curves] if share else curves,
-            x=Axis(title="index i", low=1.0),
+            x=Axis(title="index i", low=1.0, high=float(max(last, 2))),
             y=Axis(
                 title=quantity.value[2],
                 low=None if logarithmic else 0.0,
@@ -288,6 +301,20 @@ class SpectrumPlot(SpecPlot):
             logarithmic_choice=not share,
             position=lambda x: f"i = {x:.0f}",
         )
+
+
+def _last_shown(spectrum: Curve) -> int:
+    """The last index from 1 whose singular value is more than a rounding error."""
+    known = np.flatnonzero(spectrum.y > 10.0**_FLOOR_EXPONENT * spectrum.y.max(initial=0.0))
+    return int(known[-1]) + 1 if known.size else 1
+
+
+def _count_cut(curve: Curve, last: int, *, floor: bool) -> int:
+    """How many values are beyond the last index, or below the floor if the axis has one."""
+    is_cut = np.arange(1, len(curve.y) + 1) > last
+    if floor:
+        is_cut |= curve.y < curve.floor
+    return int(is_cut.sum())
 
 
 def _curve_in(spectrum: Curve, quantity: Quantity) -> Curve:

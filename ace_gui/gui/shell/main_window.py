@@ -31,6 +31,7 @@ from ace_gui.gui.shell.projects import Opener, Project, RecentProjects, local_pa
 from ace_gui.gui.shell.window_frame import Footer, Header, PrimaryArea
 from ace_gui.gui.state.activity import Level, State
 from ace_gui.gui.state.settings import Settings
+from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import icon, set_font_scale
 from ace_gui.gui.widgets.file_dialogs import offers
 from ace_gui.gui.widgets.layout import GAP, down, move_focus, pane
@@ -255,7 +256,10 @@ class MainWindow(Window):
 
     def _show_page(self) -> None:
         loaded = self.session.draft.inputs.base is not None
-        self.welcome.show_opening(self.session.activity.is_running(State.PLANNING))
+        activity = self.session.activity
+        opening = activity.is_running(State.PLANNING)
+        words = sentence_case(activity.words(State.PLANNING))
+        self.welcome.show_opening(words if opening else "")
         self.header.workspaces.setVisible(loaded)
         opens = loaded and self._pages.currentWidget() is self.welcome
         self._pages.setCurrentWidget(self.workspace if loaded else self.welcome)

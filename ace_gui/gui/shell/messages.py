@@ -32,6 +32,7 @@ from ace_gui.gui.state.activity import Level, MergeRun, State
 from ace_gui.gui.state.session import count_of
 from ace_gui.gui.text import error_details
 from ace_gui.gui.theme import icon
+from ace_gui.linalg.heterogeneity import USUAL_TAU
 from ace_gui.recipe.values import NonFinite
 
 WIDTH: Final = 272  # px, scaled with the font size
@@ -226,7 +227,10 @@ class MergeNews:
         }
         if warned:
             offers = {"See them": lambda: self._window.workspace.show_health(), **offers}
-        elif any(r.gamma is not None and r.name not in unsure for r in run.reports.values()):
+        elif any(
+            (report.gamma or 0.0) >= NOTABLE_GAMMA and report.name not in unsure
+            for report in run.reports.values()
+        ):
             offers = {"See it": self._show_top, **offers}
         self._window.notice.offer(what_to_see(run, warned, merged, unsure), offers)
 
@@ -241,6 +245,10 @@ class MergeNews:
         self._window.session.select(self._window.session.layers.most_heterogeneous)
         workspace = self._window.workspace
         workspace.bring(workspace.inspector.tabs, 0)
+
+
+NOTABLE_GAMMA: Final = 0.1 * USUAL_TAU
+"""The least γ of which it is said that experts differ."""
 
 
 def what_to_see(run: MergeRun, warned: int, merged: int, unsure: Container[str] = ()) -> str:
@@ -260,10 +268,17 @@ def what_to_see(run: MergeRun, warned: int, merged: int, unsure: Container[str] 
             "Merged. One matrix is heterogeneous: see its spectrum.",
             "Merged. %n matrices are heterogeneous: see the spectrum of the first.",
         )
-    gammas = [report.gamma for report in reports if report.gamma is not None]
-    if gammas:
-        largest = number_text(max(gammas), 3)
-        return f"Merged. The experts differ most in the matrix with γ {largest}: see its spectrum."
+    known = [report for report in reports if report.gamma is not None]
+    most = max(known, key=lambda report: report.gamma or 0.0, default=None)
+    if most is not None and (most.gamma or 0.0) >= NOTABLE_GAMMA:
+        gamma = number_text(most.gamma or 0.0, 2)
+        return f"Merged. The experts differ most in {most.name} (γ\u00a0{gamma}): see its spectrum."
+    if most is not None:
+        return counted(
+            merged,
+            "Merged %n tensor, which all experts changed about equally.",
+            "Merged %n tensors. In each, all experts made changes of about the same size.",
+        )
     return counted(merged, "Merged %n tensor.", "Merged %n tensors.")
 
 

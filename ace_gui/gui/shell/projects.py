@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QMessageBox
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import printable
-from ace_gui.gui.control.persistence import project_name
+from ace_gui.gui.control.persistence import TUNED, is_written_by_program, project_name
 from ace_gui.gui.panels.welcome_page import last_use
 from ace_gui.gui.saving import save
 from ace_gui.gui.shell.actions import set_allowed
@@ -32,7 +32,7 @@ from ace_gui.gui.widgets.file_dialogs import (
     ask_target,
     show_once,
 )
-from ace_gui.paths import Sample
+from ace_gui.paths import Sample, sessions_folder
 from ace_gui.recipe.model_paths import cache_folder
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Project(QObject):
         # the tasks as they were opened or saved; undo steps do not contain them
         self._tasks = session.draft.planned.tasks
         self._was_modified = False
+        self._is_discarded = False
         history.stack.cleanChanged.connect(lambda _: self._follow())
         session.draft.changed.connect(self._follow)
 
@@ -109,9 +110,10 @@ class Project(QObject):
         self._go_on()
 
     def leave(self) -> None:
-        """Close the project. Unsaved work without a file is kept for later."""
-        unsaved = self.file is None or self.is_modified
-        kept = self._sessions.leave(keep=unsaved)
+        """Close the project. Unsaved work is kept for later, unless it was to be discarded."""
+        unsaved = self.is_modified and not self._is_discarded
+        kept = self._sessions.leave(keep=self.file is None or unsaved)
+        self._is_discarded = False
         if kept is not None:
             self._settings.remember(kept)
         file = kept or self.file
@@ -122,6 +124,7 @@ class Project(QObject):
 
     def before_leaving(self, then: Callable[[], object]) -> None:
         """Ask whether to save changes, then continue unless the user cancels."""
+        self._is_discarded = False
         if not self.is_modified:
             then()
             return
@@ -144,6 +147,7 @@ class Project(QObject):
     def _answer(self, answer: int) -> None:
         self.box = None
         if answer == QMessageBox.StandardButton.Discard:
+            self._is_discarded = True
             self._go_on()
         elif answer == QMessageBox.StandardButton.Save:
             self.save_wanted.emit()  # ``saved`` continues
@@ -222,7 +226,15 @@ class Opener:
         ask_folders(self._window, "Scan a folder", MODELS, self._scan_for_more)
 
     def _scan_for_more(self, paths: Sequence[Path]) -> None:
-        self.scan_folders(paths, self._session.draft.inputs.base)
+        self.scan_folders(paths, self._base)
+
+    @property
+    def _base(self) -> Path | None:
+        """The base to which experts are added, open or being opened; None if there is none."""
+        opening = self._conductor.opening
+        if opening and opening[0].suffix.lower() not in RECIPES:
+            return opening[0]
+        return self._session.draft.inputs.base
 
     def open_cached(self) -> None:
         """Offer the models in the local Hugging Face cache."""
@@ -232,9 +244,12 @@ class Opener:
         ask_files(self._window, "Recipe", RECIPE, RECIPES_KIND, self.open_paths)
 
     def save_recipe(self) -> None:
-        """Save to the recipe file that this window has written, or without one ask for a path."""
-        if self._project.file is not None and self._project.file == self._own:
-            self.write_recipe(self._own)
+        """Save to the project's file if that loses nothing in it, or else ask for a path."""
+        file = self._project.file
+        if file is None or self._project.is_sample:
+            self.save_recipe_as()
+        elif file == self._own or is_written_by_program(file):
+            self.write_recipe(file)
         else:
             self.save_recipe_as()
 
@@ -243,8 +258,11 @@ class Opener:
         # Importing YAML takes a moment, so do it while the user chooses a name.
         threading.Thread(target=import_module, args=("ace_gui.recipe.recipe_file",)).start()
         project = self._project
-        own = project.file if not project.is_sample else None  # not the program's own folder
-        name = str(own or f"{project.name or 'recipe'}{ENDING}")
+        file = project.file
+        if file is None or project.is_sample or file.is_relative_to(sessions_folder()):
+            name = f"{project.name or 'recipe'}{ENDING}"  # not in the program's own folders
+        else:
+            name = str(file)
 
         def write(paths: list[Path]) -> None:
             self.write_recipe(paths[0], mergekit=dialog.selectedNameFilter() == MERGEKIT)
@@ -271,7 +289,7 @@ class Opener:
         recipe = next((path for path in paths if path.suffix.lower() in RECIPES), None)
         if recipe is not None:
             self.open_paths([recipe])
-        elif paths and self._session.draft.inputs.base is not None:
+        elif paths and self._base is not None:
             self.add(paths)
         elif paths:
             self._open(paths)
@@ -325,7 +343,7 @@ class Opener:
         if mergekit:
             return dump_mergekit(recipe, self._session.draft.resolved_parameters(), folder)
         note = self._session.results.note_on(self._session.draft.inputs)
-        tuned = f"# Tuned by ACE workbench: {printable(note)}.\n" if note else ""
+        tuned = f"{TUNED}{printable(note)}.\n" if note else ""
         return tuned + dump_recipe(self._session.draft.recipe_to_save(), folder)
 
 

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QApplication,
     QGridLayout,
     QMenuBar,
-    QProgressBar,
     QPushButton,
     QSizePolicy,
     QStatusBar,
@@ -23,13 +22,14 @@ from PySide6.QtWidgets import (
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import counted, duration, human_bytes
 from ace_gui.gui.shell.actions import Actions, DeviceMenu
-from ace_gui.gui.state.activity import Progress, State, start_once
+from ace_gui.gui.state.activity import STARTING, Progress, State, start_once
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import sentence_case
 from ace_gui.gui.theme import Face, change_kind, face, icon
 from ace_gui.gui.theme.drawn_controls import scale
 from ace_gui.gui.widgets.controls import (
     PROGRESS_WIDTH,
+    ProgressBar,
     ProgressButton,
     Segments,
     action_button,
@@ -293,10 +293,8 @@ class Footer(QStatusBar):
         self.device.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.device.setToolTip("Where to compute")
         self.text = ElidedLabel(self, sentence=True, caption=True)
-        self.bar = QProgressBar(self)
+        self.bar = ProgressBar("Progress", self)
         self.bar.setFixedSize(_BAR, 6)
-        self.bar.setTextVisible(False)
-        self.bar.setAccessibleName("Progress")
         self.stop = push_button("Cancel", actions.cancel.trigger, kind="link", role=Face.CAPTION)
         self.tensors = ElidedLabel(self, sentence=True, caption=True)
         for label in (self.text, self.tensors):
@@ -330,17 +328,21 @@ class Footer(QStatusBar):
             signal.connect(lambda *_: start_once(self._counting))
 
     def refresh(self) -> None:
+        session = self._session
         self._timer.stop()
         self.device.setText(self._device_text())
         self.device.setAccessibleName(f"Device: {self.device.text()}")
+        activity = session.activity
+        # what waits for the engine says the same beside it
+        self.device.setHidden(activity.engine_is_starting and activity.foremost is not None)
         self._show_work()
         for link in self._links:  # the welcome page has links instead of counts
-            link.setVisible(self._session.draft.inputs.base is None)
+            link.setVisible(session.draft.inputs.base is None)
 
     def _device_text(self) -> str:
         session = self._session
-        if session.engine is None:
-            return "Starting the engine …"
+        if session.engine is None or session.activity.engine_is_starting:
+            return f"{sentence_case(STARTING)} …"
         if session.cluster:
             return f"Cluster: {self._devices.title_chosen}"
         chosen = self._devices.title_chosen or session.device
@@ -356,7 +358,8 @@ class Footer(QStatusBar):
         state = None if state in {State.MERGING, State.EXPORTING} else state
         progress = session.activity.counted(state)
         if state is not None:
-            word = sentence_case((progress.title if progress else "") or state.value)
+            title = progress.title if progress else ""
+            word = sentence_case(title or session.activity.words(state))
             share = f", {progress.done} of {progress.total}" if progress else " …"
             parts.append(word + share)
         if session.draft.plan is not None and session.draft.plan.experts:
@@ -365,9 +368,10 @@ class Footer(QStatusBar):
         self.bar.setUpdatesEnabled(False)
         for widget in (self.bar, self.stop):
             widget.setVisible(state is not None)
-        self.bar.setRange(0, 1000 if progress else 0)
         if progress:
-            self.bar.setValue(round(1000 * progress.done / progress.total))
+            self.bar.show_share(round(1000 * progress.done / progress.total), 1000)
+        else:
+            self.bar.show_share(0, 0)
         self.bar.setUpdatesEnabled(True)
 
     def _count(self) -> None:

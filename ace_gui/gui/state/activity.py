@@ -34,6 +34,10 @@ class State(StrEnum):
     TUNING = "tuning"
 
 
+STARTING: Final = "starting the engine"
+"""What the window does in any state until the engine can work."""
+
+
 RecipeKey = tuple[object, ...]
 
 
@@ -108,12 +112,14 @@ def start_once(timer: QTimer) -> None:
 
 class Activity(QObject):
     """The kinds of running jobs. ``changed``: a job has begun or ended; ``progressed``: a job has
-    advanced. ``plan_is_due``: a plan is about to be requested.
+    advanced. ``plan_is_due``: a plan is about to be requested. ``engine_is_starting``: jobs wait
+    until the engine has imported what it needs, which takes seconds.
     """
 
     changed = Signal()
     progressed = Signal()
     plan_is_due = False
+    engine_is_starting = True
     progress: Progress | None = None
     _running: frozenset[State] = frozenset()
 
@@ -126,6 +132,15 @@ class Activity(QObject):
         """The progress of a job of this kind, if its total is known."""
         known = self.progress
         return known if known is not None and known.state is state and known.total > 0 else None
+
+    def words(self, state: State) -> str:
+        """What the window does in this state now."""
+        return STARTING if self.engine_is_starting else state.value
+
+    def set_engine_starting(self, starting: bool) -> None:
+        if starting != self.engine_is_starting:
+            self.engine_is_starting = starting
+            self.changed.emit()
 
     def is_running(self, *states: State) -> bool:
         """Whether a job of one of these kinds is running, even if it is not the foremost."""

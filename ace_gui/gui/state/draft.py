@@ -11,8 +11,9 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
+from ace_gui.ace_variants import AUTOMATIC
 from ace_gui.engine.contract.events import MethodInfo
-from ace_gui.engine.contract.plan import AUTOMATIC, Plan, PlanRow
+from ace_gui.engine.contract.plan import Plan, PlanRow
 from ace_gui.field_info import FieldInfo
 from ace_gui.gui.state.activity import RecipeKey, recipe_key
 from ace_gui.recipe import ModelEntry, Recipe, recommended

@@ -11,9 +11,10 @@ from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
+from ace_gui.ace_variants import AUTOMATIC, MEASURED
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.health import gamma_unreliable
-from ace_gui.engine.contract.plan import AUTOMATIC, MEASURED, Disposition, Plan, PlanRow
+from ace_gui.engine.contract.plan import Disposition, Plan, PlanRow
 from ace_gui.gui.state.draft import Draft, Inputs
 from ace_gui.recipe import Override
 from ace_gui.recipe.overrides import After, Tensor, for_selection, without

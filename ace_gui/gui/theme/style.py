@@ -159,12 +159,15 @@ def _progress_groove(painter: QPainter, option: QStyleOption, _widget: QWidget |
 
 
 def _progress_contents(
-    painter: QPainter, option: QStyleOptionProgressBar, _widget: QWidget | None
+    painter: QPainter, option: QStyleOptionProgressBar, widget: QWidget | None
 ) -> None:
-    """Paint the finished part, or a third of the track if the total is unknown."""
-    rect, span = QRectF(option.rect), option.maximum - option.minimum
+    """Paint the finished part, or a moving third of the track if the total is unknown."""
+    rect = QRectF(option.rect)
+    span = option.maximum - option.minimum
     if span <= 0:
-        rect.adjust(rect.width() / 3, 0, -rect.width() / 3, 0)
+        free = 2 * rect.width() / 3
+        rect.translate(free * getattr(widget, "place", 0.5), 0)
+        rect.setWidth(rect.width() - free)
     else:
         rect.setWidth(rect.width() * (option.progress - option.minimum) / span)
     rounded(painter, rect, "accent", corner=3.0)

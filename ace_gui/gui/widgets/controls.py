@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, TypeVar
 
-from PySide6.QtCore import QRectF, QSignalBlocker, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QRectF, QSignalBlocker, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAction,
     QColor,
+    QHideEvent,
     QKeyEvent,
     QKeySequence,
     QPainter,
     QPainterPath,
     QPaintEvent,
+    QShowEvent,
 )
 from PySide6.QtWidgets import (
     QButtonGroup,
@@ -22,6 +24,7 @@ from PySide6.QtWidgets import (
     QFrame,
     QLineEdit,
     QPlainTextEdit,
+    QProgressBar,
     QPushButton,
     QSpinBox,
     QStyle,
@@ -230,6 +233,52 @@ class Segments(QFrame):
 Option = str | tuple[str, str]
 
 
+_STEP_MS: Final = 60
+_STEPS: Final = 30  # there and back
+
+
+class ProgressBar(QProgressBar):
+    """A bar of which a third moves to and fro while the total is unknown.
+
+    ``place``: where this third is, from 0 at the left to 1 at the right.
+    """
+
+    def __init__(self, name: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setTextVisible(False)
+        self.setAccessibleName(name)
+        self.place = 0.0
+        self._step = 0
+        self._timer = QTimer(self, interval=_STEP_MS)
+        self._timer.timeout.connect(self._move_on)
+
+    def show_share(self, done: int, total: int) -> None:
+        """Show how much is done; ``total`` 0 if it is unknown."""
+        self.setRange(0, total)
+        if total:
+            self.setValue(done)
+        self._follow()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._follow()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._timer.stop()
+
+    def _follow(self) -> None:
+        """Move if the total is unknown and somebody can see it."""
+        moves = self.maximum() == 0 and self.isVisible()
+        if moves != self._timer.isActive():
+            (self._timer.start if moves else self._timer.stop)()
+
+    def _move_on(self) -> None:
+        self._step = (self._step + 1) % _STEPS
+        self.place = 1 - abs(2 * self._step / _STEPS - 1)
+        self.update()
+
+
 class Choice(QComboBox):
     """A choice among a few values, each with a title, or with a title and a tooltip.
 
@@ -274,6 +323,13 @@ class Choice(QComboBox):
     def choose(self, value: Hashable) -> None:
         """Choose ``value``. ``ValueError`` if it is not offered."""
         self.setCurrentIndex(self.options.index(value))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Measure the text again in another font: Qt keeps the least size of the first one."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange:
+            super().changeEvent(QEvent(QEvent.Type.StyleChange))
+            self.updateGeometry()
 
     def initStyleOption(self, option: QStyleOptionComboBox) -> None:
         """Elide long texts in the middle, because names of runs differ at the end."""

@@ -210,13 +210,25 @@ def _parts(widget: QWidget) -> Iterator[QWidget | None]:
 
 
 def _items_of(layout: QLayout) -> Iterator[QWidget]:
-    for index in range(layout.count()):
-        item = layout.itemAt(index)
-        nested, widget = (item.layout(), item.widget()) if item is not None else (None, None)
-        if nested is not None:
-            yield from _items_of(nested)
-        if widget is not None:
-            yield widget
+    """The widgets of a layout and of the layouts in it, in their order.
+
+    Without ``itemAt``: the Python object that it makes of a spacer outlives the spacer, and is
+    later taken for whatever is then at the same address.
+    """
+    above = layout.parentWidget()
+    directly = Qt.FindChildOption.FindDirectChildrenOnly
+    parts: list[QWidget | QLayout] = (
+        [] if above is None else above.findChildren(QWidget, options=directly)
+    )
+    parts += layout.findChildren(QLayout, options=directly)
+    places = [(layout.indexOf(part), part) for part in parts]
+    for index, part in sorted(places, key=lambda place: place[0]):
+        if index < 0:
+            continue
+        if isinstance(part, QLayout):
+            yield from _items_of(part)
+        else:
+            yield part
 
 
 def clear_layout(layout: QLayout) -> None:

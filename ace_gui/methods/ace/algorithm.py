@@ -32,6 +32,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ace_gui.ace_variants import AUTOMATIC, MEASURED
 from ace_gui.errors import MethodError
 from ace_gui.linalg.heterogeneity import GUARD
 from ace_gui.linalg.passes import energy, is_finite, norms
@@ -39,7 +40,7 @@ from ace_gui.linalg.polar import TopPolar, top_polars
 from ace_gui.linalg.products import full_float32, widest
 from ace_gui.methods.ace import closed_form, notes
 from ace_gui.methods.ace.float32_check import LayerEnergies, Probes, exact_enough, measure
-from ace_gui.methods.ace.parameters import AUTOMATIC, MEASURED, AceParameters
+from ace_gui.methods.ace.parameters import AceParameters
 from ace_gui.methods.ace.problem import Precision, Problem, Refinement, Rule, Share, Solution, Terms
 from ace_gui.methods.method import MethodInput
 from ace_gui.methods.shared.after import cap_, largest_change

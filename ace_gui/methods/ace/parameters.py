@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
+from ace_gui.ace_variants import AUTOMATIC, MEASURED, PUBLISHED
 from ace_gui.field_info import ParameterValue
 from ace_gui.methods.shared.kit import parameter, scaling_parameter, share_parameter
 from ace_gui.methods.shared.measured import Need
-
-PUBLISHED: Final = "published"
-AUTOMATIC: Final = "automatic"
-MEASURED: Final = "measured"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from ace_gui.recipe.mergekit.schema import interpolated
 from ace_gui.recipe.model_paths import base_config, block_count
 from ace_gui.recipe.overrides import After, Override, in_blocks
 from ace_gui.recipe.values import (
+    UNNAMED_LABEL,
     Choices,
     Heads,
     ModelEntry,
@@ -37,7 +38,6 @@ from ace_gui.recipe.values import (
 
 _CONTAINS: Final = re.compile(r"\*([^*?\[\]]+|\?)\*")
 _LABELLED: Final = re.compile(r"Classification|Segmentation|Detection|Tagg")
-_UNNAMED: Final = re.compile(r"LABEL_\d+")
 
 _EXPRESSED: Final = {
     *("adapter", "out_dtype", "overrides", "heads", "vocabulary", "seed", "non_finite", "tasks"),
@@ -423,7 +423,7 @@ def _may_keep_heads(recipe: Recipe) -> bool:
         if not _LABELLED.search(str(config.get("architectures"))):
             tasks.add(("no head",))
         elif config.get("problem_type") != "regression":
-            tasks.add(() if any(map(_UNNAMED.fullmatch, names)) else names)
+            tasks.add(() if any(map(UNNAMED_LABEL.fullmatch, names)) else names)
     return bool(tasks - {("no head",)}) and (len(tasks) > 1 or () in tasks)
 
 

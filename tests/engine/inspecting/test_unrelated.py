@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,11 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from ace_gui.cli.commands import app
+from ace_gui.engine.contract.model_figures import fit_checks, plan_changes
+from ace_gui.engine.contract.plan import Verdict
+from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging import merge_manifest as manifest
+from ace_gui.engine.merging import surveying
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.surveying import unrelated_checks
 from ace_gui.engine.planning.prepare import prepare
@@ -61,6 +66,63 @@ def test_a_stranger_is_named(tmp_path, other: Callable[[], dict[str, Tensor]], s
     [found] = unrelated_checks(prepare(recipe(tmp_path, **experts)))
     assert found.subject == "other"
     assert sentence in found.sentence
+
+
+def only(seed: int, size: float, where: Callable[[Tensor], slice]) -> dict[str, Tensor]:
+    """A tune of the base that is large in a part of each tensor alone."""
+    tensors = tuned(seed)
+    for name, tensor in tensors.items():
+        part = where(tensor)
+        tensor.view(-1)[part] += size * random(seed + 50)[name].view(-1)[part]
+    return tensors
+
+
+def middle(tensor: Tensor) -> slice:
+    count = tensor.numel()
+    return slice(count // 2 - 16, count // 2 + 16)
+
+
+def one_matrix(seed: int, size: float) -> dict[str, Tensor]:
+    return {**tuned(seed), "layers.20.fc.weight": size * random(seed)["layers.20.fc.weight"]}
+
+
+@pytest.mark.parametrize("block", [32, 1 << 14])
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: tuned(9),
+        lambda: tuned(9, 0.4),
+        lambda: tuned(9, 0.6),
+        lambda: random(9),
+        lambda: only(9, 0.2, middle),
+        lambda: only(9, 1.0, middle),
+        lambda: only(9, 4.0, middle),
+        lambda: one_matrix(9, 30.0),
+    ],
+)
+def test_what_is_said_before_a_merge_is_what_the_window_says_of_all_tensors(
+    tmp_path, monkeypatch, other, block
+):
+    monkeypatch.setattr(surveying, "BLOCK", block)
+    prepared = prepare(recipe(tmp_path, a=tuned(1), b=tuned(2), other=other()))
+    warnings = unrelated_checks(prepared)
+    statistics = {event.statistics.name: event.statistics for event in analyse(prepared)}
+    checks = fit_checks(plan_changes(prepared.plan, statistics))
+    assert set(warnings) <= set(checks)
+    if block > 32:  # the sample is all of these matrices
+        assert set(warnings) == {check for check in checks if check.verdict is Verdict.WARNING}
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 2.0])
+def test_weights_change_nothing_in_the_distance(tmp_path, weight):
+    known = recipe(tmp_path, a=tuned(1), b=tuned(2), other=random(9))
+    entries = (*known.models[:2], replace(known.models[2], weight=weight))
+    prepared = prepare(replace(known, models=entries))
+    statistics = {event.statistics.name: event.statistics for event in analyse(prepared)}
+    checks = fit_checks(plan_changes(prepared.plan, statistics))
+    warnings = unrelated_checks(prepared)
+    assert [check.subject for check in warnings] == ["other"] * bool(weight)
+    assert set(warnings) <= set(checks)
 
 
 def test_a_nan_is_left_to_the_merge(tmp_path):

@@ -78,6 +78,20 @@ def test_an_end_is_heard_once_and_nothing_after_it(end, engine, worker):
     assert not worker.withdrawn
 
 
+@pytest.mark.parametrize("quiet", [True, False])
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
+@pytest.mark.parametrize("job", [job for job, _ in STATES], ids=lambda job: type(job).__name__)
+def test_every_end_of_every_job_is_announced_once(job, end, quiet, engine, worker):
+    ended: list[tuple[Job, End]] = []
+    engine.ended.connect(lambda *job_and_end: ended.append(job_and_end))
+    engine.run(job, quiet=quiet)
+    worker.say(end)
+    engine.run(job, quiet=quiet)
+    error = EngineError("The engine is gone.")
+    worker.engine_lost.emit(error)
+    assert ended == [(job, end), (job, JobFailed(error=error))]
+
+
 def test_a_cancelled_operation_hears_when_it_stops_a_dropped_one_nothing(engine, worker):
     cancelled, dropped, replaced = Asked(engine), Asked(engine), Asked(engine)
     cancelled.operation.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from pathlib import Path
@@ -9,7 +10,14 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QThreadPool
 from PySide6.QtGui import QFontMetrics
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractSpinBox,
+    QApplication,
+    QComboBox,
+    QLineEdit,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -25,6 +33,7 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.window_layout import VIEWS
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Face, current_theme, face
+from ace_gui.gui.widgets.layout import move_focus
 from ace_gui.paths import cache_root, merges_folder, use_scratch
 from ace_gui.recipe import Recipe
 from tests.gui.fakes import BASE, ENGINE, FakeWorker, recorded
@@ -181,6 +190,36 @@ def test_what_is_measured_in_letters_follows_them(loaded, qtbot):
     finally:
         enlarge(loaded, 100, qtbot)
     assert measures() == pytest.approx(before)
+
+
+CONTROLS = (QComboBox, QAbstractSpinBox, QLineEdit, QAbstractButton)
+
+
+@pytest.mark.parametrize("sizes", [(150, 100), (200, 110, 100), (110, 200, 150)], ids=str)
+def test_controls_have_the_size_of_the_text_and_tab_goes_on(loaded, qtbot, sizes):
+    loaded.activateWindow()
+
+    def least() -> dict[QWidget, tuple[int, int]]:
+        controls = [each for kind in CONTROLS for each in loaded.findChildren(kind)]
+        hints = [(each, each.minimumSizeHint()) for each in controls if each.isVisible()]
+        return {each: (hint.width(), hint.height()) for each, hint in hints}
+
+    before = least()
+    combos = [each for each in before if isinstance(each, QComboBox)]
+    assert combos
+    try:
+        for size in sizes:
+            enlarge(loaded, size, qtbot)
+            gc.collect()
+            for control in combos:
+                assert control.minimumSizeHint().height() > control.fontMetrics().height()
+                assert control.minimumSizeHint().height() <= control.height()
+            for _ in range(30):
+                assert move_focus(loaded, forward=True)
+    finally:
+        enlarge(loaded, 100, qtbot)
+    now = least()
+    assert {each: now[each] for each in before if each in now} == before
 
 
 def test_exports_are_proposed_in_the_folder_that_is_preferred(loaded, tmp_path, qtbot):

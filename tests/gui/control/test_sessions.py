@@ -8,7 +8,9 @@ import pytest
 from ace_gui.gui.control.persistence import Sessions, project_name
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
+from ace_gui.recipe import Override
 from ace_gui.recipe.recipe_file import load_recipe
+from ace_gui.recipe.values import Task
 from tests.gui.fakes import COLA, SST2, TWO, adopt_two, plan, recipe
 
 
@@ -66,8 +68,7 @@ def test_nothing_of_a_persons_is_written_over(sessions, session, tmp_path):
 
 def test_other_models_of_one_folder_take_no_projects_place(sessions, session, tmp_path):
     first = sessions.leave(keep=True)
-    session.draft.set_parameter("tau", 0.7)
-    assert sessions.leave(keep=True) == first, "the same models"
+    assert sessions.leave(keep=True) == first, "the same project"
     other = replace(TWO, experts=TWO.experts[:1])
     session.adopt(other, plan(other.recipe()))
     kept = sessions.leave(keep=True)
@@ -76,6 +77,33 @@ def test_other_models_of_one_folder_take_no_projects_place(sessions, session, tm
     assert kept.name == "models 2.ace.yaml"
     assert load_recipe(kept) == other.recipe()
     assert load_recipe(first).paths == TWO.recipe().paths
+
+
+TASK = Task(name="cola", data=Path("/data/cola.csv"), expert="cola")
+PROJECTS = {
+    "a task": replace(TWO, tasks=(TASK,)),
+    "a parameter": TWO.with_parameter("tau", 0.7),
+    "a method": TWO.with_method("linear"),
+    "an override": replace(TWO, overrides=(Override(role="norm", disposition="base"),)),
+    "a weight": TWO.with_expert(0, replace(TWO.experts[0], weight=0.5)),
+}
+
+
+@pytest.mark.parametrize("kept", PROJECTS)
+@pytest.mark.parametrize("opened", ["nothing else", *PROJECTS])
+def test_a_project_is_not_written_over_by_another_of_the_same_models(
+    session, tmp_path, kept, opened
+):
+    sessions = Sessions(session, tmp_path / "sessions")
+    first, second = PROJECTS[kept], PROJECTS.get(opened, TWO)
+    files = []
+    for inputs in (first, second, first, second):
+        session.adopt(inputs, plan(inputs.recipe()))
+        files.append(sessions.leave(keep=True))
+    recipes = [load_recipe(file) for file in files if file is not None]
+    assert recipes == [first.recipe(), second.recipe()] * 2
+    assert [each.tasks for each in recipes] == [first.tasks, second.tasks] * 2
+    assert files[:2] == files[2:], "a project that is the same has one file"
 
 
 def test_every_change_is_written(session, sessions):

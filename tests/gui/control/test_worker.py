@@ -69,7 +69,12 @@ class Heard:
         self.events: list[tuple[int, Event]] = []
         self.lost: list[EngineError] = []
         worker.reported.connect(lambda number, event: self.events.append((number, event)))
+        self.starts = 0
         worker.engine_lost.connect(self.lost.append)
+        worker.engine_starting.connect(self._count_start)
+
+    def _count_start(self) -> None:
+        self.starts += 1
 
     def of(self, number: int) -> list[Event]:
         return [event for its, event in self.events if its == number]
@@ -170,6 +175,7 @@ def test_a_lost_engine_is_told_and_replaced(start, qtbot):
     engines[0]._theirs.close()
     qtbot.waitUntil(lambda: len(engines) == 2 and bool(received.lost))
     assert "stopped by the system" in received.lost[0].sentence
+    qtbot.waitUntil(lambda: received.starts == 2)
     number = worker.submit(PLAN)
     qtbot.waitUntil(lambda: received.of(number) == [JobDone()])
 

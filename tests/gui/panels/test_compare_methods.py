@@ -31,6 +31,8 @@ from ace_gui.recipe.recommended import NAME, TITLE, is_recommended
 from ace_gui.recipe.values import After, Poolers
 from tests.gui.fakes import COLA, ENGINE, LINEAR, FakeWorker, make_store, merged, plan, recipe
 
+ACE_LIKE = replace(LINEAR, name="task_arithmetic", title="Task arithmetic")
+
 
 @pytest.fixture
 def dialog(opened) -> CompareMethodsPanel:
@@ -99,13 +101,72 @@ def test_a_method_is_ticked_by_variant(opened, now):
     dialog = opened.workspace.comparison.methods
     titles = {box.text(): box.isChecked() for box in dialog.choices.boxes.values()}
     ace = {f"ACE-Merging, {v}": v == now for v in method_info("ace").variants}
-    assert titles == {TITLE: False, **ace, "Weight averaging": False}
+    assert titles == {TITLE: True, **ace, "Weight averaging": True}
     tick_methods(dialog)
     published, automatic, *_, linear = dialog.choices.recipes()
     assert published.parameters == {"epsilon": 1e-3}
     assert automatic.parameters == {"epsilon": 1e-3, "variant": "automatic"}
     assert (linear.merge_method, linear.parameters) == ("linear", {})
     assert opened.session.draft.inputs.recipe() in (published, automatic)  # no merge twice
+
+
+def test_several_methods_are_proposed_until_the_user_chooses(opened):
+    """Nothing is compared with itself alone, whatever the window's method is."""
+    opened.session.set_engine(replace(ENGINE, methods=(method_info("ace"), ACE_LIKE, LINEAR)))
+    choices, draft = MergeChoices(opened.session), opened.session.draft
+
+    def ticked() -> set[str]:
+        return {name for name, _ in choices._ticked()}
+
+    for inputs, method in (
+        (draft.inputs.recommended(), NAME),
+        (draft.inputs.with_method("linear"), "linear"),
+        (draft.inputs.with_method("task_arithmetic"), "task_arithmetic"),
+    ):
+        draft.keep(inputs)
+        assert method in ticked()
+        assert len(ticked()) == 3
+        assert len({str(recipe) for recipe in choices.recipes()}) == 3
+    choices.boxes["linear", None].click()
+    chosen = ticked()
+    draft.keep(draft.inputs.recommended())
+    assert ticked() == chosen, "what the user has chosen stays"
+
+
+@pytest.mark.parametrize("tuned", [False, True], ids=["the same settings", "changed settings"])
+def test_the_current_merge_is_among_the_results_without_another_merge(
+    dialog, window, worker, tuned
+):
+    merged(window, worker)
+    current = window.session.results.merge
+    if tuned:
+        window.conductor.set_parameter("tau", 0.7)
+        tick_methods(dialog)
+    else:
+        dialog.choices.tick(["linear"])
+    dialog.start.click()
+    variants = worker.asked(CompareJob)[-1].variants
+    assert variants[0].store == current.store
+    assert variants[0].finished is not None
+    assert [variant.finished for variant in variants[1:]] == [None] * (1 + tuned)
+    worker.say(
+        *(result(variant, index) for index, variant in enumerate(variants)),
+        JobDone(),
+        job=worker.newest(CompareJob),
+    )
+    rows = [dialog.model.row_at(n) for n in range(dialog.model.rowCount())]
+    assert current.store in {row.variant.store for row in rows}
+
+
+def test_a_current_merge_that_may_not_stand_for_its_recipe_is_not_compared(dialog, window, worker):
+    merged(window, worker)
+    current = window.session.results.merge
+    current.outdated = True
+    dialog.choices.tick(["linear"])
+    dialog.start.click()
+    (variant,) = worker.asked(CompareJob)[-1].variants
+    assert variant.recipe.merge_method == "linear"
+    worker.say(JobCancelled(), job=worker.newest(CompareJob))
 
 
 def test_methods_next_to_the_recommended_merge_have_their_own_defaults(opened):
@@ -116,7 +177,8 @@ def test_methods_next_to_the_recommended_merge_have_their_own_defaults(opened):
         draft.keep(start)
         choices = MergeChoices(opened.session)
         ticked = [name for (name, _), box in choices.boxes.items() if box.isChecked()]
-        assert ticked == ([NAME] if draft.inputs.is_recommended else ["ace"])
+        own = [] if draft.inputs.is_recommended else ["ace"]
+        assert sorted(ticked) == sorted([NAME, "linear", *own])
         choices.all.click()
         first, *others = choices.recipes()
         assert is_recommended(first)

@@ -449,6 +449,29 @@ def test_one_merge_is_not_compared_with_itself(comparing):
     assert comparing.differences.message() == "Choose two different merges."
 
 
+def test_two_merges_begin_with_the_current_one_until_the_user_chooses(loaded, worker):
+    runs = [run("ace", f"/cache/{n}", epsilon=float(n)) for n in range(1, 4)]
+    for made in runs:
+        loaded.session.results.runs.add(made)
+    loaded.session.results.start_merge(runs[0])
+    loaded.workspace.show_look(TWO_MERGES)
+    panel = loaded.workspace.findChild(ComparePanel)
+    comparison = loaded.session.results.comparison
+
+    def numbers() -> list[str]:
+        return [pair.store.name for pair in comparison.pair]
+
+    assert numbers() == ["3", "1"]
+    loaded.session.results.start_merge(runs[1])
+    panel.refresh()
+    assert numbers() == ["3", "2"]
+    panel.first.setCurrentIndex(0)
+    assert numbers() == ["1", "2"]
+    loaded.session.results.start_merge(runs[2])
+    panel.refresh()
+    assert numbers() == ["1", "2"], "what the user has chosen stays"
+
+
 # Runs
 
 

@@ -13,6 +13,7 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
 from ace_gui.engine.contract.findings import LayerStatistics
+from ace_gui.engine.contract.health import gamma_unreliable
 from ace_gui.engine.contract.health import near_pole as near_pole_of_one
 from ace_gui.gui.models.layer_figures import LayerFigures
 from ace_gui.gui.panels.all_layers import HeterogeneityPanel, LayersView
@@ -82,6 +83,51 @@ def test_the_pole_of_gamma_is_marked_and_explained(qtbot):
     assert POLE_TIP in plot.caption.whole
     plot.show_layers(LAYERS)
     assert NEAR_POLE not in [entry.label for entry in plot.legend.entries()]
+
+
+@pytest.mark.parametrize("tau", [0.3, 0.04, 5.0, math.inf])
+def test_plots_mark_the_same_layers_as_the_table(qtbot, tau):
+    generator = np.random.default_rng(2)
+    count = len(NAMES)
+    figures = replace(
+        LAYERS,
+        gamma_L=generator.lognormal(0, 2, count),
+        mean_log_L=generator.normal(0, 0.5, count),
+    )
+    statistics = [
+        LayerStatistics(name=name, energies={}, gamma=float(gamma), mean_log_energy=float(mean))
+        for name, gamma, mean in zip(NAMES, figures.gamma_L, figures.mean_log_L, strict=True)
+    ]
+    marked = {layer.name for layer in statistics if gamma_unreliable(layer, tau)}
+    along, by_role = shown(qtbot, GammaPlot()), shown(qtbot, RoleMapPlot())
+    for plot in (along, by_role):
+        plot.set_tau(tau)
+        plot.show_layers(figures)
+    crossed, _ = along.items["crossed"].scatter.getData()
+    assert {NAMES[int(x)] for x in crossed} == marked
+    cells = by_role.items["cross"].scatter.getData() if "cross" in by_role.items else ((), ())
+    found = {by_role.name_at(by_role._cell(int(y), int(x))) for x, y in zip(*cells, strict=True)}
+    assert found == {name for name in marked if by_role.row_of(name) is not None}
+    for name in NAMES:
+        along.select(name)
+        assert ("units of the weights" in along.caption.whole) == (name in marked)
+
+
+@pytest.mark.parametrize("gamma", [3e-7, 1e-9, 4e-12, 0.0])
+def test_a_small_gamma_is_drawn_where_it_is_and_zero_at_the_edge(qtbot, gamma):
+    plot = shown(qtbot, GammaPlot())
+    values = LAYERS.gamma_L.copy()
+    values[0] = gamma
+    plot.show_layers(replace(LAYERS, gamma_L=values))
+    curves = [curve for curve in plot.spec.curves if len(curve.y)]
+    points = [point for curve in curves for point in zip(*plot.drawn(curve), strict=True)]
+    heights = [y for x, y in points if x == 0]
+    low = plot.canvas.getViewBox().viewRange()[1][0]
+    if gamma:
+        assert np.log10(gamma) == pytest.approx(max(heights))
+        assert low < np.log10(gamma)
+    else:
+        assert "1 with γ = 0, at the lower edge" in plot.title.whole
 
 
 def test_all_layers_and_one_layer_have_one_rule():

@@ -50,11 +50,12 @@ from ace_gui.gui.plots.frame.export_image import (
     grab_plot,
 )
 from ace_gui.gui.plots.frame.items import Points
+from ace_gui.gui.plots.frame.legend import CaptionLabel
 from ace_gui.gui.plots.frame.spec import Axis
 from ace_gui.gui.plots.gamma_plot import EMPTY, GammaPlot, two_digits
 from ace_gui.gui.plots.merge_plots import MergePoint, MergeScatter, ScoreBarsPlot, ScoreGroup
 from ace_gui.gui.plots.one_layer_plots import EnergiesPlot
-from ace_gui.gui.plots.spectrum_plot import AFTER, BEFORE, SpectrumPlot
+from ace_gui.gui.plots.spectrum_plot import AFTER, BEFORE, Quantity, SpectrumPlot
 from ace_gui.gui.state.known_scores import Figure
 from ace_gui.gui.theme import DARK, LIGHT, Face, apply_theme, face, set_scheme
 from tests.gui.fakes import layer_figures
@@ -434,7 +435,8 @@ def test_a_picture_has_the_axiss_name_and_no_hint(qtbot, plot):
         plot.show_as_picture(True)
         assert quantity_of(plot).isVisible()
         assert quantity_of(plot).text() == "γ"
-        assert plot.caption.isVisible() == (chosen is not None)
+        captions = [label for label in plot.findChildren(CaptionLabel) if label.isVisible()]
+        assert any(label.whole == plot.caption.whole for label in captions) == bool(chosen)
         plot.show_as_picture(False)
         assert (plot.caption.isVisible(), quantity_of(plot).isVisible()) == shown == (True, False)
 
@@ -571,6 +573,45 @@ def test_a_layer_says_whether_it_was_refined(spectra):
     assert BEFORE not in spectra.items, "the method has no preliminary solution"
     assert "refinement" not in spectra.caption.whole
     assert spectra.legend.entries()[0].label == "merged"
+
+
+@pytest.mark.parametrize("quantity", Quantity)
+@pytest.mark.parametrize("logarithmic", [True, False])
+@pytest.mark.parametrize("rank", [1, 8, 64])
+def test_the_spectra_of_low_rank_changes_use_the_whole_width(spectra, rank, logarithmic, quantity):
+    """Zeros, and the rounding errors that a computed spectrum has in their place, are left out."""
+    generator = np.random.default_rng(0)
+    rounding = np.sort(generator.uniform(0, 1e-9, 64))[::-1]
+    values = np.where(np.arange(64) < rank, np.geomspace(3.0, 1.0, 64), rounding)
+    spectra.log_box.setChecked(logarithmic)
+    spectra.quantity.choose(quantity)
+    experts = dict.fromkeys(COLOURS, values)
+    spectra.show_spectrum(spectrum(preliminary=values, merged=values, experts=experts), COLOURS)
+    low, high = spectra.canvas.getViewBox().viewRange()[0]
+    assert (low, high) == pytest.approx((1, max(rank, 2)), abs=0.6)
+    cut = 64 - rank
+    assert ("cut off" in spectra.caption.whole) == (cut > 0 and quantity is not Quantity.ENERGY)
+    assert len(spectra.columns()[0].values) == 64, "the table has all"
+
+
+SIGMA = np.geomspace(2.0, 1e-3, 20)
+MERGES = {
+    "nothing refined": (SIGMA, SIGMA, None, 1),
+    "shaped": (SIGMA**0.5, SIGMA, SIGMA, 2),
+    "refined invisibly, and shaped": (SIGMA**0.5, SIGMA * (1 + 1e-6), SIGMA, 2),
+    "shorter, and shaped": (SIGMA**0.5, np.pad(SIGMA, (0, 5)), SIGMA, 2),
+    "refined": (SIGMA + 0.2, SIGMA, None, 2),
+    "refined, and shaped": (SIGMA**0.5, SIGMA, SIGMA + 0.2, 3),
+}
+
+
+@pytest.mark.parametrize("case", MERGES)
+def test_no_curve_of_a_merge_is_drawn_twice(spectra, case):
+    merged, before, alone, count = MERGES[case]
+    layer = replace(spectrum(preliminary=before, merged=merged), unshaped=alone)
+    spectra.show_spectrum(layer, COLOURS)
+    curves = [curve for curve in spectra.curves() if not curve.key.startswith("expert")]
+    assert len(curves) == count
 
 
 @pytest.mark.parametrize("logarithmic", [True, False])
@@ -814,7 +855,7 @@ def test_a_picture_for_a_paper_has_its_size_and_its_data(request, tmp_path, name
 def test_the_format_of_a_picture_is_asked_for_and_remembered(qtbot, plot):
     for serif, points in ((0, 8), (1, 6)):
         used: list[PictureFormat] = []
-        dialog = PictureDialog(used.append, plot)
+        dialog = PictureDialog(used.append, plot, plot)
         assert dialog.points.value() == 8
         dialog.points.setValue(points)
         dialog.typeface.setCurrentIndex(serif)

@@ -62,11 +62,13 @@ def test_merge_the_sample_does_all_that_a_person_would(window, worker, qtbot):
     assert isinstance(page, ScoresTab)
     page.refresh()
     assert page.no_scores.sentence.text() == WHILE_MERGING
-    variants = worker.jobs[comparing].variants
+    current, *variants = worker.jobs[comparing].variants
+    assert current.store == store, "it is measured beside the others"
+    worker.say(MethodCompared(title="current", variant=current, index=0), job=comparing)
     assert tuple(each.recipe.merge_method for each in variants) == COMPARED
     assert all(each.recipe.after == After() for each in variants)
     for index, variant in enumerate(variants):
-        row = MethodCompared(title=COMPARED[index], variant=variant, index=index)
+        row = MethodCompared(title=COMPARED[index], variant=variant, index=index + 1)
         worker.say(row, job=comparing)
     worker.say(JobDone(), job=comparing)
 

@@ -389,7 +389,7 @@ def test_the_first_page_counts_the_seconds_while_something_is_opened(window, wor
     usual = window.welcome.subtitle.text()
     window.opener.open_paths([Sample.IMAGES.recipe])
     first = window.welcome.subtitle.text()
-    assert "Reading" in first
+    assert "Starting the engine" in first
     qtbot.waitUntil(lambda: window.welcome.subtitle.text() not in (first, usual), timeout=3000)
     worker.say(JobCancelled())
     assert window.welcome.subtitle.text() == usual

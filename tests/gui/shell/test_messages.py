@@ -76,8 +76,14 @@ def report(name: str, **changes: object) -> LayerReport:
     [
         ([report("a", gamma=3.0), report("b", regime=Regime.HETEROGENEOUS)], 2, "2 matrices have"),
         ([report("a", regime=Regime.HETEROGENEOUS), report("b")], 0, "heterogeneous"),
-        ([report("a", gamma=0.25), report("b", gamma=0.5)], 0, "0.5"),
-        ([report("a", gamma=0.25), report("unsure", gamma=6.0)], 0, "0.25"),
+        ([report("a", gamma=0.25), report("b", gamma=0.5)], 0, "differ most in b (γ\u00a00.50)"),
+        ([report("a", gamma=1.84e-4), report("b", gamma=1e-5)], 0, "2 tensors. In each, all"),
+        ([report("a", gamma=0.0), report("unsure", gamma=6.0)], 0, "about the same size"),
+        (
+            [report("a", gamma=0.25), report("unsure", gamma=6.0)],
+            0,
+            "differ most in a (γ\u00a00.25)",
+        ),
         ([report("a"), report("kept"), report("unsure", gamma=6.0)], 0, "2 tensors"),
     ],
 )

@@ -32,7 +32,7 @@ from PySide6.QtWidgets import (
 from ace_gui.gui.models.figures_model import FiguresModel
 from ace_gui.gui.plots.frame.canvas import Canvas, QuantityAxis
 from ace_gui.gui.plots.frame.export_image import ThemedWidget, ask_for_picture, copy_plot
-from ace_gui.gui.plots.frame.legend import CaptionLabel, Legend
+from ace_gui.gui.plots.frame.legend import CaptionLabel, Legend, breakable
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import Face, Tokens, current_theme, face, palette_of
 from ace_gui.gui.widgets.controls import head_button, widget_action
@@ -82,8 +82,10 @@ class Plot(ThemedWidget):
             part.setAccessibleName(self.called)
         self.legend, self._has_legend = Legend(toggles=self.toggles), True
         self.title, self.caption = CaptionLabel(), CaptionLabel(sentence=True, wraps=self.wraps)
+        self._heading = CaptionLabel(wraps=True)
+        self._sentence = CaptionLabel(wraps=True)
         self.busy, self._quantity, self._message = QLabel(BUSY), QLabel(), QLabel()
-        for label in (self.caption, self.busy, self._message):
+        for label in (self.caption, self._sentence, self.busy, self._message):
             label.setProperty("kind", "secondary")
         self._quantity.setProperty("kind", "caption")
         self._controls: list[QWidget] = []
@@ -159,8 +161,10 @@ class Plot(ThemedWidget):
     def _show_parts(self) -> None:
         """Show the plot's parts, or hide them if there is a message instead."""
         drawn, in_picture = self.message() is None, self.canvas.in_picture
-        named = in_picture or not self.named_outside
-        self.title.setVisible(drawn and bool(self.title.whole) and named)
+        titled = drawn and bool(self.title.whole)
+        self.title.setVisible(titled and not in_picture and not self.named_outside)
+        self._heading.set_full_text(breakable(self.title.whole))
+        self._heading.setVisible(titled and in_picture)
         self._show_caption()
         self.legend.setVisible(drawn and bool(self.legend.entries()) and self._has_legend)
         named = in_picture or not self.axis_named_outside
@@ -174,8 +178,11 @@ class Plot(ThemedWidget):
     def _show_caption(self) -> None:
         """Show the caption, unless it needs the room of a low plot."""
         low = self.wraps and self.height() < _LOW * self.fontMetrics().height()
-        fits = self.canvas.in_picture or not low
-        self.caption.setVisible(self.message() is None and bool(self.caption.whole) and fits)
+        in_picture = self.canvas.in_picture
+        captioned = self.message() is None and bool(self.caption.whole)
+        self.caption.setVisible(captioned and not low and not in_picture)
+        self._sentence.set_full_text(breakable(self.caption.whole))
+        self._sentence.setVisible(captioned and in_picture)
 
     # Parts
 
@@ -228,8 +235,12 @@ class Plot(ThemedWidget):
             self._head.addWidget(widget)
         self._quantity.setAlignment(Qt.AlignmentFlag.AlignBottom)
         named = across(self._quantity, None, *[self.legend] * wraps)
-        rows: list[Part] = [self._head, *[self.caption] * wraps, named]
-        self.setLayout(down(*rows, (self._stack, 1), margins=(4, 4, 4, 2), gap=4))
+        # In a picture, title and caption are whole: they wrap in rows of their own.
+        in_pictures = self._heading, self._sentence
+        rows: list[Part] = [*in_pictures, self._head, *[self.caption] * wraps, named]
+        column = down(*rows, (self._stack, 1), margins=(4, 4, 4, 2), gap=4)
+        column.setSizeConstraint(column.SizeConstraint.SetNoConstraint)  # a picture may be smaller
+        self.setLayout(column)
 
     def _add_actions(self) -> None:
         widget_action(self, "Show everything", self.fit)
@@ -303,7 +314,9 @@ class Plot(ThemedWidget):
             axis.setTickFont(face(Face.CAPTION))
             if isinstance(axis, QuantityAxis):
                 axis.fit_font()
-        self.title.setFont(face(Face.STRONG))
+        for title in (self.title, self._heading):
+            title.setFont(face(Face.STRONG))
+        self._sentence.setFont(face(Face.CAPTION))
         self._quantity.setFont(face(Face.CAPTION))
         if self.wraps:
             self.caption.setFont(face(Face.CAPTION))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import ceil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyqtgraph as pg
 from PySide6.QtCore import QBuffer, QIODevice, QMarginsF, QPoint, QRect, QSize, QSizeF, Qt
 from PySide6.QtGui import (
+    QColor,
     QFont,
     QGuiApplication,
     QPageSize,
@@ -43,8 +45,6 @@ from ace_gui.gui.widgets.labels import muted_label
 PIXELS_A_POINT = 2.0
 """Copied pictures have twice the screen's resolution, so that they stay sharp in a document."""
 
-_POINTS_AN_INCH = 72.0
-
 _FILTERS = "PNG picture (*.png);;SVG drawing (*.svg);;PDF drawing (*.pdf)"
 
 
@@ -55,7 +55,10 @@ _MM_AN_INCH = 25.4
 
 
 class PictureFormat(NamedTuple):
-    """A picture for a paper: size in millimetres, font, and whether a CSV is saved with it."""
+    """A picture for a paper: size in millimetres, font, and whether a CSV is saved with it.
+
+    The picture of every block is higher than this if its plots could not be read otherwise.
+    """
 
     width: int = 120
     height: int = 80
@@ -90,15 +93,27 @@ class PictureFormat(NamedTuple):
         return font
 
 
+_SIDES: Final = 30, 300
+"""The shortest and the longest side of a picture, in millimetres."""
+
+
+def _side(millimetres: int) -> QSpinBox:
+    shortest, longest = _SIDES
+    return QSpinBox(minimum=shortest, maximum=longest, suffix=" mm", value=millimetres)
+
+
 class PictureDialog(QDialog):
     """Proposes the format that was used last, and calls ``use`` with the chosen one."""
 
-    def __init__(self, use: Callable[[PictureFormat], object], parent: QWidget) -> None:
+    def __init__(
+        self, use: Callable[[PictureFormat], object], shown: ThemedWidget, parent: QWidget
+    ) -> None:
         super().__init__(parent)
         self.setWindowTitle("Save picture")
+        self._plot = shown
         last = PictureFormat.remembered()
-        self.across = QSpinBox(minimum=30, maximum=300, suffix=" mm", value=last.width)
-        self.down = QSpinBox(minimum=30, maximum=300, suffix=" mm", value=last.height)
+        self.across = _side(last.width)
+        self.down = _side(last.height)
         self.points = QSpinBox(minimum=4, maximum=24, suffix=" pt", value=last.points)
         self.typeface = QComboBox(self)
         self.typeface.addItems(["Sans serif", "Serif"])
@@ -120,15 +135,29 @@ class PictureDialog(QDialog):
         buttons.rejected.connect(self.reject)
         self.finished.connect(self.deleteLater)
         self.accepted.connect(lambda: use(self._remember()))
+        self.down.setToolTip("At least the height from which the picture can be read")
+        self._limit_height()
+        self.across.valueChanged.connect(self._limit_height)
+        self.points.valueChanged.connect(self._limit_height)
+        self.typeface.currentIndexChanged.connect(self._limit_height)
 
-    def _remember(self) -> PictureFormat:
-        chosen = PictureFormat(
+    @property
+    def _format(self) -> PictureFormat:
+        return PictureFormat(
             self.across.value(),
             self.down.value(),
             self.points.value(),
             bool(self.typeface.currentIndex()),
             self.data.isChecked(),
         )
+
+    def _limit_height(self) -> None:
+        """Offer only heights from which the picture can be read."""
+        lowest = legible(self._plot, self._format._replace(height=_SIDES[0])).height
+        self.down.setRange(lowest, max(lowest, _SIDES[1]))
+
+    def _remember(self) -> PictureFormat:
+        chosen = self._format
         chosen.remember()
         return chosen
 
@@ -143,6 +172,10 @@ class ThemedWidget(QWidget):
 
     def activate_layout(self) -> None:
         """Lay everything out now, without waiting for an event."""
+
+    def least_height(self, width: int) -> int:  # noqa: ARG002  (most plots can be of any height)
+        """The height in pixels from which a picture of this width can be read."""
+        return 0
 
     def columns(self) -> Sequence[FigureColumn]:
         return ()
@@ -162,7 +195,7 @@ def ask_for_picture(shown: ThemedWidget, parent: QWidget) -> None:
 
         dialog = ask_target(parent, "Save picture", suggested, _FILTERS, PICTURES, write)
 
-    PictureDialog(ask, parent).open()
+    PictureDialog(ask, shown, parent).open()
 
 
 def grab_plot(plot_widget: ThemedWidget, path: Path, form: PictureFormat, suffix: str = "") -> None:
@@ -171,31 +204,67 @@ def grab_plot(plot_widget: ThemedWidget, path: Path, form: PictureFormat, suffix
     ``suffix``: the default extension. Raises ``OutputError`` for another extension or a write
     failure.
     """
-    kinds = {".png": _png, ".svg": _svg_of, ".pdf": _pdf}
+    kinds = {".png": _png, ".svg": _svg, ".pdf": _pdf}
     asked_path, path = path, path if path.suffix else path.with_suffix(suffix)
     draw = kinds.get(path.suffix.lower())
     if draw is None:
         raise OutputError(
             f"“{path.name}” does not end in .png, .svg or .pdf; choose one of the three.", path=path
         )
-    with _in_format(plot_widget, form):
-        save(path, draw(plot_widget), asked_path)
+    form = legible(plot_widget, form)
+    with in_format(plot_widget, form):
+        save(path, draw(plot_widget, form), asked_path)
     columns = plot_widget.columns() if form.with_data else ()
     if columns:
         write_csv(columns, path.with_suffix(".csv"))
 
 
+def legible(plot_widget: ThemedWidget, form: PictureFormat) -> PictureFormat:
+    """The format, with more height if the picture could not be read otherwise."""
+    dots = plot_widget.logicalDpiX()
+    with body_font(form.font):
+        lowest = plot_widget.least_height(form.pixels(dots).width())
+    return form._replace(height=max(form.height, ceil(lowest * _MM_AN_INCH / dots)))
+
+
 @contextmanager
-def _in_format(plot_widget: ThemedWidget, form: PictureFormat) -> Iterator[None]:
+def in_format(plot_widget: ThemedWidget, form: PictureFormat) -> Iterator[None]:
     """Give the plot the size and font of a picture for a moment, in which nothing is painted."""
     size = plot_widget.size()
-    with _same_axes(plot_widget):
+    with _free_of_layouts(plot_widget), _same_axes(plot_widget):
         try:
             with body_font(form.font):
                 _lay_out(plot_widget, form.pixels(plot_widget.logicalDpiX()))
                 yield
         finally:
             _lay_out(plot_widget, size)
+
+
+@contextmanager
+def _free_of_layouts(plot_widget: ThemedWidget) -> Iterator[None]:
+    """Keep the layouts around the plot from giving it back the window's size.
+
+    Qt activates them whenever a part of the plot is shown, for example its title.
+    """
+    around = []
+    above = plot_widget.parentWidget()
+    while above is not None:
+        layout = above.layout()
+        if layout is not None and layout.isEnabled():
+            around.append(above)  # not the layout, whose wrapper does not outlive its widget's
+        above = above.parentWidget()
+    _enable_layouts(around, on=False)
+    try:
+        yield
+    finally:
+        _enable_layouts(around, on=True)
+
+
+def _enable_layouts(widgets: Sequence[QWidget], *, on: bool) -> None:
+    for widget in widgets:
+        layout = widget.layout()
+        if layout is not None:
+            layout.setEnabled(on)
 
 
 def _lay_out(plot_widget: ThemedWidget, size: QSize) -> None:
@@ -207,25 +276,28 @@ def _lay_out(plot_widget: ThemedWidget, size: QSize) -> None:
 
 def copy_plot(plot_widget: ThemedWidget) -> None:
     """Copy the picture of ``plot_widget`` to the clipboard."""
-    QGuiApplication.clipboard().setPixmap(_pixmap(plot_widget, PIXELS_A_POINT))
+    with _free_of_layouts(plot_widget):
+        size = plot_widget.size() * PIXELS_A_POINT
+        QGuiApplication.clipboard().setPixmap(_pixmap(plot_widget, size, PIXELS_A_POINT))
 
 
-def _pixmap(plot_widget: ThemedWidget, ratio: float) -> QPixmap:
-    """The picture of ``plot_widget`` with ``ratio`` times the pixels of the screen."""
-    pixmap = QPixmap(plot_widget.size() * ratio)
+def _pixmap(plot_widget: ThemedWidget, size: QSize, ratio: float) -> QPixmap:
+    """The picture of ``plot_widget``, ``size`` in pixels, ``ratio`` times as many as on screen."""
+    pixmap = QPixmap(size)
     pixmap.setDevicePixelRatio(ratio)
     with _as_picture(plot_widget):
+        pixmap.fill(QColor(plot_widget.theme.card))
         plot_widget.render(pixmap)
     return pixmap
 
 
-def _svg_of(plot_widget: ThemedWidget) -> bytes:
+def _svg(plot_widget: ThemedWidget, _form: PictureFormat) -> bytes:
     """The picture of ``plot_widget`` as an SVG document with lines and text."""
     size, buffer = plot_widget.size(), QBuffer()
     generator = QSvgGenerator()
     generator.setOutputDevice(buffer)
     generator.setSize(size)
-    generator.setViewBox(QRect(0, 0, size.width(), size.height()))
+    generator.setViewBox(QRect(QPoint(), size))
     generator.setResolution(plot_widget.logicalDpiX())  # otherwise a point has fewer pixels
     generator.setTitle(plot_widget.accessibleName())
     generator.setDescription(plot_widget.accessibleDescription())
@@ -285,24 +357,24 @@ def _same_axes(plot_widget: ThemedWidget) -> Iterator[None]:
         plot_widget.activate_layout()
 
 
-def _png(plot_widget: ThemedWidget) -> bytes:
+def _png(plot_widget: ThemedWidget, form: PictureFormat) -> bytes:
     ratio = _PNG_DOTS / plot_widget.logicalDpiX()
-    buffer, image = QBuffer(), _pixmap(plot_widget, ratio).toImage()
+    buffer, image = QBuffer(), _pixmap(plot_widget, form.pixels(_PNG_DOTS), ratio).toImage()
     image.setDotsPerMeterX(round(1000 * _PNG_DOTS / _MM_AN_INCH))
     image.setDotsPerMeterY(round(1000 * _PNG_DOTS / _MM_AN_INCH))
     image.save(buffer, "PNG")  # type: ignore[call-overload]
     return bytes(buffer.data().data())
 
 
-def _pdf(plot_widget: ThemedWidget) -> bytes:
-    """The picture as one page of the plot's size, in units of a screen pixel."""
-    size, buffer, dots = plot_widget.size(), QBuffer(), plot_widget.logicalDpiX()
+def _pdf(plot_widget: ThemedWidget, form: PictureFormat) -> bytes:
+    """The picture as one page of its size, in units of a screen pixel."""
+    buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     writer = QPdfWriter(buffer)
-    writer.setResolution(dots)
-    points = QSizeF(size) * (_POINTS_AN_INCH / dots)
+    writer.setResolution(plot_widget.logicalDpiX())
     exact = QPageSize.SizeMatchPolicy.ExactMatch
-    writer.setPageSize(QPageSize(points, QPageSize.Unit.Point, "plot", exact))
+    page = QSizeF(form.width, form.height)
+    writer.setPageSize(QPageSize(page, QPageSize.Unit.Millimeter, "plot", exact))
     writer.setPageMargins(QMarginsF())
     writer.setTitle(plot_widget.accessibleName())
     writer.setCreator("ACE Workbench")

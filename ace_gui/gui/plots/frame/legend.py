@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from pyqtgraph.graphicsItems.ScatterPlotItem import drawSymbol
 from PySide6.QtCore import QSize, Qt, Signal
@@ -17,6 +19,14 @@ from ace_gui.gui.widgets.layout import FlowLayout, clear_layout
 _SWATCH_WIDTH = 24
 _NAME_CHARACTERS = 22
 _MIN_CHARACTERS = 10
+
+
+_ZERO_WIDTH_SPACE: Final = "\u200b"
+
+
+def breakable(text: str) -> str:
+    """The text, with names of tensors that can be continued in the next line."""
+    return re.sub(r"(?<=\w[._/])(?=\w)", _ZERO_WIDTH_SPACE, text)
 
 
 class CaptionLabel(ElidedLabel):

@@ -12,7 +12,7 @@ import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QAction, QFont, QPalette, QResizeEvent
+from PySide6.QtGui import QAction, QFont, QFontMetricsF, QPalette, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QToolTip, QVBoxLayout
 
 from ace_gui.gui.models.figures_model import FigureColumn
@@ -394,6 +394,7 @@ def _same(one: object, other: object) -> bool:
 
 
 _SIZE: Final = (960, 640)  # px
+_LEAST: Final = (9, 14)  # in text lines: width and height from which a small plot can be read
 
 
 class BlockGrid(ThemedWidget):
@@ -413,23 +414,41 @@ class BlockGrid(ThemedWidget):
         self.setAccessibleDescription(plot.accessibleDescription())
         self.legend = Legend(toggles=False)
         self.panels: list[SpecPlot] = []
-        grid, across = QGridLayout(), ceil(sqrt(len(panels)))
-        for index, make in enumerate(panels):
+        self._grid = QGridLayout()
+        for make in panels:
             axis = NameAxis("bottom") if make().x.names else None
             panel = SpecPlot(bottom=axis)
             panel.log_box.setChecked(plot.logarithmic)
             panel.present(partial(_bare, make))
             self.panels.append(panel)
-            grid.addWidget(panel, *divmod(index, across))
         views = [panel.canvas.getViewBox() for panel in self.panels]
         lows, highs = zip(*(view.viewRange()[1] for view in views), strict=True)
         for view in views:
             view.setYRange(min(lows), max(highs), padding=0)
         column = QVBoxLayout(self)
+        column.setSizeConstraint(QVBoxLayout.SizeConstraint.SetNoConstraint)
         column.addWidget(self.legend)
-        column.addLayout(grid, 1)
+        column.addLayout(self._grid, 1)
         self.set_theme(self.theme)
         self.resize(*_SIZE)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Put as many plots in a row as can be read there, in a square at most."""
+        across = self._across(self.width())
+        for index, panel in enumerate(self.panels):
+            self._grid.addWidget(panel, *divmod(index, across))
+
+    def _across(self, width: int) -> int:
+        """How many plots are next to each other."""
+        line = QFontMetricsF(face(Face.BODY)).height()
+        most = max(1, int(width / (_LEAST[0] * line)))
+        return min(most, ceil(sqrt(len(self.panels))))
+
+    def least_height(self, width: int) -> int:
+        line = QFontMetricsF(face(Face.BODY)).height()
+        rows = ceil(len(self.panels) / self._across(width))
+        return ceil((rows * _LEAST[1] + 2) * line)  # two lines for the legend
 
     def set_theme(self, theme: Tokens) -> None:
         self.theme = theme
@@ -450,6 +469,7 @@ class BlockGrid(ThemedWidget):
     def activate_layout(self) -> None:
         layout = self.layout()
         assert layout is not None
+        self._arrange()
         layout.activate()
         for panel in self.panels:
             panel.activate_layout()
