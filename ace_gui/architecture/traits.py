@@ -87,6 +87,8 @@ class Architecture:
     ``note``: one sentence if something had to be guessed, else empty. ``modules``: for a tensor
     that the model has under another name, or in pieces, the rows of the model that make it up.
     ``absent``: for a tensor of the model that is in no file, the stored tensor it is tied to.
+    ``apart``: for a tensor in the files that differs from the one that the config ties it to, that
+    one; the two are not tied.
     """
 
     family: str | None
@@ -95,6 +97,7 @@ class Architecture:
     note: str = ""
     modules: Mapping[str, tuple[ModuleRows, ...]] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
+    apart: Mapping[str, str] = field(default_factory=dict)
 
 
 def joined(parts: Mapping[str, Architecture]) -> Architecture:
@@ -108,14 +111,17 @@ def joined(parts: Mapping[str, Architecture]) -> Architecture:
     unknown = Architecture(family=None, model_class=None)
     main = parts.get("") or (known[0] if len(known) == 1 else unknown)
     traits = {}
+    absent = {}
     for part, architecture in parts.items():
         start = f"{part}/" if part else ""
         for name, trait in architecture.traits.items():
             tied_to = trait.tied_to and start + trait.tied_to
             traits[start + name] = replace(trait, tied_to=tied_to)
+        for name, source in architecture.absent.items():
+            absent[start + name] = start + source
     notes: dict[str, list[str]] = {}
     for part, architecture in parts.items():
         if architecture.note:
             notes.setdefault(architecture.note, []).append(part or "the main model")
     note = " ".join(f"{', '.join(tensors)}: {what}" for what, tensors in notes.items())
-    return replace(main, traits=traits, note=note)
+    return replace(main, traits=traits, note=note, absent=absent)

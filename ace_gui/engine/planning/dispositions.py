@@ -114,26 +114,36 @@ class _Rules:
             tied_to=traits.tied_to if traits.tied_to in self.base.checkpoint.tensors else None,
             experts=tuple(t for t, expert in enumerate(self.experts) if expert.has(name)),
         )
+        if row.tied_to is not None:
+            return self._as_its_source(row)
         if simple := self._without_method(row, traits):
             return replace(row, disposition=simple[0], reason=simple[1])
         if name in self.kept:
             reason = "a row for each token: kept from the base, as the recipe's vocabulary asks"
             return replace(row, experts=(), reason=reason)
-        if row.tied_to is not None:
-            source = self.row(row.tied_to)
-            return replace(
-                row,
-                disposition=source.disposition,
-                transposed=source.transposed,
-                experts=source.experts,
-                reason=f"tied to {row.tied_to}: merged with it",
-            )
         self._refuse_shapes(row, traits.role)
         # A preset leaves heads out; if the recipe merges them, the preset does not apply to them.
         is_head = traits.role is Role.HEAD
         scope = DEFAULT if is_head else self.recipe.scope
         row = combined(row, traits, self.method, scope, len(self.experts))
+        if name in self.base.untied:
+            row = replace(row, reason=f"{row.reason}; {self.base.untied[name].reason}")
         return replace(row, reason=row.reason + self.heads.because) if is_head else row
+
+    def _as_its_source(self, row: PlanRow) -> PlanRow:
+        """The row of a tensor that is tied to another one: whatever becomes of that one."""
+        assert row.tied_to is not None
+        source = self.row(row.tied_to)
+        reason = f"tied to {row.tied_to}: merged with it"
+        if not source.is_combined:
+            reason = f"tied to {row.tied_to}: {source.reason}"
+        return replace(
+            row,
+            disposition=source.disposition,
+            transposed=source.transposed,
+            experts=source.experts,
+            reason=reason,
+        )
 
     def _without_method(self, row: PlanRow, traits: TensorTraits) -> tuple[Disposition, str] | None:
         """The disposition, whatever the method, and why; None if the method decides."""

@@ -24,6 +24,7 @@ from ace_gui.engine.planning.models import (
     open_whole,
     refuse_unfound,
 )
+from ace_gui.engine.planning.tied_groups import with_tied_groups
 from ace_gui.errors import ArchitectureError, MismatchError, RecipeError
 from ace_gui.formatting import listing, plain
 from ace_gui.recipe import Recipe
@@ -84,11 +85,12 @@ def _key(source: Source) -> _Key:
 
 def open_recipe(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
     """The base and every expert of a recipe, with or without slices; raises the errors of both."""
-    if not recipe.slices:
-        return (yield from open_models(recipe))
     refuse_unfound(recipe)
     with Describer() as describer:
-        return (yield from _open_slices(recipe, describer))
+        if recipe.slices:
+            return (yield from _open_slices(recipe, describer))
+        base, experts = yield from open_models(recipe, describer)
+        return (yield from with_tied_groups(base, experts, describer))
 
 
 def _open_slices(
