@@ -23,7 +23,12 @@ from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
 from ace_gui.checkpoints.pickle_conversion import find_converted
 from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
 from ace_gui.engine.planning.stored_ties import as_loaded
-from ace_gui.engine.planning.tied_adapters import stored_once, with_copies, without_copies
+from ace_gui.engine.planning.tied_adapters import (
+    stored_once,
+    with_copies,
+    with_tied_tokens,
+    without_copies,
+)
 from ace_gui.engine.planning.token_ids import Joined, side_files_of
 from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
 from ace_gui.formatting import listing, path_text, plain
@@ -242,6 +247,7 @@ def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) ->
 
 def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
     adapter = open_adapter(path, base.checkpoint.tensors)
+    adapter = with_tied_tokens(adapter, base.checkpoint, base.architecture.apart)
     checkpoint, architecture = stored_once(base.checkpoint, base.architecture)
     adapter, apart = without_copies(adapter, checkpoint, architecture.absent)
     checkpoint, architecture = with_copies(checkpoint, architecture, apart)

@@ -14,6 +14,7 @@ from ace_gui.architecture.names import match_names
 from ace_gui.architecture.traits import Architecture
 from ace_gui.checkpoints.adapters.adapter_config import MERGE_FIRST
 from ace_gui.checkpoints.adapters.lora import Adapter, same_bytes
+from ace_gui.checkpoints.adapters.weight_changes import TokenRows
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.errors import CheckpointError
@@ -67,7 +68,7 @@ def without_copies(
 
     ``absent``: for each name of a tied tensor that is not stored, the name that is; what is
     returned is a part of it. PEFT saves both names of a table whose rows are resized, of a weight
-    that it was asked to keep tied, and of a shared bias. Raises CheckpointError if the adapter
+    that it was asked to keep tied, and of a shared bias, which stays shared. Raises CheckpointError if the adapter
     lacks rows of an untied tensor.
     """
     sources = {name: own for own, name in match_names(checkpoint.tensors, adapter.names).items()}
@@ -80,13 +81,28 @@ def without_copies(
             own_name=others.get(name),
             own_source=sources.get(source),
         )
-        if (adapter.keeps_ties or name.endswith(".bias")) and pair.own_name is not None:
+        if adapter.keeps_ties and pair.own_name is not None:
             adapter = _under_one_name(adapter, pair)
         elif _unties(adapter, pair, checkpoint.tensors[source]):
             apart[name] = source
         elif pair.own_name is not None and pair.own_name not in adapter.deltas:
             adapter = replace(adapter, full=_without(adapter.full, {pair.own_name}))
     return adapter, apart
+
+
+def with_tied_tokens(adapter: Adapter, checkpoint: Checkpoint, apart: Mapping[str, str]) -> Adapter:
+    """The adapter with the same trained rows in tensors that the base's config ties.
+
+    ``apart``: tensors of the base that its config ties to these, although they differ. PEFT goes by
+    the config.
+    """
+    sources = {name: own for own, name in match_names(checkpoint.tensors, adapter.names).items()}
+    deltas = dict(adapter.deltas)
+    for name, source in apart.items():
+        change = adapter.deltas.get(sources.get(source, ""))
+        if isinstance(change, TokenRows) and name not in sources:
+            deltas[name] = change
+    return replace(adapter, deltas=deltas)
 
 
 def _under_one_name(adapter: Adapter, pair: TiedNames) -> Adapter:
@@ -106,7 +122,7 @@ def _unties(adapter: Adapter, pair: TiedNames, stored: TensorInfo) -> bool:
     own_source = pair.own_source
     is_replaced = own_source in adapter.full and own_source not in adapter.deltas
     if own_name is None:
-        if not is_replaced or adapter.keeps_ties or pair.name.endswith(".bias"):
+        if not is_replaced or adapter.keeps_ties:
             return False
         assert own_source is not None
         _require_same_rows(adapter, pair, adapter.full[own_source], stored)
