@@ -30,6 +30,7 @@ from ace_gui.engine.contract.plan import (
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import free_disk_bytes
+from ace_gui.engine.planning.rowless_tokens import VOCABULARY, rowless_checks
 from ace_gui.engine.planning.tie_checks import TIED_WEIGHTS, base_tie_checks, find_ties
 from ace_gui.engine.planning.token_ids import compare, has_tokenizer, tokenizer_stamps
 from ace_gui.engine.planning.vocabulary import match
@@ -67,7 +68,8 @@ def preflight(prepared: Prepared) -> tuple[Check, ...]:
         if has_tokenizer(base.checkpoint):
             fine = "In every tokenizer, the base's ids are the same tokens."
         vocabulary = partial(_vocabulary, plan.recipe.matching)
-        checks += _together("Vocabulary", vocabulary, base, experts, fine)
+        checks += _together(VOCABULARY, vocabulary, base, experts, fine)
+        checks += rowless_checks(plan.recipe, base, experts)
         checks += _together("Configuration", _config, base, experts, "No important difference.")
         checks += _duplicates(base, experts, plan.rows)
         checks += _together("Files", _files, base, experts, "Nothing to remark.")

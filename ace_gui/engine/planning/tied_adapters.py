@@ -68,7 +68,7 @@ def without_copies(
 
     ``absent``: for each name of a tied tensor that is not stored, the name that is; what is
     returned is a part of it. PEFT saves both names of a table whose rows are resized, of a weight
-    that it was asked to keep tied, and of a shared bias, which stays shared. Raises CheckpointError if the adapter
+    that it was asked to keep tied, and of a shared bias. Raises CheckpointError if the adapter
     lacks rows of an untied tensor.
     """
     sources = {name: own for own, name in match_names(checkpoint.tensors, adapter.names).items()}
