@@ -99,6 +99,11 @@ class Architecture:
     absent: Mapping[str, str] = field(default_factory=dict)
     apart: Mapping[str, str] = field(default_factory=dict)
 
+    def module_name(self, name: str) -> str:
+        """What the model calls a tensor of the files; the same name if it has it in pieces."""
+        rows = self.modules.get(name, ())
+        return rows[0].module if len(rows) == 1 else name
+
 
 def joined(parts: Mapping[str, Architecture]) -> Architecture:
     """The architecture of a model with several parts, whose tensors are called ``PART/TENSOR``.

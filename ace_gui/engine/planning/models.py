@@ -247,9 +247,9 @@ def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) ->
 
 def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
     adapter = open_adapter(path, base.checkpoint.tensors)
-    adapter = with_tied_tokens(adapter, base.checkpoint, base.architecture.apart)
+    adapter = with_tied_tokens(adapter, base.architecture)
     checkpoint, architecture = stored_once(base.checkpoint, base.architecture)
-    adapter, apart = without_copies(adapter, checkpoint, architecture.absent)
+    adapter, apart = without_copies(adapter, checkpoint, architecture)
     checkpoint, architecture = with_copies(checkpoint, architecture, apart)
     base = replace(base, checkpoint=checkpoint, architecture=architecture)
     named = adapter.named_base

@@ -30,16 +30,14 @@ def stored_once(
     tied = {n: t.tied_to for n, t in architecture.traits.items() if t.tied_to is not None}
     if not tied:
         return checkpoint, architecture
-    absent = {**architecture.absent, **tied}
-    for name, source in tied.items():
-        absent |= {rows.module: source for rows in architecture.modules.get(name, ())}
+    modules = {architecture.module_name(name): source for name, source in tied.items()}
     return (
         replace(checkpoint, tensors=_without(checkpoint.tensors, tied)),
         replace(
             architecture,
             traits=_without(architecture.traits, tied),
             modules=_without(architecture.modules, tied),
-            absent=absent,
+            absent={**architecture.absent, **modules},
         ),
     )
 
@@ -62,16 +60,16 @@ class TiedNames:
 
 
 def without_copies(
-    adapter: Adapter, checkpoint: Checkpoint, absent: Mapping[str, str]
+    adapter: Adapter, checkpoint: Checkpoint, architecture: Architecture
 ) -> tuple[Adapter, dict[str, str]]:
     """The adapter without second copies of tied tensors, and the names that it unties.
 
-    ``absent``: for each name of a tied tensor that is not stored, the name that is; what is
-    returned is a part of it. PEFT saves both names of a table whose rows are resized, of a weight
-    that it was asked to keep tied, and of a shared bias. Raises CheckpointError if the adapter
-    lacks rows of an untied tensor.
+    The base is ``stored_once``. What is returned is a part of its ``absent``. PEFT saves both names
+    of a table whose rows are resized, of a weight that it was asked to keep tied, and of a shared
+    bias. Raises CheckpointError if the adapter lacks rows of an untied tensor.
     """
-    sources = {name: own for own, name in match_names(checkpoint.tensors, adapter.names).items()}
+    absent = architecture.absent
+    sources = _own_names(adapter, architecture)
     others = {name: own for own, name in match_names(absent, adapter.names).items()}
     apart = {}
     for name, source in absent.items():
@@ -90,15 +88,21 @@ def without_copies(
     return adapter, apart
 
 
-def with_tied_tokens(adapter: Adapter, checkpoint: Checkpoint, apart: Mapping[str, str]) -> Adapter:
+def _own_names(adapter: Adapter, architecture: Architecture) -> dict[str, str]:
+    """The adapter's name of each tensor of the base; it names modules of the model."""
+    files = {architecture.module_name(name): name for name in architecture.traits}
+    found = {files[module]: own for own, module in match_names(files, adapter.names).items()}
+    return {n: own for own, n in match_names(files.values(), adapter.names).items()} | found
+
+
+def with_tied_tokens(adapter: Adapter, architecture: Architecture) -> Adapter:
     """The adapter with the same trained rows in tensors that the base's config ties.
 
-    ``apart``: tensors of the base that its config ties to these, although they differ. PEFT goes by
-    the config.
+    These are ``apart`` in the base, but PEFT goes by the config.
     """
-    sources = {name: own for own, name in match_names(checkpoint.tensors, adapter.names).items()}
+    sources = _own_names(adapter, architecture)
     deltas = dict(adapter.deltas)
-    for name, source in apart.items():
+    for name, source in architecture.apart.items():
         change = adapter.deltas.get(sources.get(source, ""))
         if isinstance(change, TokenRows) and name not in sources:
             deltas[name] = change

@@ -71,6 +71,9 @@ def with_tied_groups(
     """
     named = dict(_tied_names(base))
     places = [_places(base, expert, named) for expert in experts]
+    renamed = _file_names(base, places)
+    named = {source: _renamed(names, renamed) for source, names in named.items()}
+    places = [{renamed.get(name, name): own for name, own in found.items()} for found in places]
     groups = [_grouped(source, names, experts, places) for source, names in named.items()]
     untied = yield from _untied(base, groups, describer)
     stored = untied.checkpoint.tensors
@@ -106,23 +109,45 @@ def _tied_names(base: OpenedModel) -> Iterator[tuple[str, tuple[str, ...]]]:
 def _places(
     base: OpenedModel, expert: OpenedModel, groups: Mapping[str, Sequence[str]]
 ) -> dict[str, str]:
-    """An expert's tensors for the names of tied groups, and for names that only it ties."""
-    wanted = {name for names in groups.values() for name in names}
-    places = {name: own for name, own in expert.own_names.items() if name in wanted}
-    new = match_names([name for name in wanted if not expert.has(name)], expert.extra)
-    places |= {name: own for own, name in new.items()}
-    missing = [name for name in (*base.checkpoint.tensors, *sorted(wanted)) if name not in places]
-    missing = [name for name in dict.fromkeys(missing) if not expert.has(name)]
+    """An expert's tensors for the names of tied groups, and for names that only it ties.
+
+    Names that are in no file are the model's, so that stored ones are compared as the model's, too.
+    """
+    grouped = {name for names in groups.values() for name in names}
+    places = {name: own for name, own in expert.own_names.items() if name in grouped}
+    wanted = dict.fromkeys((*base.checkpoint.tensors, *sorted(grouped)))
+    missing = {base.architecture.module_name(name): name for name in wanted if not expert.has(name)}
+    extra = {expert.architecture.module_name(own): own for own in expert.extra}
+    for own, module in match_names(missing, extra).items():
+        if missing[module] in grouped:
+            places[missing[module]] = extra[own]
     absent = expert.architecture.absent
-    for own, name in match_names(missing, absent).items():
+    missing = {module: name for module, name in missing.items() if name not in places}
+    for own, module in match_names(missing, absent).items():
         if absent[own] in expert.checkpoint.tensors:
-            places[name] = absent[own]
+            places[missing[module]] = absent[own]
     if expert.architecture.model_class is None:  # without a config it is taken to be as the base
         for names in groups.values():
             first = next((places[name] for name in names if name in places), None)
             if first is not None:
                 places |= {name: first for name in names if name not in places}
     return places
+
+
+def _renamed(names: Sequence[str], renamed: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(renamed.get(name, name) for name in names)
+
+
+def _file_names(base: OpenedModel, places: Sequence[_Places]) -> dict[str, str]:
+    """For names that are in no file of the base, those in experts' files with names like its."""
+    names: dict[str, str] = {}
+    for found in places:
+        for name, source in base.architecture.absent.items():
+            own = found.get(name)
+            is_alike = found.get(source) == source and own != source
+            if own is not None and is_alike and own not in base.checkpoint.tensors:
+                names.setdefault(name, own)
+    return names
 
 
 def _grouped(
