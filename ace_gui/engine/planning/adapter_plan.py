@@ -25,6 +25,7 @@ from ace_gui.engine.contract.plan import (
     PlanRow,
     Verdict,
 )
+from ace_gui.engine.planning.dispositions import LEFT_OUT
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MismatchError, RecipeError, WorkbenchError
@@ -150,9 +151,10 @@ def adapter_plan(
     """
     rows: dict[str, tuple[PlanRow, ...]] = {}
     for row in prepared.plan.rows:
-        if row.in_base and row.is_combined and row.experts and 0 not in row.shape:
+        is_tied = row.tied_to is not None  # it is a copy of the tensor that it is tied to
+        if row.in_base and row.is_combined and row.experts and 0 not in row.shape and not is_tied:
             rows[row.tensor] = (*rows.get(row.tensor, ()), row)
-    wanted = [name for name in rows if _chosen(name, include, exclude)]
+    wanted = [name for name in rows if is_chosen(name, include, exclude)]
     changed = [name for name in wanted if any(_changes(prepared, r) for r in rows[name])]
     refuse_unaddressed(prepared, changed)
     factored: list[Factored] = []
@@ -160,13 +162,21 @@ def adapter_plan(
     for name in changed:
         factors = _factored(prepared, rows[name][0])
         if factors is None:
-            tied = tuple(n for n, at in prepared.base.architecture.absent.items() if at == name)
+            tied = _tied_names(prepared, name)
             parameter = _module_name(prepared.base, name)
             whole.append(_whole(prepared, rows[name][0], parameter, tied))
         else:
             factored.append(factors)
     plan = AdapterPlan(factored=tuple(factored), whole=tuple(whole), rows=rows)
     return _with_notes(_in_modules(plan, prepared), prepared, include, exclude)
+
+
+def _tied_names(prepared: Prepared, source: str) -> tuple[str, ...]:
+    """What the model calls the tensors that are tied to one of the base's."""
+    architecture = prepared.base.architecture
+    absent = [name for name, at in architecture.absent.items() if at == source]
+    stored = [row.tensor for row in prepared.plan.rows if row.tied_to == source]
+    return (*absent, *map(architecture.module_name, dict.fromkeys(stored)))
 
 
 def adapter_checks(prepared: Prepared) -> tuple[Check, ...]:
@@ -232,14 +242,16 @@ def _with_notes(
     own = [r.name for r in prepared.plan.rows if r.disposition is Disposition.PER_EXPERT]
     if own:
         notes.append(f"{listing(own)}: kept for each expert, so not in the adapter.")
-    left = [name for name in plan.rows if not _chosen(name, include, exclude)]
+    left = [name for name in plan.rows if not is_chosen(name, include, exclude)]
+    left += [row.name for row in prepared.plan.rows if row.reason == LEFT_OUT]
     if left:
         notes.append(f"{listing(left)}: left out, as asked for.")
     whole = tuple(each for each in plan.whole if each.module)
     return replace(plan, whole=whole, notes=tuple(notes))
 
 
-def _chosen(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+def is_chosen(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    """Whether the patterns let a tensor into an adapter."""
     inside = not include or any(fnmatchcase(name, pattern) for pattern in include)
     return inside and not any(fnmatchcase(name, pattern) for pattern in exclude)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ace_gui.architecture.names import match_names, match_part, stack_of, whole_stacks
 from ace_gui.architecture.sandbox import Describer, remembered
-from ace_gui.architecture.traits import Architecture, Role, joined
+from ace_gui.architecture.traits import Architecture, Role, TensorTraits, joined
 from ace_gui.checkpoints.adapters import is_adapter, open_adapter
 from ace_gui.checkpoints.adapters.lora import Adapter
 from ace_gui.checkpoints.derived import ModuleRows, compose, expand
@@ -219,6 +219,8 @@ def _open_expert(
             path=path,
         )
     architecture = yield from describe(checkpoint, describer)
+    if checkpoint.adapter is not None:
+        architecture = replace(architecture, traits=_traits_of_base(architecture, base))
     own_names = {theirs: own for own, theirs in answers.items()}
     parts = base.checkpoint.parts
     return OpenedModel(
@@ -229,6 +231,15 @@ def _open_expert(
         extra=tuple(own for own in checkpoint.tensors if own not in answers),
         lacks=frozenset(parts) - {part_of(name, parts) for name in answers.values()},
     )
+
+
+def _traits_of_base(architecture: Architecture, base: OpenedModel) -> dict[str, TensorTraits]:
+    """The traits of an adapter's tensors; those of the base's tensors are known from its class."""
+    known = base.architecture.traits
+    return {
+        name: replace(known[name], tied_to=None) if name in known else traits
+        for name, traits in architecture.traits.items()
+    }
 
 
 def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) -> dict[str, str]:
