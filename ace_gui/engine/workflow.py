@@ -306,8 +306,10 @@ def merged_state_dicts(
         named = {f"expert-{index}": state for index, state in enumerate(named, 1)}
     with TemporaryDirectory(prefix="ace-in-memory-") as name:
         folder = Path(name)
+        tied = _tied_names(base, tuple(named.values()))
         for index, state in enumerate((base, *named.values())):
-            _write_state(folder / f"{index}.safetensors", state)
+            once = {name: value for name, value in state.items() if name not in tied}
+            _write_state(folder / f"{index}.safetensors", once)
         keys = recipe_keys(str(folder / "0.safetensors"), [], None if method == NAME else method)
         keys["models"] = [
             {"model": str(folder / f"{index}.safetensors"), "name": name}
@@ -320,7 +322,33 @@ def merged_state_dicts(
         merged: dict[str, Tensor] = {}
         for file in sorted((folder / "out").glob("model*.safetensors")):
             merged |= safetensors.torch.load(file.read_bytes())
+    merged |= {name: merged[source].clone() for name, source in tied.items() if source in merged}
     return {name: merged[name] for name in base if name in merged}
+
+
+def _tied_names(base: StateDict, experts: Sequence[StateDict]) -> dict[str, str]:
+    """Names of tensors that share the memory of an earlier one in the base, each with that one.
+
+    In every expert that has both, the two are equal.
+    """
+    sources: dict[tuple[object, ...], str] = {}
+    tied = {}
+    for name, value in base.items():
+        if not isinstance(value, Tensor) or value.layout != torch.strided or not value.numel():
+            continue
+        memory = (value.device, value.data_ptr(), value.dtype, value.shape, value.stride())
+        source = sources.setdefault(memory, name)
+        if source != name and all(_has_equal(state, name, source) for state in experts):
+            tied[name] = source
+    return tied
+
+
+def _has_equal(state: StateDict, name: str, source: str) -> bool:
+    one = state.get(name)
+    other = state.get(source)
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return False
+    return one.shape == other.shape and torch.equal(one, other)
 
 
 def _write_state(file: Path, state: StateDict) -> None:

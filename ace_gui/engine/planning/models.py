@@ -235,7 +235,9 @@ def _open_expert(
 
 def _traits_of_base(architecture: Architecture, base: OpenedModel) -> dict[str, TensorTraits]:
     """The traits of an adapter's tensors; those of the base's tensors are known from its class."""
-    known = base.architecture.traits
+    known = dict(base.architecture.traits)
+    for name, source in base.architecture.absent.items():
+        known.setdefault(name, known[source])
     return {
         name: replace(known[name], tied_to=None) if name in known else traits
         for name, traits in architecture.traits.items()
