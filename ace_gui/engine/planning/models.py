@@ -236,6 +236,8 @@ def _open_expert(
 def _traits_of_base(architecture: Architecture, base: OpenedModel) -> dict[str, TensorTraits]:
     """The traits of an adapter's tensors; those of the base's tensors are known from its class."""
     known = dict(base.architecture.traits)
+    for name in base.architecture.traits:
+        known.setdefault(base.architecture.module_name(name), known[name])
     for name, source in base.architecture.absent.items():
         known.setdefault(name, known[source])
     return {

@@ -217,7 +217,7 @@ def _untied(
         architecture = yield from describe(changed, describer)
         if all(architecture.traits[name].tied_to is None for name in untied):
             return _with_ties(replace(base, checkpoint=changed), architecture, groups, untied)
-    untied = {name: replace(each, in_config=False) for name, each in untied.items()}
+    untied = {name: replace(why, in_config=False) for name, why in untied.items()}
     if not split:
         return replace(base, untied=untied)
     needed = {name: group.source for group in split for name in group.names}
