@@ -423,7 +423,8 @@ def merge_state_dicts(
     ``method``: as in a recipe, or ``METHOD:VARIANT``, or ``recommended``; ``parameters``: of the
     method. The numbers are those of a merge of the same tensors in files without a config: roles,
     blocks and ties are guessed from the tensors' names, and matrices are taken as outputs × inputs,
-    unlike GPT-2's, so merge folders where these must be right. The inputs are not changed.
+    unlike GPT-2's, so merge folders where these must be right. Tensors that share their memory in
+    the base are merged as one if they are equal in all experts. The inputs are not changed.
 
     Task heads, and poolers that feed only them, stay the base's, because every expert has its own;
     a UserWarning names them, and whatever else is left out. ``heads``: the recipe's key; "merge"

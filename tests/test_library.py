@@ -211,6 +211,20 @@ def test_tensors_in_memory_keep_their_dtype_and_ties(models: Path) -> None:
         ace_gui.merge_state_dicts({**base, "step": 3}, experts)
 
 
+@pytest.mark.parametrize("method", ["linear", "dare_linear", "ties"])
+def test_tied_tensors_in_memory_are_merged_as_one(method: str) -> None:
+    table = torch.arange(48.0).reshape(8, 6)
+    base = {"embed.weight": table, "head.weight": table}
+    tied = [dict.fromkeys(base, table + change) for change in (1.0, torch.rand(8, 6))]
+    merged = ace_gui.merge_state_dicts(base, tied, method=method)
+    assert torch.equal(merged["embed.weight"], merged["head.weight"])
+    assert merged["embed.weight"].data_ptr() != merged["head.weight"].data_ptr()
+    own_head = {"embed.weight": table + 1, "head.weight": table + 3}
+    merged = ace_gui.merge_state_dicts(base, [own_head], method="linear")
+    assert torch.equal(merged["head.weight"], table + 3)
+    assert torch.equal(merged["embed.weight"], table + 1)
+
+
 def test_scores_and_what_was_tuned_are_tidy() -> None:
     """A row a model and task; a swept parameter is a column; a limit holds in a comparison too."""
     sample = Sample.IMAGES.recipe

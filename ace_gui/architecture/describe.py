@@ -139,12 +139,20 @@ def _traits(
 def _absent(
     tensors: Mapping[str, ModuleTensor], destinations: Mapping[str, Destination]
 ) -> dict[str, str]:
-    """The model's tensors that are in no file, and the tensor in a file that each is tied to."""
+    """The model's tensors that are in no file, and the tensor in a file that each is tied to.
+
+    Of several such tensors in the files, it is the one to which the model ties the others.
+    """
 
     def source(name: str) -> str:
         return tensors[name].traits.tied_to or name
 
-    stored = {source(destination.name): file for file, destination in destinations.items()}
+    stored: dict[str, str] = {}
+    for file, destination in destinations.items():
+        if destination.name == source(destination.name):
+            stored[destination.name] = file
+    for file, destination in destinations.items():
+        stored.setdefault(source(destination.name), file)
     in_files = {destination.name for destination in destinations.values()}
     return {
         name: stored[source(name)]

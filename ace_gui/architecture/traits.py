@@ -93,6 +93,8 @@ class Architecture:
     ``absent``: for a tensor of the model that is in no file, the stored tensor it is tied to.
     ``stacked``: for a tensor in the files that is a matrix, or rows of one, in a stack of the
     model: its rows there, if the rows of all matrices are counted through.
+    ``apart``: for a tensor in the files that differs from the one that the config ties it to, that
+    one; the two are not tied.
     """
 
     family: str | None
@@ -102,6 +104,12 @@ class Architecture:
     modules: Mapping[str, tuple[ModuleRows, ...]] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
     stacked: Mapping[str, ModuleRows] = field(default_factory=dict)
+    apart: Mapping[str, str] = field(default_factory=dict)
+
+    def module_name(self, name: str) -> str:
+        """What the model calls a tensor of the files; the same name if it has it in pieces."""
+        rows = self.modules.get(name, ())
+        return rows[0].module if len(rows) == 1 else name
 
 
 def joined(parts: Mapping[str, Architecture]) -> Architecture:
@@ -115,14 +123,17 @@ def joined(parts: Mapping[str, Architecture]) -> Architecture:
     unknown = Architecture(family=None, model_class=None)
     main = parts.get("") or (known[0] if len(known) == 1 else unknown)
     traits = {}
+    absent = {}
     for part, architecture in parts.items():
         start = f"{part}/" if part else ""
         for name, trait in architecture.traits.items():
             tied_to = trait.tied_to and start + trait.tied_to
             traits[start + name] = replace(trait, tied_to=tied_to)
+        for name, source in architecture.absent.items():
+            absent[start + name] = start + source
     notes: dict[str, list[str]] = {}
     for part, architecture in parts.items():
         if architecture.note:
             notes.setdefault(architecture.note, []).append(part or "the main model")
     note = " ".join(f"{', '.join(tensors)}: {what}" for what, tensors in notes.items())
-    return replace(main, traits=traits, note=note)
+    return replace(main, traits=traits, note=note, absent=absent)

@@ -81,13 +81,15 @@ class ExtendedInfo(DerivedInfo):
 
     It is float32, or float64 if a model has that. ``padding``: number of last rows that are the
     mean of all others. ``merged``: rows that the base lacks and the method merges nevertheless,
-    because those of the experts differ.
+    because those of the experts differ. ``unknown``: rows that no model has, which are that mean,
+    too.
     """
 
     own: Source | None
     sources: tuple[Source, ...]
     padding: int = 0
     merged: tuple[int, ...] = ()
+    unknown: tuple[int, ...] = ()
 
     @property
     def rows(self) -> Rows:
@@ -117,14 +119,20 @@ class ExtendedInfo(DerivedInfo):
         first, last = start // width, -(-stop // width)
         rows = self._rows_of_tokens(reader, first, last)
         count = len(self.rows) - self.padding
-        if self.padding and last > count:
-            step = max(1, _BLOCK // width)
-            total = torch.zeros(width, dtype=torch.float64)
-            for at in range(0, count, step):
-                block = self._rows_of_tokens(reader, at, min(at + step, count))
-                total += block.double().sum(0)
-            rows[max(count - first, 0) :] = (total / count).to(rows.dtype)
+        means = [row - first for row in (*self.unknown, *range(count, len(self.rows)))]
+        means = [row for row in means if 0 <= row < last - first]
+        if means:
+            rows[means] = self._mean(reader, count).to(rows.dtype)
         return rows.reshape(-1)[start - first * width : stop - first * width]
+
+    def _mean(self, reader: TensorReader, count: int) -> Tensor:
+        """The mean of those of the first ``count`` rows that a model has, in float64."""
+        step = max(1, _BLOCK // self.width)
+        total = torch.zeros(self.width, dtype=torch.float64)
+        for at in range(0, count, step):
+            block = self._rows_of_tokens(reader, at, min(at + step, count))
+            total += block.double().sum(0)  # unknown rows are zeros
+        return total / (count - len(self.unknown))
 
     def _rows_of_tokens(self, reader: TensorReader, first: int, last: int) -> Tensor:
         total = torch.zeros(last - first, self.width)

@@ -61,10 +61,15 @@ def merged_state_dicts(
         )
     with TemporaryDirectory(prefix="ace-in-memory-") as name:
         folder = Path(name)
+        states = {BASE: base, **named}
+        for owner, state in states.items():
+            _require_state(state, owner)
+        tied = _tied_names(base, tuple(named.values()))
         files: dict[str, Path] = {}
-        for index, (owner, state) in enumerate([(BASE, base), *named.items()]):
+        for index, (owner, state) in enumerate(states.items()):
             files[owner] = folder / f"{index}.safetensors"
-            _write_state(files[owner], state, owner)
+            stored_once = {key: value for key, value in state.items() if key not in tied}
+            _write_state(files[owner], stored_once, owner)
         keys = recipe_keys(str(files[BASE]), [], None if method == NAME else method)
         keys["models"] = [{"model": str(files[owner]), "name": owner} for owner in named]
         if heads is not None:
@@ -82,6 +87,7 @@ def merged_state_dicts(
         merged: dict[str, Tensor] = {}
         for file in sorted((folder / "out").glob("model*.safetensors")):
             merged |= safetensors.torch.load(file.read_bytes())
+    merged |= {name: merged[source].clone() for name, source in tied.items() if source in merged}
     tensors = {name: merged[name] for name in base if name in merged}
     return MergedTensors(tensors=tensors, warnings=warnings)
 
@@ -119,8 +125,35 @@ def _left_out(plan: Plan) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _write_state(file: Path, state: StateDict, owner: str) -> None:
-    """Write copies of the tensors, as tied ones share their memory. Raises CheckpointError."""
+def _tied_names(base: StateDict, experts: Sequence[StateDict]) -> dict[str, str]:
+    """Names of tensors that share the memory of an earlier one in the base, each with that one.
+
+    In every expert that has both, the two are equal.
+    """
+    sources: dict[tuple[object, ...], str] = {}
+    tied = {}
+    for name, value in base.items():
+        if _problem(name, value) or not value.numel():
+            continue
+        memory = (value.device, value.data_ptr(), value.dtype, value.shape, value.stride())
+        source = sources.setdefault(memory, name)
+        if source != name and all(_has_equal(state, name, source) for state in experts):
+            tied[name] = source
+    return tied
+
+
+def _has_equal(state: StateDict, name: str, source: str) -> bool:
+    copy = state.get(name)
+    original = state.get(source)
+    if _problem(name, copy) or _problem(source, original):
+        return False
+    assert copy is not None
+    assert original is not None
+    return copy.shape == original.shape and torch.equal(copy, original)
+
+
+def _require_state(state: Any, owner: str) -> None:
+    """Raise CheckpointError unless this is a mapping with something in it."""
     if not isinstance(state, Mapping):
         raise CheckpointError(
             f"{plain(owner)} is {type(state).__name__}; give a dictionary of names and tensors, "
@@ -128,6 +161,10 @@ def _write_state(file: Path, state: StateDict, owner: str) -> None:
         )
     if not state:
         raise CheckpointError(f"{plain(owner)} holds no tensors; give its state dict.")
+
+
+def _write_state(file: Path, state: StateDict, owner: str) -> None:
+    """Write copies of the tensors, as tied ones share their memory. Raises CheckpointError."""
     copies = {name: _storable(name, value, owner) for name, value in state.items()}
     with torch.no_grad():
         safetensors.torch.save_file(copies, file)

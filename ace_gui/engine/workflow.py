@@ -28,7 +28,13 @@ from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.merging.surveying import unrelated_checks
 from ace_gui.engine.output.adapter_writing import require_adapter_disk, write_adapter
 from ace_gui.engine.output.exporting import publish
-from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter, require_factors
+from ace_gui.engine.planning.adapter_plan import (
+    adapter_plan,
+    is_chosen,
+    require_adapter,
+    require_factors,
+)
+from ace_gui.engine.planning.dispositions import LeftOut
 from ace_gui.engine.planning.prepare import prepare, require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import output_checks, refuse_errors, store_checks
@@ -72,12 +78,15 @@ class Options:
     cluster: str = ""
 
 
-def prepared_with_consent(recipe: Recipe, *, convert: bool) -> Prepared:
+def prepared_with_consent(
+    recipe: Recipe, *, convert: bool, left_out: LeftOut | None = None
+) -> Prepared:
     """The prepared recipe. Converts PyTorch pickles among its models only with ``convert``.
 
+    ``left_out``: whether a tensor is not extracted; None if nothing is extracted.
     Raises the errors of ``prepare``, including PickleConsentError.
     """
-    return with_consent(lambda: prepare(recipe), conversions_folder(), convert=convert)
+    return with_consent(lambda: prepare(recipe, left_out), conversions_folder(), convert=convert)
 
 
 def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Event]:
@@ -212,8 +221,12 @@ def extract_adapter(
 
     Raises its errors and those of preparing.
     """
+
+    def left_out(name: str) -> bool:
+        return not is_chosen(name, include, exclude)
+
     yield from write_adapter(
-        prepared_with_consent(recipe, convert=options.convert),
+        prepared_with_consent(recipe, convert=options.convert, left_out=left_out),
         out,
         device=options.device,
         threads=options.threads,

@@ -76,7 +76,7 @@ def built(model_class: type[Any]) -> Any:
 
     failure: Exception | None = None
     # Some classes insist on their own number of labels.
-    for config_of, labels in product((_small, _completed, _default), (True, False)):
+    for config_of, labels in product((few_layers, _completed, _default), (True, False)):
         try:
             with transformers_library.quiet(), warnings.catch_warnings(), torch.device("meta"):
                 warnings.simplefilter("ignore")
@@ -103,16 +103,17 @@ def _completed(config_class: Any) -> Any:
     return config_class(**_COMPLETIONS.get(config_class.__name__, {}))
 
 
-def _small(config_class: Any) -> Any:
-    return config_class(**_fewer_layers(_completed(config_class)))
+def few_layers(config_class: Any) -> Any:
+    """A default config, completed, with few layers."""
+    return config_class(**fewer_layers(_completed(config_class)))
 
 
-def _fewer_layers(config: Any) -> dict[str, Any]:
+def fewer_layers(config: Any) -> dict[str, Any]:
     """The arguments that make a config of this kind with few layers, its parts included."""
     found = dict(_COMPLETIONS.get(type(config).__name__, {}))
     for key, value in vars(config).items():
         if key in _LAYERS and isinstance(value, int):
             found[key] = min(value, _FEW)
         elif key not in found and hasattr(value, "model_type") and hasattr(value, "to_dict"):
-            found[key] = type(value)(**_fewer_layers(value))
+            found[key] = type(value)(**fewer_layers(value))
     return found

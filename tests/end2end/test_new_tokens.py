@@ -31,7 +31,7 @@ from transformers import (
 from ace_gui.engine.planning.chat_templates import BUILT_IN
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder
-from ace_gui.errors import CheckpointError, MismatchError, RecipeError
+from ace_gui.errors import MismatchError, RecipeError
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.values import TokenSource, Vocabulary
 from tests.helpers.adapters import PREFIX, factors, save_adapter
@@ -340,17 +340,26 @@ def test_adapters_with_new_tokens_are_as_resized_loaded_and_merged(
     torch.testing.assert_close(query, mean, atol=2e-6, rtol=0)
 
 
-def test_a_table_that_was_trained_apart_from_a_saved_head_is_refused(tmp_path: Path) -> None:
-    """PEFT unties the two; a merged model that stays tied would not."""
+@pytest.mark.parametrize("form", ["plain", "trained"])
+def test_a_table_that_was_trained_apart_from_a_saved_head(form: str, tmp_path: Path) -> None:
+    """PEFT unties the two, and so does a merge."""
     config = LlamaConfig(**LLAMA, tie_word_embeddings=True)
     LlamaForCausalLM(config).save_pretrained(tmp_path / "base")
     tokenizer(WORDS).save_pretrained(tmp_path / "base")
-    folder = adapter(tmp_path / "base", tmp_path / "a", ["<x>"], 1, "plain")
+    folder = adapter(tmp_path / "base", tmp_path / "a", ["<x>"], 1, form)
     held = load_file(folder / "adapter_model.safetensors")
-    held[f"{PREFIX}lm_head.weight"] += 1
+    for name in held:
+        if name.startswith(f"{PREFIX}lm_head."):
+            held[name] += 1
     save_adapter(folder, held)
-    with pytest.raises(CheckpointError, match="was trained separately from `lm_head"):
-        prepare(recipe_over(tmp_path / "base", [folder], vocabulary=Vocabulary.TOKENS))
+    out = merged(
+        tmp_path / "base", [folder], tmp_path / "out", vocabulary="tokens", merge_method="linear"
+    )
+    found = load(out)
+    assert not found.config.tie_word_embeddings
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        expected = held[PREFIX + name]
+        torch.testing.assert_close(found.state_dict()[name], expected, atol=1e-6, rtol=0)
 
 
 def test_the_tokenizer_of_one_expert(tmp_path: Path) -> None:

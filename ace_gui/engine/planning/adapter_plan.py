@@ -33,6 +33,7 @@ from ace_gui.engine.planning.adapter_tensors import (
     is_inside,
     leaf_of,
 )
+from ace_gui.engine.planning.dispositions import LEFT_OUT
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import MismatchError, RecipeError, WorkbenchError
@@ -63,14 +64,15 @@ def adapter_plan(
     rows: dict[str, tuple[PlanRow, ...]] = {}
     left_out: dict[str, None] = {}
     for row in prepared.plan.rows:
-        if row.in_base and row.is_combined and row.experts and 0 not in row.shape:
-            if _chosen(row.tensor, include, exclude):
+        is_copy = row.tied_to is not None
+        if row.in_base and row.is_combined and row.experts and 0 not in row.shape and not is_copy:
+            if is_chosen(row.tensor, include, exclude):
                 rows[row.tensor] = (*rows.get(row.tensor, ()), row)
             else:
                 left_out[row.tensor] = None
     changed = [name for name in rows if any(_changes(prepared, row) for row in rows[name])]
     _refuse_unaddressed(prepared, rows, changed)
-    parameters = _parameters(prepared.base)
+    parameters = _parameters(prepared)
     factored: list[Factored] = []
     whole: list[Whole] = []
     dtypes = {row.tensor: row.output_dtype(prepared.recipe.out_dtype) for row in prepared.plan.rows}
@@ -91,21 +93,28 @@ def adapter_plan(
     return _with_notes(plan, prepared, left_out)
 
 
-def _parameters(base: OpenedModel) -> tuple[Parameter, ...]:
+def _parameters(prepared: Prepared) -> tuple[Parameter, ...]:
     """The model's parameters, in the order of their first tensors in the files."""
-    architecture, shapes = base.architecture, base.checkpoint.tensors
+    base = prepared.base
+    architecture = base.architecture
+    shapes = base.checkpoint.tensors
     tied: dict[str, list[str]] = {}
     for name, source in architecture.absent.items():
         tied.setdefault(source, []).append(name)
+    copies = {row.tensor: row.tied_to for row in prepared.plan.rows if row.tied_to is not None}
+    for name, source in copies.items():
+        tied.setdefault(source, []).append(architecture.module_name(name))
     stacks: dict[str, list[str]] = {}
     by_row = sorted(architecture.stacked, key=lambda name: architecture.stacked[name].start)
     for name in by_row:
         stacks.setdefault(architecture.stacked[name].module, []).append(name)
     parameters = []
     for name, info in shapes.items():
+        if name in copies:
+            continue
         stack = architecture.stacked.get(name)
         if stack is None:
-            names = (_module_name(base, name), *tied.get(name, ()))
+            names = (architecture.module_name(name), *tied.get(name, ()))
             parameters.append(Parameter(names=names, tensors=(name,), shape=info.shape))
         elif stack.start == 0:
             members = tuple(stacks[stack.module])
@@ -166,8 +175,9 @@ def _with_notes(plan: AdapterPlan, prepared: Prepared, left_out: Collection[str]
     own = [r.name for r in prepared.plan.rows if r.disposition is Disposition.PER_EXPERT]
     if own:
         notes.append(f"{listing(own)}: kept for each expert, so not in the adapter.")
-    if left_out:
-        notes.append(f"{listing(list(left_out))}: left out, as asked for.")
+    unread = [row.name for row in prepared.plan.rows if row.reason == LEFT_OUT]
+    if left_out or unread:
+        notes.append(f"{listing([*left_out, *unread])}: left out, as asked for.")
     absent = {item.tensor for item in (*rootless, *around)}
     return replace(
         plan,
@@ -182,7 +192,8 @@ def _holds_layers(item: Whole, plan: AdapterPlan) -> bool:
     return any(is_inside(layer.module, (item.parameter.module,)) for layer in plan.factored)
 
 
-def _chosen(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+def is_chosen(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    """Whether the patterns let a tensor into an adapter."""
     inside = not include or any(fnmatchcase(name, pattern) for pattern in include)
     return inside and not any(fnmatchcase(name, pattern) for pattern in exclude)
 
@@ -363,12 +374,6 @@ def _rank_of_stack(
         for t, change, _ in changes:
             matrix[t, change.a.name] = change.a.shape[0] // change.experts
     return max(sum(ranks.values()) for ranks in matrices.values())
-
-
-def _module_name(base: OpenedModel, tensor: str) -> str:
-    """The name of a stored tensor in the model that is loaded from the files."""
-    rows = base.architecture.modules.get(tensor)
-    return rows[0].module if rows else tensor
 
 
 def _refuse_unaddressed(

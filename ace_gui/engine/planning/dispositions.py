@@ -6,7 +6,7 @@ Experts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
@@ -37,6 +37,12 @@ FATES: Final = {
     "base": Disposition.BASE,
 }
 
+LEFT_OUT: Final = "left out, as asked for"
+"""The reason of a tensor of another shape that is not extracted."""
+
+LeftOut = Callable[[str], bool]
+"""Whether a tensor is left out, by the base's name of it."""
+
 AVERAGE_REASONS = {
     Role.EMBEDDING: "an embedding has no inputs to decorrelate: averaged",
     Role.POSITION: "a position embedding has no inputs to decorrelate: averaged",
@@ -54,18 +60,28 @@ def plan_rows(
     method: MergeMethod[object],
     recipe: Recipe,
     heads: HeadChoice,
+    left_out: LeftOut | None = None,
 ) -> tuple[PlanRow, ...]:
     """A row for every tensor of the base, then for every tensor that only experts have.
 
     A tensor that holds several matrices has one row per matrix: always for the experts of a Mixture
-    of Experts, and for fused projections if the recipe says so. Raises MismatchError if an expert
-    lacks tensors of the base's blocks, has other shapes, or has tensors of blocks that the base
-    lacks.
+    of Experts, and for fused projections if the recipe says so. ``left_out``: whether a tensor is
+    not extracted, so that it may have any shape; None if nothing is extracted. Raises MismatchError
+    if an expert lacks tensors of the base's blocks, has other shapes, or has tensors of blocks that
+    the base lacks.
     """
     if not recipe.slices:
         _refuse_missing(base, experts)
     kept = vocabulary_tensors(base) if recipe.vocabulary is Vocabulary.BASE else ()
-    rules = _Rules(base=base, experts=experts, method=method, recipe=recipe, heads=heads, kept=kept)
+    rules = _Rules(
+        base=base,
+        experts=experts,
+        method=method,
+        recipe=recipe,
+        heads=heads,
+        kept=kept,
+        left_out=left_out,
+    )
     rows: list[PlanRow] = []
     for name in base.checkpoint.tensors:
         row = rules.row(name)
@@ -91,7 +107,10 @@ def scales_base(recipe: Recipe, method: MergeMethod[object]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rules:
-    """The inputs of the decisions. ``kept``: vocabulary tensors that are kept from the base."""
+    """The inputs of the decisions. ``kept``: vocabulary tensors that are kept from the base.
+
+    ``left_out``: as for ``plan_rows``.
+    """
 
     base: OpenedModel
     experts: Sequence[OpenedModel]
@@ -99,6 +118,7 @@ class _Rules:
     recipe: Recipe
     heads: HeadChoice
     kept: Collection[str]
+    left_out: LeftOut | None = None
 
     def row(self, name: str) -> PlanRow:
         """The row of a tensor of the base."""
@@ -114,26 +134,38 @@ class _Rules:
             tied_to=traits.tied_to if traits.tied_to in self.base.checkpoint.tensors else None,
             experts=tuple(t for t, expert in enumerate(self.experts) if expert.has(name)),
         )
+        if row.tied_to is not None:
+            return self._as_its_source(row)
         if simple := self._without_method(row, traits):
             return replace(row, disposition=simple[0], reason=simple[1])
         if name in self.kept:
             reason = "a row for each token: kept from the base, as the recipe's vocabulary asks"
             return replace(row, experts=(), reason=reason)
-        if row.tied_to is not None:
-            source = self.row(row.tied_to)
-            return replace(
-                row,
-                disposition=source.disposition,
-                transposed=source.transposed,
-                experts=source.experts,
-                reason=f"tied to {row.tied_to}: merged with it",
-            )
+        if self.left_out is not None and self.left_out(name) and self._misfits(row):
+            return replace(row, experts=(), reason=LEFT_OUT)
         self._refuse_shapes(row, traits.role)
         # A preset leaves heads out; if the recipe merges them, the preset does not apply to them.
         is_head = traits.role is Role.HEAD
         scope = DEFAULT if is_head else self.recipe.scope
         row = combined(row, traits, self.method, scope, len(self.experts))
+        if name in self.base.untied:
+            row = replace(row, reason=f"{row.reason}; {self.base.untied[name].reason}")
         return replace(row, reason=row.reason + self.heads.because) if is_head else row
+
+    def _as_its_source(self, row: PlanRow) -> PlanRow:
+        """The row of a tensor that is tied to another one: whatever becomes of that one."""
+        assert row.tied_to is not None
+        source = self.row(row.tied_to)
+        reason = f"tied to {row.tied_to}: merged with it"
+        if not source.is_combined:
+            reason = f"tied to {row.tied_to}: {source.reason}"
+        return replace(
+            row,
+            disposition=source.disposition,
+            transposed=source.transposed,
+            experts=source.experts,
+            reason=reason,
+        )
 
     def _without_method(self, row: PlanRow, traits: TensorTraits) -> tuple[Disposition, str] | None:
         """The disposition, whatever the method, and why; None if the method decides."""
@@ -182,19 +214,26 @@ class _Rules:
             experts=owners,
         )
 
+    def _misfits(self, row: PlanRow) -> list[OpenedModel]:
+        """The experts whose tensor has another shape than the base's."""
+        misfits = []
+        for expert in (self.experts[t] for t in row.experts):
+            shape = expert.shape(row.name)
+            same_width = len(shape) == len(row.shape) and shape[1:] == row.shape[1:]
+            if shape != row.shape and not (row.name in expert.token_rows and same_width):
+                misfits.append(expert)
+        return misfits
+
     def _refuse_shapes(self, row: PlanRow, role: Role) -> None:
         """Raise MismatchError for an expert whose tensor has another shape than the base's."""
         name, shape = row.name, row.shape
-        for expert in (self.experts[t] for t in row.experts):
+        for expert in self._misfits(row):
             theirs = expert.shape(name)
-            same_width = len(theirs) == len(shape) and theirs[1:] == shape[1:]
-            if theirs == shape or (name in expert.token_rows and same_width):
-                continue
             sentence = (
                 f"`{plain(name)}` is {dimensions(theirs)} in {expert.name} but "
                 f"{dimensions(shape)} in the base; choose experts fine-tuned from this base."
             )
-            if role in VOCABULARIES and same_width:
+            if role in VOCABULARIES and theirs[1:] == shape[1:]:
                 sentence = self._other_rows(row, expert)
             raise MismatchError(
                 sentence,
@@ -214,7 +253,14 @@ class _Rules:
             "Choose under Vocabulary (`vocabulary` in a recipe) to have rows matched by token "
             "(tokens), or the base's kept (base)."
         )
-        if self.recipe.from_mergekit:
+        if self.left_out is not None:
+            tables = [n for n in vocabulary_tensors(self.base) if expert.has(n)]
+            options = " ".join(f"--exclude '{plain(n)}'" for n in tables)
+            advice = (
+                f"An adapter cannot add rows. Leave such tables out with `{options}` (`exclude` in "
+                "Python), or keep the whole model."
+            )
+        elif self.recipe.from_mergekit:
             advice = (
                 "Write `tokenizer_source: base` or `tokenizer_source: union`, and rows are matched "
                 "by token."

@@ -13,18 +13,24 @@ from numpy.typing import NDArray
 
 from ace_gui.architecture.names import match_names, match_part, stack_of, whole_stacks
 from ace_gui.architecture.sandbox import Describer, remembered
-from ace_gui.architecture.traits import Architecture, Role, joined
+from ace_gui.architecture.traits import Architecture, Role, TensorTraits, joined
 from ace_gui.checkpoints.adapters import is_adapter, open_adapter
-from ace_gui.checkpoints.adapters.adapter_config import MERGE_FIRST
-from ace_gui.checkpoints.adapters.lora import Adapter, same_bytes
+from ace_gui.checkpoints.adapters.lora import Adapter
 from ace_gui.checkpoints.derived import ModuleRows, compose, expand
 from ace_gui.checkpoints.folder import full_name, part_of
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
 from ace_gui.checkpoints.pickle_conversion import find_converted
 from ace_gui.engine.contract.plan import ExpertSummary, PlanRow
+from ace_gui.engine.planning.stored_ties import as_loaded
+from ace_gui.engine.planning.tied_adapters import (
+    stored_once,
+    with_copies,
+    with_tied_tokens,
+    without_copies,
+)
 from ace_gui.engine.planning.token_ids import Joined, side_files_of
-from ace_gui.errors import CheckpointError, MismatchError, PickleConsentError, RecipeError
+from ace_gui.errors import MismatchError, PickleConsentError, RecipeError
 from ace_gui.formatting import listing, path_text, plain
 from ace_gui.paths import architectures_folder, conversions_folder
 from ace_gui.recipe import ModelEntry, Recipe
@@ -42,6 +48,25 @@ _JOINED: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class Untied:
+    """Why a tensor of the base is merged by itself although the base's config ties it.
+
+    ``source``: the tensor it would be tied to. ``owners``: the experts in which the two differ;
+    empty if they differ in the base. ``in_config``: whether the merged model's config says so.
+    """
+
+    source: str
+    owners: tuple[str, ...] = ()
+    in_config: bool = True
+
+    @property
+    def reason(self) -> str:
+        """The reason, for the tensor's row."""
+        where = listing([plain(owner) for owner in self.owners]) if self.owners else "the base"
+        return f"not tied to {self.source}, from which it differs in {where}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class OpenedModel:
     """A model of the recipe.
 
@@ -50,7 +75,8 @@ class OpenedModel:
     the base. ``token_rows``: for tensors with one row per token of another vocabulary, by the
     base's name: this model's row for each row of the base, negative if there is none. ``lacks``:
     parts of the base that this model lacks. ``joined``: the vocabulary of a base extended with new
-    tokens. ``slices``: of a base made of slices, the slice in which each tensor is.
+    tokens. ``slices``: of a base made of slices, the slice in which each tensor is. ``untied``: of
+    a base, the tensors that are not tied although its config says so.
     """
 
     name: str
@@ -62,6 +88,7 @@ class OpenedModel:
     lacks: frozenset[str] = frozenset()
     joined: Joined | None = None
     slices: Mapping[str, int] = field(default_factory=dict)
+    untied: Mapping[str, Untied] = field(default_factory=dict)
 
     @property
     def outside(self) -> frozenset[str]:
@@ -136,6 +163,9 @@ def open_whole(path: Path, describer: Describer, adapter: Path | None = None) ->
     if adapter is None:
         return model
     whole = _with_adapter(adapter, model)
+    if whole.tensors.keys() != checkpoint.tensors.keys():
+        architecture = yield from describe(whole, describer)
+        model = replace(model, architecture=architecture)
     tensors = {
         name: replace(info, dtype=checkpoint.tensors[name].dtype)
         if name in checkpoint.tensors and is_float(info.dtype)
@@ -189,21 +219,31 @@ def _open_expert(
             path=path,
         )
     architecture = yield from describe(checkpoint, describer)
+    if checkpoint.adapter is not None:
+        architecture = replace(architecture, traits=_traits_of_base(architecture, base))
     own_names = {theirs: own for own, theirs in answers.items()}
-    heads = [  # the base's separate heads that the expert ties to its embedding
-        name
-        for name, traits in base.architecture.traits.items()
-        if traits.role is Role.VOCABULARY_HEAD and not traits.tied_to and name not in own_names
-    ]
-    absent, parts = architecture.absent, base.checkpoint.parts
+    parts = base.checkpoint.parts
     return OpenedModel(
         name=name,
         checkpoint=checkpoint,
         architecture=architecture,
-        own_names=own_names | {n: absent[own] for own, n in match_names(heads, absent).items()},
+        own_names=own_names,
         extra=tuple(own for own in checkpoint.tensors if own not in answers),
         lacks=frozenset(parts) - {part_of(name, parts) for name in answers.values()},
     )
+
+
+def _traits_of_base(architecture: Architecture, base: OpenedModel) -> dict[str, TensorTraits]:
+    """The traits of an adapter's tensors; those of the base's tensors are known from its class."""
+    known = dict(base.architecture.traits)
+    for name in base.architecture.traits:
+        known.setdefault(base.architecture.module_name(name), known[name])
+    for name, source in base.architecture.absent.items():
+        known.setdefault(name, known[source])
+    return {
+        name: replace(known[name], tied_to=None) if name in known else traits
+        for name, traits in architecture.traits.items()
+    }
 
 
 def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) -> dict[str, str]:
@@ -221,7 +261,12 @@ def _with_part(answers: dict[str, str], expert: Checkpoint, base: Checkpoint) ->
 
 
 def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
-    adapter = _without_copies(_opened_adapter(path, base.checkpoint.tensors), base)
+    adapter = _opened_adapter(path, base.checkpoint.tensors)
+    adapter = with_tied_tokens(adapter, base.architecture)
+    checkpoint, architecture = stored_once(base.checkpoint, base.architecture)
+    adapter, apart = without_copies(adapter, checkpoint, architecture)
+    checkpoint, architecture = with_copies(checkpoint, architecture, apart)
+    base = replace(base, checkpoint=checkpoint, architecture=architecture)
     named = adapter.named_base
     opened = public_name(base.checkpoint.path, base.checkpoint.config or {})
     lasts = {name.rpartition("/")[2].casefold() for name in (named, opened)}
@@ -245,51 +290,6 @@ def _opened_adapter(path: Path, base: Collection[str]) -> Adapter:
         if converted is None:
             raise
         return replace(open_adapter(converted, base), path=path)
-
-
-def _without_copies(adapter: Adapter, base: OpenedModel) -> Adapter:
-    """The adapter without second copies of tied tensors, as the base stores these only once.
-
-    PEFT saves both names of a weight that it was asked to keep tied, and of a shared bias.
-    """
-    absent = base.architecture.absent
-    answers = match_names(base.checkpoint.tensors, adapter.full)
-    copies = {
-        own
-        for own, name in match_names(absent, adapter.full).items()
-        if (adapter.keeps_ties or own.endswith(".bias")) and absent[name] in answers.values()
-    }
-    full = {own: info for own, info in adapter.full.items() if own not in copies}
-    _refuse_untied(adapter, answers, base, copies)
-    return replace(adapter, full=full)
-
-
-def _refuse_untied(
-    adapter: Adapter, answers: Mapping[str, str], base: OpenedModel, copies: Collection[str]
-) -> None:
-    """Refuse an embedding that was trained separately from the head it is tied to.
-
-    PEFT then unties the two. A merged model that stays tied would change the head with the
-    embedding.
-    """
-    saved = match_names(base.architecture.absent, adapter.full)
-    for own, table in answers.items():
-        named = {
-            name
-            for copy, name in saved.items()
-            if copy in copies or same_bytes(adapter.full[copy], adapter.full[own])
-        }
-        if own in adapter.deltas:  # the embedding that LoRA changes was saved, too: the tie stays
-            continue
-        tied = [name for name, source in base.architecture.absent.items() if source == table]
-        separate = [name for name in tied if name not in named and not name.endswith(".bias")]
-        if separate and not adapter.keeps_ties:
-            raise CheckpointError(
-                f"{path_text(adapter.path)}: `{plain(own)}` was trained separately from "
-                f"`{plain(separate[0])}`, to which the base ties it. {MERGE_FIRST}",
-                path=adapter.path,
-                tensor=own,
-            )
 
 
 def _answers(
@@ -370,17 +370,17 @@ def refuse_unfound(recipe: Recipe) -> None:
             raise RecipeError(recipe.unfound[path], path=path, key="model")
 
 
-def open_models(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
+def open_models(
+    recipe: Recipe, describer: Describer
+) -> Steps[tuple[OpenedModel, tuple[OpenedModel, ...]]]:
     """Open the base and every expert of a recipe.
 
     Raises CheckpointError, MismatchError, and RecipeError if a model is listed twice.
     """
-    refuse_unfound(recipe)
-    with Describer() as describer:
-        base = yield from open_whole(recipe.base_model, describer, recipe.adapter)
-        experts = []
-        for name, entry in zip(recipe.expert_names, recipe.models, strict=True):
-            experts.append((yield from _open_expert(name, entry, base, describer)))
+    base = yield from open_whole(recipe.base_model, describer, recipe.adapter)
+    experts = []
+    for name, entry in zip(recipe.expert_names, recipe.models, strict=True):
+        experts.append((yield from _open_expert(name, entry, base, describer)))
     seen = {base.checkpoint.identity: "the base"}
     for expert in experts:
         identity, path = expert.checkpoint.identity, expert.checkpoint.path
@@ -395,13 +395,16 @@ def open_models(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, .
 
 
 def describe(checkpoint: Checkpoint, describer: Describer) -> Steps[Architecture]:
-    """The traits of a checkpoint's tensors."""
+    """The traits of a checkpoint's tensors, tied as transformers loads them.
+
+    Tensors that may be tied are compared. Raises CheckpointError.
+    """
     folder = architectures_folder()
     parts = {}
     for name, part in checkpoint.parts.items():
         shapes = {own: info.shape for own, info in checkpoint.tensors_of(name).items()}
         parts[name] = yield from remembered(part.config, shapes, folder, describer.describe)
-    return joined(parts)
+    return as_loaded(checkpoint, joined(parts))
 
 
 def answered(name: str, expert: Checkpoint, base: Checkpoint) -> tuple[Checkpoint, dict[str, str]]:

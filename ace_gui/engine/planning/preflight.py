@@ -30,6 +30,8 @@ from ace_gui.engine.contract.plan import (
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import free_disk_bytes
+from ace_gui.engine.planning.rowless_tokens import VOCABULARY, rowless_checks
+from ace_gui.engine.planning.tie_checks import TIED_WEIGHTS, base_tie_checks, find_ties
 from ace_gui.engine.planning.token_ids import compare, has_tokenizer, tokenizer_stamps
 from ace_gui.engine.planning.vocabulary import match
 from ace_gui.errors import CheckpointError
@@ -59,13 +61,15 @@ def preflight(prepared: Prepared) -> tuple[Check, ...]:
         checks.append(Check("Shapes", "Every shared tensor has the base's shape."))
         checks += _together("Number format", _format, base, experts, f"All in {agreed}.")
         checks.append(Check("Quantisation", "No model is quantised."))
-        checks += _together("Tied weights", _ties, base, experts, "Tied as in the base.")
+        checks += _together(TIED_WEIGHTS, find_ties, base, experts, "Tied as in the base.")
+        checks += base_tie_checks(base)
         checks.append(_heads(plan.rows, experts))
         fine = "No model has a tokenizer: there is nothing to compare."
         if has_tokenizer(base.checkpoint):
             fine = "In every tokenizer, the base's ids are the same tokens."
         vocabulary = partial(_vocabulary, plan.recipe.matching)
-        checks += _together("Vocabulary", vocabulary, base, experts, fine)
+        checks += _together(VOCABULARY, vocabulary, base, experts, fine)
+        checks += rowless_checks(plan.recipe, base, experts)
         checks += _together("Configuration", _config, base, experts, "No important difference.")
         checks += _duplicates(base, experts, plan.rows)
         checks += _together("Files", _files, base, experts, "Nothing to remark.")
@@ -195,43 +199,6 @@ def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:
         "changes it. Use base and expert in the format the expert was tuned in.",
         lines,
     )
-
-
-def _ties(base: OpenedModel, expert: OpenedModel) -> _Finding:
-    """Heads that share the embedding in only one of the two models."""
-    if expert.checkpoint.adapter is not None:
-        return None
-    tied, whole = base.architecture.traits, expert.architecture.traits
-    untied = [
-        name
-        for name, own in expert.own_names.items()
-        if tied[name].tied_to is not None and whole[own].tied_to is None
-    ]
-    if _config_ties(base) is not False and _config_ties(expert) is False:
-        untied += [name for name in expert.extra if whole[name].role == Role.VOCABULARY_HEAD]
-    if untied:
-        sentence = (
-            f"Has its own {listing(untied)}, tied to the embedding in the base: the merged model "
-            "stays tied, without the expert's own head."
-        )
-        return Verdict.WARNING, sentence, untied
-    own = [n for n, t in tied.items() if t.role == Role.VOCABULARY_HEAD and not t.tied_to]
-    answers = expert.answers.values()
-    if shared := [name for name in own if expert.has(name) and name not in answers]:
-        sentence = (
-            f"Ties its head to the embedding, which is merged into the base's {listing(shared)} as "
-            "this expert's head."
-        )
-        return Verdict.NOTE, sentence, shared
-    alone = [name for name in own if not expert.has(name)]
-    if alone and _config_ties(base) is False and _config_ties(expert) is not False:
-        sentence = f"Has no {listing(alone)}: merged without this expert."
-        return Verdict.WARNING, sentence, alone
-    return None
-
-
-def _config_ties(model: OpenedModel) -> object:
-    return (model.checkpoint.config or {}).get("tie_word_embeddings")
 
 
 def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:

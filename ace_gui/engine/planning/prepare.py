@@ -21,7 +21,12 @@ from ace_gui.engine.contract.plan import (
 )
 from ace_gui.engine.planning.adapter_plan import adapter_checks
 from ace_gui.engine.planning.chat_templates import chat_checks, with_chat_template
-from ace_gui.engine.planning.dispositions import kept_integers, plan_rows, refuse_other_than_floats
+from ace_gui.engine.planning.dispositions import (
+    LeftOut,
+    kept_integers,
+    plan_rows,
+    refuse_other_than_floats,
+)
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import check_overrides, completed, overridden
 from ace_gui.engine.planning.preflight import preflight
@@ -55,12 +60,14 @@ LARGEST_WEIGHT: Final = 1e9
 """Weights of an expert; they may be negative."""
 
 
-def prepare(recipe: Recipe) -> Prepared:
+def prepare(recipe: Recipe, left_out: LeftOut | None = None) -> Prepared:
     """Open the models, check them and decide for every tensor, from headers alone.
+
+    Tensors that may be tied are read, too. ``left_out``: as for ``plan_rows``.
 
     Raises RecipeError, CheckpointError, ArchitectureError or MismatchError.
     """
-    return result_of(preparing(recipe))
+    return result_of(preparing(recipe, left_out=left_out))
 
 
 _Models = tuple[OpenedModel, tuple[OpenedModel, ...], dict[Hashable, Findings]]
@@ -70,7 +77,9 @@ OpenedModels = list[tuple[Recipe, _Models]]
 """Opened models, each with the recipe less the method and parameters."""
 
 
-def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepared]:
+def preparing(
+    recipe: Recipe, opened: OpenedModels | None = None, left_out: LeftOut | None = None
+) -> Steps[Prepared]:
     """Like ``prepare``, in steps: describing a model may take long.
 
     ``opened``: models of earlier recipes, to which these are added. Readers refuse their files if
@@ -87,7 +96,7 @@ def preparing(recipe: Recipe, opened: OpenedModels | None = None) -> Steps[Prepa
     base, experts, heads = with_heads(base, experts, ruled)
     values, notes = completed(recipe.parameters, method, base)
     parameters = checked_parameters(method, values)
-    planned = plan_rows(base, experts, method, ruled, heads)
+    planned = plan_rows(base, experts, method, ruled, heads, left_out)
     rows, unused = overridden(planned, ruled, base, heads.asked, len(recipe.overrides))
     rows = without_idle_rows(rows, ruled, dataclasses.asdict(parameters))
     refuse_other_than_floats(rows, base, experts)

@@ -12,7 +12,7 @@ from ace_gui.checkpoints.input_files import FileStamp, status_of
 from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.checkpoints.writer import OutputTensor
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, Plan, PlanRow
-from ace_gui.engine.planning.models import OpenedModel
+from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.vocabulary import deciding_tokenizers
 from ace_gui.errors import CheckpointError
 from ace_gui.methods import checked_parameters, get_method
@@ -148,11 +148,12 @@ def experts_with_heads(folder: Path) -> list[str]:
 def head_tensors(prepared: Prepared, t: int) -> list[OutputTensor]:
     """The tensors of expert ``t`` that are saved in ``heads/`` under its own names."""
     expert = prepared.experts[t]
-    names = [
-        expert.own_names.get(row.name, row.name)
+    found = [
+        expert.own_names.get(answering_name(row, expert), row.name)
         for row in prepared.plan.rows
         if row.disposition is Disposition.PER_EXPERT and t in row.experts
     ]
+    names = dict.fromkeys(found)  # tied tensors once
     infos = expert.checkpoint.tensors
     return [
         OutputTensor(name=name, dtype=infos[name].dtype, shape=infos[name].shape) for name in names

@@ -25,6 +25,7 @@ from ace_gui.engine.planning.models import (
     refuse_unfound,
 )
 from ace_gui.engine.planning.stages import require_results
+from ace_gui.engine.planning.tied_groups import with_tied_groups
 from ace_gui.errors import ArchitectureError, MismatchError, RecipeError
 from ace_gui.formatting import listing, plain
 from ace_gui.recipe import Recipe
@@ -89,11 +90,12 @@ def open_recipe(recipe: Recipe) -> Steps[tuple[OpenedModel, tuple[OpenedModel, .
     Raises RecipeError if the result of a stage is there, but out of date.
     """
     require_results(recipe)
-    if not recipe.slices:
-        return (yield from open_models(recipe))
     refuse_unfound(recipe)
     with Describer() as describer:
-        return (yield from _open_slices(recipe, describer))
+        if recipe.slices:
+            return (yield from _open_slices(recipe, describer))
+        base, experts = yield from open_models(recipe, describer)
+        return (yield from with_tied_groups(base, experts, describer))
 
 
 def _open_slices(

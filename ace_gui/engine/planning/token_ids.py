@@ -170,6 +170,11 @@ class Known:
         """The tokens that have a row."""
         return {token for index, token in self.tokens.items() if index < self.rows}
 
+    @property
+    def rowless(self) -> list[str]:
+        """The tokens without a row, by their ids: the embedding has too few rows."""
+        return [token for index, token in sorted(self.tokens.items()) if index >= self.rows]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
@@ -177,7 +182,7 @@ class Joined:
 
     ``owner``: the expert whose tokenizer has exactly these tokens; None if the base's is extended.
     ``left_out``: tokens that some experts have and the merged model lacks. ``padding``: number of
-    last rows, of no token, that are added.
+    last rows, of no token, that are added. ``rowless``: tokens for which no model has a row.
     """
 
     tokens: Tokens
@@ -186,6 +191,7 @@ class Joined:
     owner: int | None
     left_out: frozenset[str]
     padding: int = 0
+    rowless: frozenset[str] = frozenset()
 
 
 def join(
@@ -198,41 +204,60 @@ def join(
 ) -> Joined | None:
     """The base's tokens and new ones that all experts have; with ``union`` those of any expert.
 
-    ``also``: tokens that are added in any case. None if nothing is added. The tokenizer is that of
-    an expert with exactly these tokens, preferably one with the base's tokens at their ids.
-    Otherwise the base's is extended. Raises RecipeError, whose message ends with ``advice``, if the
-    base's ids have gaps, because a tokenizer would put new tokens there.
+    With ``union``, tokens count that have no row in their model, and every token has a row in the
+    merged one. ``also``: tokens that are added in any case. None if nothing is added. The tokenizer
+    is that of an expert with exactly these tokens, preferably one with the base's tokens at their
+    ids. Otherwise the base's is extended. Raises RecipeError, whose message ends with ``advice``,
+    if the base's ids have gaps, because a tokenizer would put new tokens there.
     """
     ours = set(base.tokens.values())
-    new = [expert.held - ours for expert in experts]
+    held = [expert.held for expert in experts]
+    new = [tokens - ours for tokens in held]
+    rowless = set[str]()
+    if union:
+        rowless = {token for model in (base, *experts) for token in model.rowless}
+        new = [{*expert.tokens.values()} - ours for expert in experts]
     wanted = set[str]().union(*new) if union or not new else set[str].intersection(*new)
     more = [token for token in also if token not in ours]
     wanted = wanted | set(more)
-    if not wanted:
+    is_short = union and bool(base.rowless)
+    if not wanted and not is_short:
         return None
-    held = (token for each in experts for _, token in sorted(each.tokens.items()))
-    added = tuple(dict.fromkeys((*(token for token in held if token in wanted), *more)))
+    named = (token for each in experts for _, token in sorted(each.tokens.items()))
+    added = tuple(dict.fromkeys((*(token for token in named if token in wanted), *more)))
     left_out = frozenset(set[str]().union(*new) - wanted)
-    owner = _owner(base, experts, wanted)
+    owner = _owner(base, experts, wanted, rowless) if wanted else None
     if owner is not None:
         own = experts[owner]
         return Joined(tokens=own.tokens, rows=own.rows, added=added, owner=owner, left_out=left_out)
     start = len(base.tokens)
     if start and max(base.tokens) != start - 1:
         raise RecipeError(
-            f"The tokens {listing(added)} cannot be added to the vocabulary of {plain(base.name)}, "
-            "whose ids have gaps, and no expert's tokenizer adds exactly these tokens; "
-            f"{advice}.",
+            f"The tokens {listing(added or base.rowless)} cannot be added to the vocabulary of "
+            f"{plain(base.name)}, whose ids have gaps, and no expert's tokenizer adds exactly "
+            f"these tokens; {advice}.",
             key="vocabulary",
         )
     tokens = {**base.tokens, **dict(enumerate(added, start))}
-    rows = max(base.rows, len(tokens))
-    return Joined(tokens=tokens, rows=rows, added=added, owner=None, left_out=left_out)
+    return Joined(
+        tokens=tokens,
+        rows=max(base.rows, len(tokens)),
+        added=added,
+        owner=None,
+        left_out=left_out,
+        rowless=frozenset(rowless.difference(base.held, *held)),
+    )
 
 
-def _owner(base: Known, experts: Sequence[Known], wanted: set[str]) -> int | None:
-    """The expert whose tokenizer has exactly the base's tokens and these, with fewest moved."""
+def _owner(
+    base: Known, experts: Sequence[Known], wanted: set[str], rowless: set[str]
+) -> int | None:
+    """The expert whose tokenizer has exactly the base's tokens and these, with fewest moved.
+
+    It has a row for each of them, and for each of ``rowless``.
+    """
     everything = {*base.tokens.values(), *wanted}
+    wanted = wanted | rowless
     fitting = [
         t
         for t, expert in enumerate(experts)

@@ -319,6 +319,8 @@ class _Extended:
         unknown[[row for row, each in self._single.items() if each.zero]] = False
         for source in sources:
             unknown &= source.rows == NOWHERE
+        rowless = [i for i, token in self.joined.tokens.items() if token in self.joined.rowless]
+        unknown[rowless] = False
         if unknown.any():
             row = int(np.flatnonzero(unknown)[0])
             raise RecipeError(
@@ -329,7 +331,14 @@ class _Extended:
             )
         merged = tuple(row for row, each in self._single.items() if not each.force)
         padding = self.joined.padding
-        return ExtendedInfo(**info.fields, own=own, sources=sources, padding=padding, merged=merged)
+        return ExtendedInfo(
+            **info.fields,
+            own=own,
+            sources=sources,
+            padding=padding,
+            merged=merged,
+            unknown=tuple(sorted(set(rowless) - self._single.keys())),
+        )
 
     @cached_property
     def _single(self) -> Mapping[int, TokenSource]:
@@ -387,7 +396,7 @@ class _Extended:
         known = self.known[position]
         forced = {token for token, each in self.recipe.tokens.items() if each.force}
         own = {self.joined.tokens[row] for row, each in self._single.items()}
-        ours = {*self.ours.tokens.values(), *own} - forced
+        ours = {*self.ours.held, *own} - forced
         tokens = {index: token for index, token in self.joined.tokens.items() if token in ours}
         rows = token_indices(tokens, self.joined.rows, known, padding=False)
         shared = [n for n in self.names if expert.has(n) and expert.shape(n)[0] == known.rows]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ace_gui.engine.planning.prepare import prepare
@@ -175,14 +175,40 @@ def test_a_head_that_stays_tied_is_not_added(keeps_ties: bool, tmp_path):
     adapter = save_adapter(tmp_path / "adapter", pairs, ensure_weight_tying=keeps_ties)
     found = merged(tmp_path / "base", adapter, tmp_path / "store")
     torch.testing.assert_close(found[name], table)
-    assert ("lm_head.weight" in found) != keeps_ties
+    assert found.keys() == before.keys()
 
 
-def test_a_table_that_was_trained_apart_from_its_head_is_refused(tmp_path):
-    """PEFT unties the head, which keeps the old table; a merged model that stays tied would not."""
+TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+
+@pytest.mark.parametrize("saved", [(TABLE,), (HEAD,), (TABLE, HEAD)], ids=str)
+@pytest.mark.parametrize("with_head", [False, True], ids=["stored once", "stored twice"])
+def test_a_table_that_was_trained_apart_from_its_head(
+    with_head: bool, saved: tuple[str, ...], tmp_path
+):
+    """PEFT unties what it saves whole; what it does not save stays as it is in the base."""
     before = tied_llama(tmp_path / "base")
-    name = "model.embed_tokens.weight"
-    pairs = {**factors("model.layers.0.mlp.down_proj", 16, 24), f"{PREFIX}{name}": before[name] + 1}
+    if with_head:
+        save_file(
+            {**before, HEAD: before[TABLE].clone()},
+            tmp_path / "base" / "model.safetensors",
+            {"format": "pt"},
+        )
+    trained = {name: before[TABLE] + number for number, name in enumerate(saved, 1)}
+    pairs = {
+        **factors("model.layers.0.mlp.down_proj", 16, 24),
+        **{f"{PREFIX}{name}": value for name, value in trained.items()},
+    }
     adapter = save_adapter(tmp_path / "adapter", pairs)
-    with pytest.raises(CheckpointError, match="was trained separately from `lm_head"):
+    found = merged(tmp_path / "base", adapter, tmp_path / "store")
+    for name in (TABLE, HEAD):
+        torch.testing.assert_close(found[name], trained.get(name, before[TABLE]))
+
+
+def test_new_rows_of_a_table_whose_head_was_not_saved_are_refused(tmp_path):
+    before = tied_llama(tmp_path / "base")
+    longer = torch.cat([before[TABLE], before[TABLE][:2]])
+    pairs = {**factors("model.layers.0.mlp.down_proj", 16, 24), f"{PREFIX}{TABLE}": longer}
+    adapter = save_adapter(tmp_path / "adapter", pairs)
+    with pytest.raises(CheckpointError, match=r"`lm_head.weight`, which the base ties to it"):
         merged(tmp_path / "base", adapter, tmp_path / "store")

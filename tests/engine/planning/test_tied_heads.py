@@ -16,7 +16,7 @@ from ace_gui.architecture.transformers_library import LoadReport
 from ace_gui.engine.contract.plan import Check, Verdict
 from ace_gui.engine.planning.prepare import prepare
 from tests.helpers.adapters import llama
-from tests.helpers.merges import merged_folder, merged_tensors
+from tests.helpers.merges import merged_folder, merged_tensors, row_named
 from tests.helpers.models import load_folder
 from tests.helpers.recipes import recipe_over
 
@@ -65,19 +65,20 @@ def test_the_head_is_merged_of_what_each_model_has_as_head(
     found = merged_tensors(prepared, tmp_path / "store", device="cpu", as_output=True)
     expected = combined(method, embedding_of(base), [embedding_of(each) for each in experts])
     torch.testing.assert_close(found[EMBEDDING].double(), expected, atol=1e-6, rtol=0)
-    assert (HEAD in found) is not ties[0]  # the merged model is tied as the base is
-    if not ties[0]:
+    assert (HEAD in found) is not all(ties)  # one model with a head of its own unties the result
+    if not all(ties):
         expected = combined(method, head_of(base), [head_of(each) for each in experts])
         torch.testing.assert_close(found[HEAD].double(), expected, atol=1e-6, rtol=0)
     for folder, tied in zip(experts, ties[1:], strict=True):
-        if tied and not ties[0]:
+        if tied and not all(ties):
             check = ties_check(prepared.plan.checks, folder.name)
             assert check.verdict is Verdict.NOTE
             assert "is merged into" in check.sentence
         elif ties[0] and not tied:
             check = ties_check(prepared.plan.checks, folder.name)
-            assert check.verdict is Verdict.WARNING
-            assert "stays tied" in check.sentence
+            assert check.verdict is Verdict.NOTE
+            assert "tie_word_embeddings: false" in check.sentence
+            assert f"not tied to {EMBEDDING}" in row_named(prepared, HEAD).reason
     assert not any("prefix" in check.sentence for check in prepared.plan.checks)
 
 
@@ -87,7 +88,7 @@ def test_models_of_every_mixture_load(tmp_path, ties: tuple[bool, ...]):
     model, report = load_folder(merged_folder(recipe_over(base, experts), tmp_path / "out"))
     assert report == LoadReport()
     head, table = model.get_output_embeddings().weight, model.get_input_embeddings().weight
-    assert torch.equal(head, table) is ties[0]
+    assert torch.equal(head, table) is all(ties)
 
 
 def test_an_expert_without_any_head_is_said_to_take_no_part(tmp_path):
