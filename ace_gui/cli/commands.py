@@ -325,7 +325,7 @@ class Devices(WithJson):
     """List the devices for merges, and explain why a GPU is not usable."""
 
 
-@command(app, "cache", "caches:cache")
+@command(app, "cache", "kept_results:cache")
 class Caches(WithJson):
     """List what is kept to save time, where, and when it is used; or empty it."""
 
