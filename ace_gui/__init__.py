@@ -11,6 +11,9 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from ace_gui.application import APPLICATION_ID as APPLICATION_ID
+from ace_gui.application import __version__ as __version__
+
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # turns; the default of libgomp is 300 000
 
 if TYPE_CHECKING:
@@ -27,10 +30,10 @@ if TYPE_CHECKING:
     from ace_gui.library import evaluate as evaluate
     from ace_gui.library import extract as extract
     from ace_gui.library import inspect as inspect
+    from ace_gui.library import list_methods as list_methods
     from ace_gui.library import load_model as load_model
     from ace_gui.library import merge as merge
     from ace_gui.library import merge_state_dicts as merge_state_dicts
-    from ace_gui.library import methods as methods
     from ace_gui.library import plan as plan
     from ace_gui.library import report as report
     from ace_gui.library import routes as routes
@@ -50,18 +53,14 @@ if TYPE_CHECKING:
     from ace_gui.recipe import Recipe as Recipe
     from ace_gui.recipe.values import Task as Task
 
-__version__ = "0.1.0"
-APPLICATION_ID: Final = "io.github.ace_workbench"
-"""The name that desktops use for the application's entry, icons, file types and windows."""
-
 _NAMES: Final = {
     "ace_gui.engine.contract.events": (
         "Exported JobProgress MergeFinished PlanReady TensorFinished"
     ),
     "ace_gui.engine.contract.findings": "ModelDiff",
     "ace_gui.library": (
-        "compare devices diff evaluate extract inspect load_model merge merge_state_dicts plan "
-        "report routes task tune"
+        "compare devices diff evaluate extract inspect list_methods load_model merge "
+        "merge_state_dicts plan report routes task tune"
     ),
     "ace_gui.methods.method": "Kind",
     "ace_gui.methods.registry": "register_method",
@@ -72,14 +71,14 @@ _NAMES: Final = {
     "ace_gui.library_results": "Comparison Evaluation Inspection MergeResult Tuning",
 }
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
-__all__ = sorted(["__version__", "errors", "methods", *_MODULES])
+__all__ = sorted(["__version__", "errors", *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in ("errors", "methods"):  # the package ``methods`` can also be called
-        return import_module(f"ace_gui.{name}")
+    if name == "errors":
+        return import_module("ace_gui.errors")
     return getattr(import_module(_MODULES[name]), name)
 
 

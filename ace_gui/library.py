@@ -391,10 +391,10 @@ def task(
     return write_task_model(Path(model), expert, Path(out), base=base_folder)
 
 
-def methods() -> tuple[MethodInfo, ...]:
+def list_methods() -> tuple[MethodInfo, ...]:
     """Every merge method, with its title, formula, parameters and citation.
 
-    >>> [each.title for each in ace_gui.methods()][:2]
+    >>> [each.title for each in ace_gui.list_methods()][:2]
     ['ACE-Merging', 'WUDI-Merging']
     """
     return tuple(method_info(name) for name in METHODS)

@@ -8,7 +8,9 @@ from typing import Final
 
 import platformdirs
 
-_PACKAGE: Final = Path(__file__).resolve().parent
+PACKAGE: Final = Path(__file__).resolve().parent
+"""The folder of this package."""
+
 _APPLICATION: Final = "ace-workbench"
 MERGES: Final = "merges"  # below the cache, or below a scratch folder
 _SCRATCH: Final[list[Path | None]] = [None]
@@ -19,8 +21,8 @@ def resource_path(name: str) -> Path:
 
     A wheel has them inside the package. In a checkout they are in a folder next to the package.
     """
-    installed = _PACKAGE / "resources"
-    return (installed if installed.is_dir() else _PACKAGE.parent / "resources") / name
+    installed = PACKAGE / "resources"
+    return (installed if installed.is_dir() else PACKAGE.parent / "resources") / name
 
 
 class Sample(StrEnum):

@@ -11,8 +11,7 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
+from collections.abc import Iterator
 from typing import Final
 
 _SETTINGS: Final = {
@@ -23,12 +22,8 @@ _SETTINGS: Final = {
     "DO_NOT_TRACK": "1",
 }
 
-_PART: Final = "--run-part"
-_PARTS: Final = {
-    "describe-models": "ace_gui.architecture.sandbox:serve",
-    "render-chats": "ace_gui.architecture.chat_prompts:serve",
-    "take-picture": "ace_gui.gui.picture:main",
-}
+PART: Final = "--run-part"
+"""The argument of a bundle's executable before the name of a part."""
 
 
 def go_offline() -> None:
@@ -69,18 +64,5 @@ def is_bundled() -> bool:
 
 
 def part_command(name: str) -> list[str]:
-    """The start of the command that runs a part in a process of its own, in a bundle."""
-    assert name in _PARTS
-    return [sys.executable, _PART, name]
-
-
-def part_asked_for(arguments: Sequence[str]) -> Callable[[], int | None] | None:
-    """The part selected by the arguments of a bundle's process; None for the command line.
-
-    The part reads its own arguments from ``sys.argv``. Its result is an exit status.
-    """
-    if len(arguments) < 2 or arguments[0] != _PART or arguments[1] not in _PARTS:
-        return None
-    module, function = _PARTS[arguments[1]].split(":")
-    part: Callable[[], int | None] = getattr(import_module(module), function)
-    return part
+    """The start of the command that runs a part (``bundle_parts``) in a process of its own."""
+    return [sys.executable, PART, name]

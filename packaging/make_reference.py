@@ -17,7 +17,6 @@ from typing import Any
 from typer.main import get_command
 
 import ace_gui
-from ace_gui import library
 from ace_gui.cli.commands import app
 
 PAGE = Path(__file__).parents[1] / "resources" / "help" / "reference.md"
@@ -38,7 +37,6 @@ In the examples `recipe` is a mapping, `sample` the path of the sample's recipe,
 def page() -> str:
     """The whole text."""
     values = {name: getattr(ace_gui, name) for name in ace_gui.__all__ if name != "__version__"}
-    values["methods"] = library.methods
     functions = {name: value for name, value in values.items() if inspect.isfunction(value)}
     classes = {name: value for name, value in values.items() if inspect.isclass(value)}
     parts = [BEGINNING, _commands(), FUNCTIONS]

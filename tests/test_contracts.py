@@ -29,16 +29,19 @@ def test_import_contracts_hold() -> None:
 
 
 def test_no_module_imports_itself_in_the_end() -> None:
-    """Imports in functions and for types alone count, too.
+    """Imports in functions, for types alone and by name count, too.
 
     The package names everything for people outside; inside, only its version is read.
     """
     graph = grimp.build_graph("ace_gui", cache_dir=None)
     assert graph.direct_import_exists(
-        importer="ace_gui.engine.contract.jobs", imported="ace_gui.engine.service"
-    ), "for types alone, and in functions"
+        importer="ace_gui.recipe", imported="ace_gui.recipe.recipe_file"
+    ), "in functions"
     for module in graph.find_modules_that_directly_import("ace_gui"):
         graph.remove_import(importer=module, imported="ace_gui")
+    for importer, name in _named_modules():
+        if name in graph.modules and importer != "ace_gui":
+            graph.add_import(importer=importer, imported=name)
     chains = (
         graph.find_shortest_chain(imported, module)
         for module in graph.modules
@@ -95,7 +98,7 @@ def test_the_engine_imports_methods_through_the_registry() -> None:
     assert not found
 
 
-def _texts(tree: ast.Module) -> Iterator[str]:
+def _texts(tree: ast.AST) -> Iterator[str]:
     """Every string of the code but docstrings, and those that stand alone as one does."""
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
@@ -121,3 +124,45 @@ def test_names_and_limits_of_several_rooms_are_stated_once() -> None:
             if re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)
         }
         assert files == ({place} if place else set()), pattern
+
+
+ROOMS = (
+    ("ace_gui", "ace_gui.__main__", "ace_gui.bundle_parts"),
+    ("ace_gui.cli", "ace_gui.gui", "ace_gui.library"),
+    ("ace_gui.library_results",),
+    ("ace_gui.engine",),
+    ("ace_gui.architecture", "ace_gui.checkpoints", "ace_gui.methods", "ace_gui.recipe"),
+    ("ace_gui.linalg",),
+)
+"""From the top; every other module of the package is below all of them."""
+
+BY_NAME = re.compile(r"(ace_gui(?:\.\w+)+):\w+")
+"""A function, as texts of the code name it that is imported later."""
+
+
+def _height(module: str) -> int:
+    """The position of a module's room, from the bottom."""
+    for above, rooms in enumerate(ROOMS):
+        inside = [room for room in rooms if room != "ace_gui" and module.startswith(f"{room}.")]
+        if module in rooms or inside:
+            return len(ROOMS) - above
+    return 0
+
+
+def _named_modules() -> Iterator[tuple[str, str]]:
+    """Every module of the package that another one imports by its name in a text."""
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        importer = ".".join(parts).removesuffix(".__init__")
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = {match[1] for text in _texts(tree) if (match := BY_NAME.fullmatch(text))}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+                names |= {text for text in _texts(node.args[0]) if text.startswith("ace_gui.")}
+        yield from ((importer, name) for name in names)
+
+
+def test_imports_by_name_only_look_down() -> None:
+    pairs = set(_named_modules())
+    assert ("ace_gui.bundle_parts", "ace_gui.gui.picture") in pairs
+    assert [pair for pair in pairs if _height(pair[0]) < _height(pair[1])] == []

@@ -29,6 +29,6 @@ def test_it_runs(
         printed = capsys.readouterr().out
         if script.stem == "plugin_package":
             runpy.run_path(str(tmp_path / "my-methods" / "my_methods" / "__init__.py"))
-            assert "half" in [method.name for method in ace_gui.methods()]
+            assert "half" in [method.name for method in ace_gui.list_methods()]
     assert printed.strip()
     assert "nan" not in printed

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ace_gui import processes
 from ace_gui.architecture import sandbox
-from ace_gui.processes import heavy_imports, is_bundled, part_asked_for, part_command
+from ace_gui.bundle_parts import PARTS, part_asked_for
+from ace_gui.processes import heavy_imports, is_bundled, part_command
 
 START = Path(__file__).parents[1] / "packaging" / "bundle" / "start.py"
 
@@ -33,7 +33,7 @@ def test_in_a_bundle_models_are_described_by_its_executable(monkeypatch) -> None
     assert part_asked_for(command[1:]) is serve
 
 
-@pytest.mark.parametrize("name", processes._PARTS)
+@pytest.mark.parametrize("name", PARTS)
 def test_every_part_is_there(name: str) -> None:
     assert callable(part_asked_for(part_command(name)[1:]))
 

@@ -18,13 +18,12 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import psutil
 
-import ace_gui
 from ace_gui.formatting import human_bytes
+from ace_gui.paths import PACKAGE
 from ace_gui.processes import is_bundled, part_command
 from ace_gui.steps import Steps
 
@@ -158,7 +157,7 @@ class LimitedProcess:
 
 def source_command(code: str) -> list[str]:
     """The command that runs ``code`` with this program's packages on the path."""
-    root = str(Path(ace_gui.__file__).parent.parent)
+    root = str(PACKAGE.parent)
     path = [entry for entry in sys.path if entry]
     return [sys.executable, "-P", "-c", code, *path, root]
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ace_gui import __version__
+from ace_gui.application import __version__
 from ace_gui.cli.interrupts import ignore
 from ace_gui.cli.options import (
     WRONG_USAGE,

@@ -16,7 +16,7 @@ from typing import Final
 from PySide6.QtCore import QLocale, QObject, QSocketNotifier, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
-from ace_gui import APPLICATION_ID, __version__
+from ace_gui.application import APPLICATION_ID, __version__
 from ace_gui.crash_log import CrashLog, take_crash
 from ace_gui.errors import WorkbenchError
 from ace_gui.gui.control.engine_client import Background, EngineThread

@@ -1,10 +1,5 @@
 """Merge methods: pure functions on task vectors, and the registry that names them."""
 
-import sys
-from importlib import import_module
-from types import ModuleType
-from typing import Any
-
 from ace_gui.methods.method import MergeMethod as MergeMethod
 from ace_gui.methods.plugins import load_plugins
 from ace_gui.methods.registry import METHODS as METHODS
@@ -21,13 +16,3 @@ from ace_gui.methods.shared.experts import Merged as Merged
 
 PROBLEMS = load_plugins()
 """What is wrong with methods from outside, a sentence each."""
-
-
-class _Callable(ModuleType):
-    """``ace_gui.methods()`` lists the methods, though ``ace_gui.methods`` is this package."""
-
-    def __call__(self) -> Any:
-        return import_module("ace_gui.library").methods()
-
-
-sys.modules[__name__].__class__ = _Callable

@@ -9,11 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from ace_gui.output_files import write_file
 from ace_gui.recipe.overrides import After as After
 from ace_gui.recipe.overrides import Cap as Cap
 from ace_gui.recipe.overrides import Override as Override
@@ -335,11 +333,6 @@ class Choices:
         return (*(tuple(v.items()) if isinstance(v, Mapping) else v for v in values), rules)
 
 
-def _recipe_file() -> Any:
-    """The module that reads and writes recipes, imported late because it imports this one."""
-    return import_module("ace_gui.recipe.recipe_file")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Choices):
     """Everything that determines a merge. Equal recipes give equal merges of the same files.
@@ -368,31 +361,14 @@ class Recipe(Choices):
     )
     stage_name: str = field(default="", compare=False, repr=False, metadata=_UNWRITTEN)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Recipe:
-        """Read a recipe of this application or mergekit. Relative paths start from its folder.
+    if TYPE_CHECKING:  # ``ace_gui.recipe`` attaches them, as they need the modules of files
 
-        Raises RecipeError with the file, and the key where one is at fault.
+        @classmethod
+        def load(cls, path: str | os.PathLike[str]) -> Recipe:
+            """See ``ace_gui.recipe.load``."""
 
-        >>> Recipe.load("recipe.yaml").merge_method
-        'linear'
-        """
-        loaded: Recipe = _recipe_file().load_recipe(Path(path))
-        return loaded
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the recipe as YAML; models are written relative to the file's folder.
-
-        An existing file is replaced, in one step. Raises OutputError.
-
-        >>> recipe = Recipe.load("recipe.yaml")
-        >>> recipe.save("copy.yaml")
-        >>> Recipe.load("copy.yaml") == recipe
-        True
-        """
-        file = Path(path)
-        text = _recipe_file().dump_recipe(self, file.resolve().parent)
-        write_file(file, text.encode(), tuple(entry.model for entry in self.models), overwrite=True)
+        def save(self, path: str | os.PathLike[str]) -> None:
+            """See ``ace_gui.recipe.save``."""
 
     @property
     def methods(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ def main() -> None:
     """Run what the arguments ask for, and exit."""
     give_back_library_path()
     multiprocessing.freeze_support()  # the engine process does not go beyond this line
-    from ace_gui.processes import part_asked_for
+    from ace_gui.bundle_parts import part_asked_for
 
     part = part_asked_for(sys.argv[1:])
     if part is None:

@@ -5,7 +5,7 @@ Each job names the events that it yields.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, dataclass_transform
@@ -34,10 +34,6 @@ class Job:
     def __init_subclass__(cls, state: str = "") -> None:
         cls.state = state
         dataclass(frozen=True, kw_only=True)(cls)
-
-    def steps(self, engine: Any) -> Iterator[Event | None]:
-        """An event or None for each step. ``engine``: the process's Runner."""
-        raise NotImplementedError
 
 
 class ScoringJob(Job):

@@ -1,37 +1,18 @@
-"""Every job of the engine: its fields are the arguments, ``steps`` carries it out.
+"""Every job of the engine: its fields are the arguments.
 
-The owner creates a job and sends it to the engine's process; ``steps`` and the imports in it are
-executed only there. It yields progress and results as plain values, and None after steps
-without one, so that other jobs can run in between. It raises WorkbenchError.
+The owner creates a job and sends it to the engine's process, where ``engine.job_steps`` carries it
+out.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ace_gui.engine.contract.events import (
-    Job,
-    JobProgress,
-    PlanReady,
-    ScoringJob,
-    StoreRead,
-    Variant,
-)
+from ace_gui.engine.contract.events import Job, ScoringJob, Variant
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.contract.scored import ParameterRange, TryInput
-from ace_gui.errors import WorkbenchError
-from ace_gui.recipe import ModelEntry, Recipe
-from ace_gui.recipe.recommended import with_recommended
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import Task
-
-if TYPE_CHECKING:
-    from ace_gui.engine.service import Runner
-
-Events = Iterator[object]
 
 
 class ConfigureJob(Job):
@@ -43,26 +24,11 @@ class ConfigureJob(Job):
     threads: int | None = None
     scratch: Path | None = None
 
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.capabilities import engine_ready, use_threads
-        from ace_gui.paths import use_scratch
-
-        engine.chosen_threads = self.threads
-        use_threads(self.threads or engine.threads)
-        use_scratch(self.scratch)
-        engine.forget()  # plans' checks concern another disk
-        yield replace(engine_ready(), scratch=self.scratch)
-
 
 class PlanJob(Job, state="planning"):
     """Read headers, check, decide. Yields PlanReady."""
 
     recipe: Recipe
-
-    def steps(self, engine: Runner) -> Events:
-        # A new plan for each request, as free memory and disk space may have changed.
-        prepared = yield from engine.prepare(self.recipe)
-        yield PlanReady(plan=prepared.plan)
 
 
 class LoadRecipeJob(Job, state="planning"):
@@ -74,18 +40,6 @@ class LoadRecipeJob(Job, state="planning"):
     paths: tuple[Path, ...]
     chosen: Recipe | None = None
 
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.recipe.recipe_file import load_recipe
-
-        if len(self.paths) == 1 and self.paths[0].suffix in {".yaml", ".yml"}:
-            recipe = load_recipe(self.paths[0])
-        else:
-            base, *experts = (Path(os.path.abspath(path)) for path in self.paths)  # noqa: PTH100
-            models = tuple(ModelEntry(model=path) for path in experts)
-            chosen = self.chosen or with_recommended(Recipe(base_model=base, models=()))
-            recipe = replace(chosen, base_model=base, models=models)
-        yield from PlanJob(recipe=recipe).steps(engine)
-
 
 class ScanJob(Job):
     """Search ``paths`` and below for models, and find which fit together. Yields ModelsFound.
@@ -96,11 +50,6 @@ class ScanJob(Job):
     paths: tuple[Path, ...]
     base: Path | None = None
 
-    def steps(self, _: Runner) -> Events:
-        from ace_gui.engine.planning.scan import scan
-
-        yield from scan(self.paths, self.base)
-
 
 class ConvertJob(Job, state="planning"):
     """Convert a PyTorch pickle with the user's consent. Yields JobProgress.
@@ -110,23 +59,11 @@ class ConvertJob(Job, state="planning"):
 
     path: Path
 
-    def steps(self, _: Runner) -> Events:
-        from ace_gui.checkpoints.pickle_conversion import converting
-        from ace_gui.paths import conversions_folder
-
-        for done, total in converting(self.path, conversions_folder()):
-            yield JobProgress(done=done, total=total)
-
 
 class AnalyseJob(Job, state="analysing"):
     """Read every merged or averaged tensor once. Yields a LayerAnalysed for each tensor."""
 
     recipe: Recipe
-
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.inspecting.statistics import analyse
-
-        yield from analyse((yield from engine.prepared(self.recipe)))
 
 
 class MergeJob(Job, state="merging"):
@@ -144,37 +81,11 @@ class MergeJob(Job, state="merging"):
     resume: bool = False
     memory_bytes: int | None = None
 
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.cluster.ray_workers import workers_at
-        from ace_gui.engine.merging.merge import merge
-
-        prepared = yield from engine.prepared(self.recipe)
-        with workers_at(self.cluster, self.device, engine.chosen_threads) as workers:
-            yield from merge(
-                prepared,
-                self.store,
-                device=self.device,
-                resume=self.resume,
-                memory_bytes=self.memory_bytes,
-                workers=workers,
-            )
-
 
 class ReadStoresJob(Job):
     """Read the stores of finished merges. Yields a StoreRead for each complete one."""
 
     stores: tuple[Path, ...]
-
-    def steps(self, _: Runner) -> Events:
-        from ace_gui.engine.merging.store import is_outdated, read_finished, reports
-
-        for store in self.stores:
-            try:
-                manifest, rows = read_finished(store), tuple(reports(store).values())
-            except WorkbenchError:  # removed or damaged meanwhile: not usable
-                yield None
-            else:
-                yield StoreRead(store=store, reports=rows, outdated=is_outdated(manifest))
 
 
 class RowJob(Job):
@@ -194,12 +105,6 @@ class SpectrumJob(RowJob):
 
     store: Path | None = None
 
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.inspecting.layer_spectra import spectrum
-
-        matrix = yield from engine.matrix(self.recipe, self.row, self.device)
-        yield from spectrum(*matrix, engine.cache, self.store)
-
 
 class SampleMergesJob(Job):
     """Merge as many matrices as a few seconds allow. Yields the LayerReport of each, and a
@@ -208,32 +113,13 @@ class SampleMergesJob(Job):
     recipe: Recipe
     device: str = "auto"
 
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.capabilities import resolve_device
-        from ace_gui.engine.inspecting.statistics import sampled
-
-        prepared = yield from engine.prepared(self.recipe)
-        yield from sampled(prepared, resolve_device(self.device), engine.cache)
-
 
 class SubspacesJob(RowJob):
     """Leading directions of one matrix under the recipe. Yields LayerSubspaces."""
 
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.inspecting.layer_spectra import subspaces
-
-        matrix = yield from engine.matrix(self.recipe, self.row, self.device)
-        yield from subspaces(*matrix, engine.cache)
-
 
 class DistributionJob(RowJob):
     """Histograms of the experts' changes of one tensor. Yields LayerDistribution."""
-
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.inspecting.layer_spectra import distribution
-
-        prepared = yield from engine.prepared(self.recipe)
-        yield from distribution(prepared, self.row, engine.cache)
 
 
 class CovariancesJob(Job, state="comparing"):
@@ -247,24 +133,9 @@ class CovariancesJob(Job, state="comparing"):
     first: str = ""
     device: str = "auto"
 
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.capabilities import resolve_device
-        from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, compare_covariances
-
-        prepared = yield from engine.prepared(as_ace_merges(self.recipe))
-        device = resolve_device(self.device)
-        yield from compare_covariances(prepared, device, engine.cache, self.first)
-
 
 class LayerCovariancesJob(RowJob):
     """Compare the covariances of a matrix. Yields LayerCovariances if there are inputs."""
-
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.inspecting.compare_covariances import as_ace_merges, layer_covariances
-
-        recipe = as_ace_merges(self.recipe)
-        matrix = yield from engine.matrix(recipe, self.row, self.device)
-        yield from layer_covariances(*matrix, engine.cache)
 
 
 class DifferenceJob(Job):
@@ -278,22 +149,12 @@ class DifferenceJob(Job):
     second: Path
     row: PlanRow | None = None
 
-    def steps(self, _: Runner) -> Events:
-        from ace_gui.engine.inspecting.model_diff import difference
-
-        yield from difference(self.first, self.second, self.row)
-
 
 class DiffJob(Job):
     """Compare any two models on disk. Yields JobProgress, then a ModelDiff."""
 
     first: Path
     second: Path
-
-    def steps(self, _: Runner) -> Events:
-        from ace_gui.engine.inspecting.model_diff import diff_models
-
-        yield from diff_models(self.first, self.second)
 
 
 class ReportJob(Job, state="reporting"):
@@ -305,17 +166,6 @@ class ReportJob(Job, state="reporting"):
     store: Path
     file: Path
     device: str = "auto"
-
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.capabilities import resolve_device
-        from ace_gui.engine.merging.store import read_finished
-        from ace_gui.engine.report.page import report, require_inputs
-
-        manifest = read_finished(self.store)
-        prepared = yield from engine.prepared(manifest.recipe)
-        require_inputs(prepared, manifest)
-        device = resolve_device(self.device)
-        yield from report(prepared, self.file, device, engine.cache, self.store)
 
 
 class ExportJob(Job, state="exporting"):
@@ -335,25 +185,11 @@ class ExportJob(Job, state="exporting"):
     rank: int | None = None
     energy: float | None = None
 
-    def steps(self, _: Runner) -> Events:
-        from ace_gui.engine.output.exporting import export, export_adapter
-
-        store, folder, dtype = self.store, self.folder, self.dtype
-        if self.rank is not None or self.energy is not None:
-            return export_adapter(store, folder, dtype=dtype, rank=self.rank, energy=self.energy)
-        size, heads = self.shard_bytes, self.complete_heads
-        return export(store, folder, dtype=dtype, shard_bytes=size, complete_heads=heads)
-
 
 class EnergyByRankJob(Job):
     """Find how much of a merge's change each rank keeps. Yields JobProgress, then EnergyByRank."""
 
     store: Path
-
-    def steps(self, _: Runner) -> Events:
-        from ace_gui.engine.output.exporting import energy_by_rank
-
-        return energy_by_rank(self.store)
 
 
 class CompareJob(Job, state="merging"):
@@ -368,13 +204,6 @@ class CompareJob(Job, state="merging"):
     memory_bytes: int | None = None
     cluster: str = ""
 
-    def steps(self, _: Runner) -> Events:
-        from ace_gui.engine.cluster.ray_workers import workers_at
-        from ace_gui.engine.inspecting.compare_recipes import compare
-
-        with workers_at(self.cluster, self.device) as workers:
-            yield from compare(self.variants, self.device, self.memory_bytes, workers)
-
 
 class EvaluateJob(ScoringJob, state="scoring"):
     """Score the models on the tasks.
@@ -386,22 +215,9 @@ class EvaluateJob(ScoringJob, state="scoring"):
     cluster: str = ""
     threads: int | None = None
 
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.cluster.ray_workers import workers_at
-        from ace_gui.engine.evaluating.evaluate import evaluate
-
-        models, tasks = yield from engine.asked(self)
-        with workers_at(self.cluster, self.device, self.threads) as workers:
-            yield from evaluate(models, tasks, device=self.device, workers=workers)
-
 
 class KnownScoresJob(ScoringJob):
     """Look up scores of earlier evaluations. Yields a TaskScore for each; loads no model."""
-
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.evaluating.evaluate import known_scores
-
-        yield from known_scores(*(yield from engine.asked(self)), device=self.device)
 
 
 class RoutesJob(ScoringJob, state="scoring"):
@@ -409,11 +225,6 @@ class RoutesJob(ScoringJob, state="scoring"):
 
     Yields EvaluationProgress, then RoutesFound.
     """
-
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.evaluating.shown_answers import routed
-
-        yield from routed(*(yield from engine.asked(self)), device=self.device)
 
 
 class DescribeTasksJob(Job):
@@ -424,11 +235,6 @@ class DescribeTasksJob(Job):
 
     recipe: Recipe
     tasks: tuple[Task, ...]
-
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.evaluating.shown_answers import described
-
-        yield from described((yield from engine.prepared(self.recipe)), self.tasks)
 
 
 class CompareExamplesJob(Job, state="scoring"):
@@ -443,15 +249,6 @@ class CompareExamplesJob(Job, state="scoring"):
     with_base: bool = False
     device: str = "auto"
 
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.evaluating.shown_answers import compared_examples
-        from ace_gui.engine.merging.store import MODEL
-
-        prepared = yield from engine.prepared(self.recipe)
-        yield from compared_examples(
-            prepared, self.store / MODEL, with_base=self.with_base, device=self.device
-        )
-
 
 class TryJob(TryInput, Job):
     """Let base, the task's expert and merges answer for one text or picture.
@@ -462,13 +259,6 @@ class TryJob(TryInput, Job):
     recipe: Recipe
     stores: tuple[Path, ...] = ()
     device: str = "auto"
-
-    def steps(self, engine: Runner) -> Events:
-        from ace_gui.engine.capabilities import resolve_device
-        from ace_gui.engine.evaluating.shown_answers import tried
-
-        models = yield from engine.models(self.recipe, self.stores)
-        yield from tried(models, self, resolve_device(self.device))
 
 
 class TuneJob(Job, state="tuning"):
@@ -484,17 +274,3 @@ class TuneJob(Job, state="tuning"):
     device: str = "auto"
     cluster: str = ""
     threads: int | None = None
-
-    def steps(self, _: Runner) -> Events:
-        from ace_gui.engine.cluster.ray_workers import workers_at
-        from ace_gui.engine.inspecting.tune_parameters import tune
-
-        with workers_at(self.cluster, self.device, self.threads) as workers:
-            yield from tune(
-                self.recipe,
-                self.ranges,
-                merges=self.merges,
-                limit=self.limit,
-                device=self.device,
-                workers=workers,
-            )

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import torch
 
-import ace_gui
+from ace_gui.application import __version__
 from ace_gui.checkpoints.derived import ExtendedInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp
@@ -89,7 +89,7 @@ class Manifest:
     side_by_side: int
     products: str = "torch"
     measurements: tuple[str, ...] = ()
-    program: str = ace_gui.__version__
+    program: str = __version__
     code: str = ""
     added_methods: Mapping[str, str] = field(default_factory=dict)
     libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))

@@ -17,7 +17,7 @@ import jinja2
 import torch
 from markupsafe import Markup
 
-import ace_gui
+from ace_gui.application import __version__
 from ace_gui.engine.calibrating.calibrate import calibrated
 from ace_gui.engine.capabilities import method_info, peak_on
 from ace_gui.engine.contract.events import JobProgress, Reported
@@ -256,7 +256,7 @@ def content_of(
         spectra=tuple(spectra),
         scores=scores,
         recipe_text=dump_recipe(recipe, None),
-        program=ace_gui.__version__,
+        program=__version__,
         created=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         checks=worst_first((*prepared.plan.checks, *fit)),
     )

@@ -27,7 +27,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui import __version__
+from ace_gui.application import __version__
 from ace_gui.gui.dialogs.command_palette import Command
 from ace_gui.gui.dialogs.dialog import Dialog
 from ace_gui.gui.models.list_models import VALUE, item_of

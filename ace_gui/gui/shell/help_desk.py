@@ -17,7 +17,7 @@ from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QApplication, QMenu, QMenuBar
 from shiboken6 import isValid
 
-from ace_gui import __version__
+from ace_gui.application import __version__
 from ace_gui.formatting import human_bytes
 from ace_gui.gui.dialogs.command_palette import Command
 from ace_gui.gui.shell.actions import WHY

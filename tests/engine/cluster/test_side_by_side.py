@@ -23,9 +23,10 @@ from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.inspecting import tune_parameters
 from ace_gui.engine.inspecting.compare_recipes import by_method, compare_all
 from ace_gui.engine.inspecting.tune_parameters import tune
+from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.merging.store import checksums
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.engine.service import Runner
+from ace_gui.engine.runner import Runner
 from ace_gui.errors import ClusterError, TaskError
 from ace_gui.paths import statistics_folder
 from ace_gui.recipe import Recipe
@@ -112,7 +113,7 @@ def test_the_window_compares_by_workers(recipe: Recipe, fresh, tmp_path, monkeyp
         stores = (tmp_path / f"{cluster}-{index}" for index in itertools.count())
         variants = tuple(Variant(recipe=own, store=next(stores)) for own in recipes)
         job = CompareJob(variants=variants, device="cpu", cluster=cluster)
-        found = list(job.steps(Runner()))
+        found = list(steps_of(job, Runner()))
         assert (None in found) or not cluster
         return [row for row in found if isinstance(row, MethodCompared)]
 

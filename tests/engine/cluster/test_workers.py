@@ -19,6 +19,7 @@ from ace_gui.engine.cluster.ray_workers import ATTEMPTS, Call
 from ace_gui.engine.cluster.worker import Kind, Worker
 from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.jobs import MergeJob
+from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import MODEL, checksums
@@ -33,7 +34,7 @@ from ace_gui.engine.merging.tensor_merge import OutputChunk, TensorMerge
 from ace_gui.engine.merging.units import PACKED, TOKEN, RowMerged, SharedOutput, scan_rows, units
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.service import Runner
+from ace_gui.engine.runner import Runner
 from ace_gui.errors import (
     ClusterError,
     FileChangedError,
@@ -359,7 +360,7 @@ def test_waiting_can_be_stopped(gpt2: Family, tmp_path):
     job = MergeJob(recipe=recipe_of(gpt2), store=tmp_path / "store", cluster="local:2")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_workers, "workers_at", lambda *_: nullcontext(ray.workers()))
-        steps = job.steps(Runner())
+        steps = steps_of(job, Runner())
         while not isinstance(next(steps), MergeStarted):
             pass
         for _ in range(20):

@@ -20,8 +20,9 @@ from ace_gui.engine.contract.scored import ExamplesCompared, TaskDescribed, Task
 from ace_gui.engine.contract.verdicts import verdicts
 from ace_gui.engine.evaluating import evaluate as evaluation
 from ace_gui.engine.inspecting.compare_recipes import by_method
+from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.kept_files import ArrayCache
-from ace_gui.engine.service import Runner
+from ace_gui.engine.runner import Runner
 from ace_gui.paths import resource_path
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
@@ -43,7 +44,7 @@ def merged(sample: Recipe, tmp_path_factory) -> Iterator[Path]:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         (linear,) = by_method(sample, ["linear"])
         job = MergeJob(recipe=linear, store=folder / "store")
-        *_, last = filter(None, job.steps(Runner()))
+        *_, last = filter(None, steps_of(job, Runner()))
         assert isinstance(last, MergeFinished)
         yield folder / "store"
 
@@ -54,7 +55,7 @@ def test_known_scores_are_looked_up_and_none_is_computed(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def scores(runner: Runner, job: EvaluateJob | KnownScoresJob) -> list[TaskScore]:
-        return [event for event in job.steps(runner) if isinstance(event, TaskScore)]
+        return [event for event in steps_of(job, runner) if isinstance(event, TaskScore)]
 
     wanted = KnownScoresJob(recipe=sample, stores=(merged,), device="cpu")
     assert scores(Runner(), wanted) == []
@@ -75,10 +76,12 @@ def test_what_a_merge_lost_and_gained_is_what_the_scores_say(
     runner = Runner()
     job = EvaluateJob(recipe=sample, stores=(merged,), device="cpu")
     scores = {
-        (each.model, each.task): each for each in job.steps(runner) if isinstance(each, TaskScore)
+        (each.model, each.task): each
+        for each in steps_of(job, runner)
+        if isinstance(each, TaskScore)
     }
     looking = CompareExamplesJob(recipe=sample, store=merged, with_base=with_base, device="cpu")
-    events = list(filter(None, looking.steps(runner)))
+    events = list(filter(None, steps_of(looking, runner)))
     assert not any(isinstance(event, EvaluationProgress) for event in events)  # all is remembered
     assert [event.task for event in events] == ["digits", "shapes"]
     for event in events:
@@ -100,7 +103,7 @@ def test_what_a_merge_lost_and_gained_is_what_the_scores_say(
 def test_an_entry_that_is_not_what_it_should_be_is_computed_again(sample: Recipe, merged: Path):
     runner = Runner()
     looking = CompareExamplesJob(recipe=sample, store=merged, device="cpu")
-    before = [event for event in looking.steps(runner) if isinstance(event, ExamplesCompared)]
+    before = [event for event in steps_of(looking, runner) if isinstance(event, ExamplesCompared)]
     folder = merged.parent / "cache" / "ace-workbench" / "scores"
     entries = sorted(folder.glob("*.safetensors"))
     assert entries
@@ -108,14 +111,14 @@ def test_an_entry_that_is_not_what_it_should_be_is_computed_again(sample: Recipe
     for entry in entries:
         arrays = dict(cache.get(entry.stem) or {})
         cache.put(entry.stem, {"outcome": arrays["outcome"][:-1]})
-    again = list(filter(None, looking.steps(runner)))
+    again = list(filter(None, steps_of(looking, runner)))
     assert any(isinstance(event, EvaluationProgress) for event in again)
     assert [event for event in again if isinstance(event, ExamplesCompared)] == before
 
 
 def described(recipe: Recipe, *tasks: Task) -> list[TaskDescribed]:
     job = DescribeTasksJob(recipe=replace(recipe, tasks=tasks), tasks=tasks)
-    return [event for event in job.steps(Runner()) if isinstance(event, TaskDescribed)]
+    return [event for event in steps_of(job, Runner()) if isinstance(event, TaskDescribed)]
 
 
 def test_a_task_is_described_with_all_that_is_guessed(sample: Recipe, tmp_path):

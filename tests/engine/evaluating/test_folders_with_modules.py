@@ -15,7 +15,8 @@ import ace_gui
 from ace_gui.engine.contract.events import EvaluationProgress, MergeFinished, Reported
 from ace_gui.engine.contract.jobs import MergeJob, ReportJob
 from ace_gui.engine.evaluating import loaded_models
-from ace_gui.engine.service import Runner
+from ace_gui.engine.job_steps import steps_of
+from ace_gui.engine.runner import Runner
 from ace_gui.errors import MismatchError, PickleConsentError
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.calibrated_models import gpt2_family
@@ -113,9 +114,9 @@ def test_the_report_has_the_scores_of_a_merge_with_its_modules(gpt2: Path, tmp_p
     recipe = recipe_by(gpt2, method)
     runner, store = Runner(), tmp_path / "store"
     job = MergeJob(recipe=load_recipe(recipe), store=store, device="cpu")
-    assert any(isinstance(event, MergeFinished) for event in job.steps(runner))
+    assert any(isinstance(event, MergeFinished) for event in steps_of(job, runner))
     file = tmp_path / "report.html"
-    events = list(ReportJob(store=store, file=file, device="cpu").steps(runner))
+    events = list(steps_of(ReportJob(store=store, file=file, device="cpu"), runner))
     assert isinstance(events[-1], Reported)
     table = Page(file.read_text(encoding="utf-8")).table("Scores with standard errors")
     shown = {row[0]: row[1:3] for row in table.rows}

@@ -21,7 +21,8 @@ from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.loaded_models import Loaded
 from ace_gui.engine.evaluating.metrics import is_right, overlap
 from ace_gui.engine.evaluating.subjects import loading_of
-from ace_gui.engine.service import Runner
+from ace_gui.engine.job_steps import steps_of
+from ace_gui.engine.runner import Runner
 from ace_gui.errors import RecipeError, ResourceError, TaskError
 from ace_gui.recipe import ModelEntry, Recipe
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe, load_tasks
@@ -409,7 +410,7 @@ def test_a_conversation_continues_with_each_models_own_answers(tmp_path):
 
     def conversation(job: TryJob) -> dict[str, str]:
         found: dict[str, str] = {}
-        for event in job.steps(Runner()):
+        for event in steps_of(job, Runner()):
             if isinstance(event, TriedText):
                 found[event.model] = found.get(event.model, "") + event.piece
             elif isinstance(event, Tried):

@@ -15,7 +15,8 @@ from PIL import Image
 from ace_gui.engine.contract.jobs import MergeJob, TryJob
 from ace_gui.engine.contract.scored import Tried, TriedBegun, TriedText
 from ace_gui.engine.inspecting.compare_recipes import by_method
-from ace_gui.engine.service import Runner
+from ace_gui.engine.job_steps import steps_of
+from ace_gui.engine.runner import Runner
 from ace_gui.errors import TaskError
 from ace_gui.paths import Sample
 from ace_gui.recipe import ModelEntry, Recipe
@@ -43,7 +44,7 @@ WRITING = Task(data=Path("expert"), name="expert", expert="expert")
 def said(job: TryJob) -> dict[str, str]:
     """What each model wrote."""
     found: dict[str, str] = {}
-    for event in job.steps(Runner()):
+    for event in steps_of(job, Runner()):
         if isinstance(event, TriedText):
             found[event.model] = found.get(event.model, "") + event.piece
     return found
@@ -73,7 +74,7 @@ def test_the_same_seed_draws_the_same_words(writers: Recipe):
 
 def test_it_streams_and_stops_where_nobody_reads_on(writers: Recipe):
     job = TryJob(recipe=writers, task=WRITING, text="the", most_tokens=5000, device="cpu")
-    events = job.steps(Runner())
+    events = steps_of(job, Runner())
     first = next(event for event in events if isinstance(event, TriedText))
     assert first.model == "base"
     started = time.monotonic()
@@ -89,9 +90,9 @@ def test_an_example_has_the_shares_that_the_models_give(tmp_path):
     task = recipe.tasks[0]
     store = tmp_path / "store"
     runner = Runner()
-    list(MergeJob(recipe=recipe, store=store).steps(runner))
+    list(steps_of(MergeJob(recipe=recipe, store=store), runner))
     row = "row 1"
-    events = list(TryJob(recipe=recipe, task=task, row=row, stores=(store,)).steps(runner))
+    events = list(steps_of(TryJob(recipe=recipe, task=task, row=row, stores=(store,)), runner))
     names = ["base", "digits", str(store)]
     assert [event.model for event in events if isinstance(event, TriedBegun)] == names
     found = {event.model: event for event in events if isinstance(event, Tried)}
@@ -118,12 +119,12 @@ def test_a_text_and_a_picture_can_be_given(tmp_path):
     picture = tmp_path / "a.png"
     Image.fromarray(np.full((40, 30, 3), 200, np.uint8)).save(picture)
     task = recipe.tasks[1]
-    events = TryJob(recipe=recipe, task=task, picture=picture).steps(Runner())
+    events = steps_of(TryJob(recipe=recipe, task=task, picture=picture), Runner())
     found = [event for event in events if isinstance(event, Tried)]
     assert [each.model for each in found] == ["base", "shapes"]
     assert len(found[0].shares) == 6
     with pytest.raises(TaskError, match="needs a picture"):
-        list(TryJob(recipe=recipe, task=task, text="a disc").steps(Runner()))
+        list(steps_of(TryJob(recipe=recipe, task=task, text="a disc"), Runner()))
 
     for name, labels in (("base", ("no", "yes")), ("mood", ("no", "yes"))):
         save_bert(
@@ -135,7 +136,7 @@ def test_a_text_and_a_picture_can_be_given(tmp_path):
     models = (ModelEntry(model=tmp_path / "mood"),)
     texts = Recipe(base_model=tmp_path / "base", models=models, merge_method="linear")
     task = Task(data=Path("mood"), name="mood")
-    events = TryJob(recipe=texts, task=task, text="the cat sat").steps(Runner())
+    events = steps_of(TryJob(recipe=texts, task=task, text="the cat sat"), Runner())
     found = [event for event in events if isinstance(event, Tried)]
     assert [sorted(label for label, _ in each.shares) for each in found] == [["no", "yes"]] * 2
 
@@ -147,7 +148,7 @@ def test_what_one_model_cannot_do_is_said_of_it_alone(tmp_path):
     recipe = Recipe(base_model=tmp_path / "base", models=models, merge_method="linear")
     task = Task(data=Path("mood"), name="mood", kind=TaskKind.TEXT_CLASSIFICATION)
     job = TryJob(recipe=recipe, task=task, text="a dog", stores=(tmp_path / "gone",))
-    found = {event.model: event for event in job.steps(Runner()) if isinstance(event, Tried)}
+    found = {event.model: event for event in steps_of(job, Runner()) if isinstance(event, Tried)}
     assert found["base"].shares  # with the expert's head
     assert found["mood"].shares
     assert found[str(tmp_path / "gone")].error

@@ -16,7 +16,8 @@ from ace_gui.engine.contract.jobs import CovariancesJob, LayerCovariancesJob, Pl
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.inspecting import compare_covariances
 from ace_gui.engine.inspecting.compare_covariances import cosine, overlap
-from ace_gui.engine.service import Runner
+from ace_gui.engine.job_steps import steps_of
+from ace_gui.engine.runner import Runner
 from ace_gui.errors import TaskError
 from ace_gui.methods.shared.measured import Need
 from ace_gui.recipe import Recipe
@@ -57,10 +58,10 @@ def test_spectra_and_whose_inputs_they_are(own_cache, monkeypatch):
     file, runner = bert_family(own_cache), Runner()
     recipe, name = load_recipe(file), "bert.encoder.layer.1.output.dense.weight"
     whole = CovariancesJob(recipe=recipe, first=name, device="cpu")
-    (plan,) = [each.plan for each in PlanJob(recipe=recipe).steps(runner) if each is not None]
+    (plan,) = [each.plan for each in steps_of(PlanJob(recipe=recipe), runner) if each is not None]
     (row,) = [row for row in plan.rows if row.name == name]
     assert not looks(runner, recipe, row)
-    events = [e for e in whole.steps(runner) if isinstance(e, CovariancesCompared)]
+    events = [e for e in steps_of(whole, runner) if isinstance(e, CovariancesCompared)]
     assert [event.done for event in events] == list(range(1, events[-1].total + 1))
     found = events[0].layer
     assert found.name == name
@@ -74,7 +75,7 @@ def test_spectra_and_whose_inputs_they_are(own_cache, monkeypatch):
 
 def looks(runner: Runner, recipe: Recipe, row: PlanRow) -> list[LayerCovariances]:
     job = LayerCovariancesJob(recipe=recipe, row=row, device="cpu")
-    return [event for event in job.steps(runner) if isinstance(event, LayerCovariances)]
+    return [event for event in steps_of(job, runner) if isinstance(event, LayerCovariances)]
 
 
 def _check_against_numpy(
@@ -111,9 +112,9 @@ def _check_against_numpy(
 def test_bad_data_are_not_told_of_by_a_look_at_one_layer(tmp_path):
     file, runner = bert_family(tmp_path), Runner()
     recipe = load_recipe(file)
-    (plan,) = [each.plan for each in PlanJob(recipe=recipe).steps(runner) if each is not None]
+    (plan,) = [each.plan for each in steps_of(PlanJob(recipe=recipe), runner) if each is not None]
     row = next(row for row in plan.rows if row.role == "query")
     (tmp_path / "two-inputs.csv").write_text("nothing,here\n")
     assert not looks(runner, recipe, row)
     with pytest.raises(TaskError):
-        list(CovariancesJob(recipe=recipe, device="cpu").steps(runner))
+        list(steps_of(CovariancesJob(recipe=recipe, device="cpu"), runner))

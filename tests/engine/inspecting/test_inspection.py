@@ -24,7 +24,8 @@ from ace_gui.engine.inspecting.layer_spectra import BINS, distribution, overlap,
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.service import Runner, safe_steps
+from ace_gui.engine.runner import Runner
+from ace_gui.engine.service import safe_steps
 from ace_gui.engine.streaming import PART_ELEMENTS
 from ace_gui.errors import MethodError, NonFiniteError
 from ace_gui.recipe.values import NonFinite

@@ -17,6 +17,7 @@ from ace_gui.engine.contract.findings import LayerDifference
 from ace_gui.engine.contract.jobs import DiffJob
 from ace_gui.engine.contract.plan import COMBINED
 from ace_gui.engine.inspecting.model_diff import difference
+from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.planning.prepare import prepare
@@ -49,7 +50,7 @@ def test_every_tensor_block_and_role(tmp_path, dtype: torch.dtype):
     save_model(tmp_path / "second", second, shards=2)
     first = load_file(family.base / "model.safetensors")
     found = ace_gui.diff(family.base, tmp_path / "second")
-    *_, last = DiffJob(first=family.base, second=tmp_path / "second").steps(None)
+    *_, last = steps_of(DiffJob(first=family.base, second=tmp_path / "second"), None)
     assert last == found
     assert {each.name for each in found.tensors} <= set(first)
     assert len(found.tensors) > 10

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from ace_gui.engine.contract.events import MergeFinished, MergeStarted, TensorFinished
 from ace_gui.engine.contract.jobs import ReadStoresJob
+from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.merging import merge_manifest as manifest
 from ace_gui.engine.merging.journal import JOURNAL
 from ace_gui.engine.merging.merge import merge
@@ -21,7 +22,7 @@ from ace_gui.engine.merging.store import MODEL, read_finished
 from ace_gui.engine.output.exporting import export, publish
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.engine.service import Runner
+from ace_gui.engine.runner import Runner
 from ace_gui.errors import FileChangedError, OutputError, RecipeError, ResumeError
 from ace_gui.recipe import ModelEntry, Recipe
 from tests.helpers.merges import stopped_merge
@@ -239,7 +240,7 @@ def test_a_store_is_outdated_once_a_model_is_another_file(tmp_path):
     prepared = prepare(recipe_of(family))
     list(merge(prepared, tmp_path / "store"))
     job = ReadStoresJob(stores=(tmp_path / "gone", tmp_path / "store"))
-    nothing, read = job.steps(Runner())
+    nothing, read = steps_of(job, Runner())
     assert nothing is None
     assert not read.outdated
     names = {row.name for row in prepared.plan.rows if row.in_base}
@@ -247,5 +248,5 @@ def test_a_store_is_outdated_once_a_model_is_another_file(tmp_path):
     weights = next(iter(family.experts.values())) / "model.safetensors"
     later = weights.stat().st_mtime + 5
     os.utime(weights, (later, later))
-    *_, read = job.steps(Runner())
+    *_, read = steps_of(job, Runner())
     assert read.outdated

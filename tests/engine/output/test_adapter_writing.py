@@ -21,6 +21,7 @@ import ace_gui
 from ace_gui.engine.contract.events import JobProgress, TensorFinished
 from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob
 from ace_gui.engine.contract.plan import Verdict
+from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.requirements import output_checks, store_checks
 from ace_gui.engine.workflow import Options, merge_to_folder
@@ -488,7 +489,7 @@ def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
     merged = merged_tensors(prepare(recipe), store, device="cpu")
     start = load_file(base / "model.safetensors")
     changes = [merged[f"{name}.weight"].double() - start[f"{name}.weight"] for name in (Q, V)]
-    *progress, found = EnergyByRankJob(store=store).steps(None)
+    *progress, found = steps_of(EnergyByRankJob(store=store), None)
     assert progress
     assert all(isinstance(each, JobProgress) for each in progress)
     squares = [torch.linalg.svdvals(change) ** 2 for change in changes]
@@ -497,7 +498,7 @@ def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
     assert found.shares == pytest.approx(mean.tolist())
     for size in ({"rank": 1}, {"energy": 0.5}):
         out = tmp_path / f"out-{next(iter(size))}"
-        *progress, end = ExportJob(store=store, folder=out, **size).steps(None)
+        *progress, end = steps_of(ExportJob(store=store, folder=out, **size), None)
         assert end.folder == out
         assert isinstance(progress[0], JobProgress)
         config = json.loads((out / "adapter_config.json").read_text())
@@ -514,7 +515,7 @@ def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
 def test_a_cancelled_adapter_leaves_nothing(base: Path, experts: list[Path], tmp_path):
     store, out = tmp_path / "store", tmp_path / "new" / "out"
     merged_tensors(prepare(recipe_over(base, experts)), store, device="cpu")
-    steps = ExportJob(store=store, folder=out, rank=1).steps(None)
+    steps = steps_of(ExportJob(store=store, folder=out, rank=1), None)
     next(steps)
     assert staging_folder(out).exists()
     steps.close()

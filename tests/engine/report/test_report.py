@@ -24,12 +24,13 @@ from ace_gui.engine.contract.jobs import MergeJob, ReportJob
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.report.page import COMPARING, DECOMPOSING, content_of, report
 from ace_gui.engine.report.page import page as page_of
 from ace_gui.engine.report.report_plots import Axis, number, power
-from ace_gui.engine.service import Runner
+from ace_gui.engine.runner import Runner
 from ace_gui.errors import FileChangedError, OutputError
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import NonFinite
@@ -263,7 +264,7 @@ def test_tensors_that_are_kept_for_their_nan_are_in_the_report(tmp_path):
 
 
 def run(runner: Runner, job: object) -> list[Event]:
-    return [event for event in job.steps(runner) if event is not None]
+    return [event for event in steps_of(job, runner) if event is not None]
 
 
 def test_a_finished_merge_is_reported_as_it_was(tmp_path):

@@ -11,6 +11,7 @@ from ace_gui.engine.contract.events import Exported, JobCancelled, JobDone, JobF
 from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob, MergeJob
 from ace_gui.engine.contract.libraries import commands_of
 from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import OutputError
 from ace_gui.gui.dialogs.output_dialogs import ExportDialog, load_snippet
@@ -224,7 +225,7 @@ def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(window, worker, t
     assert not worker.asked(EnergyByRankJob)
     choose(dialog, "adapter", "an adapter (PEFT)")
     number = worker.newest(EnergyByRankJob)
-    worker.say(*worker.jobs[number].steps(None), JobDone(), job=number)
+    worker.say(*steps_of(worker.jobs[number], None), JobDone(), job=number)
     dialog.form.fields["rank"].control.setValue(2)
     assert "rank 2 keeps" in dialog.plot.spec.sentence
     choose(dialog, "by_energy", "share of energy")
@@ -234,7 +235,7 @@ def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(window, worker, t
     dialog.folder.setText(str(tmp_path / "out"))
     dialog.export_button.click()
     number = worker.newest(ExportJob)
-    worker.say(*worker.jobs[number].steps(None), JobDone(), job=number)
+    worker.say(*steps_of(worker.jobs[number], None), JobDone(), job=number)
     settings = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
     assert settings["r"] == 2
     assert "PeftModel" in dialog.snippet.toPlainText()
