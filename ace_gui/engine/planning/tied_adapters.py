@@ -6,7 +6,7 @@ the live model and after its merge. What it adds, it adds to the one tensor that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -72,6 +72,7 @@ def without_copies(
     sources = _own_names(adapter, architecture)
     others = {name: own for own, name in match_names(absent, adapter.names).items()}
     apart = {}
+    warnings: dict[str, None] = {}
     for name, source in absent.items():
         pair = TiedNames(
             name=name,
@@ -83,9 +84,25 @@ def without_copies(
             adapter = _under_one_name(adapter, pair)
         elif _unties(adapter, pair, checkpoint.tensors[source]):
             apart[name] = source
-        elif pair.own_name is not None and pair.own_name not in adapter.deltas:
-            adapter = replace(adapter, full=_without(adapter.full, {pair.own_name}))
-    return adapter, apart
+        else:
+            if pair.own_name is not None and pair.own_name not in adapter.deltas:
+                adapter = replace(adapter, full=_without(adapter.full, {pair.own_name}))
+            warnings |= dict.fromkeys(_tied_changes(adapter, pair))
+    return replace(adapter, warnings=(*adapter.warnings, *warnings)), apart
+
+
+def _tied_changes(adapter: Adapter, pair: TiedNames) -> Iterator[str]:
+    """A sentence if the adapter adds a change to one of two tensors that are one in the base."""
+    if adapter.keeps_ties:
+        return
+    for own in filter(None, (pair.own_name, pair.own_source)):
+        change = adapter.deltas.get(own)
+        if change is not None and not isinstance(change, TokenRows):
+            yield (
+                f"{path_text(adapter.path)}: Changes `{plain(own)}`, but the base ties "
+                f"`{plain(pair.name)}` to `{plain(pair.source)}`: the merge changes both, as "
+                "PEFT's merge_and_unload does. The model as it was trained had the change in one."
+            )
 
 
 def _own_names(adapter: Adapter, architecture: Architecture) -> dict[str, str]:

@@ -212,3 +212,18 @@ def test_new_rows_of_a_table_whose_head_was_not_saved_are_refused(tmp_path):
     adapter = save_adapter(tmp_path / "adapter", pairs)
     with pytest.raises(CheckpointError, match=r"`lm_head.weight`, which the base ties to it"):
         merged(tmp_path / "base", adapter, tmp_path / "store")
+
+
+@pytest.mark.parametrize("module", ["lm_head", "model.embed_tokens", "model.layers.0.mlp.up_proj"])
+def test_a_change_of_one_tied_tensor_is_said(tmp_path: Path, module: str) -> None:
+    before = tied_llama(tmp_path / "base")
+    shape = before.get(f"{module}.weight", before["model.embed_tokens.weight"]).shape
+    adapter = save_adapter(tmp_path / "adapter", factors(module, *shape))
+    recipe = Recipe(
+        base_model=tmp_path / "base",
+        models=(ModelEntry(model=adapter),),
+        merge_method="linear",
+    )
+    (summary,) = prepare(recipe).plan.experts
+    said = [sentence for sentence in summary.warnings if "merge_and_unload" in sentence]
+    assert len(said) == (not module.endswith("up_proj"))
