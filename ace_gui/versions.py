@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 COMPUTING: Final = (
+    "ace_variants.py",
     "architecture",
     "checkpoints",
     "engine",

@@ -45,6 +45,7 @@ def test_without_source_the_version_stands_for_it(package: Path, monkeypatch) ->
 
 
 HELPING = {
+    "application",
     "crash_log",
     "errors",
     "formatting",

@@ -66,7 +66,7 @@ def _tokens_of_library(tokenizer: Any, messages: Sequence[Message]) -> list[int]
     try:
         encoded = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True)
     except Exception as error:
-        raise _refused(f"{type(error).__name__}: {error}") from error
+        raise _refused(str(error)) from error
     return list(encoded["input_ids"])
 
 
@@ -84,7 +84,7 @@ def _text_of(template: str, messages: Sequence[Message], variables: Mapping[str,
             details=error.reason,
         ) from error
     if "error" in answer:
-        raise _refused(answer["error"])
+        raise _refused(answer["error"].partition(": ")[2])
     text: str = answer["text"]
     return text
 

@@ -205,7 +205,6 @@ REFUSED: Final[dict[str, dict[str, Any]]] = {
         "modules": {"text": {"models": EVEN}, "vision": {"models": EVEN}},
     },
     "slerp of three": over_base("slerp", THREE),
-    "a key of a fork": over_base("ties", EVEN, align_weights="zipit"),
     "a range beyond the model": sliced("passthrough", [layers("a", 0, 40)]),
 }
 """What no file of ours can say, refused by name."""

@@ -99,8 +99,7 @@ class PreferencesDialog(Dialog):
         self._add_heading("Kept to save time")
         self.caches = {cache.name: _CacheRow(cache, self._background) for cache in CACHES}
         for cache in CACHES:
-            tip = f"In {cache.folder()}. Used again if these are the same: {cache.verified}."
-            self._add(cache.title, self.caches[cache.name], tip)
+            self._add(cache.title, self.caches[cache.name], str(cache.folder()))
 
     def _add_heading(self, text: str) -> None:
         title = heading(text)
