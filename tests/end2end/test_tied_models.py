@@ -69,5 +69,5 @@ def test_every_class_that_ties_tensors(tmp_path: Path, record_property: Any):
     wrong = [cell for cell in made if cell.wrong]
     record_property("cells", len(made))
     record_property("classes that cannot be built", refused)
-    assert len(made) > 8000, f"{len(made)} cells; cannot be built: {refused}"
+    assert len(made) > 5000, f"{len(made)} cells; cannot be built: {refused}"
     assert wrong == [], f"{len(wrong)} of {len(made)} cells"
