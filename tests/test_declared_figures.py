@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,11 @@ import pytest
 import ace_gui as library
 from ace_gui.engine.contract import declared_figures
 from ace_gui.engine.contract.declared_figures import Figure
+from ace_gui.engine.contract.findings import LayerReport
+from ace_gui.engine.contract.plan import Disposition, PlanRow
+from ace_gui.engine.merging.tensor_merge import report_of
+from ace_gui.method_figures import MethodFigures
+from ace_gui.methods.shared.experts import Diagnostics
 from tests.helpers.command import ace_gui
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.new_figures import BEFORE_A_MERGE, LAYER, NEW_FIGURES, OF_A_MERGE
@@ -100,3 +106,22 @@ def test_every_figure_has_its_own_names_and_one_source() -> None:
         assert len({getattr(figure, words) for figure in figures}) == len(figures)
     for figure in figures:
         assert (figure.of_statistics is None) != (figure.of_report is None), figure.name
+
+
+def test_a_methods_figure_is_a_field_once_and_reaches_the_merges_report() -> None:
+    names = [field.name for field in fields(MethodFigures)]
+    values = {name: float(index) for index, name in enumerate(names, start=1)}
+    row = PlanRow(
+        name="layer",
+        role="query",
+        shape=(4, 3),
+        dtype="F32",
+        disposition=Disposition.MERGED,
+        reason="",
+    )
+    report = report_of(row, (), Diagnostics(**values), 1.0)
+    assert {name: getattr(report, name) for name in names} == values
+    # A number that only one of both has would not get from the method to the report.
+    numbers = {field.name for field in fields(Diagnostics) if field.type == "float | None"}
+    assert numbers == set(names)
+    assert numbers < {field.name for field in fields(LayerReport)}
