@@ -13,7 +13,7 @@ import pytest
 
 import ace_gui as library
 from ace_gui.engine.contract import declared_figures
-from ace_gui.engine.contract.declared_figures import Figure
+from ace_gui.engine.contract.declared_figures import DeclaredFigure
 from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.merging.tensor_merge import report_of
@@ -35,7 +35,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
 
 
 @pytest.fixture(params=NEW_FIGURES, ids=lambda figure: figure.name)
-def figure(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Figure:
+def figure(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DeclaredFigure:
     """A new figure, which is declared and nothing else."""
     declared = (*declared_figures.FIGURES, request.param)
     monkeypatch.setattr(declared_figures, "FIGURES", declared)
@@ -45,7 +45,7 @@ def figure(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> F
 @pytest.mark.parametrize(
     ("new", "cell", "value"), [(BEFORE_A_MERGE, "−8.50", -8.5), (OF_A_MERGE, "3.00", 3.0)]
 )
-def test_the_window_shows_a_declared_figure(new: Figure, cell: str, value: float) -> None:
+def test_the_window_shows_a_declared_figure(new: DeclaredFigure, cell: str, value: float) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "tests.helpers.new_figures", new.name],
         capture_output=True,
@@ -62,10 +62,12 @@ def test_the_window_shows_a_declared_figure(new: Figure, cell: str, value: float
     headings, *lines = shown["csv"]
     line = next(line for line in lines if line[0] == LAYER)
     assert line[headings.index(new.title.lower())] == value
+    assert (new.title in shown["what if"]) == (new.of_report is not None)
+    assert "–" not in shown["what if"].get(new.title, "")
 
 
 def test_inspect_and_the_librarys_frame_show_what_is_known_before_a_merge(
-    figure: Figure, family: Family, tmp_path: Path
+    figure: DeclaredFigure, family: Family, tmp_path: Path
 ) -> None:
     file = file_of(tmp_path, family)
     outputs = ("--json", tmp_path / "i.json", "--csv", tmp_path / "i.csv")
@@ -91,7 +93,9 @@ def test_inspect_and_the_librarys_frame_show_what_is_known_before_a_merge(
             assert frame[figure.name][name] == value
 
 
-def test_the_report_shows_a_declared_figure(figure: Figure, family: Family, tmp_path: Path) -> None:
+def test_the_report_shows_a_declared_figure(
+    figure: DeclaredFigure, family: Family, tmp_path: Path
+) -> None:
     file = file_of(tmp_path, family)
     result = ace_gui("report", file, "--out", tmp_path / "r.html", "--quiet")
     assert result.returncode == 0, result.stderr

@@ -10,16 +10,16 @@ import json
 import sys
 
 from ace_gui.engine.contract import declared_figures
-from ace_gui.engine.contract.declared_figures import Figure
+from ace_gui.engine.contract.declared_figures import DeclaredFigure
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 
-BEFORE_A_MERGE = Figure(
+BEFORE_A_MERGE = DeclaredFigure(
     name="mean_log_energy",
     title="Mean ln E",
     meaning="Mean of the logarithms of the experts' energies.",
     of_statistics=lambda statistics: statistics.mean_log_energy,
 )
-OF_A_MERGE = Figure(
+OF_A_MERGE = DeclaredFigure(
     name="departures",
     title="Departures",
     meaning="Number of notes on departures from the published procedure.",
@@ -31,7 +31,7 @@ STATISTICS = LayerStatistics(name=LAYER, energies={"cola": 1.0, "sst2": 2.0}, me
 REPORT = LayerReport(name=LAYER, notes=("One.", "Two.", "Three."))
 
 
-def in_the_window(figure: Figure) -> dict[str, object]:
+def in_the_window(figure: DeclaredFigure) -> dict[str, object]:
     """What the layers table shows of a figure: heading, tooltips, the cell, and CSV."""
     from PySide6.QtCore import Qt
 
@@ -40,6 +40,7 @@ def in_the_window(figure: Figure) -> dict[str, object]:
     from ace_gui.gui.models.layer_columns import COLUMNS, exported
     from ace_gui.gui.models.layer_figures import Healths
     from ace_gui.gui.models.layers_model import LayersModel
+    from ace_gui.gui.panels.all_layers import FIGURES, figure_text
     from ace_gui.gui.state.activity import MergeRun
     from ace_gui.gui.state.session import Session
     from tests.gui.fakes import BASE, adopt_two
@@ -66,6 +67,7 @@ def in_the_window(figure: Figure) -> dict[str, object]:
         "cell": cell.data(),
         "row's tooltip": cell.data(tooltip),
         "csv": rows_of(exported(model.shown, ["cola", "sst2"])),
+        "what if": {title: figure_text(REPORT, name) for title, _tip, name in FIGURES},
     }
 
 

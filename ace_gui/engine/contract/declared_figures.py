@@ -21,7 +21,7 @@ class Place(StrEnum):
     """A place that shows figures of layers."""
 
     WINDOW = "window"
-    """The layers table, the tooltips of its headings and rows, and its CSV."""
+    """The layers table, the tooltips of its headings and rows, its CSV, and *What if*."""
     INSPECT = "inspect"
     """Terminal, CSV and JSON (under ``scales``) of the command, and the library's frame."""
     REPORT = "report"
@@ -32,7 +32,7 @@ EVERYWHERE: Final = frozenset(Place)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Figure:
+class DeclaredFigure:
     """One number of a layer: its name, its words, and how it is read.
 
     It is read from what is known before a merge, or from what the merge reported: exactly one of
@@ -81,7 +81,7 @@ class Figure:
         return self.text(value, 4) if self.decimals is None else f"{value:.{self.decimals}f}"
 
 
-GAMMA: Final = Figure(
+GAMMA: Final = DeclaredFigure(
     name="gamma",
     title="γ",
     meaning="Heterogeneity: how much the experts' energies differ in this layer. With a question "
@@ -90,7 +90,7 @@ GAMMA: Final = Figure(
     decimals=4,
     needs_regimes=True,
 )
-LOG_VARIANCE: Final = Figure(
+LOG_VARIANCE: Final = DeclaredFigure(
     name="log_variance",
     title="Var ln E",
     meaning="Variance of the logarithms of the experts' energies. Unlike γ it does not depend on "
@@ -101,7 +101,7 @@ LOG_VARIANCE: Final = Figure(
     needs_regimes=True,
     places=frozenset({Place.WINDOW, Place.INSPECT}),
 )
-DELTA_NORM: Final = Figure(
+DELTA_NORM: Final = DeclaredFigure(
     name="delta_norm",
     title="Change ‖ΔW‖",
     meaning="Frobenius norm of the merged change",
@@ -109,7 +109,7 @@ DELTA_NORM: Final = Figure(
     report_heading="‖ΔW‖",
     csv_heading="merged change ‖ΔW‖",
 )
-NORM_RATIO: Final = Figure(
+NORM_RATIO: Final = DeclaredFigure(
     name="norm_ratio",
     title="Change by experts' mean",
     meaning="Norm of the merged change over the experts' mean norm",
@@ -117,7 +117,7 @@ NORM_RATIO: Final = Figure(
     report_heading="by experts' mean",
     places=frozenset({Place.REPORT}),
 )
-RIDGE_MASS: Final = Figure(
+RIDGE_MASS: Final = DeclaredFigure(
     name="ridge_mass",
     title="Ridge mass Σε",
     meaning="The ridge's share in the solution",
@@ -125,7 +125,7 @@ RIDGE_MASS: Final = Figure(
     report_heading="Σ εₜ",
     csv_heading="ridge mass Σε",
 )
-CONDITION: Final = Figure(
+CONDITION: Final = DeclaredFigure(
     name="condition",
     title="Condition number",
     meaning="Bound on the condition number of the solved system",
@@ -133,7 +133,7 @@ CONDITION: Final = Figure(
     report_heading="condition number",
     places=frozenset({Place.REPORT}),
 )
-REFINEMENT_COSINE: Final = Figure(
+REFINEMENT_COSINE: Final = DeclaredFigure(
     name="refinement_cosine",
     title="Refinement cosine",
     meaning="Between refinement and sum of task vectors",
@@ -141,7 +141,7 @@ REFINEMENT_COSINE: Final = Figure(
     report_heading="refinement cosine",
     places=frozenset({Place.REPORT}),
 )
-REFINEMENT_RATIO: Final = Figure(
+REFINEMENT_RATIO: Final = DeclaredFigure(
     name="refinement_ratio",
     title="Refinement ratio",
     meaning="Norm of the refinement over that of W_pre",
@@ -150,7 +150,7 @@ REFINEMENT_RATIO: Final = Figure(
     places=frozenset({Place.REPORT}),
 )
 
-FIGURES: tuple[Figure, ...] = (
+FIGURES: tuple[DeclaredFigure, ...] = (
     GAMMA,
     LOG_VARIANCE,
     DELTA_NORM,
@@ -163,7 +163,7 @@ FIGURES: tuple[Figure, ...] = (
 """All figures, in the order of their columns. A new one is a member of this tuple."""
 
 
-def figures_in(place: Place) -> tuple[Figure, ...]:
+def figures_in(place: Place) -> tuple[DeclaredFigure, ...]:
     """The figures that a place shows besides γ, which has a mark of its own, in their order."""
     return tuple(
         figure

@@ -20,7 +20,7 @@ import torch
 from ace_gui.engine.contract.declared_figures import (
     GAMMA,
     LOG_VARIANCE,
-    Figure,
+    DeclaredFigure,
     Place,
     figures_in,
 )
@@ -160,7 +160,7 @@ def _layer(row: PlanRow, known: LayerStatistics | None, plan: Plan) -> Layer:
 
 
 def _value(
-    figure: Figure, row: PlanRow, statistics: LayerStatistics | None, plan: Plan
+    figure: DeclaredFigure, row: PlanRow, statistics: LayerStatistics | None, plan: Plan
 ) -> float | None:
     """A figure of a tensor; None if it is unknown, or about regimes that the method has not."""
     if figure.needs_regimes and not plan.has_regimes(row):

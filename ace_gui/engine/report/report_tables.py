@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ace_gui.engine.contract.declared_figures import GAMMA, Figure, Place, figures_in
+from ace_gui.engine.contract.declared_figures import GAMMA, DeclaredFigure, Place, figures_in
 from ace_gui.engine.contract.findings import LayerSpectrum, Regime
 from ace_gui.engine.contract.health import BY_SCALE, LayerHealth, near_pole
 from ace_gui.engine.contract.matrix_figures import MARKS, Spectrum, model_cosines, spectral_figures
@@ -193,7 +193,7 @@ def _tensor(content: Content, row: PlanRow) -> Row:
     ]
 
 
-def _figure(content: Content, row: PlanRow, figure: Figure) -> tuple[str, str]:
+def _figure(content: Content, row: PlanRow, figure: DeclaredFigure) -> tuple[str, str]:
     value = figure.value(content.statistics.get(row.name), content.reports.get(row.name))
     return figure.report_heading or figure.title, NONE if value is None else figure.text(value, 4)
 

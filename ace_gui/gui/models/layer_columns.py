@@ -14,7 +14,7 @@ from math import prod
 from typing import Final
 
 from ace_gui.engine.contract import declared_figures as declared
-from ace_gui.engine.contract.declared_figures import Figure
+from ace_gui.engine.contract.declared_figures import DeclaredFigure
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.health import (
     BY_SCALE,
@@ -93,7 +93,7 @@ class Layer:
         """Heterogeneity, NaN if unknown."""
         return self.value(declared.GAMMA)
 
-    def value(self, figure: Figure) -> float:
+    def value(self, figure: DeclaredFigure) -> float:
         """A figure of the layer, NaN if unknown."""
         report = self.report if figure.of_report is not None else None
         value = figure.value(self.statistics, report)
@@ -222,7 +222,7 @@ def _number(value: float) -> str:
     return (NONE if math.isnan(value) else number_text(value, 3)) + GAP
 
 
-def _figure_column(figure: Figure) -> Column:
+def _figure_column(figure: DeclaredFigure) -> Column:
     """The column of a declared figure."""
 
     def text(layer: Layer) -> str:
