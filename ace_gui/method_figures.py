@@ -24,8 +24,6 @@ class MethodFigures:
     """Norm of the refinement divided by that of the solution before it."""
     cap_factor: float | None = None
     """The cap's factor on the change, 1 if the change was small enough."""
-    kept_experts: float | None = None
-    """Number of experts with a numerical change here."""
 
     def figures(self) -> dict[str, Any]:
         """These figures by name, without what a subclass adds."""

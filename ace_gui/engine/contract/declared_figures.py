@@ -165,12 +165,6 @@ FIGURES: tuple[DeclaredFigure, ...] = (
         meaning="Mean of the logarithms of the experts' energies.",
         of_statistics=lambda statistics: statistics.mean_log_energy,
     ),
-    DeclaredFigure(
-        name="kept_experts",
-        title="Kept experts",
-        meaning="Number of experts with a numerical change here.",
-        of_report=lambda report: report.kept_experts,
-    ),
 )
 """All figures, in the order of their columns. A new one is a member of this tuple."""
 

@@ -52,7 +52,6 @@ def diagnostics(
         left_out=own.heterogeneity.left_out,
         gamma=own.gamma,
         log_variance=own.heterogeneity.log_variance,
-        kept_experts=float(len(own.heterogeneity.kept)),
         heterogeneous=None if rule is None else regimes.get(rule),
         ridge_mass=solution.ridge_mass,
         condition=solution.condition,
