@@ -159,12 +159,6 @@ FIGURES: tuple[DeclaredFigure, ...] = (
     CONDITION,
     REFINEMENT_COSINE,
     REFINEMENT_RATIO,
-    DeclaredFigure(
-        name="mean_log_energy",
-        title="Mean ln E",
-        meaning="Mean of the logarithms of the experts' energies.",
-        of_statistics=lambda statistics: statistics.mean_log_energy,
-    ),
 )
 """All figures, in the order of their columns. A new one is a member of this tuple."""
 
