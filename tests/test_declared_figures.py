@@ -61,7 +61,7 @@ def test_the_window_shows_a_declared_figure(new: DeclaredFigure, cell: str, valu
     assert f"{new.title} {cell}" in shown["row's tooltip"]
     headings, *lines = shown["csv"]
     line = next(line for line in lines if line[0] == LAYER)
-    assert line[headings.index(new.title.lower())] == value
+    assert line[headings.index(new.title)] == value
     assert (new.title in shown["what if"]) == (new.of_report is not None)
     assert "–" not in shown["what if"].get(new.title, "")
 

@@ -53,7 +53,7 @@ class DeclaredFigure:
     report_heading: str = ""
     """Its heading in the report; empty: the title."""
     csv_heading: str = ""
-    """Its heading in the window's CSV; empty: the title in lower case."""
+    """Its heading in the window's CSV; empty: the title."""
     decimals: int | None = None
     """Decimals in the terminal; None: four significant digits, as ``text`` writes them."""
     text: Callable[[float, int], str] = number_text
@@ -96,7 +96,6 @@ LOG_VARIANCE: Final = DeclaredFigure(
     meaning="Variance of the logarithms of the experts' energies. Unlike γ it does not depend on "
     "the scale of the weights.",
     of_statistics=lambda statistics: statistics.log_variance,
-    csv_heading="Var ln E",
     decimals=4,
     needs_regimes=True,
     places=frozenset({Place.WINDOW, Place.INSPECT}),

@@ -232,7 +232,7 @@ def _figure_column(figure: DeclaredFigure) -> Column:
     return Column(
         title=figure.title,
         tip=figure.meaning,
-        csv=figure.csv_heading,
+        csv=figure.csv_heading or figure.title,
         value=lambda layer: layer.value(figure),
         written=text,
         is_number=True,
