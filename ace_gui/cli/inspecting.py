@@ -72,7 +72,7 @@ def inspect_recipe(command: Inspect) -> None:
             if isinstance(event, CovariancesCompared) and event.layer is not None:
                 matches += event.layer.matches
     content = {
-        "layers": [{key: layer.record()[key] for key in RELIED_ON} for layer in inspected.layers],
+        "layers": [_relied_on(layer) for layer in inspected.layers],
         "scales": _scales(inspected.layers),
         "checks": [asdict(check) for check in inspected.checks],
         "parameters": dict(plan.parameters),
@@ -94,6 +94,11 @@ def inspect_recipe(command: Inspect) -> None:
         console.print(f"\n{expected.sentence}")
     if not command.quiet:
         print_checks(inspected.checks, console, WORST_FIRST[:-1])
+
+
+def _relied_on(layer: Layer) -> dict[str, Any]:
+    record = layer.record()
+    return {key: record[key] for key in RELIED_ON}
 
 
 def _scales(layers: Sequence[Layer]) -> list[dict[str, Any]]:
