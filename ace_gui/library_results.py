@@ -5,7 +5,6 @@ Tables are of pandas, which is not required otherwise.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ class Inspection:
         """The layers as a pandas DataFrame; ImportError where pandas is not installed."""
         import pandas as pd
 
-        return pd.DataFrame([dataclasses.asdict(layer) for layer in self.layers])
+        return pd.DataFrame([layer.record() for layer in self.layers])
 
 
 @dataclass(frozen=True, kw_only=True)

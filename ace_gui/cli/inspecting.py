@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +22,7 @@ from ace_gui.cli.console import (
     shown,
     table,
 )
+from ace_gui.engine.contract.declared_figures import GAMMA, Place, figures_in
 from ace_gui.engine.contract.events import CovariancesCompared
 from ace_gui.engine.contract.findings import (
     CovarianceMatch,
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
 
 
 CSV_MARK: Final = b"name,role,shape,disposition,reason,gamma,regime"
-CSV_MORE: Final = ("log_variance", "gamma_unreliable")
+RELIED_ON: Final = (*CSV_MARK.decode().split(","), "energies")
+"""The fields of a layer that other programs rely on: JSON has only these under ``layers``."""
 UNSURE: Final = "?"
 
 
@@ -69,11 +71,9 @@ def inspect_recipe(command: Inspect) -> None:
         for event in terminal.progressed(run(job)):
             if isinstance(event, CovariancesCompared) and event.layer is not None:
                 matches += event.layer.matches
-    records = [asdict(layer) for layer in inspected.layers]
-    scales = [{"name": record["name"]} | _popped(record, CSV_MORE) for record in records]
     content = {
-        "layers": records,  # only the fields that other programs rely on
-        "scales": [scale for scale in scales if scale["log_variance"] is not None],
+        "layers": [_relied_on(layer) for layer in inspected.layers],
+        "scales": _scales(inspected.layers),
         "checks": [asdict(check) for check in inspected.checks],
         "parameters": dict(plan.parameters),
     }
@@ -96,15 +96,27 @@ def inspect_recipe(command: Inspect) -> None:
         print_checks(inspected.checks, console, WORST_FIRST[:-1])
 
 
-def _popped(record: dict[str, object], keys: Sequence[str]) -> dict[str, object]:
-    """Remove and return the entries of these keys."""
-    return {key: record.pop(key) for key in keys}
+def _relied_on(layer: Layer) -> dict[str, Any]:
+    record = layer.record()
+    return {key: record[key] for key in RELIED_ON}
+
+
+def _scales(layers: Sequence[Layer]) -> list[dict[str, Any]]:
+    """The further figures of every layer that has some, and whether its γ is unreliable."""
+    scales = []
+    for layer in layers:
+        record = _finite(layer.record())
+        if any(record[name] is not None for name in layer.figures):
+            more = {key: value for key, value in record.items() if key not in RELIED_ON}
+            scales.append({"name": layer.name} | more)
+    return scales
 
 
 def print_layers(plan: Plan, layers: Sequence[Layer], console: Console) -> None:
     """Print one line per tensor, then the number of heterogeneous ones."""
-    names = ("regime", "disposition", "role")
-    lines = table("γ", *names, "shape", "Var ln E", "tensor", left=names, folded=["tensor"])
+    names, figures = ("regime", "disposition", "role"), figures_in(Place.INSPECT)
+    titles = [figure.title for figure in figures]
+    lines = table(GAMMA.title, *names, "shape", *titles, "tensor", left=names, folded=["tensor"])
     for layer in layers:
         lines.add_row(
             _gamma_text(layer),
@@ -112,7 +124,7 @@ def print_layers(plan: Plan, layers: Sequence[Layer], console: Console) -> None:
             layer.disposition,
             layer.role,
             "×".join(map(str, layer.shape)),
-            "" if layer.log_variance is None else f"{layer.log_variance:.4f}",
+            *(figure.terminal_text(layer.figures[figure.name]) for figure in figures),
             shown(layer.name),
         )
     console.print(lines)
@@ -136,9 +148,7 @@ def _regime_text(layer: Layer) -> str:
 
 
 def _gamma_text(layer: Layer) -> str:
-    if layer.gamma is None:
-        return ""
-    return f"{layer.gamma:.4f}" + (UNSURE if layer.gamma_unreliable else "")
+    return GAMMA.terminal_text(layer.gamma) + (UNSURE if layer.gamma_unreliable else "")
 
 
 def _print_overrides(plan: Plan, console: Console) -> None:
@@ -152,14 +162,16 @@ def _print_overrides(plan: Plan, console: Console) -> None:
 
 
 def _csv(layers: Sequence[Layer], plan: Plan) -> str:
-    experts = [expert.name for expert in plan.experts]
-    fixed = CSV_MARK.decode().split(",")
-    lines: list[list[object]] = [[*fixed, *(f"energy {name}" for name in experts), *CSV_MORE]]
+    rows: list[dict[str, object]] = []
     for layer in layers:
-        line = {**asdict(layer), "shape": "x".join(map(str, layer.shape))}
-        energies = [layer.energies.get(name) for name in experts]
-        lines.append([line[key] for key in fixed] + energies + [line[key] for key in CSV_MORE])
-    return csv_text(lines)
+        row = layer.record() | {"shape": "x".join(map(str, layer.shape))}
+        fixed = {key: row.pop(key) for key in RELIED_ON if key != "energies"}
+        del row["energies"]
+        energies = {
+            f"energy {expert.name}": layer.energies.get(expert.name) for expert in plan.experts
+        }
+        rows.append(fixed | energies | row)
+    return csv_text([list(rows[0]), *(row.values() for row in rows)])
 
 
 def covariance_tables(matches: Sequence[CovarianceMatch]) -> tuple[Table, Table]:
@@ -207,7 +219,11 @@ def diff_models(command: Diff) -> None:
 
 
 def _record(each: TensorChange | GroupChange) -> dict[str, Any]:
-    values = asdict(each) | {"relative": each.relative}
+    return _finite(asdict(each) | {"relative": each.relative})
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values for JSON, which has no number for NaN and infinity."""
     return {
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in values.items()

@@ -12,6 +12,8 @@ from enum import StrEnum
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from ace_gui.method_figures import MethodFigures
+
 if TYPE_CHECKING:  # an empty window does not need it
     import numpy as np
     from numpy.typing import NDArray
@@ -47,32 +49,26 @@ class LayerStatistics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerReport:
-    """What the merge did to one tensor.
-
-    The figures are those of ``Diagnostics``, None if the method has none. ``effective_ranks``: of
-    the change before and after its singular values were reshaped; None if they were not.
-    ``precision``: the number format of the computation, and why it is exact enough. ``notes``:
-    departures from the published procedure here; ``warnings``: possible problems with the result,
-    and remedies; one sentence each. ``non_finite``: the experts with NaN or Inf here.
-    """
+class LayerReport(MethodFigures):
+    """What the merge did to one tensor: the method's figures, and more."""
 
     name: str
-    gamma: float | None = None
-    log_variance: float | None = None
     regime: Regime | None = None
-    ridge_mass: float | None = None
-    condition: float | None = None
-    refinement_cosine: float | None = None
-    refinement_ratio: float | None = None
+    """None if the method has none."""
     energies: Mapping[str, float] | None = None
+    """‖ΔW_t‖²_F by expert; None if the method does not report it."""
     delta_norm: float | None = None
-    cap_factor: float | None = None
+    """‖ΔW‖_F of the merged change; None if the tensor was not merged."""
     effective_ranks: tuple[float, float] | None = None
+    """Of the change before and after its singular values were reshaped; None if they were not."""
     precision: str = ""
+    """The number format of the computation, and why it is exact enough."""
     notes: tuple[str, ...] = ()
+    """Departures from the published procedure here, one sentence each."""
     warnings: tuple[str, ...] = ()
+    """Possible problems with the result, and remedies, one sentence each."""
     non_finite: tuple[str, ...] = ()
+    """The experts with NaN or Inf here."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,14 +9,21 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import chain, zip_longest
 from math import sqrt
-from typing import Final
+from typing import Any, Final
 
 import torch
 
+from ace_gui.engine.contract.declared_figures import (
+    GAMMA,
+    LOG_VARIANCE,
+    DeclaredFigure,
+    Place,
+    figures_in,
+)
 from ace_gui.engine.contract.events import LayerAnalysed, MatrixTimed
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics, Regime
 from ace_gui.engine.contract.health import gamma_unreliable
@@ -89,23 +96,40 @@ def _statistics(row: PlanRow, readers: Readers) -> LayerStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One tensor. ``gamma``, ``log_variance`` and ``regime`` are None if the method has none.
-
-    ``disposition``: how the merged model obtains it, ``reason``: why. ``energies``: ‖ΔW_t‖²_F by
-    expert, empty if nothing is merged. ``log_variance``: Var ln E of the energies.
-    ``gamma_unreliable``: γ is large because the mean log energy is near zero.
-    """
+    """One tensor, with what is known of it before a merge."""
 
     name: str
     role: str
     shape: tuple[int, ...]
     disposition: str
+    """How the merged model obtains it."""
     reason: str
+    """Why."""
     gamma: float | None
+    """Heterogeneity; None if the method does not use it."""
     regime: str | None
+    """None if the method has no regimes."""
     energies: Mapping[str, float]
-    log_variance: float | None = None
+    """‖ΔW_t‖²_F by expert, empty if nothing is merged."""
     gamma_unreliable: bool = False
+    """γ is large because the mean log energy is near zero."""
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+    """The other figures of ``declared_figures`` by name; None where one is unknown."""
+
+    @property
+    def log_variance(self) -> float | None:
+        """Var ln E of the energies; None if the method does not use γ."""
+        return self.figures.get(LOG_VARIANCE.name)
+
+    def record(self) -> dict[str, Any]:
+        """The layer in one line: its fields, and each figure under its name."""
+        record: dict[str, Any] = asdict(self)
+        unreliable = record.pop("gamma_unreliable")
+        figures = record.pop("figures")
+        record[LOG_VARIANCE.name] = self.log_variance
+        record["gamma_unreliable"] = unreliable
+        record.update(figures)
+        return record
 
 
 def layers_of(plan: Plan, statistics: Mapping[str, LayerStatistics]) -> tuple[Layer, ...]:
@@ -114,8 +138,8 @@ def layers_of(plan: Plan, statistics: Mapping[str, LayerStatistics]) -> tuple[La
 
 
 def _layer(row: PlanRow, known: LayerStatistics | None, plan: Plan) -> Layer:
-    tau, applies = plan.tau_of(row), plan.has_regimes(row)
-    gamma = None if known is None or not applies else known.gamma
+    tau = plan.tau_of(row)
+    gamma = _value(GAMMA, row, known, plan)
     regime = None
     if gamma is not None and tau is not None:
         regime = (Regime.HETEROGENEOUS if gamma > tau else Regime.HOMOGENEOUS).value
@@ -128,9 +152,20 @@ def _layer(row: PlanRow, known: LayerStatistics | None, plan: Plan) -> Layer:
         gamma=gamma,
         regime=regime,
         energies={} if known is None else dict(known.energies),
-        log_variance=None if known is None or not applies else known.log_variance,
         gamma_unreliable=gamma is not None and known is not None and gamma_unreliable(known, tau),
+        figures={
+            figure.name: _value(figure, row, known, plan) for figure in figures_in(Place.INSPECT)
+        },
     )
+
+
+def _value(
+    figure: DeclaredFigure, row: PlanRow, statistics: LayerStatistics | None, plan: Plan
+) -> float | None:
+    """A figure of a tensor; None if it is unknown, or about regimes that the method has not."""
+    if figure.needs_regimes and not plan.has_regimes(row):
+        return None
+    return figure.value(statistics)
 
 
 TOTAL_SECONDS: Final = 4.0

@@ -420,16 +420,10 @@ def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: fl
         ranks = before, after
     return LayerReport(
         name=row.name,
-        gamma=found.gamma,
-        log_variance=found.log_variance,
+        **found.figures(),
         regime=regime,
-        ridge_mass=found.ridge_mass,
-        condition=found.condition,
-        refinement_cosine=found.refinement_cosine,
-        refinement_ratio=found.refinement_ratio,
         energies=dict(zip(names, found.energies, strict=True)) if found.energies else None,
         delta_norm=norm,
-        cap_factor=found.cap_factor,
         effective_ranks=ranks,
         precision=found.precision,
         notes=found.notes,

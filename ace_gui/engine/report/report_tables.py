@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ace_gui.engine.contract.declared_figures import GAMMA, DeclaredFigure, Place, figures_in
 from ace_gui.engine.contract.findings import LayerSpectrum, Regime
 from ace_gui.engine.contract.health import BY_SCALE, LayerHealth, near_pole
 from ace_gui.engine.contract.matrix_figures import MARKS, Spectrum, model_cosines, spectral_figures
@@ -179,8 +180,7 @@ def tensor_table(content: Content) -> Table | None:
 
 
 def _tensor(content: Content, row: PlanRow) -> Row:
-    report, health = content.reports.get(row.name), content.health.get(row.name)
-    figures = None if health is None else report
+    health = content.health.get(row.name)
     return [
         ("tensor", row.name),
         ("role", row.role),
@@ -188,14 +188,14 @@ def _tensor(content: Content, row: PlanRow) -> Row:
         ("what happened", row.disposition.value),
         ("regime", _regime(content, row)),
         ("health", NONE if health is None else health.verdict.value),
-        ("γ", number(content.gamma(row)) + (" ?" if content.gamma_unsure(row) else "")),
-        ("‖ΔW‖", number(getattr(report, "delta_norm", None))),
-        ("by experts' mean", number(getattr(health, "norm_ratio", None))),
-        ("Σ εₜ", number(getattr(figures, "ridge_mass", None))),
-        ("condition number", number(getattr(figures, "condition", None))),
-        ("refinement cosine", number(getattr(figures, "refinement_cosine", None))),
-        ("refinement ratio", number(getattr(figures, "refinement_ratio", None))),
+        (GAMMA.title, number(content.gamma(row)) + (" ?" if content.gamma_unsure(row) else "")),
+        *(_figure(content, row, figure) for figure in figures_in(Place.REPORT)),
     ]
+
+
+def _figure(content: Content, row: PlanRow, figure: DeclaredFigure) -> tuple[str, str]:
+    value = figure.value(content.statistics.get(row.name), content.reports.get(row.name))
+    return figure.report_heading or figure.title, NONE if value is None else figure.text(value, 4)
 
 
 def _regime(content: Content, row: PlanRow) -> str:

@@ -13,6 +13,8 @@ from functools import cached_property
 from math import prod
 from typing import Final
 
+from ace_gui.engine.contract import declared_figures as declared
+from ace_gui.engine.contract.declared_figures import DeclaredFigure
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.health import (
     BY_SCALE,
@@ -89,8 +91,13 @@ class Layer:
     @property
     def gamma(self) -> float:
         """Heterogeneity, NaN if unknown."""
-        known = self.statistics
-        return math.nan if known is None or known.gamma is None else known.gamma
+        return self.value(declared.GAMMA)
+
+    def value(self, figure: DeclaredFigure) -> float:
+        """A figure of the layer, NaN if unknown."""
+        report = self.report if figure.of_report is not None else None
+        value = figure.value(self.statistics, report)
+        return math.nan if value is None else value
 
     @property
     def tau(self) -> float:
@@ -144,8 +151,8 @@ class Layer:
                 lines.append(f"{UNRELIABLE}: {WHY_BY_SCALE}. Var ln E has no such scale.")
         lines += [
             f"{column.title} {column.text(self).strip()}"
-            for column in FIGURES
-            if column is not GAMMA and column.is_known(self)
+            for column in (*OF_THE_MERGE, *FURTHER)
+            if column.is_known(self)
         ]
         state = self.state
         if state in (LayerState.WAITING, LayerState.EARLIER):
@@ -215,9 +222,24 @@ def _number(value: float) -> str:
     return (NONE if math.isnan(value) else number_text(value, 3)) + GAP
 
 
-def _figure(record: object, name: str) -> float:
-    value = getattr(record, name, None)
-    return math.nan if value is None else float(value)
+def _figure_column(figure: DeclaredFigure) -> Column:
+    """The column of a declared figure."""
+
+    def text(layer: Layer) -> str:
+        value = layer.value(figure)
+        return (NONE if math.isnan(value) else figure.text(value, 3)) + GAP
+
+    return Column(
+        title=figure.title,
+        tip=figure.meaning,
+        csv=figure.csv_heading or figure.title,
+        value=lambda layer: layer.value(figure),
+        written=text,
+        is_number=True,
+        largest_first=True,
+        digits=len(figure.title) + 2,
+        least=130,
+    )
 
 
 def _gamma(layer: Layer) -> str:
@@ -286,9 +308,8 @@ OUTCOME = Column(
 )
 REASON = Column(title="Reason", value=lambda layer: layer.row.reason)
 GAMMA = Column(
-    title="γ",
-    tip="Heterogeneity: how much the experts' energies differ in this layer. With a question "
-    "mark, it is unreliable: the changes have norms near 1.",
+    title=declared.GAMMA.title,
+    tip=declared.GAMMA.meaning,
     value=lambda layer: layer.gamma,
     written=_gamma,
     read=lambda layer: f"{layer.gamma:.4g}, {UNRELIABLE}" if layer.gamma_unsure else _gamma(layer),
@@ -297,17 +318,7 @@ GAMMA = Column(
     least=0,
     cell="gamma",
 )
-LOG_VARIANCE = Column(
-    title="Var ln E",
-    csv="Var ln E",
-    tip="Variance of the logarithms of the experts' energies. Unlike γ it does not depend on the "
-    "scale of the weights.",
-    value=lambda layer: _figure(layer.statistics, "log_variance"),
-    is_number=True,
-    largest_first=True,
-    digits=10,
-    least=130,
-)
+LOG_VARIANCE = _figure_column(declared.LOG_VARIANCE)
 REGIME = Column(
     title="Regime",
     tip="Heterogeneous: γ is above the threshold τ, and ACE refines its solution. By scale "
@@ -322,18 +333,6 @@ REGIME = Column(
     least=50,  # γ is bold then, and its bar has the accent colour
     useful=lambda layer: math.isfinite(layer.tau),
     cell="regime",
-)
-RIDGE_MASS = Column(
-    title="Ridge mass Σε",
-    tip="The ridge's share in the solution",
-    csv="ridge mass Σε",
-    value=lambda layer: _figure(layer.report, "ridge_mass"),
-)
-NORM = Column(
-    title="Change ‖ΔW‖",
-    tip="Frobenius norm of the merged change",
-    csv="merged change ‖ΔW‖",
-    value=lambda layer: _figure(layer.report, "delta_norm"),
 )
 HEALTH = Column(
     title="Health",
@@ -353,17 +352,36 @@ STATE = Column(
     digits=12,
     least=140,
 )
-COLUMNS: Final = (TENSOR, ROLE, SHAPE, OUTCOME, GAMMA, LOG_VARIANCE, REGIME, HEALTH, STATE)
+OF_THE_MERGE: Final = tuple(map(_figure_column, (declared.RIDGE_MASS, declared.DELTA_NORM)))
+"""The figures of the merge that stand above the plots of the selected layer, not in the table."""
+_PLACED: Final = {declared.LOG_VARIANCE, declared.RIDGE_MASS, declared.DELTA_NORM}
+FURTHER: Final = tuple(
+    _figure_column(figure)
+    for figure in declared.figures_in(declared.Place.WINDOW)
+    if figure not in _PLACED
+)
+"""The other declared figures, which stand last in the table and in CSV."""
+COLUMNS: Final = (
+    TENSOR,
+    ROLE,
+    SHAPE,
+    OUTCOME,
+    GAMMA,
+    LOG_VARIANCE,
+    REGIME,
+    HEALTH,
+    STATE,
+    *FURTHER,
+)
 """The columns of the table, from left to right."""
-FIGURES: Final = (GAMMA, RIDGE_MASS, NORM)
+ABOVE_PLOTS: Final = (GAMMA, *OF_THE_MERGE)
 """The figures above the plots of the selected layer."""
 _CSV: Final = (TENSOR, ROLE, SHAPE, FORMAT, OUTCOME, REASON, GAMMA, LOG_VARIANCE, REGIME)
-_REPORTED: Final = (RIDGE_MASS, NORM)
 
 
 def exported(layers: Sequence[Layer], experts: Sequence[str]) -> tuple[FigureColumn, ...]:
     """Everything that is known about these layers, as columns for CSV."""
-    columns = (*_CSV, *_energies(experts), *_REPORTED)
+    columns = (*_CSV, *_energies(experts), *OF_THE_MERGE, *FURTHER)
     return tuple(column.exported(layers) for column in columns)
 
 

@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QTreeWidgetItem, QWidget
 
+from ace_gui.engine.contract import declared_figures as declared
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS
 from ace_gui.engine.contract.findings import LayerReport, LayerSpectrum
 from ace_gui.formatting import number_text
@@ -130,17 +131,36 @@ class LearningView(Following):
         self.plot.show_steps(known.losses, known.figures, known.curve, colours | by_task)
 
 
-FIGURES: Final = (  # title, tooltip, and attribute of a LayerReport
+_Row = tuple[str, str, str]
+"""Title, tooltip, and the name of a declared figure or of a field of LayerReport."""
+
+
+def _row(figure: declared.DeclaredFigure) -> _Row:
+    return figure.report_heading or figure.title, figure.meaning, figure.name
+
+
+_ROWS: Final[tuple[_Row, ...]] = (
     ("γ", "How unequally the experts changed the matrix", "gamma"),
     ("regime", "Heterogeneous if γ exceeds τ: then the solution is refined", "regime"),
-    ("‖ΔW‖", "Frobenius norm of the merged change", "delta_norm"),
+    _row(declared.DELTA_NORM),
     ("ridge mass Σεₜ", "Near 1, the refinement points against the experts", "ridge_mass"),
-    ("condition number", "Bound on the condition number of the solved system", "condition"),
-    ("refinement cosine", "Between refinement and sum of task vectors", "refinement_cosine"),
-    ("refinement ratio", "Norm of the refinement over that of W_pre", "refinement_ratio"),
+    _row(declared.CONDITION),
+    _row(declared.REFINEMENT_COSINE),
+    _row(declared.REFINEMENT_RATIO),
     ("cap factor", "Factor by which the cap scaled the change; 1: not capped", "cap_factor"),
     ("effective rank", "Before and after the spectrum is changed", "effective_ranks"),
 )
+_OF_THE_MERGE: Final = {
+    figure.name: figure
+    for figure in declared.figures_in(declared.Place.WINDOW)
+    if figure.of_report is not None
+}
+_NAMED: Final = {name for _title, _tip, name in _ROWS}
+_FURTHER: Final = tuple(
+    _row(figure) for name, figure in _OF_THE_MERGE.items() if name not in _NAMED
+)
+FIGURES: Final = (*_ROWS, *_FURTHER)
+"""The rows of the table under *What if*: the figures of a merge."""
 _SPACING = 12  # px
 _PLOT = 15  # in text lines: width of the plot next to the figures
 _NOT_TRIED = "Change a value on the left to see its effect on this layer."
@@ -270,6 +290,9 @@ class WhatIfPanel(QWidget):
 
 def figure_text(report: LayerReport, figure: str) -> str:
     """One of ``FIGURES`` as text, or a dash if the method does not report it."""
+    if figure in _OF_THE_MERGE:
+        number = _OF_THE_MERGE[figure].value(None, report)
+        return NONE if number is None else _OF_THE_MERGE[figure].text(number, 4)
     value = getattr(report, figure)
     if value is None:
         return NONE

@@ -16,7 +16,7 @@ from ace_gui.engine.contract.health import BY_SCALE
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.formatting import shape_text
 from ace_gui.gui.control.operations import CovarianceOperation
-from ace_gui.gui.models.layer_columns import FIGURES, Layer
+from ace_gui.gui.models.layer_columns import ABOVE_PLOTS, Layer
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.models.list_models import expert_colours
 from ace_gui.gui.panels.checks_and_health import PreflightPanel
@@ -145,12 +145,12 @@ class LayerHead(QWidget):
         self.facts.set_full_text(facts)
         precision = layer.report.precision if layer.report is not None else ""
         self.facts.setToolTip(tooltip("\n".join(filter(None, (facts, layer.tip, precision)))))
-        for (title, value), figure in zip(self._values, FIGURES, strict=True):
+        for (title, value), figure in zip(self._values, ABOVE_PLOTS, strict=True):
             known = figure.is_known(layer)
             title.setVisible(known)
             value.setVisible(known)
             value.setText(figure.text(layer).strip() if known else "")
-        any_known = any(figure.is_known(layer) for figure in FIGURES)
+        any_known = any(figure.is_known(layer) for figure in ABOVE_PLOTS)
         self._figures.setVisible(not self._is_compact and any_known)
 
     def set_compact(self, compact: bool) -> None:
@@ -164,7 +164,7 @@ class LayerHead(QWidget):
         grid.setContentsMargins(0, 6, 0, 0)
         grid.setVerticalSpacing(0)
         labels = []
-        for column, figure in enumerate(FIGURES):
+        for column, figure in enumerate(ABOVE_PLOTS):
             title = figure.title if column else f"Heterogeneity {figure.title}"
             caption, value = muted_label(title), heading("")
             caption.setWordWrap(False)

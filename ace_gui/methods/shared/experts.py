@@ -18,6 +18,7 @@ from torch import Tensor
 from ace_gui.errors import MethodError
 from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.linalg.passes import energy, is_finite
+from ace_gui.method_figures import MethodFigures
 from ace_gui.methods.shared.measured import Measured
 from ace_gui.methods.shared.survey import (
     Findings,
@@ -45,37 +46,25 @@ ParametersIn = TypeVar("ParametersIn", contravariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diagnostics:
-    """Figures of a method on one tensor; None if it has no such figure.
-
-    ``energies``: ‖ΔW_t‖²_F of each expert. ``traces``: the same after centring over outputs, for
-    matrices. ``left_out``: indices of experts without a numerical change, which were ignored.
-    ``gamma``: heterogeneity (ACE, Eq. 7); ``log_variance``: its numerator Var ln E.
-    ``heterogeneous``: the regime. ``ridge_mass``: Σ_t ε_t. ``condition``: upper bound on the
-    condition number of the solved system. ``refinement_cosine``: cosine between the refinement and
-    the sum of the task vectors; ``refinement_ratio``: norm of the refinement divided by that of the
-    solution before it. ``cap_factor``: the cap's factor on the change, 1 if the change was small
-    enough. ``precision``: the number format of the computation, and why it is exact enough.
-    ``reshaped``: the singular values of the change before and after they were modified, largest
-    first. ``notes``: departures from the published procedure; ``warnings``: what may be wrong with
-    the result and what to do. Both hold one sentence each.
-    """
+class Diagnostics(MethodFigures):
+    """What a method found on one tensor: its figures, and more that is no single number."""
 
     energies: tuple[float, ...] = ()
+    """‖ΔW_t‖²_F of each expert."""
     traces: tuple[float, ...] = ()
+    """The same after centring over outputs, for matrices."""
     left_out: tuple[int, ...] = ()
-    gamma: float | None = None
-    log_variance: float | None = None
+    """Indices of experts without a numerical change, which were ignored."""
     heterogeneous: bool | None = None
-    ridge_mass: float | None = None
-    condition: float | None = None
-    refinement_cosine: float | None = None
-    refinement_ratio: float | None = None
-    cap_factor: float | None = None
+    """The regime; None if the method has none."""
     precision: str = ""
+    """The number format of the computation, and why it is exact enough."""
     reshaped: tuple[Sequence[float], Sequence[float]] | None = None
+    """The singular values of the change before and after they were modified, largest first."""
     notes: tuple[str, ...] = ()
+    """Departures from the published procedure, one sentence each."""
     warnings: tuple[str, ...] = ()
+    """What may be wrong with the result and what to do, one sentence each."""
 
 
 SURPLUS: Final = "surplus"
