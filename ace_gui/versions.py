@@ -18,6 +18,7 @@ COMPUTING: Final = (
     "engine",
     "field_info.py",
     "linalg",
+    "method_figures.py",
     "methods",
     "recipe",
     "stored_formats.py",

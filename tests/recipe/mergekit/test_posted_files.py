@@ -18,9 +18,7 @@ def read(folder: Path, document: dict[str, Any]) -> Recipe:
     return load_recipe(file)
 
 
-@pytest.mark.parametrize(
-    "key", ["name", "description", "license", "author", "align_weights"]
-)
+@pytest.mark.parametrize("key", ["name", "description", "license", "author", "align_weights"])
 def test_a_key_of_a_model_card_is_ignored_as_by_mergekit(tmp_path, key: str):
     file = {**over_base("task_arithmetic", PAIR), key: "mine"}
     recipe = read(tmp_path, file)
