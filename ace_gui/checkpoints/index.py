@@ -88,6 +88,8 @@ class Checkpoint:
     changes: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     output_files: Mapping[str, Path] | None = None
     adapter: Checkpoint | None = None
+    tied_changes: tuple[str, ...] = ()
+    """Of an adapter: a sentence for each change of a tensor that is another one, too."""
 
     @property
     def bytes(self) -> int:

@@ -76,6 +76,10 @@ class Adapter:
     named_base: str = ""
     keeps_ties: bool = False
     warnings: tuple[str, ...] = ()
+
+    tied_changes: tuple[str, ...] = ()
+    """A sentence for each change of a tensor that is another one in the base, too."""
+
     of_images: bool = False
 
     @property

@@ -278,7 +278,8 @@ def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
         adapter = replace(adapter, warnings=(*adapter.warnings, other))
     answers, pieces = _answers(adapter, base)
     turned = {name for name, traits in base.architecture.traits.items() if traits.transposed}
-    return expand(adapter, base.checkpoint, answers, turned, pieces)
+    expanded = expand(adapter, base.checkpoint, answers, turned, pieces)
+    return replace(expanded, tied_changes=adapter.tied_changes)
 
 
 def _opened_adapter(path: Path, base: Collection[str]) -> Adapter:

@@ -20,6 +20,8 @@ def find_ties(base: OpenedModel, expert: OpenedModel) -> Finding:
     """Heads that share the embedding in only one of the two models."""
     if finding := _own_tensors(base, expert):
         return finding
+    if changes := expert.checkpoint.tied_changes:
+        return Verdict.WARNING, changes[0], changes
     if expert.checkpoint.adapter is not None:
         return None
     tied, whole = base.architecture.traits, expert.architecture.traits

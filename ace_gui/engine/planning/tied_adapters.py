@@ -72,7 +72,7 @@ def without_copies(
     sources = _own_names(adapter, architecture)
     others = {name: own for own, name in match_names(absent, adapter.names).items()}
     apart = {}
-    warnings: dict[str, None] = {}
+    said: dict[str, None] = {}
     for name, source in absent.items():
         pair = TiedNames(
             name=name,
@@ -87,8 +87,8 @@ def without_copies(
         else:
             if pair.own_name is not None and pair.own_name not in adapter.deltas:
                 adapter = replace(adapter, full=_without(adapter.full, {pair.own_name}))
-            warnings |= dict.fromkeys(_tied_changes(adapter, pair))
-    return replace(adapter, warnings=(*adapter.warnings, *warnings)), apart
+            said |= dict.fromkeys(_tied_changes(adapter, pair))
+    return replace(adapter, tied_changes=tuple(said)), apart
 
 
 def _tied_changes(adapter: Adapter, pair: TiedNames) -> Iterator[str]:
@@ -99,8 +99,8 @@ def _tied_changes(adapter: Adapter, pair: TiedNames) -> Iterator[str]:
         change = adapter.deltas.get(own)
         if change is not None and not isinstance(change, TokenRows):
             yield (
-                f"{path_text(adapter.path)}: Changes `{plain(own)}`, but the base ties "
-                f"`{plain(pair.name)}` to `{plain(pair.source)}`: the merge changes both, as "
+                f"Changes `{plain(own)}`, but the base ties `{plain(pair.name)}` to "
+                f"`{plain(pair.source)}`: the merge changes both, as "
                 "PEFT's merge_and_unload does. The model as it was trained had the change in one."
             )
 
