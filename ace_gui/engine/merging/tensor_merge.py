@@ -47,10 +47,12 @@ from ace_gui.methods.shared.experts import (
 from ace_gui.methods.shared.survey import (
     Findings,
     RandomKey,
+    Range,
     Survey,
     SurveyContext,
     found_at_once,
-    found_by,
+    in_passes,
+    known_of_tensor,
 )
 from ace_gui.methods.shared.tolerance import STRICT
 from ace_gui.stored_formats import FORMATS
@@ -158,9 +160,11 @@ class TensorMerge:
     def _findings(self, parts: Sequence[Part], pool: ThreadPoolExecutor) -> Findings:
         """The findings of the model's surveys, and of this tensor's surveys."""
         row, prepared = self.row, self._prepared
-        known, surveys = prepared.findings_of(row) or {}, prepared.method_of(row).tensor_surveys
+        findings = prepared.findings_of(row) or {}
+        parameters = prepared.parameters_of(row)
+        surveys = prepared.method_of(row).surveys_over(Range.TENSOR, parameters)
         if not row.is_merged or not surveys:
-            return known
+            return findings
         experts = range(len(row.experts))
 
         def measure(survey: Survey, part: Part) -> Tensor:
@@ -169,21 +173,16 @@ class TensorMerge:
         def carry_out(survey: Survey) -> Findings:
             if len(parts) == 1:
                 return pool.submit(lambda: found_at_once(survey, self._vectors(parts[0]))).result()
-            unfinished = True
-            while unfinished:
-                for measured in ordered(pool, partial(measure, survey), parts):
-                    survey.add(measured)
-                unfinished = survey.finish_pass()
-            return survey.findings
+            return in_passes(survey, lambda: ordered(pool, partial(measure, survey), parts))
 
-        context = SurveyContext(
-            each=prepared.own_of(row) or [prepared.parameters_of(row)] * len(experts),
+        known = SurveyContext(
+            parameters=prepared.own_of(row) or [parameters] * len(experts),
             weights=prepared.weights_of(row),
-            findings=known,
+            findings=findings,
             random_key=_random_key(row, prepared, self._names, parts[0]),
         )
         with merging_of(row.name, self._names):
-            return found_by(surveys, context, carry_out)
+            return known_of_tensor(surveys, known, carry_out).findings
 
     def _in_parts(
         self, parts: Sequence[Part], findings: Findings, pool: ThreadPoolExecutor
