@@ -20,7 +20,7 @@ from ace_gui.methods.adarank import ADARANK
 from ace_gui.methods.arcee_fusion import ARCEE_FUSION
 from ace_gui.methods.breadcrumbs import BREADCRUMBS, BREADCRUMBS_TIES
 from ace_gui.methods.byom import BYOM
-from ace_gui.methods.calling import require_signature, source_digest, source_of
+from ace_gui.methods.calling import require_signature, source_digest
 from ace_gui.methods.cart import CART
 from ace_gui.methods.concrete import CONCRETE
 from ace_gui.methods.dare import DARE_LINEAR, DARE_TIES
@@ -41,6 +41,7 @@ from ace_gui.methods.pcb import PCB
 from ace_gui.methods.ram import RAM, RAMPLUS_TL
 from ace_gui.methods.regmean import REGMEAN
 from ace_gui.methods.sce import SCE
+from ace_gui.methods.shared.calls import source_of
 from ace_gui.methods.shared.expert_modules import Differences
 from ace_gui.methods.shared.experts import MergeFunction
 from ace_gui.methods.shared.kit import INFO

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,13 @@ from ace_gui.engine.merging import surveying
 from ace_gui.errors import MethodError, RecipeError
 from ace_gui.methods import METHODS, Merged, MethodSurvey, plugins, trim_survey
 from ace_gui.methods.registry import added_sources, register_method
-from ace_gui.methods.shared.survey import RankSurvey, SumSurvey, SurveyContext, norms_survey
+from ace_gui.methods.shared.survey import (
+    RankSurvey,
+    Stage,
+    SumSurvey,
+    SurveyContext,
+    norms_survey,
+)
 from ace_gui.paths import resource_path
 from tests.helpers.command import ace_gui
 from tests.helpers.registry import own_registry
@@ -206,6 +212,35 @@ def test_findings_that_are_not_as_declared_are_refused(over: str, recipe: Path) 
     register_method(name="own", **options)(clipped)
     with pytest.raises(MethodError, match="must find `limit` for each of 2 experts"):
         merged(recipe, merge_method="own", parameters={})
+
+
+def fails(*_: object) -> Any:
+    """What a mistake does, wherever a survey calls it."""
+    return 1 / 0
+
+
+FAILING: dict[str, Callable[[SurveyContext], Any]] = {
+    "the function": fails,
+    "the range": lambda _: None,
+    "what it returns": lambda _: 3,
+    "the values": lambda _: RankSurvey(2, Stage(names=("x",), values=fails, ranks=lambda _: (1,))),
+    "the figures": lambda _: SumSurvey(2, 1, fails, lambda _: {"x": (1.0, 1.0)}),
+    "the findings": lambda _: SumSurvey(2, 1, lambda deltas, _: [[1.0] for _ in deltas], fails),
+}
+
+
+@pytest.mark.parametrize("over", ["model", "tensor"])
+@pytest.mark.parametrize("what", FAILING)
+def test_a_mistake_in_a_survey_is_one_sentence(what: str, over: Any, recipe: Path) -> None:
+    if what == "the range":
+        over = fails
+    survey = MethodSurvey(survey=FAILING[what], over=over, finds=("x",))
+    options = {"title": "T", "summary": "S", "kind": "entry", "surveys": (survey,)}
+    register_method(name="own", **options)(clipped)
+    with pytest.raises(MethodError, match="of a survey") as caught:
+        merged(recipe, merge_method="own", parameters={})
+    assert "test_own_surveys.py" in caught.value.sentence
+    assert not recipe.with_name("out").exists()
 
 
 def test_a_changed_survey_makes_the_merge_another(recipe: Path, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from ace_gui.linalg.selection import (
     smallest,
     upper_counts,
 )
+from ace_gui.methods.shared.calls import WrongReturnError, calling
 
 Findings = Mapping[str, tuple[float, ...]]
 """The results of a survey: by name, one number per expert."""
@@ -157,13 +158,23 @@ class MethodSurvey:
 
     def range_for(self, parameters: Any) -> Range:
         """What it reads if the method has these parameters. Raises MethodError if unknown."""
-        return _range(self.over(parameters) if callable(self.over) else self.over)
+        if not callable(self.over):
+            return _range(self.over)
+        with calling("The range of a survey", self.over):
+            return _range(self.over(parameters))
 
     def due(self, context: SurveyContext) -> Survey | None:
-        """The survey to carry out; None if none is needed or its findings are there."""
+        """The survey to carry out; None if none is needed or its findings are there.
+
+        Raises MethodError if the function fails or returns something else.
+        """
         if all(name in context.findings for name in self.finds):
             return None
-        return self.survey(context)
+        with calling("The function of a survey", self.survey):
+            survey = self.survey(context)
+            if survey is not None and not hasattr(survey, "measure"):
+                raise WrongReturnError(f"{type(survey).__name__}, not a survey or None")
+        return survey
 
     def added_to(self, context: SurveyContext, findings: Findings) -> SurveyContext:
         """What is known after this survey. Raises MethodError if ``findings`` are not as declared.
@@ -296,15 +307,16 @@ class RankSurvey:
         """Counts per bin, T × ranks × bins; a first pass has one count for all ranks."""
         measured = self._zeros()
         stage, earlier = self._stages[self._stage], findings_of(self._found, experts)
-        for t, values in zip(experts, stage.values(deltas, earlier, start), strict=True):
-            if self._bins is None:
-                measured[t, 0] = upper_counts(values)
-            else:
-                for j, (upper, _) in enumerate(self._bins[t]):
-                    measured[t, j] = lower_counts(values, upper)
-            if stage.common:
-                measured[list(experts)] = measured[t].clone()
-                break
+        with calling("The values of a survey", stage.values):
+            for t, values in zip(experts, stage.values(deltas, earlier, start), strict=True):
+                if self._bins is None:
+                    measured[t, 0] = upper_counts(values)
+                else:
+                    for j, (upper, _) in enumerate(self._bins[t]):
+                        measured[t, j] = lower_counts(values, upper)
+                if stage.common:
+                    measured[list(experts)] = measured[t].clone()
+                    break
         return measured
 
     def add(self, measured: Tensor) -> None:
@@ -340,11 +352,12 @@ class RankSurvey:
     def of_whole(self, deltas: Sequence[Tensor]) -> Findings:
         """The findings of ``deltas`` alone, if these are whole tensors, on any device."""
         for stage in self._stages:
-            experts = stage.values(deltas, self._found, 0)
-            numbers = [
-                [_chosen(values, rank) for rank in ranks(max(1, values.numel()))]
-                for values, ranks in zip(experts, self._ranks(stage), strict=True)
-            ]
+            with calling("The values of a survey", stage.values):
+                experts = stage.values(deltas, self._found, 0)
+                numbers = [
+                    [_chosen(values, rank) for rank in ranks(max(1, values.numel()))]
+                    for values, ranks in zip(experts, self._ranks(stage), strict=True)
+                ]
             self._found |= dict(zip(stage.names, zip(*numbers, strict=True), strict=True))
         return self._found
 
@@ -407,8 +420,9 @@ class SumSurvey:
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
         """The figures of a part; zero for experts that lack the tensor."""
         measured = torch.zeros_like(self._sums)
-        for t, figures in zip(experts, self._figures(deltas, start), strict=True):
-            measured[t] = torch.tensor(figures, dtype=torch.float64)
+        with calling("The figures of a survey", self._figures):
+            for t, figures in zip(experts, self._figures(deltas, start), strict=True):
+                measured[t] = torch.tensor(figures, dtype=torch.float64)
         return measured
 
     def add(self, measured: Tensor) -> None:
@@ -422,7 +436,8 @@ class SumSurvey:
     @property
     def findings(self) -> Findings:
         """The findings, computed from the sums."""
-        return self._found(self._sums.tolist())
+        with calling("The findings of a survey", self._found):
+            return self._found(self._sums.tolist())
 
 
 def norms_survey(experts: int) -> SumSurvey:
