@@ -127,9 +127,8 @@ class MergeMethod(Generic[Parameters]):
     surveys: tuple[MethodSurvey, ...] = ()
     """What it must know of the whole model, or of a tensor, before it merges, in this order.
 
-    ``merge`` gets the findings of all as ``findings``. Entry and row methods get parts of a tensor;
-    the engine surveys the tensor before its first part. A tensor that comes whole may come without
-    its findings; ``Experts.surveyed`` computes those that are missing.
+    ``merge`` gets the findings of all as ``findings``, also if it gets parts of a tensor. A method
+    that also works without the engine calls ``Experts.surveyed`` for those that are missing.
     """
 
     votes: bool = False

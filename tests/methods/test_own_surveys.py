@@ -16,6 +16,7 @@ from ace_gui.engine.capabilities import method_info
 from ace_gui.engine.merging import surveying
 from ace_gui.errors import MethodError, RecipeError
 from ace_gui.methods import METHODS, Merged, MethodSurvey, plugins, trim_survey
+from ace_gui.methods.method import Kind
 from ace_gui.methods.registry import added_sources, register_method
 from ace_gui.methods.shared.survey import (
     RankSurvey,
@@ -158,9 +159,11 @@ def norms_of_small(known: SurveyContext) -> SumSurvey:
     )
 
 
+@pytest.mark.parametrize("kind", Kind)
 @pytest.mark.parametrize("over", ["model", "tensor"])
+@pytest.mark.parametrize("after", [{}, {"scale": 2.0}], ids=["in parts", "whole"])
 def test_surveys_of_either_range_run_in_order(
-    over: str, recipe: Path, request: pytest.FixtureRequest
+    after: dict[str, float], over: str, kind: Kind, recipe: Path, request: pytest.FixtureRequest
 ) -> None:
     surveys = (
         MethodSurvey(
@@ -168,21 +171,24 @@ def test_surveys_of_either_range_run_in_order(
         ),
         MethodSurvey(survey=norms_of_small, over=over, finds=("clipped norm",)),
     )
-    options = {"title": "T", "summary": "S", "kind": "entry", "surveys": surveys}
+    options = {"title": "T", "summary": "S", "kind": kind, "surveys": surveys}
     register_method(name="own", **options)(clipped)
-    keys = {"merge_method": "own", "parameters": {}}
+    keys = {"merge_method": "own", "parameters": {}, "after": after}
     whole = merged(recipe, "whole", **keys)
     request.getfixturevalue("small_parts")
     for name, tensor in merged(recipe, "parts", **keys).items():
         torch.testing.assert_close(tensor, whole[name])
     states = [load_file(recipe.with_name(name) / "model.safetensors") for name in NAMES[:3]]
-    for name in SHAPES:
+    names = [name for name in SHAPES if kind is not Kind.MATRIX or "weight" in name]
+    for name in names:
         total = torch.zeros_like(states[0][name])
         for state in states[1:]:
             change = state[name] - states[0][name]
-            read = [name] if over == "tensor" else list(SHAPES)
+            read = [name] if over == "tensor" else names
             squares = [(state[key] - states[0][key]).square().sum() for key in read]
             total += change.clamp(-1, 1) / sum(squares)
+        if total.ndim == 2:  # of which the steps after the method are
+            total *= after.get("scale", 1.0)
         torch.testing.assert_close(whole[name] - states[0][name], total, rtol=1e-4, atol=1e-5)
 
 

@@ -137,10 +137,7 @@ class MethodSurvey:
     """Names of its findings. The survey is not made where all of them are there already."""
 
     over: str | Callable[[Any], str] = Range.TENSOR
-    """A ``Range``, or a function that returns it from the method's parameters.
-
-    Tensors that are merged whole are not surveyed by the engine; ``Experts.surveyed`` does it.
-    """
+    """A ``Range``, or a function that returns it from the method's parameters."""
 
     uses: tuple[str, ...] | None = None
     """Names of the parameters on which ``over`` and the findings depend; None: all.
