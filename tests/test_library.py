@@ -53,6 +53,7 @@ def test_the_examples_of_the_page_run(models: Path, capsys: pytest.CaptureFixtur
     assert "Did you mean 'ace'?" in printed
     assert (models / "merged" / "model.safetensors").exists()
     assert (models / "by-largest-change" / "README.md").exists()
+    assert (models / "by-largest-changes" / "README.md").exists()
 
 
 def test_a_recipe_is_a_path_a_mapping_or_a_value(models: Path) -> None:

@@ -13,6 +13,8 @@ from ace_gui.methods.registry import parameter_fields as parameter_fields
 from ace_gui.methods.registry import register_method as register_method
 from ace_gui.methods.shared.experts import Diagnostics as Diagnostics
 from ace_gui.methods.shared.experts import Merged as Merged
+from ace_gui.methods.shared.survey import MethodSurvey as MethodSurvey
+from ace_gui.methods.shared.trimming import trim_survey as trim_survey
 
 PROBLEMS = load_plugins()
 """What is wrong with methods from outside, a sentence each."""

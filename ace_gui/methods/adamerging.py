@@ -16,7 +16,14 @@ from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, 
 from ace_gui.methods.shared.learned import LearningParameters, as_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
-from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
+from ace_gui.methods.shared.survey import (
+    Findings,
+    MethodSurvey,
+    Range,
+    RankSurvey,
+    SurveyContext,
+    required_findings,
+)
 from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_survey
 
 TASK_WISE, LAYER_WISE, TASK_WISE_TIES, LAYER_WISE_TIES = (
@@ -51,10 +58,17 @@ class AdaMergingParameters(LearningParameters):
     )
 
 
-def survey(parameters: AdaMergingParameters, experts: int) -> RankSurvey | None:
+def thresholds(known: SurveyContext) -> RankSurvey | None:
     """The smallest magnitude that each expert keeps over the whole model (++)."""
-    trims = parameters.variant in _TIES and parameters.density < 1
-    return trim_survey([parameters.density] * experts) if trims else None
+    parameters = known.parameters[0]
+    if parameters.variant not in _TIES or parameters.density == 1:
+        return None
+    return trim_survey([parameters.density] * len(known.parameters))
+
+
+THRESHOLDS = MethodSurvey(
+    survey=thresholds, over=Range.MODEL, finds=(THRESHOLD,), uses=("variant", "density")
+)
 
 
 def _start(deltas: Deltas, parameters: AdaMergingParameters, _: Findings | None) -> Values:
@@ -118,8 +132,7 @@ ADAMERGING = MergeMethod(
     merge=as_learned(LEARNING),
     kind=Kind.TENSOR,
     least=2,
-    survey=survey,
-    for_survey=("variant", "density"),
+    surveys=(THRESHOLDS,),
     needs=lambda _: Need.ENTROPY,
     learning=LEARNING,
     working_memory=per_entry(7),

@@ -15,7 +15,14 @@ from ace_gui.methods.shared.election import ElectionParameters, merged_by_electi
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import per_entry, scaling_parameter, share_parameter
 from ace_gui.methods.shared.sparse import Sparse, SumParameters, merged_by_sum, rescale_parameter
-from ace_gui.methods.shared.survey import Ranks, RankSurvey, Stage, SurveyContext, magnitudes
+from ace_gui.methods.shared.survey import (
+    MethodSurvey,
+    Ranks,
+    RankSurvey,
+    Stage,
+    SurveyContext,
+    magnitudes,
+)
 from ace_gui.methods.shared.trimming import kept_count
 
 CITATION: Final = (
@@ -73,16 +80,14 @@ class BreadcrumbsTiesParameters(ElectionParameters, Ends):
     """Parameters of Model Breadcrumbs with TIES."""
 
 
-def bounds(known: SurveyContext) -> RankSurvey | None:
+def bounds(known: SurveyContext) -> RankSurvey:
     """The smallest and the largest magnitude that each expert keeps in a tensor."""
-    if LOW in known.findings:
-        return None
 
     def ranks(ends: Ends) -> Ranks:
         return lambda entries: kept_ranks(ends, entries)
 
-    stage = Stage(names=(LOW, HIGH), values=magnitudes, ranks=tuple(map(ranks, known.each)))
-    return RankSurvey(len(known.each), stage)
+    stage = Stage(names=(LOW, HIGH), values=magnitudes, ranks=tuple(map(ranks, known.parameters)))
+    return RankSurvey(len(known.parameters), stage)
 
 
 def kept_ranks(ends: Ends, entries: int) -> tuple[int, int]:
@@ -106,7 +111,7 @@ def crumbs(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
     return torch.where(inside, delta, 0)
 
 
-MIDDLING = Sparse(kept=crumbs, surveys=(bounds,))
+MIDDLING = Sparse(kept=crumbs, surveys=(MethodSurvey(survey=bounds, finds=(LOW, HIGH)),))
 
 
 @on_experts
@@ -116,7 +121,7 @@ def breadcrumbs(experts: Experts, parameters: BreadcrumbsParameters, context: Co
     Raises MethodError if a task vector is not finite.
     """
     sparse, known = MIDDLING.vectors(experts, parameters, context)
-    return _noted(merged_by_sum(sparse, experts.weights, parameters), known.each)
+    return _noted(merged_by_sum(sparse, experts.weights, parameters), known.parameters)
 
 
 @on_experts
@@ -129,7 +134,7 @@ def breadcrumbs_ties(
     """
     sparse, known = MIDDLING.vectors(experts, parameters, context)
     merged = merged_by_election(sparse, experts.weights, parameters, known.findings)
-    return _noted(merged, known.each)
+    return _noted(merged, known.parameters)
 
 
 def _noted(merged: Merged, each: Sequence[Ends]) -> Merged:
@@ -160,7 +165,7 @@ BREADCRUMBS = MergeMethod(
     merge=breadcrumbs,
     kind=Kind.ENTRY,
     for_one_expert=("density", "gamma"),
-    tensor_surveys=MIDDLING.all_surveys,
+    surveys=MIDDLING.all_surveys,
     working_memory=per_entry(4),
 )
 
@@ -183,6 +188,6 @@ BREADCRUMBS_TIES = MergeMethod(
     kind=Kind.ENTRY,
     working_memory=per_entry(8),
     for_one_expert=("density", "gamma"),
-    tensor_surveys=MIDDLING.all_surveys,
+    surveys=MIDDLING.all_surveys,
     votes=True,
 )

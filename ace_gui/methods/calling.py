@@ -9,7 +9,6 @@ import hashlib
 import inspect
 import marshal
 import math
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
@@ -19,8 +18,9 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ace_gui.errors import Cancelled, MethodError, WorkbenchError, is_out_of_memory, lacks_room
+from ace_gui.errors import MethodError
 from ace_gui.methods.method import MergeMethod, MethodInput
+from ace_gui.methods.shared.calls import WrongReturnError, calling, plain_function, source_of
 from ace_gui.methods.shared.experts import Context, Deltas, Diagnostics, Merged, Vote, Weights
 
 _FORMATS: Final = (torch.float32, torch.float64)
@@ -28,19 +28,12 @@ _PER_EXPERT: Final = ("energies", "traces")
 _SENTENCES: Final = ("notes", "warnings")
 
 
-def source_of(function: Callable[..., object]) -> str:
-    """The file of a function, or its module if it has no file."""
-    plain = _plain(function)
-    code = getattr(plain, "__code__", None)
-    return str(code.co_filename if code else getattr(plain, "__module__", "unknown"))
-
-
 def source_digest(function: Callable[..., object]) -> str:
     """SHA-256 of a function's file, and of its package if the file belongs to one.
 
     For a function from a notebook it is that of the source, or of the code if there is no source.
     """
-    plain = _plain(function)
+    plain = plain_function(function)
     content = marshal.dumps(getattr(plain, "__code__", None))
     with suppress(OSError, TypeError):
         content = inspect.getsource(plain).encode()
@@ -50,11 +43,6 @@ def source_digest(function: Callable[..., object]) -> str:
         files = sorted(path.parent.rglob("*.py")) if in_package else [path]
         content = b"\0".join(file.read_bytes() for file in files)
     return hashlib.sha256(content).hexdigest()
-
-
-def _plain(function: Callable[..., object]) -> Callable[..., object]:
-    plain: Callable[..., object] = inspect.unwrap(getattr(function, "func", function))
-    return plain
 
 
 def require_signature(name: str, function: Callable[..., object]) -> None:
@@ -98,64 +86,47 @@ def merged_together(
     with _calling(method, method.merge_batch):
         merged = method.merge_batch(layers, parameters)
         if len(merged) != len(layers):
-            raise _WrongReturnError(f"{len(merged)} results for {len(layers)} tensors")
+            raise WrongReturnError(f"{len(merged)} results for {len(layers)} tensors")
         pairs = zip(merged, layers, bases, strict=True)
         return [_checked(each, base, len(layer.deltas)) for each, layer, base in pairs]
 
 
-class _WrongReturnError(Exception):
-    """The sentence says what a method returned, and what it should have returned."""
-
-
 @contextmanager
 def _calling(method: MergeMethod[Any], function: Callable[..., object]) -> Iterator[None]:
-    whose = f"The method `{method.name}` ({source_of(function)})"
-    is_ours = str(getattr(_plain(function), "__module__", "")).startswith("ace_gui.")
-    try:
+    with calling(f"The method `{method.name}`", function):
         yield
-    except (WorkbenchError, Cancelled, KeyboardInterrupt, GeneratorExit):
-        raise
-    except _WrongReturnError as error:
-        raise MethodError(f"{whose} returned {error}.") from None
-    except BaseException as error:  # also sys.exit: a method never ends the program
-        if is_ours or is_out_of_memory(error) or lacks_room(error):
-            raise
-        raise MethodError(
-            f"{whose} failed: {type(error).__name__}: {error}",
-            details="".join(traceback.format_exception(error)),
-        ) from error
 
 
 def _checked(merged: object, base: Tensor, experts: int) -> Merged:
     if not isinstance(merged, Merged):
-        raise _WrongReturnError(f"{type(merged).__name__}, not `Merged(delta=...)`")
+        raise WrongReturnError(f"{type(merged).__name__}, not `Merged(delta=...)`")
     _require_like(merged.delta, base, "a delta")
     if merged.preliminary is not None:
         _require_like(merged.preliminary, base, "a preliminary solution")
     if not isinstance(merged.vote, Vote):
-        raise _WrongReturnError(f"a vote of type {type(merged.vote).__name__}, not `Vote`")
+        raise WrongReturnError(f"a vote of type {type(merged.vote).__name__}, not `Vote`")
     _require_diagnostics(merged.diagnostics, experts)
     return replace(merged, delta=merged.delta.detach()) if merged.delta.requires_grad else merged
 
 
 def _require_like(value: object, base: Tensor, what: str) -> None:
     if not isinstance(value, Tensor):
-        raise _WrongReturnError(f"{what} of type {type(value).__name__}, not a torch tensor")
+        raise WrongReturnError(f"{what} of type {type(value).__name__}, not a torch tensor")
     if value.layout is not torch.strided:
-        raise _WrongReturnError(f"{what} that is {value.layout}, not dense; call `.to_dense()`")
+        raise WrongReturnError(f"{what} that is {value.layout}, not dense; call `.to_dense()`")
     if value.shape != base.shape:
         shapes = f"{list(value.shape)}, not {list(base.shape)}"
-        raise _WrongReturnError(f"{what} of shape {shapes} as the task vectors have")
+        raise WrongReturnError(f"{what} of shape {shapes} as the task vectors have")
     if value.dtype not in _FORMATS:
-        raise _WrongReturnError(f"{what} in {value.dtype}, not float32 or float64")
+        raise WrongReturnError(f"{what} in {value.dtype}, not float32 or float64")
     if value.device != base.device:
-        raise _WrongReturnError(f"{what} on {value.device}, not on {base.device}")
+        raise WrongReturnError(f"{what} on {value.device}, not on {base.device}")
 
 
 def _require_diagnostics(diagnostics: object, experts: int) -> None:
     """Raise for figures that a report cannot hold; it can hold None, numbers and tuples."""
     if not isinstance(diagnostics, Diagnostics):
-        raise _WrongReturnError(
+        raise WrongReturnError(
             f"diagnostics of type {type(diagnostics).__name__}, not `Diagnostics`"
         )
     for name, value in vars(diagnostics).items():
@@ -172,7 +143,7 @@ def _require_diagnostics(diagnostics: object, experts: int) -> None:
         else:
             fits, wanted = value is None or isinstance(value, float | int), "a number or None"
         if not fits:
-            raise _WrongReturnError(f"diagnostics whose `{name}` is not {wanted}")
+            raise WrongReturnError(f"diagnostics whose `{name}` is not {wanted}")
 
 
 def _is_tuple(value: object, kind: type) -> bool:

@@ -21,7 +21,13 @@ from ace_gui.methods.shared.sparse import (
     merged_by_sum,
     rescale_parameter,
 )
-from ace_gui.methods.shared.survey import Findings, RandomKey, RankSurvey, SurveyContext
+from ace_gui.methods.shared.survey import (
+    Findings,
+    MethodSurvey,
+    RandomKey,
+    RankSurvey,
+    SurveyContext,
+)
 from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_survey
 
 CITATION = (
@@ -86,7 +92,7 @@ def dropped(delta: Tensor, density: float, random_key: RandomKey, t: int) -> Ten
 
 def masked(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
     """The kept entries of ΔW_t; rescaled if that is by chance."""
-    parameters, key = known.each[t], required(known.random_key, len(known.each))
+    parameters, key = known.parameters[t], required(known.random_key, len(known.parameters))
     if parameters.rescale == BY_CHANCE:
         return dropped(delta, parameters.density, key, t)
     return torch.where(uniform(key, t, delta) < parameters.density, delta, 0)
@@ -107,14 +113,17 @@ def dare_linear(experts: Experts, parameters: DareLinearParameters, context: Con
 
 def thresholds(known: SurveyContext) -> RankSurvey | None:
     """The smallest magnitude that TIES keeps for each expert in a tensor, after DARE."""
-    if THRESHOLD in known.findings or known.each[0].trim_density == 1:
+    if known.parameters[0].trim_density == 1:
         return None
 
     def values(deltas: Deltas, _: Findings, start: int) -> Iterator[Tensor]:
         here = known.at(start)
-        return (DROPPED.vector(deltas[t], t, here).abs() for t in range(len(known.each)))
+        return (DROPPED.vector(deltas[t], t, here).abs() for t in range(len(known.parameters)))
 
-    return trim_survey([own.trim_density for own in known.each], values)
+    return trim_survey([own.trim_density for own in known.parameters], values)
+
+
+SURVEYS = (*DROPPED.all_surveys, MethodSurvey(survey=thresholds, finds=(THRESHOLD,)))
 
 
 @on_experts
@@ -123,7 +132,7 @@ def dare_ties(experts: Experts, parameters: DareTiesParameters, context: Context
 
     Raises MethodError without a random key, and if a task vector is not finite.
     """
-    known = experts.surveyed((*DROPPED.all_surveys, thresholds), parameters, context)
+    known = experts.surveyed(SURVEYS, parameters, context)
 
     def sparse(t: int) -> Tensor:
         return kept(DROPPED.vector(experts.delta(t), t, known), t, known.findings)
@@ -146,7 +155,7 @@ DARE_LINEAR = MergeMethod(
     working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density",),
-    tensor_surveys=DROPPED.all_surveys,
+    surveys=DROPPED.all_surveys,
 )
 
 DARE_TIES = MergeMethod(
@@ -168,6 +177,6 @@ DARE_TIES = MergeMethod(
     working_memory=per_entry(8),
     seeded=True,
     for_one_expert=("density",),
-    tensor_surveys=(*DROPPED.all_surveys, thresholds),
+    surveys=SURVEYS,
     votes=True,
 )

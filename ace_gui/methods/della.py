@@ -117,9 +117,9 @@ def check_chances(density: float, epsilon: float) -> None:
 
 def sampled(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
     """``dropped`` for expert t. Raises MethodError if a chance would leave (0, 1]."""
-    parameters = known.each[t]
+    parameters = known.parameters[t]
     check_chances(parameters.density, parameters.epsilon)
-    return dropped(delta, parameters, required(known.random_key, len(known.each)), t)
+    return dropped(delta, parameters, required(known.random_key, len(known.parameters)), t)
 
 
 SAMPLED = Sparse(kept=sampled)
@@ -164,7 +164,7 @@ DELLA = MergeMethod(
     working_memory=per_entry(8),
     seeded=True,
     for_one_expert=("density", "epsilon"),
-    tensor_surveys=SAMPLED.all_surveys,
+    surveys=SAMPLED.all_surveys,
     votes=True,
 )
 
@@ -187,5 +187,5 @@ DELLA_LINEAR = MergeMethod(
     working_memory=per_entry(7),
     seeded=True,
     for_one_expert=("density", "epsilon"),
-    tensor_surveys=SAMPLED.all_surveys,
+    surveys=SAMPLED.all_surveys,
 )

@@ -26,7 +26,14 @@ from ace_gui.methods.shared.kit import (
     scaling_parameter,
     share_parameter,
 )
-from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, required_findings
+from ace_gui.methods.shared.survey import (
+    Findings,
+    MethodSurvey,
+    Range,
+    RankSurvey,
+    Stage,
+    SurveyContext,
+)
 from ace_gui.methods.shared.tolerance import IN_FLOAT64
 from ace_gui.methods.shared.trimming import THRESHOLD, above, least_rank, trim_parameter, trimmed
 
@@ -95,8 +102,9 @@ def common_basis(matrix: Callable[[int], Tensor], experts: Sequence[int]) -> Ten
     return basis_OK
 
 
-def survey(parameters: KnotsTiesParameters, experts: int) -> RankSurvey | None:
+def smallest_coordinates(known: SurveyContext) -> RankSurvey | None:
     """The smallest coordinate that each expert keeps, if it is chosen over the whole model."""
+    parameters = known.parameters[0]
     if parameters.trim == "tensor" or parameters.density == 1:
         return None
     stage = Stage(
@@ -104,7 +112,7 @@ def survey(parameters: KnotsTiesParameters, experts: int) -> RankSurvey | None:
         values=_coordinates,
         ranks=lambda n: (least_rank(parameters.density, n),),
     )
-    return RankSurvey(experts, stage, whole=True)
+    return RankSurvey(len(known.parameters), stage, whole=True)
 
 
 def _coordinates(deltas: Deltas, _found: Findings, _start: int) -> Iterator[Tensor]:
@@ -119,6 +127,16 @@ def _coordinates(deltas: Deltas, _found: Findings, _start: int) -> Iterator[Tens
             yield times(basis_OK.T, experts.matrix(t)).abs_()
 
 
+SURVEYS = (
+    MethodSurvey(
+        survey=smallest_coordinates,
+        over=Range.MODEL,
+        finds=(THRESHOLD,),
+        uses=("density", "trim"),
+    ),
+)
+
+
 @on_experts
 def knots_ties(experts: Experts, parameters: KnotsTiesParameters, context: Context) -> Merged:
     """λ U · TIES(C_1 … C_T) of task vectors O × I, float32; weights count as in TIES.
@@ -126,9 +144,7 @@ def knots_ties(experts: Experts, parameters: KnotsTiesParameters, context: Conte
     Experts without a change are left out. Reads every expert three times. Raises MethodError for
     tensors that are not matrices or not finite, and without findings where it needs them.
     """
-    thresholds = None
-    if survey(parameters, len(experts)) is not None:
-        thresholds = required_findings(context.findings, len(experts))[THRESHOLD]
+    thresholds = experts.surveyed(SURVEYS, parameters, context).findings.get(THRESHOLD)
 
     def sparse(coordinates_KI: Tensor, t: int) -> Tensor:
         if thresholds is None:
@@ -183,8 +199,7 @@ KNOTS_TIES = MergeMethod(
     citation=CITATION,
     parameters=KnotsTiesParameters,
     merge=knots_ties,
-    survey=survey,
-    for_survey=("density", "trim"),
+    surveys=SURVEYS,
     working_memory=per_matrix(entries=7.5, outputs=1.6),
     flops=per_decomposition(experts=1),
 )

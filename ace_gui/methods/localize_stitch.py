@@ -24,7 +24,14 @@ from ace_gui.methods.shared.kit import (
 from ace_gui.methods.shared.learned import LearningParameters, as_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
-from ace_gui.methods.shared.survey import Findings, RankSurvey, required_findings
+from ace_gui.methods.shared.survey import (
+    Findings,
+    MethodSurvey,
+    Range,
+    RankSurvey,
+    SurveyContext,
+    required_findings,
+)
 from ace_gui.methods.shared.trimming import THRESHOLD, above, trim_survey
 
 CITATION: Final = (
@@ -48,9 +55,14 @@ class LocalizeStitchParameters:
     )
 
 
-def survey(parameters: LocalizeStitchParameters | FewShotParameters, experts: int) -> RankSurvey:
+def thresholds(known: SurveyContext) -> RankSurvey:
     """The smallest magnitude that each expert keeps over the whole model, or at the start."""
-    return trim_survey([parameters.density] * experts)
+    return trim_survey([parameters.density for parameters in known.parameters])
+
+
+THRESHOLDS = MethodSurvey(
+    survey=thresholds, over=Range.MODEL, finds=(THRESHOLD,), uses=("density",)
+)
 
 
 @on_experts
@@ -87,8 +99,7 @@ LOCALIZE_STITCH = MergeMethod(
     merge=localize_stitch,
     kind=Kind.ENTRY,
     working_memory=per_entry(2.5),
-    survey=survey,
-    for_survey=("density",),
+    surveys=(THRESHOLDS,),
 )
 
 
@@ -215,8 +226,7 @@ LOCALIZE_STITCH_FEW_SHOT = MergeMethod(
     merge=as_learned(LEARNING),
     kind=Kind.TENSOR,
     least=2,
-    survey=survey,
-    for_survey=("density",),
+    surveys=(THRESHOLDS,),
     needs=lambda _: Need.LOSS,
     learning=LEARNING,
     working_memory=working_memory,

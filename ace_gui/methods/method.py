@@ -18,7 +18,7 @@ from ace_gui.methods.shared.experts import Deltas, Merged, MergeFunction, Weight
 from ace_gui.methods.shared.kit import Flops, WorkingMemory, products_with_itself
 from ace_gui.methods.shared.learning import Learning
 from ace_gui.methods.shared.measured import Measured, Need
-from ace_gui.methods.shared.survey import Survey, TensorSurvey
+from ace_gui.methods.shared.survey import MethodSurvey, Range, SurveyContext
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 
 Parameters = TypeVar("Parameters")
@@ -63,65 +63,123 @@ class BatchFunction(Protocol[ParametersIn]):
         ...
 
 
+Defaults = Callable[[Mapping[str, object]], Mapping[str, tuple[ParameterValue, str]]]
+"""A function from the base's config, which may be empty, to defaults by parameter.
+
+Each has a sentence on its source.
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MergeMethod(Generic[Parameters]):
-    """One entry of the registry.
-
-    ``seeded``: draws random numbers, and therefore needs a random key. ``heterogeneity``: has a γ
-    and regimes. ``least``, ``most``: number of experts it can merge; ``most`` None: any number.
-    ``narrowest``: minimum number of outputs and of inputs of a matrix; a narrower one is averaged.
-    ``for_one_expert``: parameters that may differ between experts, if no survey is needed.
-
-    ``survey``: returns the survey of the whole model from the parameters and the number of experts,
-    or None if none is needed. ``for_survey``: the parameters that it uses; None: all.
-    ``tensor_surveys``: for entry or row methods, surveys of each tensor before its first part, in
-    order. Without their findings, the method treats the tensor as whole. ``sums``: whether the
-    change is Σ c·ΔW, where c depends only on weights and parameters. ``votes``: whether the parts
-    of a tensor decide something together; until all parts have voted, the sum of votes counts as 0.
-
-    ``modules``: what it stores for each expert besides the merged weights. ``merge_batch``: the
-    method for several tensors at once, if available; such a method draws no random numbers and
-    needs no survey. ``working_memory``: for a whole tensor; None: a generous default. Entry and row
-    methods get small parts. ``flops``: operations for a matrix.
-
-    ``needs``: returns the statistics that must first be measured with the experts' data, from the
-    parameters; None if it needs no data. A tensor without statistics is averaged. ``learning``: how
-    it learns from data, for methods that need it. ``layer_norms``: whether it first needs the mean
-    size of its merged tensors of each role; these are its findings, by role, the same for every
-    expert. ``defaults``: returns the defaults that follow from the base's config, which may be
-    empty, each with a sentence on its source.
-    """
+    """One entry of the registry."""
 
     name: str
+    """Its name in a recipe: small letters, digits and _."""
+
     title: str
+    """Its name for people."""
+
     summary: str
+    """What it does, in one to three sentences."""
+
     formula: str
+    """Its formula, a line for each part; the first begins with "W = " or "merged matrix: "."""
+
     citation: str
+    """The paper, with its arXiv number."""
+
     parameters: type[Parameters]
+    """A frozen dataclass whose fields are made by ``parameter``, all with defaults."""
+
     merge: MergeFunction[Parameters]
+    """Its mathematics."""
+
     merge_batch: BatchFunction[Parameters] | None = None
+    """The same for several tensors at once. Such a method draws no random numbers and has no
+    surveys. None: one tensor at a time.
+    """
+
     kind: Kind = Kind.MATRIX
+    """Which tensors it gets, and in what form."""
+
     seeded: bool = False
+    """Whether it draws random numbers, and therefore needs a random key."""
+
     heterogeneity: bool = False
+    """Whether it has a γ and regimes."""
+
     least: int = 1
+    """The smallest number of experts that it can merge."""
+
     most: int | None = None
+    """The largest number of experts that it can merge; None: any number."""
+
     for_one_expert: tuple[str, ...] = ()
+    """Names of the parameters that may differ between experts.
+
+    They may not where the parameters need a survey of the whole model.
+    """
+
     narrowest: int = 1
-    survey: Callable[[Parameters, int], Survey | None] | None = None
-    for_survey: tuple[str, ...] | None = None
-    tensor_surveys: tuple[TensorSurvey, ...] = ()
+    """Minimum number of outputs and of inputs of a matrix; a narrower one is averaged."""
+
+    surveys: tuple[MethodSurvey, ...] = ()
+    """What it must know of the whole model, or of a tensor, before it merges, in this order.
+
+    ``merge`` gets the findings of all as ``findings``, also if it gets parts of a tensor. A method
+    that also works without the engine calls ``Experts.surveyed`` for those that are missing.
+    """
+
     votes: bool = False
+    """Whether the parts of a tensor decide something together.
+
+    Until all parts have voted, the sum of votes counts as 0.
+    """
+
     sums: bool = False
+    """Whether the change is Σ c·ΔW, where c depends only on weights and parameters."""
+
     modules: Modules[Parameters] | None = None
+    """What it stores for each expert besides the merged weights."""
+
     working_memory: WorkingMemory | None = None
+    """The float64 numbers that it holds for a whole tensor; None: a generous default.
+
+    Entry and row methods get small parts.
+    """
+
     needs: Callable[[Parameters], Need | None] | None = None
+    """Returns the statistics that must first be measured with the experts' data.
+
+    A tensor without statistics is averaged. None: it needs no data.
+    """
+
     learning: Learning[Any] | None = None
+    """How it learns from data, for methods that do."""
+
     layer_norms: Callable[[Parameters], bool] | None = None
+    """Whether it first needs the mean size of its merged tensors of each role.
+
+    These are its findings, by role, the same for every expert. None: never.
+    """
+
     flops: Flops = products_with_itself
-    defaults: Callable[[Mapping[str, object]], Mapping[str, tuple[ParameterValue, str]]] | None = (
-        None
-    )
+    """Operations for a matrix."""
+
+    defaults: Defaults | None = None
+    """The defaults that follow from the base's config."""
 
     def need(self, parameters: Parameters) -> Need | None:
         """The statistics that must be measured with the experts' data before the merge."""
         return None if self.needs is None else self.needs(parameters)
+
+    def surveys_over(self, survey_range: Range, parameters: Parameters) -> list[MethodSurvey]:
+        """Its surveys of the model, or of each tensor, with these parameters."""
+        return [survey for survey in self.surveys if survey.range_for(parameters) is survey_range]
+
+    def needs_model(self, parameters: Parameters, experts: int) -> bool:
+        """Whether it must survey the whole model before it merges this number of experts."""
+        before = SurveyContext.of_model(parameters, experts)
+        surveys = self.surveys_over(Range.MODEL, parameters)
+        return any(survey.due(before) is not None for survey in surveys)

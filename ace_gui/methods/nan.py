@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
-from ace_gui.methods.shared.survey import SumSurvey, norms_survey, required_findings
+from ace_gui.methods.shared.survey import (
+    MethodSurvey,
+    Range,
+    SumSurvey,
+    SurveyContext,
+    norms_survey,
+    required_findings,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +45,11 @@ class NanParameters:
     )
 
 
-def survey(parameters: NanParameters, experts: int) -> SumSurvey | None:
+def norms(known: SurveyContext) -> SumSurvey | None:
     """The norms of the whole task vectors, if ``norms`` asks for them."""
-    return norms_survey(experts) if parameters.norms == "model" else None
+    if known.parameters[0].norms == "tensor":
+        return None
+    return norms_survey(len(known.parameters))
 
 
 @on_experts
@@ -82,6 +91,5 @@ NAN = MergeMethod(
     merge=nan,
     kind=Kind.TENSOR,
     working_memory=per_entry(3),
-    survey=survey,
-    for_survey=("norms",),
+    surveys=(MethodSurvey(survey=norms, over=Range.MODEL, finds=("norm",), uses=("norms",)),),
 )

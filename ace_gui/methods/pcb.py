@@ -26,15 +26,15 @@ from ace_gui.methods.shared.experts import (
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter, share_parameter
 from ace_gui.methods.shared.survey import (
     Findings,
+    MethodSurvey,
     RankSurvey,
     Stage,
     SumSurvey,
     SurveyContext,
     magnitudes,
     norms_survey,
-    required_findings,
 )
-from ace_gui.methods.shared.trimming import kept_count
+from ace_gui.methods.shared.trimming import kept_count, trim_range
 
 WINSORISED: Final = 0.01
 """Share of entries at either end whose magnitude is clipped to the next one, as published."""
@@ -74,28 +74,20 @@ class PcbParameters:
     )
 
 
-def survey(parameters: PcbParameters, experts: int) -> RankSurvey | None:
-    """The bounds of magnitudes, and then of scores, over the whole model."""
-    return None if parameters.trim == "tensor" else _competition(parameters, experts)
-
-
-def norms(known: SurveyContext) -> SumSurvey | None:
+def norms(known: SurveyContext) -> SumSurvey:
     """‖ΔW_t‖ in a tensor, which shows the experts that changed it."""
-    return None if "norm" in known.findings else norms_survey(len(known.each))
+    return norms_survey(len(known.parameters))
 
 
-def competition(known: SurveyContext) -> RankSurvey | None:
-    """The bounds of magnitudes and scores in a tensor, for the experts that changed it."""
-    if "top" in known.findings:
-        return None
-    kept = _changed(known.findings, known.weights).kept
-    return _competition(known.each[0], len(known.each), kept)
+def competition(known: SurveyContext) -> RankSurvey:
+    """The bounds of magnitudes, and then of scores, for the experts that changed anything.
 
-
-def _competition(
-    parameters: PcbParameters, experts: int, kept: Sequence[int] | None = None
-) -> RankSurvey:
-    """``kept``: the competing experts; None: all that changed anything."""
+    In a tensor these are known by their norms.
+    """
+    parameters, experts = known.parameters[0], len(known.parameters)
+    kept: Sequence[int] | None = None
+    if parameters.trim == "tensor":
+        kept = _changed(known.findings, known.weights).kept
 
     def values(deltas: Deltas, findings: Findings, _start: int) -> Iterator[Tensor]:
         return _scores(deltas, _bounds(findings, kept))
@@ -109,6 +101,17 @@ def _competition(
     return RankSurvey(experts, bounds, scores)
 
 
+SURVEYS = (
+    MethodSurvey(survey=norms, finds=("norm",)),
+    MethodSurvey(
+        survey=competition,
+        over=trim_range,
+        finds=("low", "high", "lost", "top"),
+        uses=("density", "trim"),
+    ),
+)
+
+
 @on_experts
 def pcb(experts: Experts, parameters: PcbParameters, context: Context) -> Merged:
     """λ Σ ŝ_t w_t τ_t / Σ ŝ_t entry by entry, 0 if all ŝ_t are 0; any shape, float32.
@@ -117,9 +120,7 @@ def pcb(experts: Experts, parameters: PcbParameters, context: Context) -> Merged
     without a change are left out. Holds two experts at a time; reads each 2 + T times. Raises
     MethodError if one is not finite, and without findings where it needs them.
     """
-    if parameters.trim == "model":
-        required_findings(context.findings, len(experts))
-    findings = experts.surveyed((norms, competition), parameters, context).findings
+    findings = experts.surveyed(SURVEYS, parameters, context).findings
     changed = _changed(findings, experts.weights)
     bounds = _bounds(findings, None if parameters.trim == "model" else changed.kept)
     merged = experts.zeros()
@@ -211,7 +212,5 @@ PCB = MergeMethod(
     merge=pcb,
     kind=Kind.ENTRY,
     working_memory=per_entry(11.5),
-    survey=survey,
-    for_survey=("density", "trim"),
-    tensor_surveys=(norms, competition),
+    surveys=SURVEYS,
 )

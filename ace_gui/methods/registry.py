@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, get_type_hints
@@ -20,7 +20,7 @@ from ace_gui.methods.adarank import ADARANK
 from ace_gui.methods.arcee_fusion import ARCEE_FUSION
 from ace_gui.methods.breadcrumbs import BREADCRUMBS, BREADCRUMBS_TIES
 from ace_gui.methods.byom import BYOM
-from ace_gui.methods.calling import require_signature, source_digest, source_of
+from ace_gui.methods.calling import require_signature, source_digest
 from ace_gui.methods.cart import CART
 from ace_gui.methods.concrete import CONCRETE
 from ace_gui.methods.dare import DARE_LINEAR, DARE_TIES
@@ -41,9 +41,11 @@ from ace_gui.methods.pcb import PCB
 from ace_gui.methods.ram import RAM, RAMPLUS_TL
 from ace_gui.methods.regmean import REGMEAN
 from ace_gui.methods.sce import SCE
+from ace_gui.methods.shared.calls import source_of
 from ace_gui.methods.shared.expert_modules import Differences
 from ace_gui.methods.shared.experts import MergeFunction
 from ace_gui.methods.shared.kit import INFO
+from ace_gui.methods.shared.survey import MethodSurvey
 from ace_gui.methods.slerp import BASE_SLERP, NUSLERP, SLERP
 from ace_gui.methods.smile import SMILE
 from ace_gui.methods.spherical_means import KARCHER, MULTISLERP
@@ -160,10 +162,11 @@ def add_method(method: MergeMethod[Any], family: str = YOUR_OWN, *, replace: boo
             f"The parameters of {name!r} must be a frozen dataclass whose fields are made "
             f"by `parameter`, with defaults in their ranges ({type(error).__name__}: {error})."
         ) from error
+    _require_used({field.name for field in fields}, method)
     for heading, methods in _ADDED.items():
         _ADDED[heading] = tuple(each for each in methods if each.name != name)
     _REGISTERED[name] = method
-    _SOURCES[name] = source_digest(method.merge)
+    _SOURCES[name] = _digest_of(method)
     _ADDED[family] = (*_ADDED.get(family, ()), method)
 
 
@@ -175,16 +178,37 @@ def added_sources(names: Iterable[str]) -> dict[str, str]:
     return {name: _SOURCES[name] for name in names if name in _SOURCES}
 
 
+def _digest_of(method: MergeMethod[Any]) -> str:
+    """Digest of the sources of a method: of its mathematics, and of its surveys, if it has any."""
+    functions = [method.merge]
+    for survey in method.surveys:
+        functions += [function for function in (survey.survey, survey.over) if callable(function)]
+    digests = dict.fromkeys(source_digest(function) for function in functions)
+    return "+".join(digests)
+
+
 def _require_fields(method: MergeMethod[Any]) -> None:
-    """Raise MethodError if a plain field of a method has another type than declared."""
+    """Raise MethodError if a plain field or a survey has another type than declared."""
     plain = {"str": str, "int": int, "bool": bool, "Kind": Kind}
+    whose = f"of the method `{method.name}` ({source_of(method.merge)})"
     for field in dataclasses.fields(method):
         value, wanted = getattr(method, field.name), plain.get(str(field.type))
         if wanted is not None and not isinstance(value, wanted):
-            raise MethodError(
-                f"`{field.name}` of the method `{method.name}` ({source_of(method.merge)}) must be "
-                f"{wanted.__name__}, not {value!r}."
-            )
+            raise MethodError(f"`{field.name}` {whose} must be {wanted.__name__}, not {value!r}.")
+    declared = isinstance(method.surveys, tuple)
+    if not declared or any(not isinstance(survey, MethodSurvey) for survey in method.surveys):
+        raise MethodError(f"`surveys` {whose} must be a tuple of `MethodSurvey`s.")
+
+
+def _require_used(parameters: Set[str], method: MergeMethod[Any]) -> None:
+    """Raise MethodError if a survey uses a parameter that the method does not have."""
+    for survey in method.surveys:
+        for name in survey.uses or ():
+            if name not in parameters:
+                raise MethodError(
+                    f"A survey of the method `{method.name}` uses `{name}`, which is none of its "
+                    f"parameters: {', '.join(sorted(parameters)) or 'none'}."
+                )
 
 
 def register_method(

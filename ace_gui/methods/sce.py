@@ -23,7 +23,14 @@ from ace_gui.methods.shared.experts import (
     on_experts,
 )
 from ace_gui.methods.shared.kit import per_entry, scaling_parameter, share_parameter
-from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, SumSurvey, SurveyContext
+from ace_gui.methods.shared.survey import (
+    Findings,
+    MethodSurvey,
+    RankSurvey,
+    Stage,
+    SumSurvey,
+    SurveyContext,
+)
 
 SMALLEST: Final = 1e-6
 """Lower bound of the sum of the agreeing experts' coefficients, as in mergekit."""
@@ -67,8 +74,8 @@ def least_variance(known: SurveyContext) -> RankSurvey | None:
 
     The share counts only entries that vary at all.
     """
-    weights, share = known.weights, known.each[0].select_topk
-    if share == 1 or VARIANCE in known.findings:
+    weights, share = known.weights, known.parameters[0].select_topk
+    if share == 1:
         return None
 
     def values(deltas: Deltas, _: Findings, _start: int) -> Iterator[Tensor]:
@@ -82,11 +89,9 @@ def least_variance(known: SurveyContext) -> RankSurvey | None:
     return RankSurvey(len(weights), stage)
 
 
-def mean_squares(known: SurveyContext) -> SumSurvey | None:
+def mean_squares(known: SurveyContext) -> SumSurvey:
     """The mean squares of the experts' selected changes, from which coefficients are computed."""
     weights, findings = known.weights, known.findings
-    if SQUARE in findings:
-        return None
 
     def figures(deltas: Deltas, _start: int) -> Iterator[tuple[float, int]]:
         mask = selected(deltas, weights, findings)
@@ -100,6 +105,12 @@ def mean_squares(known: SurveyContext) -> SumSurvey | None:
     return SumSurvey(len(weights), 2, figures, means)
 
 
+SURVEYS = (
+    MethodSurvey(survey=least_variance, finds=(VARIANCE,)),
+    MethodSurvey(survey=mean_squares, finds=(SQUARE,)),
+)
+
+
 @on_experts
 def sce(experts: Experts, parameters: SceParameters, context: Context) -> Merged:
     """Σ c_t τ_t / Σ c_t over the experts with the sign of Σ τ_t, τ_t = w_t ΔW_t; float32.
@@ -109,7 +120,7 @@ def sce(experts: Experts, parameters: SceParameters, context: Context) -> Merged
     once, the merge twice; with one, five and four times. Raises MethodError if one is not finite.
     """
     total, notes = experts.sum(), []
-    findings = experts.surveyed((least_variance, mean_squares), parameters, context).findings
+    findings = experts.surveyed(SURVEYS, parameters, context).findings
     mask = selected(experts.deltas, experts.weights, findings)
     if mask is not None and not 0 < findings[VARIANCE][0] < math.inf:
         notes.append("No entry varies enough to be selected: this tensor stays as in the base.")
@@ -181,5 +192,5 @@ SCE = MergeMethod(
     merge=sce,
     kind=Kind.ENTRY,
     working_memory=per_entry(7),
-    tensor_surveys=(least_variance, mean_squares),
+    surveys=SURVEYS,
 )

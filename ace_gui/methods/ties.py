@@ -11,8 +11,14 @@ from ace_gui.methods.shared.election import ElectionParameters, merged_by_electi
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import per_entry, scaling_parameter, share_parameter
 from ace_gui.methods.shared.sparse import Sparse, rescale_parameter
-from ace_gui.methods.shared.survey import RankSurvey, SurveyContext, required_findings
-from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_parameter, trim_survey
+from ace_gui.methods.shared.survey import MethodSurvey, RankSurvey, SurveyContext
+from ace_gui.methods.shared.trimming import (
+    THRESHOLD,
+    kept,
+    trim_parameter,
+    trim_range,
+    trim_survey,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,18 +51,11 @@ class TiesParameters(ElectionParameters, Trimming):
     )
 
 
-def survey(parameters: TiesParameters, experts: int) -> RankSurvey | None:
-    """The smallest magnitude that each expert keeps, if it is chosen over the whole model."""
-    if parameters.trim == "tensor" or parameters.density == 1:
-        return None
-    return trim_survey([parameters.density] * experts)
-
-
 def thresholds(known: SurveyContext) -> RankSurvey | None:
-    """The smallest magnitude that each expert keeps in a tensor, if it is chosen there."""
-    if THRESHOLD in known.findings or all(parameters.density == 1 for parameters in known.each):
+    """The smallest magnitude that each expert keeps; None if all keep everything."""
+    if all(parameters.density == 1 for parameters in known.parameters):
         return None
-    return trim_survey([parameters.density for parameters in known.each])
+    return trim_survey([parameters.density for parameters in known.parameters])
 
 
 def largest(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
@@ -64,7 +63,10 @@ def largest(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
     return kept(delta, t, known.findings)
 
 
-TRIMMED = Sparse(kept=largest, surveys=(thresholds,))
+THRESHOLDS = MethodSurvey(
+    survey=thresholds, over=trim_range, finds=(THRESHOLD,), uses=("density", "trim")
+)
+TRIMMED = Sparse(kept=largest, surveys=(THRESHOLDS,))
 
 
 @on_experts
@@ -76,8 +78,6 @@ def ties(experts: Experts, parameters: TiesParameters, context: Context) -> Merg
     every expert once. ``balanced`` decides ties of the signs of an entry. Raises MethodError if a
     task vector is not finite, or if required findings are missing.
     """
-    if survey(parameters, len(experts)) is not None:
-        required_findings(context.findings, len(experts))
     sparse, known = TRIMMED.vectors(experts, parameters, context)
     return merged_by_election(sparse, experts.weights, parameters, known.findings)
 
@@ -104,8 +104,6 @@ TIES = MergeMethod(
     kind=Kind.ENTRY,
     for_one_expert=("density",),
     working_memory=per_entry(8),
-    survey=survey,
-    for_survey=("density", "trim"),
-    tensor_surveys=TRIMMED.all_surveys,
+    surveys=TRIMMED.all_surveys,
     votes=True,
 )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ace_gui.methods import METHODS, Merged, MergeMethod, checked_parameters
 from ace_gui.methods.shared.expert_modules import learns
 from ace_gui.methods.shared.measured import Measured, Need
-from ace_gui.methods.shared.survey import Findings, RandomKey, surveyed
+from ace_gui.methods.shared.survey import Findings, RandomKey, Range, SurveyContext, surveyed
 from tests.helpers.ace_cases import low_rank_deltas, random_deltas, spread
 from tests.helpers.method_oracles import relative_error
 
@@ -101,6 +101,21 @@ def measured_with(need: Need | None, deltas: Sequence[torch.Tensor]) -> Measured
     return Measured(each=grams, centres=centres, norms=ones, means=ones)
 
 
+def surveyed_model(
+    method: MergeMethod[Any], parameters: Any, tensors: Sequence[Sequence[torch.Tensor]]
+) -> Findings | None:
+    """The findings of a method's surveys of a model; None if it needs none."""
+    experts = len(tensors[0])
+    if not method.needs_model(parameters, experts):
+        return None
+    known = SurveyContext.of_model(parameters, experts)
+    for declared in method.surveys_over(Range.MODEL, parameters):
+        survey = declared.due(known)
+        if survey is not None:
+            known = declared.added_to(known, surveyed(survey, tensors))
+    return known.findings
+
+
 def context(
     method: MergeMethod[Any], deltas: Sequence[torch.Tensor], parameters: Any = None
 ) -> dict[str, Any]:
@@ -109,8 +124,8 @@ def context(
     if len(deltas):
         found["base"] = torch.tensor(base_of(deltas[0].shape), dtype=torch.float32)
     given = checked_parameters(method, {}) if parameters is None else parameters
-    if len(deltas) and method.survey is not None:
-        found["findings"] = surveyed(method.survey(given, len(deltas)), [deltas])
+    if len(deltas):
+        found["findings"] = surveyed_model(method, given, [deltas])
     need = method.need(given)
     if method.learning is not None:
         found["measured"] = begun(method, deltas, given, found.get("findings"))

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,14 @@ from ace_gui.methods import METHODS, MergeMethod, checked_parameters, parameter_
 from ace_gui.methods.method import Kind
 from ace_gui.methods.shared.draws import seed_of
 from ace_gui.methods.shared.experts import SURPLUS, Merged, Vote
-from ace_gui.methods.shared.survey import Findings, Survey, SurveyContext, found_by, surveyed
+from ace_gui.methods.shared.survey import (
+    Findings,
+    Range,
+    Survey,
+    SurveyContext,
+    in_passes,
+    known_of_tensor,
+)
 from tests.helpers.method_cases import (
     Array,
     context,
@@ -27,6 +34,7 @@ from tests.helpers.method_cases import (
     needs_data,
     random_key,
     run,
+    surveyed_model,
     tensor_cases,
 )
 from tests.helpers.method_oracles import relative_error
@@ -223,16 +231,16 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
     known, here = extra.get("findings") or {}, extra.get("random_key")
 
     def carry_out(survey: Survey) -> Findings:
-        unfinished = True
-        while unfinished:
+        def measured() -> Iterator[torch.Tensor]:
             for number, part in enumerate(parts):
-                survey.add(survey.measure(range(len(part)), part, 100 * number))
-            unfinished = survey.finish_pass()
-        return survey.findings
+                yield survey.measure(range(len(part)), part, 100 * number)
+
+        return in_passes(survey, measured)
 
     each = [parameters] * len(deltas)
-    survey_context = SurveyContext(each=each, weights=weights, findings=known, random_key=here)
-    found = found_by(method.tensor_surveys, survey_context, carry_out)
+    before = SurveyContext(parameters=each, weights=weights, findings=known, random_key=here)
+    surveys = method.surveys_over(Range.TENSOR, parameters)
+    found = known_of_tensor(surveys, before, carry_out).findings
 
     def merged(findings: Findings) -> list[Merged]:
         pieces = []
@@ -272,25 +280,28 @@ def test_a_method_that_needs_data_says_so_without(method: MergeMethod[Any]) -> N
 
 
 @every
-def test_a_survey_uses_the_parameters_that_are_declared(method: MergeMethod[Any]) -> None:
-    if method.survey is None:
-        return
+def test_a_survey_of_the_model_uses_the_parameters_that_are_declared(
+    method: MergeMethod[Any],
+) -> None:
     tensors = [torch.tensor(delta).float() for delta in given(method, CASES["square"])]
+    if not method.surveys:
+        return
     over_model = {"trim": "model", "norms": "model", "variant": "layer-wise++"}
     fields = {field.name: field for field in parameter_fields(method)}
-    known = {name: value for name, value in over_model.items() if name in fields}
+    usual = {name: value for name, value in over_model.items() if name in fields}
+    surveys = method.surveys_over(Range.MODEL, checked_parameters(method, usual))
+    if not surveys:
+        return
+    used = {name for survey in surveys for name in survey.uses or fields}
 
     def found(**parameters: object) -> Findings | None:
-        checked = checked_parameters(method, {**known, **parameters})
-        assert method.survey is not None
-        return surveyed(method.survey(checked, len(tensors)), [tensors])
+        checked = checked_parameters(method, {**usual, **parameters})
+        return surveyed_model(method, checked, [tensors])
 
-    usual = found()
-    assert usual is not None
     for name, field in fields.items():
         others = field.choices or ([not field.default] if field.kind == "bool" else [1])
-        same = all(found(**{name: other}) == usual for other in others)
-        assert same == (name not in method.for_survey), name
+        same = all(found(**{name: other}) == found() for other in others)
+        assert same == (name not in used), name
 
 
 @every

@@ -12,7 +12,7 @@ from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.methods.shared.survey import Findings, RankSurvey, Stage, magnitudes, surveyed
 from tests.helpers import method_oracles as oracle
 from tests.helpers.ace_cases import random_deltas
-from tests.helpers.method_cases import Array
+from tests.helpers.method_cases import Array, surveyed_model
 
 SHAPES = ((12, 30), (30, 12), (24, 24), (7, 5))
 NORMS = (0.3, 3.0, 0.01, 1.0)
@@ -35,8 +35,8 @@ def merged(name: str, tensors: list[Array], **parameters: Any) -> Array:
     """A method on every tensor of a model after its survey, flat, one after the other."""
     method, given_ = METHODS[name], as_float32(tensors)
     checked = checked_parameters(method, parameters)
-    assert method.survey is not None
-    findings = surveyed(method.survey(checked, len(tensors[0])), given_)
+    findings = surveyed_model(method, checked, given_)
+    assert findings is not None
     weights = [1.0] * len(tensors[0])
     results = [method.merge(deltas, weights, checked, findings=findings) for deltas in given_]
     return np.concatenate([result.delta.double().numpy().ravel() for result in results])

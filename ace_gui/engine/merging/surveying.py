@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -35,7 +35,7 @@ from ace_gui.engine.streaming import PASS_ELEMENTS, Part, ordered, single_thread
 from ace_gui.errors import CheckpointError, NonFiniteError
 from ace_gui.linalg.passes import energy
 from ace_gui.methods.method import MergeMethod
-from ace_gui.methods.shared.survey import Findings, Survey
+from ace_gui.methods.shared.survey import Findings, MethodSurvey, Range, Survey, SurveyContext
 
 TITLE: Final = "looking at the whole model"
 
@@ -96,22 +96,32 @@ def surveyed(
 def _found(
     group: Group, prepared: Prepared, scan: Scanning
 ) -> Generator[PassProgress | None, None, Findings]:
-    """The findings of a survey, or of an earlier one with the same parameters and rows."""
-    names, values = group.method.for_survey, asdict(group.parameters)
-    used = [values[name] for name in (values if names is None else names)]
-    key = (group.method.name, *used, tuple(row.name for row in group.rows))
-    if key not in prepared.surveys:
-        survey = survey_of(group, len(prepared.experts))
-        assert survey is not None
-        yield from passes(survey, group.rows, scan, TITLE)
-        prepared.surveys[key] = survey.findings
-    return prepared.surveys[key]
+    """The findings of the method's surveys of the model, or of earlier ones that are the same."""
+    known = SurveyContext.of_model(group.parameters, len(prepared.experts))
+    for declared in group.method.surveys_over(Range.MODEL, group.parameters):
+        survey = declared.due(known)
+        if survey is None:
+            continue
+        key = _survey_key(group, declared)
+        if key not in prepared.surveys:
+            yield from passes(survey, group.rows, scan, TITLE)
+            prepared.surveys[key] = survey.findings
+        known = declared.added_to(known, prepared.surveys[key])
+    return known.findings
+
+
+def _survey_key(group: Group, declared: MethodSurvey) -> Hashable:
+    """Equal for surveys with the same findings: of the same rows, with the same parameters used."""
+    values = asdict(group.parameters)
+    names = tuple(values) if declared.uses is None else declared.uses
+    used = tuple(values[name] for name in names)
+    return (group.method.name, declared.finds, used, tuple(row.name for row in group.rows))
 
 
 def waits(row: PlanRow, prepared: Prepared) -> bool:
     """Whether the row's method needs a survey or data before it merges."""
-    survey, parameters = prepared.method_of(row).survey, prepared.parameters_of(row)
-    surveys = survey is not None and survey(parameters, len(prepared.experts)) is not None
+    method, parameters = prepared.method_of(row), prepared.parameters_of(row)
+    surveys = method.needs_model(parameters, len(prepared.experts))
     return surveys or prepared.need_of(row) is not None
 
 
@@ -130,13 +140,9 @@ def groups(prepared: Prepared) -> list[Group]:
     return [
         group
         for group in candidates
-        if _wants_norms(group.method, group.parameters) or survey_of(group, experts) is not None
+        if _wants_norms(group.method, group.parameters)
+        or group.method.needs_model(group.parameters, experts)
     ]
-
-
-def survey_of(group: Group, experts: int) -> Survey | None:
-    """The survey of a group; None if its method needs none."""
-    return group.method.survey and group.method.survey(group.parameters, experts)
 
 
 def _wants_norms(method: MergeMethod[Any], parameters: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -47,10 +47,12 @@ from ace_gui.methods.shared.experts import (
 from ace_gui.methods.shared.survey import (
     Findings,
     RandomKey,
+    Range,
     Survey,
     SurveyContext,
     found_at_once,
-    found_by,
+    in_passes,
+    known_of_tensor,
 )
 from ace_gui.methods.shared.tolerance import STRICT
 from ace_gui.stored_formats import FORMATS
@@ -157,11 +159,7 @@ class TensorMerge:
 
     def _findings(self, parts: Sequence[Part], pool: ThreadPoolExecutor) -> Findings:
         """The findings of the model's surveys, and of this tensor's surveys."""
-        row, prepared = self.row, self._prepared
-        known, surveys = prepared.findings_of(row) or {}, prepared.method_of(row).tensor_surveys
-        if not row.is_merged or not surveys:
-            return known
-        experts = range(len(row.experts))
+        row, prepared, experts = self.row, self._prepared, range(len(self.row.experts))
 
         def measure(survey: Survey, part: Part) -> Tensor:
             return survey.measure(experts, self._vectors(part), part[0])
@@ -169,21 +167,11 @@ class TensorMerge:
         def carry_out(survey: Survey) -> Findings:
             if len(parts) == 1:
                 return pool.submit(lambda: found_at_once(survey, self._vectors(parts[0]))).result()
-            unfinished = True
-            while unfinished:
-                for measured in ordered(pool, partial(measure, survey), parts):
-                    survey.add(measured)
-                unfinished = survey.finish_pass()
-            return survey.findings
+            return in_passes(survey, lambda: ordered(pool, partial(measure, survey), parts))
 
-        context = SurveyContext(
-            each=prepared.own_of(row) or [prepared.parameters_of(row)] * len(experts),
-            weights=prepared.weights_of(row),
-            findings=known,
-            random_key=_random_key(row, prepared, self._names, parts[0]),
-        )
+        random_key = _random_key(row, prepared, self._names, parts[0])
         with merging_of(row.name, self._names):
-            return found_by(surveys, context, carry_out)
+            return _tensor_findings(row, prepared, random_key, carry_out) or {}
 
     def _in_parts(
         self, parts: Sequence[Part], findings: Findings, pool: ThreadPoolExecutor
@@ -342,6 +330,29 @@ def _merged_batch(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -
     ]
 
 
+def _tensor_findings(
+    row: PlanRow,
+    prepared: Prepared,
+    random_key: RandomKey | None,
+    carry_out: Callable[[Survey], Findings],
+) -> Findings | None:
+    """The findings of the model's surveys, and of the tensor's, which ``carry_out`` runs.
+
+    None if there are no findings of the model, and no surveys of the tensor.
+    """
+    findings, parameters = prepared.findings_of(row), prepared.parameters_of(row)
+    surveys = prepared.method_of(row).surveys_over(Range.TENSOR, parameters)
+    if not row.is_merged or not surveys:
+        return findings
+    known = SurveyContext(
+        parameters=prepared.own_of(row) or [parameters] * len(row.experts),
+        weights=prepared.weights_of(row),
+        findings=findings or {},
+        random_key=random_key,
+    )
+    return known_of_tensor(surveys, known, carry_out).findings
+
+
 def merge_deltas(
     row: PlanRow,
     prepared: Prepared,
@@ -354,7 +365,7 @@ def merge_deltas(
     """The merged task vector of one tensor, by the recipe's method or the mean.
 
     ``output``: dtype in which the result is stored; None if unknown. ``findings``: of the tensor if
-    ``deltas`` are a part of it; None: those of the model.
+    ``deltas`` are a part of it; None: the tensor is surveyed here.
     """
     weights = prepared.weights_of(row)
     if row.disposition == Disposition.AVERAGED:
@@ -364,10 +375,15 @@ def merge_deltas(
     if need is not None and measured is None:
         mean = averaged(linear(deltas, weights, LinearParameters()))
         return _after(row, mean, deltas, weights)
+    random_key = _random_key(row, prepared, deltas.names, deltas.part)
+    if findings is None:
+        at_once = partial(found_at_once, deltas=deltas)
+        with merging_of(row.name, deltas.names):
+            findings = _tensor_findings(row, prepared, random_key, at_once)
     context = Context(
         keep_preliminary=keep_preliminary,
-        random_key=_random_key(row, prepared, deltas.names, deltas.part),
-        findings=prepared.findings_of(row) if findings is None else findings,
+        random_key=random_key,
+        findings=findings,
         own=prepared.own_of(row),
         base=deltas.base,
         tolerance=deltas.tolerance(weights, output) if prepared.is_whole(row) else STRICT,

@@ -230,8 +230,7 @@ class _Rules:
         parameters = checked_parameters(method, values)
         sets = [parameters]
         sets += [checked_parameters(method, {**values, **own}) for own in choice.own.values()]
-        surveyed = [one for one in sets if method.survey and method.survey(one, len(names))]
-        if choice.own and surveyed:
+        if choice.own and any(method.needs_model(one, len(names)) for one in sets):
             raise RecipeError(
                 f"{method.title} takes parameters of one expert only where entries are chosen "
                 "within each tensor; set trim to tensor.",

@@ -48,6 +48,7 @@ from ace_gui.methods.shared.expert_modules import (
     kind_of,
     learns,
 )
+from ace_gui.methods.shared.survey import Range
 from ace_gui.paths import merges_folder
 from ace_gui.recipe import Recipe
 from ace_gui.stored_formats import FORMATS
@@ -229,7 +230,7 @@ def _survey_bytes(row: PlanRow, prepared: Prepared) -> int:
     if not row.is_merged or method.kind is not Kind.ENTRY:
         return 0
     part, each = min(prod(row.shape), PASS_ELEMENTS), 0
-    if method.survey is not None:
+    if method.surveys_over(Range.MODEL, prepared.parameters_of(row)):
         each = _part_bytes(row, prepared, part)
     if isinstance(method.modules, Masks | Differences):
         # Plus the expert's masks of the parts in progress.
@@ -243,8 +244,10 @@ def kept_bytes(row: PlanRow, prepared: Prepared) -> int:
     The cache saves reading them again in each pass. 0 if it is too large, or not needed.
     """
     method = prepared.method_of(row)
-    in_passes = prepared.is_whole(row) or method.tensor_surveys or method.votes
-    if not row.is_merged or not in_passes:
+    if not row.is_merged:
+        return 0
+    surveys = method.surveys_over(Range.TENSOR, prepared.parameters_of(row))
+    if not (prepared.is_whole(row) or surveys or method.votes):
         return 0
     kept = (1 + len(row.experts)) * prod(row.shape) * FORMATS[row.dtype].bits // 8
     return kept if kept <= KEPT_BYTES else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Final, Protocol, Self, TypeVar, overload
 
@@ -22,11 +22,13 @@ from ace_gui.method_figures import MethodFigures
 from ace_gui.methods.shared.measured import Measured
 from ace_gui.methods.shared.survey import (
     Findings,
+    MethodSurvey,
     RandomKey,
+    Range,
     SurveyContext,
-    TensorSurvey,
     found_at_once,
-    found_by,
+    known_of_tensor,
+    required_findings,
 )
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 
@@ -123,7 +125,7 @@ class Context:
 
     ``keep_preliminary``: also return the solution before refinement, if there is one.
     ``random_key``: for methods that draw random numbers. ``findings``: results of the method's
-    survey of the whole model, for the experts that have the tensor. ``own``: parameters for each
+    surveys, for the experts that have the tensor. ``own``: parameters for each
     expert, if the method supports them. ``base``: W₀, shaped and oriented like the task vectors,
     for methods that work on whole weights. ``tolerance``: required accuracy of the result, for
     methods that can save time with it. ``measured``: the statistics of the experts' data that the
@@ -378,20 +380,26 @@ class Experts:
         return [weight / self.total_weight for weight in self.weights]
 
     def surveyed(
-        self, surveys: Sequence[TensorSurvey], parameters: Any, context: Context
+        self, surveys: Sequence[MethodSurvey], parameters: Any, context: Context
     ) -> SurveyContext:
         """Everything that the method knows of the tensor before it merges.
 
-        Missing findings are computed from the task vectors, which then must be whole.
+        Missing findings of the tensor are computed from the task vectors, which then must be whole.
+        Raises MethodError if findings of the whole model are missing.
         """
         known = SurveyContext(
-            each=[parameters] * len(self) if context.own is None else context.own,
+            parameters=[parameters] * len(self) if context.own is None else context.own,
             weights=self.weights,
             findings=context.findings or {},
             random_key=context.random_key,
         )
-        found = found_by(surveys, known, partial(found_at_once, deltas=self.deltas))
-        return replace(known, findings=found)
+        of_tensor = []
+        for declared in surveys:
+            if declared.range_for(parameters) is Range.TENSOR:
+                of_tensor.append(declared)
+            elif declared.survey(known) is not None:
+                required_findings(context.findings, len(self), declared.finds)
+        return known_of_tensor(of_tensor, known, partial(found_at_once, deltas=self.deltas))
 
 
 def on_experts(

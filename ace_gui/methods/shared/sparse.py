@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ace_gui.methods.shared.experts import Context, Deltas, Experts, Merged, Weights, on_experts
 from ace_gui.methods.shared.kit import parameter, scaling_parameter
-from ace_gui.methods.shared.survey import Findings, SumSurvey, SurveyContext, TensorSurvey
+from ace_gui.methods.shared.survey import Findings, MethodSurvey, SumSurvey, SurveyContext
 
 NONE: Final = "none"
 BY_CHANCE: Final = "by chance"
@@ -53,12 +53,12 @@ class Sparse:
     """
 
     kept: Callable[[Tensor, int, SurveyContext], Tensor]
-    surveys: tuple[TensorSurvey, ...] = ()
+    surveys: tuple[MethodSurvey, ...] = ()
 
     @property
-    def all_surveys(self) -> tuple[TensorSurvey, ...]:
-        """The surveys of a tensor, including that of the ratios."""
-        return (*self.surveys, self._ratios)
+    def all_surveys(self) -> tuple[MethodSurvey, ...]:
+        """The surveys, including that of the ratios in each tensor."""
+        return (*self.surveys, MethodSurvey(survey=self._ratios, finds=(RATIO,)))
 
     def vector(self, delta: Tensor, t: int, known: SurveyContext) -> Tensor:
         """τ̂_t: the kept entries, rescaled by norm if the ratios are known."""
@@ -77,7 +77,7 @@ class Sparse:
 
         It is 1 if there is next to nothing to rescale.
         """
-        if known.each[0].rescale != BY_NORM or RATIO in known.findings:
+        if known.parameters[0].rescale != BY_NORM:
             return None
 
         def figures(deltas: Deltas, start: int) -> Iterator[tuple[float, float]]:
@@ -88,7 +88,7 @@ class Sparse:
         def ratios(sums: list[list[float]]) -> Findings:
             return {RATIO: tuple(a / b if min(a, b) >= VANISHING else 1.0 for a, b in sums)}
 
-        return SumSurvey(len(known.each), 2, figures, ratios)
+        return SumSurvey(len(known.parameters), 2, figures, ratios)
 
 
 def _magnitude(entries: Tensor) -> float:

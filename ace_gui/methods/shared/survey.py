@@ -1,7 +1,7 @@
-"""Surveys: what some methods must know of the whole model before they merge its first tensor.
+"""Surveys: what some methods must know of the whole model, or of a tensor, before they merge it.
 
-A survey reads the experts' task vectors in one or more passes, part by part. It keeps only sums and
-counts, so its memory is bounded. T experts.
+A method declares each as a ``MethodSurvey``. A survey reads the experts' task vectors in one or
+more passes, part by part. It keeps only sums and counts, so its memory is bounded. T experts.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, Protocol
 
 import torch
@@ -26,13 +27,14 @@ from ace_gui.linalg.selection import (
     smallest,
     upper_counts,
 )
+from ace_gui.methods.shared.calls import WrongReturnError, calling
 
 Findings = Mapping[str, tuple[float, ...]]
 """The results of a survey: by name, one number per expert."""
 
 
 class Survey(Protocol):
-    """A statistic of the whole model while it is computed.
+    """A statistic of the whole model, or of a tensor, while it is computed.
 
     In every pass, ``measure`` each part of each tensor and ``add`` the result, then call
     ``finish_pass``. ``whole``: needs whole, oriented matrices; else flat parts of tensors are
@@ -85,16 +87,24 @@ class RandomKey:
 
 @dataclass(frozen=True, kw_only=True)
 class SurveyContext:
-    """What is known of a tensor before it is surveyed.
+    """What is known before a survey."""
 
-    ``each``: the parameters of each expert, with ``weights``. ``findings``: from the model's survey
-    and the tensor's earlier surveys.
-    """
+    parameters: Sequence[Any]
+    """The method's parameters, one for each of the T experts; over the model, all are equal."""
 
-    each: Sequence[Any]
-    weights: Sequence[float]
+    weights: Sequence[float] = ()
+    """The experts' weights. Empty over the model, whose tensors may have different weights."""
+
     findings: Findings
-    random_key: RandomKey | None
+    """Those of the method's earlier surveys."""
+
+    random_key: RandomKey | None = None
+    """Of the tensor, for methods that draw random numbers. None over the model."""
+
+    @classmethod
+    def of_model(cls, parameters: Any, experts: int) -> SurveyContext:
+        """Before the first survey of the whole model, with these parameters for every expert."""
+        return cls(parameters=(parameters,) * experts, findings={})
 
     def at(self, start: int) -> SurveyContext:
         """The same for a part that begins at this element of the flattened tensor."""
@@ -102,25 +112,104 @@ class SurveyContext:
         return self if key is None else replace(self, random_key=replace(key, start=start))
 
 
-TensorSurvey = Callable[[SurveyContext], Survey | None]
-"""Returns the survey of a tensor before its parts are merged.
+class Range(StrEnum):
+    """What a survey reads before the method merges.
 
-None if no survey is needed, or if its findings exist.
-"""
-
-
-def found_by(
-    surveys: Sequence[TensorSurvey], known: SurveyContext, carry_out: Callable[[Survey], Findings]
-) -> Findings:
-    """The known findings, and those of a tensor's surveys, which run in order.
-
-    ``carry_out``: runs a survey over the tensor.
+    ``MODEL``: every tensor that the method merges with the same parameters, before the first of
+    them is merged. ``TENSOR``: each tensor of its own, just before it is merged.
     """
-    for survey_of in surveys:
-        survey = survey_of(known)
+
+    MODEL = "model"
+    TENSOR = "tensor"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodSurvey:
+    """The declaration of one survey of a method.
+
+    Raises MethodError if ``over`` is no range, or ``finds`` no tuple of names.
+    """
+
+    survey: Callable[[SurveyContext], Survey | None]
+    """Returns the survey to carry out, or None if the parameters need none. Reads no tensor."""
+
+    finds: tuple[str, ...]
+    """Names of its findings. The survey is not made where all of them are there already."""
+
+    over: str | Callable[[Any], str] = Range.TENSOR
+    """A ``Range``, or a function that returns it from the method's parameters."""
+
+    uses: tuple[str, ...] | None = None
+    """Names of the parameters on which ``over`` and the findings depend; None: all.
+
+    Merges that differ in other parameters share a survey of the model.
+    """
+
+    def __post_init__(self) -> None:
+        if not callable(self.over):
+            _range(self.over)
+        if not isinstance(self.finds, tuple) or not self.finds:
+            raise MethodError(
+                f"A survey finds {self.finds!r}; give a tuple of names, such as ('norm',)."
+            )
+
+    def range_for(self, parameters: Any) -> Range:
+        """What it reads if the method has these parameters. Raises MethodError if unknown."""
+        if not callable(self.over):
+            return _range(self.over)
+        with calling("The range of a survey", self.over):
+            return _range(self.over(parameters))
+
+    def due(self, context: SurveyContext) -> Survey | None:
+        """The survey to carry out; None if none is needed or its findings are there.
+
+        Raises MethodError if the function fails or returns something else.
+        """
+        if all(name in context.findings for name in self.finds):
+            return None
+        with calling("The function of a survey", self.survey):
+            survey = self.survey(context)
+            if survey is not None and not hasattr(survey, "measure"):
+                raise WrongReturnError(f"{type(survey).__name__}, not a survey or None")
+        return survey
+
+    def added_to(self, context: SurveyContext, findings: Findings) -> SurveyContext:
+        """What is known after this survey. Raises MethodError if ``findings`` are not as declared.
+
+        These are a number for each expert under each of the names in ``finds``.
+        """
+        experts = len(context.parameters)
+        for name in self.finds:
+            if len(findings.get(name, ())) != experts:
+                raise MethodError(
+                    f"A survey must find `{name}` for each of {experts} experts, but it found "
+                    f"{dict(findings)}."
+                )
+        return replace(context, findings={**context.findings, **findings})
+
+
+def _range(name: str) -> Range:
+    try:
+        return Range(name)
+    except ValueError:
+        raise MethodError(
+            f"A survey is over {name!r}; it must be over {' or '.join(Range)}."
+        ) from None
+
+
+def known_of_tensor(
+    surveys: Sequence[MethodSurvey], known: SurveyContext, carry_out: Callable[[Survey], Findings]
+) -> SurveyContext:
+    """What is known of a tensor after a method's surveys of it, which run in order.
+
+    ``known``: with the findings of the model's surveys. ``carry_out``: runs a survey over the
+    tensor. Raises MethodError if a survey does not find what it declares.
+    """
+    for declared in surveys:
+        survey = declared.due(known)
         if survey is not None:
-            known = replace(known, findings={**known.findings, **carry_out(survey)})
-    return known.findings
+            known = declared.added_to(known, carry_out(survey))
+    return known
 
 
 def findings_of(findings: Findings, experts: Sequence[int]) -> Findings:
@@ -128,32 +217,45 @@ def findings_of(findings: Findings, experts: Sequence[int]) -> Findings:
     return {name: tuple(values[t] for t in experts) for name, values in findings.items()}
 
 
-def required_findings(findings: Findings | None, experts: int) -> Findings:
-    """The findings. Raises MethodError if they are missing or have another number of experts."""
-    if findings is None:
-        raise MethodError("This method needs a survey of the whole model; run one first.")
-    if any(len(values) != experts for values in findings.values()):
+def required_findings(
+    findings: Findings | None, experts: int, names: Sequence[str] = ()
+) -> Findings:
+    """The findings of the model's surveys, which must have these names.
+
+    Raises MethodError if they are missing or have another number of experts.
+    """
+    if findings is not None and any(len(values) != experts for values in findings.values()):
         raise MethodError(f"The survey of the whole model does not have these {experts} experts.")
+    if findings is None or any(name not in findings for name in names):
+        raise MethodError("This method needs a survey of the whole model; run one first.")
     return findings
 
 
-def surveyed(survey: Survey | None, tensors: Sequence[Sequence[Tensor]]) -> Findings | None:
-    """Run a survey in memory. ``tensors``: for each tensor, one task vector per expert."""
-    if survey is None:
-        return None
+def in_passes(survey: Survey, measured: Callable[[], Iterable[Tensor]]) -> Findings:
+    """Carry out a survey. ``measured``: the contributions of all parts, called once a pass."""
     unfinished = True
     while unfinished:
-        for deltas in tensors:
-            survey.add(survey.measure(range(len(deltas)), deltas))
+        for contribution in measured():
+            survey.add(contribution)
         unfinished = survey.finish_pass()
     return survey.findings
+
+
+def surveyed(survey: Survey, tensors: Sequence[Sequence[Tensor]]) -> Findings:
+    """Run a survey in memory. ``tensors``: for each tensor, one task vector per expert."""
+
+    def measured() -> Iterator[Tensor]:
+        for deltas in tensors:
+            yield survey.measure(range(len(deltas)), deltas)
+
+    return in_passes(survey, measured)
 
 
 def found_at_once(survey: Survey, deltas: Sequence[Tensor]) -> Findings:
     """The findings of one whole tensor in memory, without passes where that is faster."""
     if isinstance(survey, RankSurvey):
         return survey.of_whole(deltas)
-    return surveyed(survey, [deltas]) or {}
+    return surveyed(survey, [deltas])
 
 
 Ranks = Callable[[int], tuple[int, ...]]
@@ -202,15 +304,16 @@ class RankSurvey:
         """Counts per bin, T × ranks × bins; a first pass has one count for all ranks."""
         measured = self._zeros()
         stage, earlier = self._stages[self._stage], findings_of(self._found, experts)
-        for t, values in zip(experts, stage.values(deltas, earlier, start), strict=True):
-            if self._bins is None:
-                measured[t, 0] = upper_counts(values)
-            else:
-                for j, (upper, _) in enumerate(self._bins[t]):
-                    measured[t, j] = lower_counts(values, upper)
-            if stage.common:
-                measured[list(experts)] = measured[t].clone()
-                break
+        with calling("The values of a survey", stage.values):
+            for t, values in zip(experts, stage.values(deltas, earlier, start), strict=True):
+                if self._bins is None:
+                    measured[t, 0] = upper_counts(values)
+                else:
+                    for j, (upper, _) in enumerate(self._bins[t]):
+                        measured[t, j] = lower_counts(values, upper)
+                if stage.common:
+                    measured[list(experts)] = measured[t].clone()
+                    break
         return measured
 
     def add(self, measured: Tensor) -> None:
@@ -246,11 +349,12 @@ class RankSurvey:
     def of_whole(self, deltas: Sequence[Tensor]) -> Findings:
         """The findings of ``deltas`` alone, if these are whole tensors, on any device."""
         for stage in self._stages:
-            experts = stage.values(deltas, self._found, 0)
-            numbers = [
-                [_chosen(values, rank) for rank in ranks(max(1, values.numel()))]
-                for values, ranks in zip(experts, self._ranks(stage), strict=True)
-            ]
+            with calling("The values of a survey", stage.values):
+                experts = stage.values(deltas, self._found, 0)
+                numbers = [
+                    [_chosen(values, rank) for rank in ranks(max(1, values.numel()))]
+                    for values, ranks in zip(experts, self._ranks(stage), strict=True)
+                ]
             self._found |= dict(zip(stage.names, zip(*numbers, strict=True), strict=True))
         return self._found
 
@@ -313,8 +417,9 @@ class SumSurvey:
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
         """The figures of a part; zero for experts that lack the tensor."""
         measured = torch.zeros_like(self._sums)
-        for t, figures in zip(experts, self._figures(deltas, start), strict=True):
-            measured[t] = torch.tensor(figures, dtype=torch.float64)
+        with calling("The figures of a survey", self._figures):
+            for t, figures in zip(experts, self._figures(deltas, start), strict=True):
+                measured[t] = torch.tensor(figures, dtype=torch.float64)
         return measured
 
     def add(self, measured: Tensor) -> None:
@@ -328,7 +433,8 @@ class SumSurvey:
     @property
     def findings(self) -> Findings:
         """The findings, computed from the sums."""
-        return self._found(self._sums.tolist())
+        with calling("The findings of a survey", self._found):
+            return self._found(self._sums.tolist())
 
 
 def norms_survey(experts: int) -> SumSurvey:

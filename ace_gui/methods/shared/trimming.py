@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import torch
 from torch import Tensor
@@ -30,6 +30,20 @@ def trim_parameter() -> Any:
         ),
         choices=("model", "tensor"),
     )
+
+
+class Trims(Protocol):
+    """Parameters with the one of ``trim_parameter``."""
+
+    @property
+    def trim(self) -> str:
+        """Over what the entries are chosen, which is the range of the survey that does it."""
+        ...
+
+
+def trim_range(parameters: Trims) -> str:
+    """The range of a survey that chooses entries."""
+    return parameters.trim
 
 
 def kept_count(density: float, entries: int) -> int:

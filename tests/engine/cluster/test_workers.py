@@ -27,7 +27,6 @@ from ace_gui.engine.merging.surveying import (
     groups,
     of_deltas,
     row_contribution,
-    survey_of,
     surveyed,
 )
 from ace_gui.engine.merging.tensor_merge import OutputChunk, TensorMerge
@@ -42,6 +41,7 @@ from ace_gui.errors import (
     ResourceError,
     ResumeError,
 )
+from ace_gui.methods.shared.survey import Range, SurveyContext
 from ace_gui.recipe import Recipe
 from tests.helpers.checkpoints import same_bits
 from tests.helpers.merges import merged_tensors, stopped_merge
@@ -205,7 +205,8 @@ def test_counts_are_sent_as_one_sum(gpt2: Family):
     """Those of each tensor together would fill the memory that workers share."""
     prepared = prepare(recipe_of(gpt2, merge_method="ties"))
     (group,) = groups(prepared)
-    survey = survey_of(group, len(prepared.experts))
+    (declared,) = group.method.surveys_over(Range.MODEL, group.parameters)
+    survey = declared.due(SurveyContext.of_model(group.parameters, len(prepared.experts)))
     scan = partial(row_contribution, survey=survey, measure=of_deltas)
     readers = Readers(prepared)
     found = scan_rows(scan, group.rows, readers).found

@@ -18,10 +18,10 @@ from ace_gui.engine.planning import requirements
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.streaming import single_threads
 from ace_gui.methods import METHODS, checked_parameters
-from ace_gui.methods.shared.survey import surveyed
 from ace_gui.recipe import Recipe
 from tests.helpers import method_oracles as oracle
 from tests.helpers.merges import merged_tensors
+from tests.helpers.method_cases import surveyed_model
 from tests.helpers.recipes import recipe_over
 
 SHAPES = {"a.weight": (37, 29), "b.weight": (64, 48), "b.bias": (64,), "number": ()}
@@ -96,8 +96,7 @@ def test_parts_give_the_bits_of_the_whole(
     found = merged_tensors(prepare(recipe), tmp_path / "store", device="cpu")
     of, checked = METHODS[method], checked_parameters(METHODS[method], parameters)
     tensors = {name: deltas_of(recipe, name) for name in found}
-    survey = of.survey(checked, 3) if of.survey else None
-    findings = surveyed(survey, [deltas for _, deltas in tensors.values()])
+    findings = surveyed_model(of, checked, [deltas for _, deltas in tensors.values()])
     for name, (start, deltas) in tensors.items():
         whole = of.merge(deltas, [1.0] * 3, checked, findings=findings, base=start).delta
         assert torch.equal(found[name], start + whole), name
