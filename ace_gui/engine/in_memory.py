@@ -19,6 +19,7 @@ from ace_gui.engine.contract.plan import Disposition, Plan
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.errors import CheckpointError, RecipeError, WorkbenchError
 from ace_gui.formatting import listing, path_text, plain
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.new_recipes import recipe_keys
 from ace_gui.recipe.recipe_file import recipe_from
 from ace_gui.recipe.recommended import NAME
@@ -65,9 +66,8 @@ def merged_state_dicts(
         for owner, state in states.items():
             _require_state(state, owner)
         tied = _tied_names(base, tuple(named.values()))
-        files: dict[str, Path] = {}
-        for index, (owner, state) in enumerate(states.items()):
-            files[owner] = folder / f"{index}.safetensors"
+        files = {owner: folder / f"{index}.safetensors" for index, owner in enumerate(states)}
+        for owner, state in states.items():
             stored_once = {key: value for key, value in state.items() if key not in tied}
             _write_state(files[owner], stored_once, owner)
         keys = recipe_keys(str(files[BASE]), [], None if method == NAME else method)
@@ -76,11 +76,8 @@ def merged_state_dicts(
             keys["heads"] = heads
         if parameters:
             keys["parameters"] = {**keys.get("parameters", {}), **parameters}
-        warnings: tuple[str, ...] = ()
         try:
-            for event in merge_to_folder(recipe_from(keys), folder / "out", Options(device=device)):
-                if isinstance(event, PlanReady):
-                    warnings = _left_out(event.plan)
+            warnings = _merge(recipe_from(keys), folder / "out", device)
         except WorkbenchError as error:
             _rename_files(error, files)
             raise
@@ -90,6 +87,15 @@ def merged_state_dicts(
     merged |= {name: merged[source].clone() for name, source in tied.items() if source in merged}
     tensors = {name: merged[name] for name in base if name in merged}
     return MergedTensors(tensors=tensors, warnings=warnings)
+
+
+def _merge(recipe: Recipe, out: Path, device: str) -> tuple[str, ...]:
+    """Merge into a folder; returns what the merge left out, in sentences."""
+    warnings: tuple[str, ...] = ()
+    for event in merge_to_folder(recipe, out, Options(device=device)):
+        if isinstance(event, PlanReady):
+            warnings = _left_out(event.plan)
+    return warnings
 
 
 def _named(experts: Any) -> Mapping[str, StateDict]:

@@ -107,14 +107,13 @@ def write_adapter(
         before = (*calibrated(prepared, where, None), *learned(prepared, where))
         yield from (event for event in before if event is not None)
         made = make_manifest(prepared, where, None, as_output=False)
-        manifest, readers = replace(made, adapter=options), Readers(prepared)
-        with writing(folder := staging_folder(target)):
+        manifest = replace(made, adapter=options)
+        readers = Readers(prepared)
+        folder = staging_folder(target)
+        with writing(folder):
             store = AdapterStore.opened(folder, manifest, readers.checksums, resume=resume)
-            with closing(store):
-                work = _Writing(plan, readers, where, store, options.balanced)
-                yield from work.events()
-                hashes = verify_shards(store.model, store.shards, store.finish())
-                _write_companions(store, work.plan, prepared, described or manifest, target, hashes)
+            work = _Writing(plan, readers, where, store, options.balanced)
+            yield from _filled(store, work, described or manifest, target)
             promote(store.model, target)
             discard(folder)
     yield MergeFinished(
@@ -125,6 +124,16 @@ def write_adapter(
         warnings=prepared.plan.warnings + plan.notes,
     )
     yield exported(target)
+
+
+def _filled(
+    store: AdapterStore, work: _Writing, manifest: Manifest, target: Path
+) -> Iterator[Event]:
+    """Write everything into the store, verify it, and close it. ``manifest``: for the card."""
+    with closing(store):
+        yield from work.events()
+        hashes = verify_shards(store.model, store.shards, store.finish())
+        _write_companions(store, work.plan, work.prepared, manifest, target, hashes)
 
 
 def require_adapter_disk(plan: AdapterPlan, prepared: Prepared, target: Path) -> None:

@@ -230,15 +230,8 @@ def join(
     if owner is not None:
         own = experts[owner]
         return Joined(tokens=own.tokens, rows=own.rows, added=added, owner=owner, left_out=left_out)
-    start = len(base.tokens)
-    if start and max(base.tokens) != start - 1:
-        raise RecipeError(
-            f"The tokens {listing(added or base.rowless)} cannot be added to the vocabulary of "
-            f"{plain(base.name)}, whose ids have gaps, and no expert's tokenizer adds exactly "
-            f"these tokens; {advice}.",
-            key="vocabulary",
-        )
-    tokens = {**base.tokens, **dict(enumerate(added, start))}
+    _refuse_gaps(base, added or tuple(base.rowless), advice)
+    tokens = {**base.tokens, **dict(enumerate(added, len(base.tokens)))}
     return Joined(
         tokens=tokens,
         rows=max(base.rows, len(tokens)),
@@ -247,6 +240,18 @@ def join(
         left_out=left_out,
         rowless=frozenset(rowless.difference(base.held, *held)),
     )
+
+
+def _refuse_gaps(base: Known, added: Sequence[str], advice: str) -> None:
+    """Raise RecipeError if a tokenizer would put these tokens into gaps of the base's ids."""
+    start = len(base.tokens)
+    if start and max(base.tokens) != start - 1:
+        raise RecipeError(
+            f"The tokens {listing(added)} cannot be added to the vocabulary of "
+            f"{plain(base.name)}, whose ids have gaps, and no expert's tokenizer adds exactly "
+            f"these tokens; {advice}.",
+            key="vocabulary",
+        )
 
 
 def _owner(

@@ -61,10 +61,7 @@ def from_mergekit(document: Document, paths: ModelPaths) -> Recipe:
     document, scopes = _without_modules(document)
     parts = _parts(document)
     if _names_only_the_base(document, parts):
-        models.notes.append(
-            "The only model is the base itself, so the result is the base, with its adapter if it "
-            "has one."
-        )
+        models.notes.append("The only model is the base itself, so the result is the base.")
         document = document.model_copy(update={"merge_method": "passthrough"})
     whole = document.merge_method != "passthrough" and _are_whole(parts, models)
     recipe = (
