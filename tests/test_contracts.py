@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import grimp
+import pytest
 from importlinter.api import read_configuration
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
@@ -21,7 +22,9 @@ METHODS_BY_NAME = {"recipe/recommended.py", "engine/inspecting/compare_covarianc
 """The methods to try first, and whose covariances are measured, are choices and no rules."""
 
 
-def test_import_contracts_hold() -> None:
+def test_import_contracts_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its settings of logging would silence the loggers of all later tests.
+    monkeypatch.setattr("importlinter.cli.logging_config.dictConfig", lambda _: None)
     configuration = ROOT / "pyproject.toml"
     assert len(read_configuration(str(configuration))["contracts_options"]) == 6
     status = lint_imports(config_filename=str(configuration), no_cache=True)

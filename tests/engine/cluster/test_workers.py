@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ace_gui.engine import streaming
+from ace_gui.engine import job_steps, streaming
 from ace_gui.engine.cluster import ray_workers
 from ace_gui.engine.cluster.ray_workers import ATTEMPTS, Call
 from ace_gui.engine.cluster.worker import Kind, Worker
@@ -360,7 +360,7 @@ def test_waiting_can_be_stopped(gpt2: Family, tmp_path):
     ray.hangs = lambda call, number: call == "merge"
     job = MergeJob(recipe=recipe_of(gpt2), store=tmp_path / "store", cluster="local:2")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_workers, "workers_at", lambda *_: nullcontext(ray.workers()))
+        patch.setattr(job_steps, "workers_at", lambda *_: nullcontext(ray.workers()))
         steps = steps_of(job, Runner())
         while not isinstance(next(steps), MergeStarted):
             pass
