@@ -98,22 +98,20 @@ def write_adapter(
     use_threads(threads)
     where, started = resolve_device(device), time.monotonic()
     options = options or AdapterOptions()
-    plan = adapter_plan(prepared, options.include, options.exclude)
-    require_factors(plan.completed())
+    plan = _require_plan(prepared, options)
     with claimed_output(out, prepared.plan.input_folders) as target:
-        if not (resume and can_resume(staging_folder(target))):
+        folder = staging_folder(target)
+        if not (resume and can_resume(folder)):
             require_adapter_disk(plan, prepared, target)
         yield PlanReady(plan=prepared.plan)
         before = (*calibrated(prepared, where, None), *learned(prepared, where))
         yield from (event for event in before if event is not None)
-        made = make_manifest(prepared, where, None, as_output=False)
-        manifest = replace(made, adapter=options)
+        manifest = replace(make_manifest(prepared, where, None, as_output=False), adapter=options)
         readers = Readers(prepared)
-        folder = staging_folder(target)
         with writing(folder):
             store = AdapterStore.opened(folder, manifest, readers.checksums, resume=resume)
             work = _Writing(plan, readers, where, store, options.balanced)
-            yield from _filled(store, work, described or manifest, target)
+            yield from _filled(work, described or manifest, target)
             promote(store.model, target)
             discard(folder)
     yield MergeFinished(
@@ -126,10 +124,16 @@ def write_adapter(
     yield exported(target)
 
 
-def _filled(
-    store: AdapterStore, work: _Writing, manifest: Manifest, target: Path
-) -> Iterator[Event]:
+def _require_plan(prepared: Prepared, options: AdapterOptions) -> AdapterPlan:
+    """The content of the adapter. Raises RecipeError for one that PEFT does not load."""
+    plan = adapter_plan(prepared, options.include, options.exclude)
+    require_factors(plan.completed())
+    return plan
+
+
+def _filled(work: _Writing, manifest: Manifest, target: Path) -> Iterator[Event]:
     """Write everything into the store, verify it, and close it. ``manifest``: for the card."""
+    store = work.store
     with closing(store):
         yield from work.events()
         hashes = verify_shards(store.model, store.shards, store.finish())

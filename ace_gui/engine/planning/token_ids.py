@@ -220,8 +220,7 @@ def join(
     wanted = set[str]().union(*new) if union or not new else set[str].intersection(*new)
     more = [token for token in also if token not in ours]
     wanted = wanted | set(more)
-    is_short = union and bool(base.rowless)
-    if not wanted and not is_short:
+    if not wanted and not (union and base.rowless):
         return None
     named = (token for each in experts for _, token in sorted(each.tokens.items()))
     added = tuple(dict.fromkeys((*(token for token in named if token in wanted), *more)))
