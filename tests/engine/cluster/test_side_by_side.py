@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from ace_gui.engine import job_steps
 from ace_gui.engine.calibrating import calibrate
 from ace_gui.engine.calibrating.calibrate import calibrated
-from ace_gui.engine.cluster import ray_workers
 from ace_gui.engine.cluster.ray_workers import RayWorkers
 from ace_gui.engine.contract.events import MethodCompared, PassProgress, Variant
 from ace_gui.engine.contract.jobs import CompareJob
@@ -104,7 +104,7 @@ def test_the_window_compares_by_workers(recipe: Recipe, fresh, tmp_path, monkeyp
     """Each merge by all of them, one after another: its store is kept, as the window wants it."""
     ray = RayStandIn()
     monkeypatch.setattr(
-        ray_workers, "workers_at", lambda to, *_: nullcontext(ray.workers() if to else None)
+        job_steps, "workers_at", lambda to, *_: nullcontext(ray.workers() if to else None)
     )
 
     def rows(cluster: str) -> list[MethodCompared]:
