@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from ace_gui.engine import workflow
 from ace_gui.engine.capabilities import available_devices, method_info, use_threads
 from ace_gui.engine.cluster.ray_workers import workers_at
+from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.events import (
     CovariancesCompared,
     DeviceInfo,
@@ -49,6 +50,7 @@ from ace_gui.errors import RecipeError
 from ace_gui.library_results import Comparison, Evaluation, Inspection, MergeResult, Tuning
 from ace_gui.methods import METHODS
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.distillation import distillation_of
 from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.recipe_file import load_tasks, recipe_from, tasks_from
 from ace_gui.recipe.values import ParameterValue, Task, limited
@@ -106,6 +108,7 @@ def merge(
     device: str = "auto",
     threads: int | None = None,
     resume: bool = False,
+    distil: bool | Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     memory_bytes: int | None = None,
     convert: bool = False,
@@ -116,7 +119,9 @@ def merge(
     """Merge into the new folder ``out``, which appears only when it is complete.
 
     ``device``: auto, cpu or cuda:N. ``threads`` None: torch chooses. ``resume``: continue an
-    unfinished merge of the same recipe. For the rest see ``workflow.Options``.
+    unfinished merge of the same recipe. ``distil``: align the merge with its experts; True, or the
+    keys of the recipe's ``distil``; None: as the recipe says. For the rest see
+    ``workflow.Options``.
 
     >>> ace_gui.merge(recipe, "merged").files
     ('README.md', 'merge_recipe.yaml', 'model.safetensors')
@@ -131,7 +136,10 @@ def merge(
         evaluate=evaluate,
         cluster=cluster,
     )
-    return _result(workflow.merge_to_folder(recipe_from(recipe), Path(out), options), progress)
+    loaded = recipe_from(recipe)
+    if distil is not None:
+        loaded = replace(loaded, distil=distillation_of(distil))
+    return _result(workflow.merge_to_folder(loaded, Path(out), options), progress)
 
 
 def extract(
@@ -165,6 +173,7 @@ def _result(events: Iterable[Event], progress: Progress | None) -> MergeResult:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     seconds, exported = 0.0, None
+    distilled: Distilled | None = None
     for event in _watched(events, progress):
         match event:
             case PlanReady(plan=planned):
@@ -172,6 +181,7 @@ def _result(events: Iterable[Event], progress: Progress | None) -> MergeResult:
             case MergeFinished():
                 warnings, seconds = (*event.warnings, *warnings), event.seconds
                 notes = event.notes
+                distilled = event.distilled
             case Exported():
                 exported = event
     assert exported is not None
@@ -181,6 +191,7 @@ def _result(events: Iterable[Event], progress: Progress | None) -> MergeResult:
         warnings=tuple(dict.fromkeys(warnings)),
         files=exported.files,
         notes=notes,
+        distilled=distilled,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.events import MethodCompared
 from ace_gui.engine.contract.findings import CovarianceMatch
 from ace_gui.engine.contract.plan import Check, Plan
@@ -42,13 +43,15 @@ class Inspection:
 @dataclass(frozen=True, kw_only=True)
 class MergeResult:
     """``folder``: the output. ``seconds``: the time of merging. ``warnings``: about the merge as a
-    whole. ``notes``: about the workers of a cluster."""
+    whole. ``notes``: about the workers of a cluster. ``distilled``: what aligning the merge with
+    its experts gave."""
 
     folder: Path
     seconds: float
     warnings: tuple[str, ...]
     files: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    distilled: Distilled | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -143,6 +143,11 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
     evaluate: bool = flag(
         "--evaluate", "Score the result on the recipe's tasks, for the model card."
     )
+    distil: bool = flag(
+        "--distil",
+        "Align the merge with its experts, on inputs of the recipe's tasks without labels (64 of "
+        "each; fewer by --limit).",
+    )
     kind: str | None = option("model|adapter", "What to write (default: a model).", "--as")
 
     def check(self) -> None:
@@ -153,8 +158,8 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
             )
         if self.out is None and not self.dry_run:
             raise typer.BadParameter("Missing option '--out'.")
-        if self.limit and not self.evaluate:
-            raise typer.BadParameter("--limit goes with --evaluate.")
+        if self.limit and not (self.evaluate or self.distil):
+            raise typer.BadParameter("--limit goes with --evaluate or --distil.")
         if self.dry_run and self.convert:
             raise typer.BadParameter("--dry-run writes nothing; leave out --convert.")
 

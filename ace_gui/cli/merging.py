@@ -49,6 +49,7 @@ from ace_gui.engine.cluster.estimates import (
 from ace_gui.engine.cluster.ray_cluster import Address
 from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.cluster.trials import measured
+from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.events import Event, Exported, MergeFinished, PlanReady, Reported
 from ace_gui.engine.contract.plan import Plan, Verdict
 from ace_gui.engine.merging.merge import input_paths
@@ -64,9 +65,10 @@ from ace_gui.engine.workflow import (
     report_to_file,
 )
 from ace_gui.errors import Cancelled, RecipeError
-from ace_gui.formatting import counted, duration, human_bytes
+from ace_gui.formatting import counted, duration, human_bytes, number_text
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.distillation import Distillation
 from ace_gui.recipe.new_recipes import recipe_for_extraction
 from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.values import Output, limited
@@ -79,6 +81,7 @@ def merge(command: Merge) -> None:
     """Merge a recipe, or a base and experts; with --dry-run only print what would be done."""
     recipe = recipe_of(command.models, command.method, command.settings or ())
     recipe = as_adapter(recipe, command.kind, command.rank, command.energy)
+    recipe = aligned(recipe, command.distil, command.limit)
     recipe = replace(recipe, tasks=limited(recipe.tasks, command.limit))
     inputs = (*map(Path, command.models), *recipe.paths)
     outputs = Outputs.of(command, inputs, "units" if command.dry_run else "files")
@@ -111,6 +114,16 @@ def as_adapter(recipe: Recipe, kind: str | None, rank: int | None, energy: float
     return replace(recipe, output=output, rank=rank, energy=energy)
 
 
+def aligned(recipe: Recipe, wanted: bool, inputs: int | None) -> Recipe:
+    """The recipe with what ``--distil`` and its ``--limit`` ask for."""
+    if not wanted:
+        return recipe
+    distil = recipe.distil or Distillation()
+    if inputs is not None:
+        distil = replace(distil, inputs=inputs)
+    return replace(recipe, distil=distil)
+
+
 def _merge(
     command: Merge | Extract, out: Path, events: Iterator[Event], outputs: Outputs, done: str
 ) -> None:
@@ -139,6 +152,7 @@ def _merge(
         "gpu_peak": finished.gpu_peak and asdict(finished.gpu_peak),
         "warnings": list(finished.warnings),
         "notes": list(finished.notes),
+        "distilled": finished.distilled and asdict(finished.distilled),
         "checks": [asdict(check) for check in plan.checks],
     }
     outputs.write_json(command.json, content)
@@ -180,11 +194,24 @@ def _print_merged(done: str, finished: MergeFinished, result: Exported, console:
         console.print(shown(f"  {name}"))
     for note in finished.notes:
         console.print(shown(note))
+    if finished.distilled is not None:
+        _print_distilled(finished.distilled, console)
     if finished.gpu_peak is not None:
         allocated, reserved = finished.gpu_peak.allocated / 1e9, finished.gpu_peak.reserved / 1e9
         console.print(
             shown(f"Peak GPU memory: {allocated:.2f} GB allocated, {reserved:.2f} GB reserved.")
         )
+
+
+def _print_distilled(distilled: Distilled, console: Console) -> None:
+    """The divergence of each task before and after, and what may be wrong."""
+    console.print(shown(distilled.sentence))
+    lines = table("task", "inputs", "kept back", "before", "after", left=("task",))
+    for task in distilled.tasks:
+        before = number_text(task.before, 3)
+        after = number_text(task.after, 3)
+        lines.add_row(shown(task.task), str(task.inputs), str(task.kept_back), before, after)
+    console.print(lines)
 
 
 def report(command: Report) -> None:

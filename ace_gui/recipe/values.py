@@ -12,6 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from ace_gui.recipe.distillation import Distillation as Distillation
+from ace_gui.recipe.distillation import as_distillation
 from ace_gui.recipe.overrides import After as After
 from ace_gui.recipe.overrides import Cap as Cap
 from ace_gui.recipe.overrides import Override as Override
@@ -287,7 +289,8 @@ class Choices:
     new. ``pad_to_multiple_of``: of the number of rows. ``chat_template``: base, an expert, a file,
     auto, a well-known format or Jinja; empty: that of the tokenizer. ``seed``: for methods that
     draw random numbers. ``non_finite``: how tensors with NaN or Inf are merged. ``after``: changes
-    to the merged change of each matrix. ``output``: a whole model, or an adapter of this ``rank``,
+    to the merged change of each matrix. ``distil``: aligns the merge with the answers of its
+    experts. ``output``: a whole model, or an adapter of this ``rank``,
     or of the ranks that keep this share of the ``energy`` of each change. ``overrides``: other
     settings for some tensors; later ones take precedence. ``tasks``: for scores; they do not affect
     the merge.
@@ -308,6 +311,9 @@ class Choices:
     seed: int = field(default=0, metadata=about(limits={"ge": 0, "lt": 2**63}, task_vectors=False))
     non_finite: NonFinite = NonFinite.STOP
     after: After = field(default=After(), metadata=about(task_vectors=False))
+    distil: Distillation | Literal[False] = field(
+        default=False, metadata=about(tidied=as_distillation, task_vectors=False)
+    )
     output: Output = field(default=Output.MODEL, metadata=about(task_vectors=False))
     rank: int | None = field(default=None, metadata=about(limits={"ge": 1}, task_vectors=False))
     energy: float | None = field(

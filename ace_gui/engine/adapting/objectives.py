@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -139,7 +139,16 @@ class TaskObjective:
         return Found(loss=losses.mean(), spread=spread, distance=distance)
 
 
-def descended(tasks: Sequence[TaskObjective], step: int, kept: Kept) -> Seen:
+class LearnedTask(Protocol):
+    """A task whose loss on the batch of each step is lowered."""
+
+    name: str
+
+    def __call__(self, step: int, kept: Kept, /) -> Found:
+        """The loss on the step's batch; ``kept`` caches preprocessed inputs."""
+
+
+def descended(tasks: Sequence[LearnedTask], step: int, kept: Kept) -> Seen:
     """Run the backward pass for the losses of all tasks, one after the other.
 
     Raises MethodError for a loss that is not finite.

@@ -72,7 +72,8 @@ class History:
 
     ``losses``, ``spreads``: by task, of every step; ``figures``: one per expert, of every step.
     ``distances``: of every step, or empty. ``nearest``: the least mean distance of a window so far
-    and the step before it.
+    and the step before it; or the least mean of ``checks``, and its step. ``checks``: what inputs
+    kept back gave, by step and task.
     """
 
     step: Annotated[int, Field(ge=0)] = 0
@@ -81,6 +82,7 @@ class History:
     figures: list[list[float]] = field(default_factory=list)
     distances: list[float] = field(default_factory=list)
     nearest: tuple[float, int] = (math.inf, 0)
+    checks: dict[int, dict[str, float]] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
@@ -205,6 +207,58 @@ class Loop:
         """Whether no window came nearer within the patience."""
         since = self.state.step - self.state.nearest[1] - self._window
         return self._is_between_windows and bool(since >= self._parameters.patience)
+
+
+class CheckedLoop(Loop):
+    """Takes all steps, then returns to the values that were best on inputs kept back.
+
+    ``rates``: maps a step to the share of the learning rate it has. ``check``: a number for each
+    task with the current values; less is better. It runs before the first step, every ``every``
+    steps, and after the last.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Tensor],
+        objective: Objective,
+        parameters: Any,
+        *,
+        rates: Callable[[int], float],
+        check: Callable[[], Mapping[str, float]],
+        every: int,
+    ) -> None:
+        super().__init__(values, objective, parameters)
+        self._rates = rates
+        self._check = check
+        self._every = every
+
+    def steps(self) -> Iterator[State]:
+        """Take all steps. Each yielded state may be saved."""
+        state = self.state
+        if not state.checks:
+            self._compare()
+        while state.step < self.total:
+            for group in self._optimizer.param_groups:
+                group["lr"] = self._parameters.learning_rate * self._rates(state.step)
+            seen = self._objective(state.step)
+            self._optimizer.step()
+            self._optimizer.zero_grad()
+            state.add(seen)
+            if state.step % self._every == 0 or state.step == self.total:
+                self._compare()
+            yield state
+        with torch.no_grad():
+            for name, value in state.values.items():
+                value.copy_(state.best[name])
+
+    def _compare(self) -> None:
+        """Check the current values, and keep them if none before were better."""
+        state = self.state
+        state.checks[state.step] = dict(self._check())
+        mean = math.fsum(state.checks[state.step].values()) / len(state.checks[state.step])
+        if mean < state.nearest[0]:
+            state.nearest = (mean, state.step)
+            state.best = {n: value.detach().clone() for n, value in state.values.items()}
 
 
 def collapse(state: State) -> list[str]:

@@ -134,12 +134,12 @@ def calibration(
 
 
 def calibration_files(prepared: Prepared) -> set[Path]:
-    """The files with the inputs of all experts; empty if no method of the plan needs any.
+    """The files with the inputs of all experts; empty if the merge needs none.
 
     Raises the errors of ``calibration``.
     """
     files: set[Path] = set()
-    if prepared.needs:
+    if prepared.needs or prepared.recipe.distil:
         for t in range(len(prepared.experts)):
             files |= calibration(prepared, t).files()
     return files

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, dataclass_transform
 
+from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.findings import LayerCovariances, LayerReport, LayerStatistics
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scored import MeanScore, TaskScore, means
@@ -237,7 +238,7 @@ class GpuPeak:
 class MergeFinished:
     """Every tensor is in the merge store at ``store``; ``gpu_peak`` is set if a GPU merged.
 
-    ``notes``: on the workers of a cluster.
+    ``notes``: on the workers of a cluster. ``distilled``: what aligning it with its experts gave.
     """
 
     store: Path
@@ -246,6 +247,7 @@ class MergeFinished:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     gpu_peak: GpuPeak | None = None
+    distilled: Distilled | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,7 +76,7 @@ class Evaluator:
     ``has_entropy``: answers have probabilities, for methods that learn without labels; ``learns``:
     there is a loss for methods that learn with labels; ``has_gradients``: there is ln p of an
     answer for Fisher information. ``writes``: models of the kind generate text. ``pads``: batches
-    may have pieces of different lengths.
+    may have pieces of different lengths. ``numbers``: answers are numbers, not probabilities.
     """
 
     kind: ClassVar[TaskKind]
@@ -92,6 +92,7 @@ class Evaluator:
     learns: ClassVar[bool] = True
     has_gradients: ClassVar[bool] = True
     writes: ClassVar[bool] = False
+    numbers: ClassVar[bool] = False
     pads = False
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
@@ -152,6 +153,10 @@ class Evaluator:
     def pieces_of(self, examples: Sequence[Example]) -> list[list[Piece]]:
         """The inputs of several examples."""
         return [self.pieces(example) for example in examples]
+
+    def answered_pieces(self, examples: Sequence[Example]) -> list[list[Piece]]:
+        """The inputs after which another model's ``rows`` are compared with those of this one."""
+        return self.pieces_of(examples)
 
     def run(self, batch: Batch) -> list[Any]:
         """The model's output for each piece of a batch."""

@@ -143,6 +143,7 @@ class Regression(OfWholeText):
     optional = (PAIR,)
     label_cell = staticmethod(number_cell)
     has_entropy = False
+    numbers = True
 
     @classmethod
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:

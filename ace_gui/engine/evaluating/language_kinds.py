@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ace_gui.architecture.chat_prompts import chat_tokens
 from ace_gui.engine.evaluating.evaluators import (
@@ -51,6 +52,15 @@ MORE_TOKENS: Final = 8
 
 CHAT_TOKENS: Final = 256
 """Most tokens of an answer in a chat."""
+
+COMPARED_TOKENS: Final = 32
+"""Most tokens of an expert's answer with which those of a merge are compared."""
+
+COMPARED_TOGETHER: Final = 16
+"""Prompts that an expert answers together."""
+
+COMPARED_MULTIPLE: Final = 16
+"""Prompts with answers are padded to a multiple of this."""
 
 _MODELS: Final = r"ForCausalLM|LMHeadModel|LMHead"
 
@@ -315,8 +325,7 @@ class TextToText(Prompted):
         super().__init__(data, loading, model)
         most = data.task.max_new_tokens
         if most is None:
-            lengths = (len(self.tokenizer(each.label)["input_ids"]) for each in data.examples)
-            most = CHAT_TOKENS if self.chat else max(lengths, default=0) + MORE_TOKENS
+            most = CHAT_TOKENS if self.chat else self._longest_label() + MORE_TOKENS
         # Routers and recurrent models would see the padding.
         self.pads = loading.modules is None and self._heads is not None
         self._decodes = not model.config.is_encoder_decoder
@@ -324,6 +333,13 @@ class TextToText(Prompted):
             most = min(most, max(self.longest // 2, 1))
         self.most = most
         self.tokens, self.seconds = 0, 0.0
+
+    def _longest_label(self) -> int:
+        """The number of tokens of the longest right answer; ``COMPARED_TOKENS`` without any."""
+        labels = [example.label for example in self.data.examples if example.label is not None]
+        if not labels:
+            return COMPARED_TOKENS
+        return max(len(self.tokenizer(label)["input_ids"]) for label in labels)
 
     @classmethod
     def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
@@ -351,6 +367,47 @@ class TextToText(Prompted):
             kept = self._prompter.tokens(text, **self.cut_off)
         return [_tokens(torch.tensor(kept), note=len(kept) < len(tokens))]
 
+    def answered_pieces(self, examples: Sequence[Example]) -> list[list[Piece]]:
+        """Each prompt with this model's own answer behind it, up to ``COMPARED_TOKENS`` of it."""
+        prompts = [piece for example in examples for piece in self.pieces(example)]
+        order = sorted(range(len(prompts)), key=lambda n: len(prompts[n].inputs["input_ids"]))
+        together = COMPARED_TOGETHER if self.pads else 1
+        pieces: dict[int, Piece] = {}
+        for first in range(0, len(order), together):
+            chosen = order[first : first + together]
+            stacked = self.stack([prompts[n] for n in chosen])
+            inputs = {name: tensor.to(self.model.device) for name, tensor in stacked.items()}
+            batch = Batch(inputs=inputs, notes=[prompts[n].note for n in chosen])
+            written = self._generated(batch, min(self.most, COMPARED_TOKENS))
+            for n, tokens in zip(chosen, written, strict=True):
+                pieces[n] = self._answered(prompts[n], tokens)
+        return [[pieces[n]] for n in range(len(prompts))]
+
+    def _answered(self, prompt: Piece, written: Sequence[int]) -> Piece:
+        """A prompt and the tokens written after it. ``note``: the columns of their ``rows``.
+
+        A decoder's is padded on the right, where no earlier token sees it, so that few lengths
+        occur.
+        """
+        ends = [n for n, token in enumerate(written) if n and token in self._ends]
+        answer = torch.tensor(written[: ends[0] + 1] if ends else written)
+        if not self._decodes:
+            inputs = {**prompt.inputs, "decoder_input_ids": answer[:-1]}
+            return Piece(inputs=inputs, note=slice(0, len(answer) - 1))
+        begin = len(prompt.inputs["input_ids"])
+        whole = torch.cat((prompt.inputs["input_ids"], answer))
+        padding = -len(whole) % COMPARED_MULTIPLE
+        inputs = {
+            "input_ids": functional.pad(whole, (0, padding), value=self._padding),
+            "attention_mask": functional.pad(torch.ones_like(whole), (0, padding)),
+        }
+        return Piece(inputs=inputs, note=slice(begin - 1, len(whole) - 1))
+
+    def rows(self, batch: Batch) -> list[Tensor]:
+        """The logits of each token of an answer (see ``answered_pieces``)."""
+        logits_NLC = self.model(**batch.inputs).logits
+        return [logits_LC[at] for logits_LC, at in zip(logits_NLC, batch.notes, strict=True)]
+
     def stack(self, pieces: Sequence[Piece]) -> Inputs:
         """Pad prompts of a decoder on the left, and those of an encoder on the right."""
         longest = max(len(each.inputs["input_ids"]) for each in pieces)
@@ -363,6 +420,8 @@ class TextToText(Prompted):
                 padding = token_L.new_full((longest - len(token_L),), value)
                 rows.append(torch.cat((padding, token_L) if self._decodes else (token_L, padding)))
             inputs[name] = torch.stack(rows)
+        for name in pieces[0].inputs.keys() - fill.keys():
+            inputs[name] = torch.stack([piece.inputs[name] for piece in pieces])
         return inputs
 
     @property

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ace_gui.checkpoints.staging import claimed
 from ace_gui.engine.adapting.objectives import Kept, TaskObjective, descended, expert_answers
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
+from ace_gui.engine.adapting.task_models import TaskModel, TaskModels, repeatable
 from ace_gui.engine.adapting.training import (
     CHECKPOINT,
     Curves,
@@ -38,11 +36,8 @@ from ace_gui.engine.calibrating.statistics_folder import (
     found_statistics,
 )
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
-from ace_gui.engine.contract.plan import Disposition, PlanRow
-from ace_gui.engine.evaluating.kinds import KINDS, evaluator
-from ace_gui.engine.evaluating.loaded_models import load, older_objects_frozen
-from ace_gui.engine.evaluating.subjects import Loading
-from ace_gui.engine.evaluating.task_data import TaskData
+from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.evaluating.kinds import KINDS
 from ace_gui.engine.merging.merge_manifest import layout_digest
 from ace_gui.engine.merging.merged_values import LearnedRow, MergedValues, put_fixed
 from ace_gui.engine.merging.readers import Readers
@@ -50,25 +45,13 @@ from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import cached_bytes, require_calibration
+from ace_gui.engine.planning.trained_tensors import shared_rows
 from ace_gui.errors import MethodError, RecipeError, TaskError
 from ace_gui.formatting import plain
-from ace_gui.linalg.products import full_float32
 from ace_gui.methods import added_sources
 from ace_gui.methods.shared.measured import Need
 from ace_gui.paths import statistics_folder
 from ace_gui.versions import COMPUTING, code_digest, library_versions
-
-_OWN = frozenset({Disposition.PER_EXPERT, Disposition.DROPPED})
-"""Tensors that do not belong to the merged model."""
-
-
-def shared_rows(prepared: Prepared) -> list[PlanRow]:
-    """The rows of all tensors shared by the merged models of the tasks, each tensor once."""
-    return [
-        row
-        for row in prepared.plan.rows
-        if row.in_base and row.tied_to is None and row.disposition not in _OWN
-    ]
 
 
 def is_learned(row: PlanRow, prepared: Prepared) -> bool:
@@ -163,9 +146,7 @@ def _learned(prepared: Prepared, need: Need, device: torch.device) -> Progress:
         with claimed(folder):
             readers = Readers(prepared)
             yield from (event for event in surveyed(readers) if event is not None)
-            # On a GPU, only this attention sums gradients in a fixed order.
-            attention = nullcontext() if device.type == "cpu" else sdpa_kernel(SDPBackend.MATH)
-            with full_float32(), attention, older_objects_frozen():
+            with repeatable(device):
                 yield from _Work(need, sources, readers, folder, device).run()
         statistics = Statistics(folder)
     else:
@@ -187,10 +168,6 @@ def _finished_event(prepared: Prepared, curves: Curves) -> LearningProgress:
         curve=prepared.method.learning.curve,
         warnings=curves.warnings,
     )
-
-
-_Models = Sequence[tuple[int, TaskData, Loading, Any]]
-"""For every task: its expert, its data, the source of its model, and the model."""
 
 
 class _Work:
@@ -245,46 +222,34 @@ class _Work:
         shutil.rmtree(self._folder / FACTORS, ignore_errors=True)
         yield _finished_event(self._prepared, self._curves())
 
-    def _models(self) -> _Models:
+    def _models(self) -> Sequence[TaskModel]:
         """The tasks' models; their parameters are replaced by the merged model's."""
-        models: list[tuple[int, TaskData, Loading, Any]] = []
-        for t, source in enumerate(self._sources):
-            loaded: list[tuple[Loading, Any]] = []
-            for data, loading in source.tasks:
-                model = next((model for other, model in loaded if other == loading), None)
-                if model is None:
-                    model = load(loading, self._device)
-                    if self._prepared.parameters.patience:  # the weights are still the expert's
-                        for task, same in source.tasks:
-                            if same == loading and KINDS[task.kind].has_entropy:
-                                expert_model = evaluator(task, loading, model)
-                                self._expected[task.name] = expert_answers(expert_model)
-                    expert = self._prepared.experts[t]
-                    answers = set(expert.answers.values())  # a tied head is the embedding
-                    shapes = {n: s for n, s in self._shapes.items() if n in answers}
-                    self._parameters.adopt(model, expert, shapes)
-                    loaded.append((loading, model))
-                    gc.collect()
-                models.append((t, data, loading, model))
-        return models
+        models = TaskModels(
+            self._prepared, self._sources, self._shapes, self._parameters, self._device
+        )
+        for task in models.with_experts():
+            if self._prepared.parameters.patience and KINDS[task.data.kind].has_entropy:
+                self._expected[task.data.name] = expert_answers(task.evaluator())
+        return models.loaded
 
-    def _tasks(self, experts: Sequence[int], models: _Models) -> list[TaskObjective]:
+    def _tasks(self, experts: Sequence[int], models: Sequence[TaskModel]) -> list[TaskObjective]:
         """The tasks of a stage, without those that have nothing to learn from."""
         parameters, labelled = self._prepared.parameters, self._need is Need.LOSS
         objectives = []
-        for index, (t, data, loading, model) in enumerate(models):
-            if t not in experts:
+        for index, task in enumerate(models):
+            if task.expert not in experts:
                 continue
+            data = task.data
             if not labelled and not KINDS[data.kind].has_entropy:
                 self._warn(
                     f"The answers of the task {plain(data.name)} have no probabilities, so it "
                     "was left out of learning."
                 )
                 continue
-            targets = KINDS[data.kind].targets(data, loading.config) if labelled else None
+            targets = KINDS[data.kind].targets(data, task.loading.config) if labelled else None
             seed = (self._prepared.plan.recipe.seed, index)
             objective = TaskObjective(
-                evaluator(data, loading, model),
+                task.evaluator(),
                 targets,
                 size=parameters.batch,
                 seed=seed,
@@ -299,7 +264,7 @@ class _Work:
             )
         return objectives
 
-    def _stage(self, number: int, experts: list[int], models: _Models) -> Progress:
+    def _stage(self, number: int, experts: list[int], models: Sequence[TaskModel]) -> Progress:
         """Learn the values of some experts. Each stage is stored as one file."""
         learning, parameters = self._learning, self._prepared.parameters
         merged = self._initial_values(experts)

@@ -8,6 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from math import prod
@@ -24,8 +25,9 @@ from ace_gui.checkpoints.side_files import (
 )
 from ace_gui.checkpoints.staging import claimed
 from ace_gui.checkpoints.writer import ShardedWriter, plan_shards
-from ace_gui.engine.calibrating.calibrate import calibrated
+from ace_gui.engine.calibrating.calibrate import Calibration, calibrated
 from ace_gui.engine.capabilities import forget_peak, memory_of, peak_on, resolve_device, work_on
+from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.events import (
     Event,
     LearningProgress,
@@ -35,6 +37,8 @@ from ace_gui.engine.contract.events import (
     TensorFinished,
 )
 from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.merging.alignment_inputs import alignment_sources
+from ace_gui.engine.merging.distil import distilled, sources_key
 from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, Manifest, make_manifest
 from ace_gui.engine.merging.readers import Readers, require_finite_heads
@@ -89,10 +93,15 @@ def merge(
         on_gpu = memory_of(where) if where.type == "cuda" else None
         require_memory(prepared, memory_bytes, on_gpu)
     forget_peak(where)
+    distil = prepared.recipe.distil
+    sources = alignment_sources(prepared, distil) if distil else []
     warnings = yield from _measure(prepared, where, workers)
     manifest = make_manifest(
         prepared, where, memory_bytes, warnings, as_output=as_output, workers=workers
     )
+    if distil:
+        measurements = (*manifest.measurements, sources_key(sources))
+        manifest = replace(manifest, measurements=measurements)
     readers = Readers(prepared)
     require_finite_heads(readers)
     opened = MergeStore.resume if resume else MergeStore.create
@@ -101,14 +110,15 @@ def merge(
         claimed(store_folder),
         opened(store_folder, manifest, readers.checksums) as store,
     ):
-        warnings += yield from _fill(store, readers, where, memory_bytes, workers)
+        filled = yield from _fill(store, readers, where, memory_bytes, workers, sources)
     yield MergeFinished(
         store=store_folder,
         seconds=time.monotonic() - started,
         peak_bytes=peak_memory(),
         gpu_peak=peak_on(where),
-        warnings=warnings,
+        warnings=warnings + filled.warnings,
         notes=workers.notes if workers else (),
+        distilled=filled.distilled,
     )
 
 
@@ -132,16 +142,28 @@ def _measure(
     return prepared.plan.warnings + far + warnings
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Filled:
+    """What a store was filled with, besides the merge."""
+
+    warnings: tuple[str, ...]
+    """Of training."""
+
+    distilled: Distilled | None
+    """What aligning the merge with its experts gave."""
+
+
 def _fill(
     store: MergeStore,
     readers: Readers,
     device: torch.device,
     memory_bytes: int | None,
     workers: Workers | None,
-) -> Generator[Event | None, None, tuple[str, ...]]:
+    sources: Sequence[Calibration],
+) -> Generator[Event | None, None, _Filled]:
     """Merge the tensors missing from the store, then write the other files of the model.
 
-    Returns the warnings of training.
+    ``sources``: inputs to align the merge with its experts, if that is wanted.
     """
     if workers is not None:
         workers.begin(readers.prepared)
@@ -151,13 +173,20 @@ def _fill(
         yield from _merge_here(readers, store, device, memory_bytes)
     else:
         yield from _merge_by(workers, readers, store)
+    prepared = readers.prepared
+    distil = prepared.recipe.distil
+    result = None
+    if distil:
+        result = yield from distilled(prepared, store, sources, distil, device)
     _write_heads(readers, store.model / HEADS)
     _write_side_files(readers.prepared.base.checkpoint, store.model)
     store.finish_weights()
     warnings = yield from _warnings_of(write_modules(readers, store.model, device))
     readers.check_unchanged()
     store.complete()
-    return warnings
+    if result is not None:
+        warnings += result.warnings
+    return _Filled(warnings=warnings, distilled=result)
 
 
 def input_paths(prepared: Prepared) -> tuple[Path, ...]:

@@ -21,7 +21,7 @@ our own reader, so that an error in writing a header is not repeated in reading 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -176,6 +176,31 @@ class MergeStore:
             FinishedTensor(
                 tensor=row.tensor, checksum=tensor.checksum, reports=self.done[row.tensor]
             )
+        )
+
+    def reader(self) -> Callable[[str], Tensor]:
+        """A function that reads a finished tensor by name, as it is stored.
+
+        Raises CheckpointError.
+        """
+        shards = planned_shards(self.manifest)
+        files = {s.file_name: opened_file(self.model / s.file_name)[0] for s in shards}
+        shard_of = {tensor.name: shard for shard in shards for tensor in shard.tensors}
+
+        def read(name: str) -> Tensor:
+            shard = shard_of[name]
+            return TensorReader(files[shard.file_name]).read(shard.stored_name(name))
+
+        return read
+
+    def replace(self, tensor: str, values: Tensor) -> None:
+        """Write other values of a finished tensor, in its dtype; its reports stay.
+
+        If this is interrupted, the tensor is merged again when the store is resumed.
+        """
+        self._writer.write_part(tensor, 0, values)
+        self._journal.add(
+            FinishedTensor(tensor=tensor, checksum=checksum(values), reports=self.done[tensor])
         )
 
     def log_readings(self) -> None:

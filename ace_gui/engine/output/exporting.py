@@ -22,6 +22,7 @@ from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress, 
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.merging import store as stores
+from ace_gui.engine.merging.distil import found_result
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, AdapterOptions, InputFile, Manifest
 from ace_gui.engine.merging.store import (
     MODEL,
@@ -262,6 +263,7 @@ def _finish(
         hashes,
         complete_heads=complete_heads,
         scores=scores,
+        distilled=found_result(store),
     )
     (stage / CARD).write_text(card, encoding="utf-8")
     (stage / RECIPE).write_text(dump_recipe(manifest.resolved_recipe, folder), encoding="utf-8")

@@ -24,6 +24,7 @@ import yaml
 from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints.adapters import is_adapter
 from ace_gui.checkpoints.input_files import open_regular, read_at, read_json
+from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.libraries import PEFT, Library, library_of
 from ace_gui.engine.contract.scored import TaskScore, line_of, means, remarks
@@ -31,7 +32,7 @@ from ace_gui.engine.merging.merge_manifest import Manifest
 from ace_gui.engine.planning.adapter_tensors import AdapterPlan
 from ace_gui.errors import CheckpointError
 from ace_gui.field_info import applying
-from ace_gui.formatting import counted, printable
+from ace_gui.formatting import counted, number_text, printable
 from ace_gui.methods import get_method, parameter_fields
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import dump_recipe
@@ -200,11 +201,13 @@ def model_card(
     *,
     complete_heads: bool = False,
     scores: Sequence[TaskScore] = (),
+    distilled: Distilled | None = None,
 ) -> str:
     """The text of README.md, with the front matter for model hubs.
 
     ``folder``: the model as far as it is written. ``complete_heads``: ``heads/EXPERT/`` has a whole
-    model for each of ``heads``. ``scores``: of base, experts and this model.
+    model for each of ``heads``. ``scores``: of base, experts and this model. ``distilled``: what
+    aligning the merge with its experts gave.
     """
     recipe, library = manifest.recipe, library_of(folder)
     lineage = lineage_of(recipe)
@@ -227,6 +230,7 @@ def model_card(
         scored=list(dict.fromkeys(line_of(each) for each in scores)),
         tasks=list({each.task: (each.task, each.metric, each.n) for each in scores}.values()),
         score_remarks=_score_remarks(scores),
+        distilled=distilled,
     )
 
 
@@ -262,7 +266,13 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters = {"plain": plain_text, "quoted": json.dumps, "shell": shlex.quote, "counted": counted}
+    filters = {
+        "plain": plain_text,
+        "quoted": json.dumps,
+        "shell": shlex.quote,
+        "counted": counted,
+        "number": number_text,
+    }
     environment.filters |= filters
     return environment.get_template("card.md.jinja")
 

@@ -139,7 +139,7 @@ def adapter_checks(prepared: Prepared) -> tuple[Check, ...]:
 
 def require_adapter(recipe: Recipe) -> None:
     """Raise RecipeError for a recipe that cannot give an adapter, whatever its models are."""
-    for key in ("slices", "adapter", "tokenizer", "chat_template"):
+    for key in ("slices", "adapter", "tokenizer", "chat_template", "distil"):
         if getattr(recipe, key):
             raise RecipeError(f"{key} needs a whole model, not an adapter.", key=key)
     if None not in (recipe.rank, recipe.energy):

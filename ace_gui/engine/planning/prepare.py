@@ -20,6 +20,7 @@ from ace_gui.engine.contract.plan import (
     worst_first,
 )
 from ace_gui.engine.planning.adapter_plan import adapter_checks
+from ace_gui.engine.planning.alignment_checks import alignment_bytes, alignment_checks
 from ace_gui.engine.planning.chat_templates import chat_checks, with_chat_template
 from ace_gui.engine.planning.dispositions import (
     LeftOut,
@@ -142,7 +143,7 @@ def _assessed(prepared: Prepared) -> Prepared:
         prepared.plan,
         bytes_to_write=bytes_in_output(rows, recipe.out_dtype),
         bytes_for_experts=bytes_for_experts(prepared),
-        peak_bytes=max(peak_bytes(prepared), learning_bytes(prepared)),
+        peak_bytes=max(peak_bytes(prepared), learning_bytes(prepared), alignment_bytes(prepared)),
         largest_tensor=largest_tensor(prepared),
         gpu_bytes=gpu_bytes,
         host_bytes_with_gpu=host_bytes_with_gpu,
@@ -152,9 +153,20 @@ def _assessed(prepared: Prepared) -> Prepared:
     note = recipe.defaults_note  # it was read with mergekit's defaults
     checks = [Check(RECIPE, note, Verdict.NOTE)] if note else []
     checks += _averaged_convolutions(recipe, rows)
-    for find in (preflight, chat_checks, data_checks, module_checks, adapter_checks):
+    for find in _FINDERS:
         checks += find(sized)
     return dataclasses.replace(sized, plan=dataclasses.replace(plan, checks=worst_first(checks)))
+
+
+_FINDERS: Final = (
+    preflight,
+    chat_checks,
+    data_checks,
+    module_checks,
+    adapter_checks,
+    alignment_checks,
+)
+"""Each finds checks in a plan."""
 
 
 def _checked_method(recipe: Recipe) -> MergeMethod[Any]:

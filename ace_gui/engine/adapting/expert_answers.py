@@ -1,0 +1,167 @@
+"""What the experts answer to the inputs of their own tasks, and how far other answers are from it.
+
+R answers of an input (words or tokens, mostly one); C possible answers; K of them are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.engine.adapting.objectives import Found, Kept, answers, batch_indices, entropy
+from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
+from ace_gui.engine.evaluating.task_data import Example
+
+LIKELIEST: Final = 64
+"""Most answers of which an expert's probability is kept; the others count as one."""
+
+TOGETHER: Final = 16
+"""Inputs that an expert answers together."""
+
+LEAST_VARIANCE: Final = 1e-6
+"""The variance of an expert's numbers, if they are nearly equal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertAnswer:
+    """An expert's answer to one input."""
+
+    pieces: Sequence[Piece]
+    """The input. Of a text that is generated, also the expert's answer."""
+
+    columns_RK: Tensor | None = None
+    """The likeliest answers; None: all are kept."""
+
+    values_RK: Tensor
+    """ln p of the kept answers; or the number that is the answer (R × 1)."""
+
+    rest_R: Tensor | None = None
+    """ln p of all other answers together; None: all are kept."""
+
+    variance: float | None = None
+    """The variance of the expert's numbers; None: answers have probabilities."""
+
+    def divergence(self, outputs_RC: Tensor) -> Tensor:
+        """KL(expert ‖ merge), averaged over the R answers, in nats; a scalar with its graph.
+
+        ``outputs_RC``: logits of the merge. Numbers count as the means of normal distributions
+        with ``variance``. 0 without any answer.
+        """
+        if not len(outputs_RC):
+            return outputs_RC.sum()
+        if self.variance is not None:
+            difference_RK = outputs_RC - self.values_RK
+            return (difference_RK**2).mean() / (2 * self.variance)
+        log_RC = outputs_RC.log_softmax(dim=1)
+        if self.columns_RK is None or self.rest_R is None:
+            kept_RK = log_RC
+            rest = torch.zeros(())
+        else:
+            kept_RK = log_RC.gather(1, self.columns_RK)
+            others_R = _rest(log_RC, self.columns_RK)
+            rest = (self.rest_R.exp() * (self.rest_R - others_R)).mean()
+        terms_RK = self.values_RK.exp() * (self.values_RK - kept_RK)
+        return terms_RK.sum(dim=1).mean() + rest.to(terms_RK)
+
+
+def _rest(log_RC: Tensor, columns_RK: Tensor) -> Tensor:
+    """ln of the sum of p over the other columns (R)."""
+    return log_RC.scatter(1, columns_RK, -math.inf).logsumexp(dim=1)
+
+
+@torch.no_grad()
+def answers_of(expert: Evaluator, examples: Sequence[Example]) -> list[ExpertAnswer]:
+    """The expert's answers to its inputs, in order.
+
+    Raises the errors of the evaluator, such as TaskError for a damaged picture.
+    """
+    found: list[tuple[Sequence[Piece], Tensor]] = []
+    for first in range(0, len(examples), TOGETHER):
+        pieces = expert.answered_pieces(examples[first : first + TOGETHER])
+        found += zip(pieces, answers(expert, pieces), strict=True)
+    if expert.numbers:
+        return _numbers(found)
+    return [_likeliest(pieces, logits_RC) for pieces, logits_RC in found]
+
+
+def _numbers(found: Sequence[tuple[Sequence[Piece], Tensor]]) -> list[ExpertAnswer]:
+    numbers = torch.cat([values_RC.reshape(-1) for _, values_RC in found])
+    variance = max(float(numbers.double().var(correction=0)), LEAST_VARIANCE)
+    return [
+        ExpertAnswer(pieces=pieces, values_RK=values_RC, variance=variance)
+        for pieces, values_RC in found
+    ]
+
+
+def _likeliest(pieces: Sequence[Piece], logits_RC: Tensor) -> ExpertAnswer:
+    log_RC = logits_RC.log_softmax(dim=1)
+    if log_RC.shape[1] <= LIKELIEST + 1:
+        return ExpertAnswer(pieces=pieces, values_RK=log_RC)
+    values_RK, columns_RK = log_RC.topk(LIKELIEST, dim=1)
+    return ExpertAnswer(
+        pieces=pieces,
+        columns_RK=columns_RK,
+        values_RK=values_RK,
+        rest_R=_rest(log_RC, columns_RK),
+    )
+
+
+class AlignedTask:
+    """One task of a merge that learns to answer as its expert does.
+
+    ``merged``: the merged model on the task; ``expected``: the expert's answers to its inputs.
+    """
+
+    def __init__(
+        self,
+        merged: Evaluator,
+        expected: Sequence[ExpertAnswer],
+        *,
+        size: int,
+        seed: tuple[int, ...],
+    ) -> None:
+        self.name = merged.data.name
+        self._merged = merged
+        self._expected = expected
+        self._size = size
+        self._seed = seed
+
+    def __call__(self, step: int, _kept: Kept) -> Found:
+        """The mean divergence on the step's batch, with its graph."""
+        chosen = batch_indices(len(self._expected), self._size, step, self._seed)
+        loss = self._divergences([self._expected[index] for index in chosen]).mean()
+        return Found(loss=loss, spread=None, distance=None)
+
+    @torch.no_grad()
+    def divergence(self, expected: Sequence[ExpertAnswer]) -> float:
+        """The mean divergence from these answers, in nats."""
+        each = []
+        for first in range(0, len(expected), TOGETHER):
+            each.append(self._divergences(expected[first : first + TOGETHER]).double())
+        return float(torch.cat(each).mean())
+
+    def _divergences(self, expected: Sequence[ExpertAnswer]) -> Tensor:
+        outputs = answers(self._merged, [answer.pieces for answer in expected])
+        pairs = zip(expected, outputs, strict=True)
+        return torch.stack([answer.divergence(output_RC) for answer, output_RC in pairs])
+
+
+@torch.no_grad()
+def uncertainty(model: Evaluator, examples: Sequence[Example]) -> float:
+    """How unsure a model is of its answers: their mean entropy, from 0 to 1 for equal chances.
+
+    Numbers have no entropy: 0.
+    """
+    if model.numbers:
+        return 0.0
+    pieces = model.answered_pieces(examples)
+    each = []
+    for logits_RC in answers(model, pieces):
+        most = math.log(max(logits_RC.shape[1], 2))
+        each.append(float(entropy(logits_RC[None])) / most)
+    return math.fsum(each) / len(each)

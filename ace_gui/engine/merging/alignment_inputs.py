@@ -1,0 +1,140 @@
+"""The inputs on which a merge is aligned with its experts, and the checks of them.
+
+Alignment with inputs that do not fit harms, and inputs kept back cannot show it: they do not fit
+either. So inputs are checked before anything is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from ace_gui.engine.calibrating.calibrate import EXAMPLES, SEED, Calibration, calibration
+from ace_gui.engine.evaluating.examples import read_task
+from ace_gui.engine.evaluating.subjects import Models
+from ace_gui.engine.evaluating.task_data import Example, Picture, TaskData
+from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.errors import TaskError
+from ace_gui.formatting import counted, plain
+from ace_gui.recipe.distillation import Distillation
+from ace_gui.recipe.values import Task
+from ace_gui.steps import result_of
+
+KEPT_BACK: Final = 5
+"""One of this many inputs is kept back, to see when the merge is best."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The inputs of a task, by their indices."""
+
+    trained: tuple[int, ...]
+    kept_back: tuple[int, ...]
+
+
+def parts_of(count: int, seed: tuple[int, ...]) -> Parts:
+    """A random fifth of the inputs to keep back, at least one, and the others."""
+    order = np.random.default_rng(seed).permutation(count).tolist()
+    back = max(1, count // KEPT_BACK)
+    return Parts(trained=tuple(sorted(order[back:])), kept_back=tuple(sorted(order[:back])))
+
+
+def alignment_sources(prepared: Prepared, distil: Distillation) -> list[Calibration]:
+    """The inputs of every expert, read and checked, as many as ``distil`` wants of each task.
+
+    Raises TaskError for an expert without inputs, with too few, or with inputs that are also its
+    scoring data, and the errors of reading data.
+    """
+    sources = []
+    for t in range(len(prepared.experts)):
+        # More than are wanted, as some may be repeated.
+        source = calibration(prepared, t, limit=max(EXAMPLES, 2 * distil.inputs))
+        if not source.tasks:
+            raise TaskError(
+                f"To align the merge with its experts, each needs inputs, but {plain(source.name)} "
+                "has none; give its task `calibration` data, or leave `distil` out.",
+                key="calibration",
+            )
+        tasks = [(_chosen(prepared, data, distil), loading) for data, loading in source.tasks]
+        sources.append(replace(source, tasks=tuple(tasks)))
+    return sources
+
+
+def _chosen(prepared: Prepared, data: TaskData, distil: Distillation) -> TaskData:
+    """The task with as many different inputs as are wanted. Raises TaskError."""
+    distinct: dict[Any, Example] = {}
+    for example in data.examples:
+        distinct.setdefault(_key(example.given), example)
+    _refuse_scoring_data(prepared, data, distinct)
+    if len(distinct) < distil.inputs:
+        inputs = counted(len(distinct), "different input", "different inputs")
+        raise TaskError(
+            f"The task {plain(data.name)} has {inputs}, but {distil.inputs} are wanted: fewer than "
+            "64 may harm. Give more, or ask for fewer with `distil: {inputs: "
+            f"{max(len(distinct), 2)}}}`.",
+            key="distil",
+            path=data.table.path,
+        )
+    examples = list(distinct.values())
+    order = np.random.default_rng([SEED, 2]).permutation(len(examples))[: distil.inputs]
+    return replace(data, examples=tuple(examples[index] for index in sorted(order)))
+
+
+def _key(given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """An input as a value that can be compared."""
+    items = []
+    for role, value in sorted(given.items()):
+        items.append((role, value.digest() if isinstance(value, Picture) else value))
+    return tuple(items)
+
+
+def _refuse_scoring_data(
+    prepared: Prepared, data: TaskData, distinct: Mapping[Any, Example]
+) -> None:
+    """Raise TaskError if an input is also in the data that the task is scored on."""
+    scored = result_of(
+        read_task(data.task, Models(prepared).reference(data.task), seed=SEED)
+    ).examples
+    both = {_key(example.given) for example in scored} & distinct.keys()
+    if both:
+        raise TaskError(
+            f"{counted(len(both), 'input', 'inputs')} of the task {plain(data.name)} are also in "
+            "its scoring data, so its score would say nothing; give other inputs as `calibration`.",
+            key="calibration",
+            path=data.table.path,
+        )
+
+
+def doubts(
+    tasks: Sequence[TaskData], uncertainties: Mapping[tuple[str, str], float]
+) -> tuple[str, ...]:
+    """Sentences on tasks whose inputs look like another's.
+
+    ``uncertainties``: of an expert's answers, by the expert's task and the task of the inputs.
+    """
+    sentences = []
+    for data in tasks:
+        own = uncertainties.get((data.name, data.name))
+        others = {
+            task: value
+            for (task, inputs), value in uncertainties.items()
+            if inputs == data.name and task != data.name
+        }
+        if own is None or not others:
+            continue
+        surest = min(others, key=others.__getitem__)
+        if others[surest] < own:
+            sentences.append(
+                f"The inputs of {plain(data.name)} look like those of {plain(surest)}, whose "
+                "expert is surer of its answers to them; check them, since inputs of another task "
+                "make the merge worse."
+            )
+    return tuple(sentences)
+
+
+def can_answer(task: Task, other: Task) -> bool:
+    """Whether a task's expert can be asked for answers to the inputs of another task."""
+    return task.kind == other.kind and task.prompt == other.prompt

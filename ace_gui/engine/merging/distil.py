@@ -1,0 +1,344 @@
+"""Aligns a finished merge with the answers of its own experts (the recipe's ``distil``).
+
+The experts answer inputs of their tasks; a few of the merge's tensors are trained until the merge
+answers nearly the same. No labels are used.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
+
+from ace_gui.checkpoints.header import torch_dtype
+from ace_gui.engine.adapting.expert_answers import (
+    AlignedTask,
+    ExpertAnswer,
+    answers_of,
+    uncertainty,
+)
+from ace_gui.engine.adapting.objectives import Kept, descended
+from ace_gui.engine.adapting.shared_parameters import SharedParameters
+from ace_gui.engine.adapting.task_models import TaskModel, TaskModels, repeatable
+from ace_gui.engine.adapting.trained_changes import TrainedChanges
+from ace_gui.engine.adapting.training import CheckedLoop, Seen, State, trained
+from ace_gui.engine.calibrating.calibrate import Calibration, digest
+from ace_gui.engine.contract.distilled import Distilled, TaskDivergence
+from ace_gui.engine.contract.events import LearningProgress, PassProgress
+from ace_gui.engine.evaluating.kinds import evaluator
+from ace_gui.engine.evaluating.task_data import TaskData
+from ace_gui.engine.kept_files import is_there, keep_tensors, open_tensors, warn_recomputed
+from ace_gui.engine.merging.alignment_inputs import Parts, doubts, parts_of
+from ace_gui.engine.merging.store import MergeStore
+from ace_gui.engine.merging.tensor_merge import rounded
+from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.trained_tensors import (
+    TrainedTensors,
+    copies_of,
+    rank_of,
+    shared_rows,
+    trained_tensors,
+)
+from ace_gui.errors import CheckpointError
+from ace_gui.recipe.distillation import Distillation, Trained
+
+RESULT: Final = "distilled.safetensors"
+"""The trained tensors in a store, with what their training gave."""
+
+TRAINING: Final = "distilling"
+"""The folder of unfinished training in a store."""
+
+ASKING: Final = "asking the experts"
+TITLE: Final = "aligning with the experts"
+CURVE: Final = "divergence on inputs kept back"
+
+CHECKED_EVERY: Final = 5
+"""Steps between two looks at the inputs kept back."""
+
+WARM_UP: Final = 10
+"""Steps until the learning rate is reached."""
+
+CONSTANT_UNTIL: Final = 0.6
+"""Share of the steps after which the learning rate falls."""
+
+LAST_RATE: Final = 0.05
+"""Share of the learning rate that the last step has."""
+
+LOOKED_AT: Final = 8
+"""Inputs of each task that the other experts are asked, too."""
+
+_IN_WORDS: Final = {
+    Trained.BIASES: "biases and norms",
+    Trained.RANK_8: "additions of rank 8",
+    Trained.ALL: "merged matrices",
+}
+_RESULT: Final = TypeAdapter(Distilled)
+
+Progress = PassProgress | LearningProgress
+
+
+def rates(steps: int) -> list[float]:
+    """The share of the learning rate in each step: it rises, stays, and falls."""
+    warm_up = min(WARM_UP, max(steps // 4, 1))
+    falling = max(math.ceil(CONSTANT_UNTIL * steps), warm_up)
+    shares = []
+    for step in range(steps):
+        if step < warm_up:
+            shares.append((step + 1) / warm_up)
+        elif step < falling:
+            shares.append(1.0)
+        else:
+            done = (step - falling + 1) / max(steps - falling, 1)
+            shares.append(1 - (1 - LAST_RATE) * done)
+    return shares
+
+
+def sources_key(sources: Sequence[Calibration]) -> str:
+    """Digest of the inputs and of the models that answer them."""
+    return digest([json.dumps([source.terms() for source in sources], default=str)])[:40]
+
+
+def distilled(
+    prepared: Prepared,
+    store: MergeStore,
+    sources: Sequence[Calibration],
+    distil: Distillation,
+    device: torch.device,
+) -> Generator[Progress, None, Distilled]:
+    """Align the merge in a store, whose tensors are all written, and write what was trained.
+
+    ``sources``: of ``alignment_sources``. An interrupted run is continued. Raises TaskError and
+    MismatchError if a task's model cannot be trained, MethodError if training diverges, and the
+    errors of loading and writing.
+    """
+    known = found_result(store.folder)
+    if known is None:
+        with repeatable(device):
+            alignment = _Alignment(prepared, store, sources, distil, device)
+            yield from alignment.run()
+            known = alignment.save()
+    kept = open_tensors(store.folder / RESULT)
+    for name in kept.checkpoint.tensors:
+        values = kept.read(name)
+        for copy in copies_of(prepared, name):
+            dtype = torch_dtype(store.manifest.dtypes[copy])
+            store.replace(copy, rounded(values, dtype, copy))
+    yield _news(done=known.steps, total=known.steps, warnings=known.warnings)
+    return known
+
+
+def _news(*, done: int, total: int, warnings: tuple[str, ...]) -> LearningProgress:
+    """An event without new values."""
+    return LearningProgress(
+        title=TITLE,
+        done=done,
+        total=total,
+        first=done,
+        losses={},
+        figures={},
+        curve=CURVE,
+        warnings=warnings,
+    )
+
+
+def found_result(folder: Path) -> Distilled | None:
+    """What the training of a store's merge gave; None if it is not finished, or unreadable."""
+    path = folder / RESULT
+    if not is_there(path):
+        return None
+    try:
+        return _RESULT.validate_json(open_tensors(path).about)
+    except (CheckpointError, ValidationError) as error:
+        warn_recomputed(path, error)
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Schedule:
+    """The parameters of the training loop."""
+
+    steps: int
+    learning_rate: float
+
+
+class _Alignment:
+    """One training: the experts answer, then the merge learns to answer like them."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        store: MergeStore,
+        sources: Sequence[Calibration],
+        distil: Distillation,
+        device: torch.device,
+    ) -> None:
+        self._prepared = prepared
+        self._store = store
+        self._sources = sources
+        self._distil = distil
+        self._device = device
+        self._plan: TrainedTensors = trained_tensors(prepared, distil)
+        self._parameters = SharedParameters(self._plan.names)
+        self._answers: dict[str, list[ExpertAnswer]] = {}
+        self._parts: dict[str, Parts] = {}
+        self._uncertainties: dict[tuple[str, str], float] = {}
+        self._doubts: tuple[str, ...] = ()
+        self._changes: TrainedChanges | None = None
+        self._state: State | None = None
+
+    def run(self) -> Iterator[Progress]:
+        """Ask the experts, then train."""
+        models = yield from self._asked()
+        self._doubts = doubts([data for data, _ in self._all_tasks()], self._uncertainties)
+        self._write_merge()
+        self._changes = self._begun()
+        tasks = self._tasks(models)
+        steps = self._distil.steps
+        shares = rates(steps)
+        loop = CheckedLoop(
+            self._changes.values,
+            lambda step: self._stepped(tasks, step, loop.state),
+            _Schedule(steps=steps, learning_rate=self._plan.learning_rate),
+            rates=shares.__getitem__,
+            check=lambda: self._checked(tasks),
+            every=CHECKED_EVERY,
+        )
+        folder = self._store.folder / TRAINING
+        yield _news(done=0, total=steps, warnings=self._doubts)
+        yield from trained(loop, folder, 0, title=TITLE, experts=self._names(), curve=CURVE)
+        self._state = loop.state
+
+    def save(self) -> Distilled:
+        """Keep the result beside the merge, so that it is written even after an interruption."""
+        assert self._changes is not None
+        result = self._result()
+        tensors: dict[str, Tensor] = {}
+        if result.best_step:
+            tensors = {name: self._changes.tensor(name) for name in self._plan.names}
+        keep_tensors(self._store.folder / RESULT, tensors, json.dumps(asdict(result)))
+        return result
+
+    def _names(self) -> list[str]:
+        return [data.name for data, _ in self._all_tasks()]
+
+    def _all_tasks(self) -> list[tuple[TaskData, str]]:
+        """Every task, with the name of its expert."""
+        names = self._prepared.recipe.expert_names
+        return [
+            (data, name)
+            for name, source in zip(names, self._sources, strict=True)
+            for data, _ in source.tasks
+        ]
+
+    def _asked(self) -> Generator[PassProgress, None, Sequence[TaskModel]]:
+        """The tasks' models with shared parameters, after their experts have answered."""
+        shapes = {row.tensor: row.tensor_shape for row in shared_rows(self._prepared)}
+        models = TaskModels(self._prepared, self._sources, shapes, self._parameters, self._device)
+        total = len(self._all_tasks())
+        for task in models.with_experts():
+            name = task.data.name
+            examples = task.data.examples
+            self._answers[name] = answers_of(task.evaluator(), examples)
+            seed = (self._prepared.recipe.seed, len(self._parts))
+            self._parts[name] = parts_of(len(examples), seed)
+            self._look_at_others(task)
+            yield PassProgress(title=ASKING, done=len(self._answers), total=total)
+        return models.loaded
+
+    def _look_at_others(self, task: TaskModel) -> None:
+        """How sure a task's expert is of its answers to the inputs of every task like it."""
+        for other, _ in self._all_tasks():
+            roles = set(other.examples[0].given)
+            if other.kind != task.data.kind or roles != set(task.data.examples[0].given):
+                continue
+            some = other.examples[:LOOKED_AT]
+            asked = evaluator(replace(task.data, examples=some), task.loading, task.model)
+            self._uncertainties[task.data.name, other.name] = uncertainty(asked, some)
+
+    def _write_merge(self) -> None:
+        """Set the shared parameters to the merged tensors."""
+        read = self._store.reader()
+        for row in shared_rows(self._prepared):
+            if row.ends_tensor:
+                merged = read(row.tensor)
+                if merged.is_floating_point():
+                    merged = merged.float()
+                self._parameters.write(row.tensor, merged.to(self._device))
+
+    def _begun(self) -> TrainedChanges:
+        starts: dict[str, Tensor] = {}
+        ranks: dict[str, int] = {}
+        read = self._store.reader()
+        for row in self._plan.rows:
+            starts[row.tensor] = read(row.tensor).float().to(self._device)
+            if self._plan.rank is not None:
+                ranks[row.tensor] = rank_of(row.tensor_shape)
+        seed = self._prepared.recipe.seed
+        return TrainedChanges(starts, ranks, self._parameters, seed=seed)
+
+    def _tasks(self, models: Sequence[TaskModel]) -> list[AlignedTask]:
+        tasks = []
+        for index, model in enumerate(models):
+            name = model.data.name
+            expected = [self._answers[name][at] for at in self._parts[name].trained]
+            seed = (self._prepared.recipe.seed, index)
+            size = self._distil.batch
+            tasks.append(AlignedTask(model.evaluator(), expected, size=size, seed=seed))
+        return tasks
+
+    def _stepped(self, tasks: Sequence[AlignedTask], step: int, state: State) -> Seen:
+        """One step's losses, with the gradients of the values."""
+        assert self._changes is not None
+        self._changes.write()
+        self._parameters.forget_gradients()
+        seen = descended(tasks, step, Kept(0))
+        self._changes.pull()
+        latest = state.checks[max(state.checks)]
+        return replace(seen, figures=tuple(latest.values()))
+
+    def _checked(self, tasks: Sequence[AlignedTask]) -> Mapping[str, float]:
+        """The divergence of each task on its inputs kept back."""
+        assert self._changes is not None
+        self._changes.write()
+        divergences = {}
+        for task in tasks:
+            back = self._parts[task.name].kept_back
+            expected = [self._answers[task.name][index] for index in back]
+            divergences[task.name] = task.divergence(expected)
+        return divergences
+
+    def _result(self) -> Distilled:
+        state = self._state
+        assert state is not None
+        best = state.nearest[1]
+        tasks = []
+        for data, expert in self._all_tasks():
+            parts = self._parts[data.name]
+            tasks.append(
+                TaskDivergence(
+                    task=data.name,
+                    expert=expert,
+                    inputs=len(parts.trained),
+                    kept_back=len(parts.kept_back),
+                    before=state.checks[0][data.name],
+                    after=state.checks[best][data.name],
+                )
+            )
+        return Distilled(
+            what=_IN_WORDS[self._plan.train],
+            tensors=len(self._plan.names),
+            numbers=self._plan.numbers,
+            learning_rate=self._plan.learning_rate,
+            steps=state.step,
+            best_step=best,
+            tasks=tuple(tasks),
+            curve=state.checks,
+            doubts=self._doubts,
+        )

@@ -1,0 +1,81 @@
+"""What aligning a merge with its experts needs (the recipe's ``distil``), from the plan alone.
+
+The activations of a batch are not counted, because they depend on the inputs.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from ace_gui.engine.contract.plan import Check, Verdict
+from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.requirements import COPIES, FLOAT32
+from ace_gui.engine.planning.trained_tensors import shared_rows, trained_tensors
+from ace_gui.errors import RecipeError
+from ace_gui.formatting import counted, listing
+from ace_gui.recipe.values import Output
+
+TITLE: Final = "Alignment"
+
+
+def alignment_bytes(prepared: Prepared) -> int:
+    """Estimated peak while the merge is aligned; 0 if that is not wanted or not possible.
+
+    The merged model in float32, one expert's beside it while it is loaded, the gradients of what is
+    trained, and the trained numbers.
+    """
+    distil = prepared.recipe.distil
+    if not distil or _obstacle(prepared):
+        return 0
+    plan = trained_tensors(prepared, distil)
+    shapes = {row.tensor: row.tensor_shape for row in shared_rows(prepared)}
+    model = FLOAT32 * sum(map(prod, shapes.values()))
+    gradients = FLOAT32 * sum(prod(row.tensor_shape) for row in plan.rows)
+    return 2 * model + gradients + COPIES * FLOAT32 * plan.numbers
+
+
+def alignment_checks(prepared: Prepared) -> tuple[Check, ...]:
+    """The check of a merge that is aligned with its experts; none for other merges."""
+    distil = prepared.recipe.distil
+    if not distil:
+        return ()
+    obstacle = _obstacle(prepared)
+    if obstacle:
+        return (Check(TITLE, obstacle, Verdict.ERROR),)
+    plan = trained_tensors(prepared, distil)
+    numbers = counted(plan.numbers, "number", "numbers")
+    sentence = f"{numbers} will be trained, on {distil.inputs} inputs of each task."
+    return (Check(TITLE, sentence),)
+
+
+def _obstacle(prepared: Prepared) -> str:
+    """Why the merge cannot be aligned, in a sentence; empty if it can."""
+    recipe = prepared.recipe
+    distil = recipe.distil
+    assert distil
+    if recipe.output == Output.ADAPTER:
+        return (
+            "An adapter cannot be aligned with the experts; write a model, or leave `distil` out."
+        )
+    if recipe.slices:
+        return (
+            "The experts of a recipe with slices are no whole models, whose answers are needed; "
+            "leave `distil` out."
+        )
+    if prepared.method.modules is not None:
+        return (
+            f"{prepared.method.title} leaves modules for each expert, which fit the merge as it "
+            "is; choose another method, or leave `distil` out."
+        )
+    if recipe.without_calibration:
+        return (
+            "To align the merge with its experts, each needs inputs of its task, but none are "
+            f"given for {listing(recipe.without_calibration)}; add tasks with `calibration` data, "
+            "or leave `distil` out."
+        )
+    try:
+        trained_tensors(prepared, distil)
+    except RecipeError as error:
+        return error.sentence
+    return ""

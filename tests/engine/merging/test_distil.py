@@ -1,0 +1,307 @@
+"""Merges that are aligned with their experts: oracles, limits, bad inputs, interruptions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from ace_gui.engine.adapting.objectives import batch_indices
+from ace_gui.engine.calibrating.calibrate import calibration
+from ace_gui.engine.contract.events import Exported, LearningProgress
+from ace_gui.engine.merging import distil as distilling
+from ace_gui.engine.merging.alignment_inputs import doubts, parts_of
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.workflow import Options, merge_to_folder
+from ace_gui.errors import ResourceError, TaskError
+from ace_gui.output_files import staging_folder
+from ace_gui.recipe.recipe_file import load_recipe
+from tests.helpers.aligned_merges import INPUTS, chat_family, different, merged, recipe_with
+from tests.helpers.calibrated_models import bert_family, gpt2_family, texts
+
+CPU = Options(device="cpu")
+FAST = {"inputs": INPUTS, "steps": 6}
+FAMILIES = {"bert": bert_family, "gpt2": gpt2_family, "chat": chat_family}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return FAMILIES[request.param](tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bert_family(tmp_path_factory.mktemp("bert"))
+
+
+def plain_step(folder: Path, out: Path, rate: float, seed: int) -> dict[str, torch.Tensor]:
+    """One step of Adam on biases and norms, by two plain classifiers with their own heads.
+
+    The step of Adam from 0 moments is the sign of the gradient, times the rate.
+    """
+    start = load_file(out / "model.safetensors")
+    gradients: dict[str, torch.Tensor] = {}
+    for index, name in enumerate(("two", "three")):
+        model = AutoModelForSequenceClassification.from_pretrained(folder / name).eval()
+        tokenizer = AutoTokenizer.from_pretrained(folder / name)
+        inputs = list(dict.fromkeys(texts(folder, name)))
+        order = torch.tensor(parts_of(len(inputs), (seed, index)).trained)
+        batch = batch_indices(len(order), 8, 0, (seed, index))
+        chosen = [inputs[int(order[at])] for at in batch]
+        encoded = [tokenizer(text, return_tensors="pt") for text in chosen]
+        with torch.no_grad():
+            expected = [model(**each).logits.log_softmax(1) for each in encoded]
+        model.load_state_dict(start, strict=False)
+        losses = []
+        for each, target in zip(encoded, expected, strict=True):
+            found = model(**each).logits.log_softmax(1)
+            losses.append(functional.kl_div(found, target, log_target=True, reduction="sum"))
+        torch.stack(losses).mean().backward()
+        for key, parameter in model.named_parameters():
+            if key in start and parameter.grad is not None:
+                gradients[key] = gradients.get(key, 0) + parameter.grad
+    small = {n: g for n, g in gradients.items() if n.endswith("bias") or "LayerNorm" in n}
+    return {n: start[n] - rate * g / (g.abs() + 1e-8) for n, g in small.items()}
+
+
+def test_a_step_is_that_of_autograd_on_plain_models(bert: Path, tmp_path: Path) -> None:
+    rate = 0.01
+    distil = {"inputs": INPUTS, "steps": 1, "learning_rate": rate}
+    merged(bert, tmp_path / "plain")
+    expected = plain_step(bert.parent, tmp_path / "plain", rate, seed=0)
+    found, result = merged(bert, tmp_path / "out", distil=distil)
+    assert result is not None
+    assert result.best_step == 1
+    start = load_file(tmp_path / "plain" / "model.safetensors")
+    assert different(start, found) <= expected.keys()
+    count = 0
+    for name, tensor in expected.items():
+        moved = (tensor - start[name]).abs() > 0.9 * rate  # not where the gradient is nearly 0
+        torch.testing.assert_close(found[name][moved], tensor[moved], rtol=0, atol=1e-5)
+        count += int(moved.sum())
+    assert count > 200
+
+
+def test_only_biases_and_norms_change_and_the_experts_come_nearer(
+    family: Path, tmp_path: Path
+) -> None:
+    plain, nothing = merged(family, tmp_path / "plain")
+    found, result = merged(family, tmp_path / "out", distil={"inputs": INPUTS})
+    assert nothing is None
+    assert result is not None
+    assert result.best_step > 0
+    changed = different(plain, found)
+    assert changed
+    assert all(name.endswith("bias") or "norm" in name.lower() or "ln_" in name for name in changed)
+    before = sum(task.before for task in result.tasks)
+    assert sum(task.after for task in result.tasks) < before
+    assert [len(values) for values in result.curve.values()] == [2] * len(result.curve)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "## Alignment with the experts" in card
+
+
+@pytest.mark.parametrize("train", ["rank-8", "all"])
+def test_matrices_can_be_trained_too(family: Path, tmp_path: Path, train: str) -> None:
+    plain, _ = merged(family, tmp_path / "plain")
+    distil = {**FAST, "train": train, "learning_rate": 0.01}
+    found, result = merged(family, tmp_path / "out", distil=distil)
+    assert result is not None
+    assert result.best_step > 0
+    changed = different(plain, found)
+    assert changed
+    assert all(plain[name].ndim == 2 and "embed" not in name for name in changed)
+    if train == "rank-8":
+        for name in changed:
+            change = (found[name] - plain[name]).double()
+            assert torch.linalg.matrix_rank(change, rtol=1e-4) <= 8
+
+
+def test_zero_steps_leave_the_bytes_of_the_merge(family: Path, tmp_path: Path) -> None:
+    merged(family, tmp_path / "plain")
+    _, result = merged(family, tmp_path / "out", distil={"inputs": INPUTS, "steps": 0})
+    assert result is not None
+    assert result.best_step == 0
+    weights = [(tmp_path / f / "model.safetensors").read_bytes() for f in ("plain", "out")]
+    assert weights[0] == weights[1]
+
+
+def test_equal_experts_stay_where_they_are(tmp_path: Path) -> None:
+    file = gpt2_family(tmp_path)
+    shutil.rmtree(tmp_path / "other")
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    shutil.copyfile(tmp_path / "one-inputs.csv", tmp_path / "other-inputs.csv")
+    plain, _ = merged(file, tmp_path / "plain", merge_method="linear")
+    found, result = merged(file, tmp_path / "out", merge_method="linear", distil=FAST)
+    assert result is not None
+    assert all(task.before < 1e-6 for task in result.tasks)
+    assert result.best_step == 0
+    assert not different(plain, found)
+    assert any("No training step" in warning for warning in result.warnings)
+
+
+def test_the_output_keeps_its_number_format(bert: Path, tmp_path: Path) -> None:
+    found, result = merged(bert, tmp_path / "out", distil=FAST, out_dtype="bfloat16")
+    assert result is not None
+    assert result.best_step > 0
+    assert {tensor.dtype for tensor in found.values()} == {torch.bfloat16}
+
+
+def test_the_same_seed_gives_the_same_bytes(bert: Path, tmp_path: Path) -> None:
+    first, _ = merged(bert, tmp_path / "first", distil=FAST)
+    second, _ = merged(bert, tmp_path / "second", distil=FAST)
+    other, _ = merged(bert, tmp_path / "other", distil=FAST, seed=5)
+    assert not different(first, second)
+    assert different(first, other)
+
+
+class KilledError(Exception):
+    """Stands for a process that is killed."""
+
+
+def stop_at(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Make the next merge stop at a point."""
+    if where == "in the training":
+        return
+    calls = iter(range(100))
+
+    def stopped(store: Any, tensor: str, values: Any) -> None:
+        if where == "before the first tensor is written" or next(calls) == 2:
+            raise KilledError
+        replaced(store, tensor, values)
+
+    replaced = distilling.MergeStore.replace
+    monkeypatch.setattr(distilling.MergeStore, "replace", stopped)
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["in the training", "before the first tensor is written", "between two tensors"],
+)
+def test_an_interrupted_run_gives_the_same_bytes(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr("ace_gui.engine.adapting.training._SECONDS", 0.0)
+    monkeypatch.setattr("ace_gui.engine.adapting.training._REPORT_SECONDS", 0.0)
+    expected, _ = merged(bert, tmp_path / "whole", distil=FAST)
+    recipe = load_recipe(recipe_with(bert, distil=FAST))
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        stop_at(patch, where)
+        events = merge_to_folder(recipe, out, CPU)
+        try:
+            for event in events:
+                learns = isinstance(event, LearningProgress) and event.done == 3
+                if learns and where == "in the training":
+                    events.close()
+                    break
+        except KilledError:
+            pass
+    assert staging_folder(out).exists()
+    assert not out.exists()
+    found, _ = merged(bert, out, replace(CPU, resume=True), distil=FAST)
+    assert not different(expected, found)
+
+
+def test_other_inputs_do_not_resume(bert: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(bert.parent, tmp_path / "family")
+    recipe = load_recipe(recipe_with(folder / bert.name, distil=FAST))
+    out = tmp_path / "out"
+    events = merge_to_folder(recipe, out, CPU)
+    for event in events:
+        if isinstance(event, LearningProgress) and event.done:
+            events.close()
+            break
+    inputs = folder / "two-inputs.csv"
+    inputs.write_text(inputs.read_text() + "one more line\n")
+    with pytest.raises(Exception, match="measurements"):
+        list(merge_to_folder(recipe, out, replace(CPU, resume=True)))
+
+
+def edited(bert: Path, tmp_path: Path, name: str, lines: list[str]) -> Path:
+    """A copy of the family with another file of inputs."""
+    folder = shutil.copytree(bert.parent, tmp_path / "family")
+    (folder / name).write_text("\n".join(["text", *lines]) + "\n")
+    return folder / bert.name
+
+
+def stops_before_merging(file: Path, tmp_path: Path, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        merged(file, tmp_path / "out", distil=FAST)
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.rglob("*.safetensors.part*"))
+
+
+def test_too_few_inputs_stop_it(bert: Path, tmp_path: Path) -> None:
+    lines = texts(bert.parent, "two")[:7]
+    file = edited(bert, tmp_path, "two-inputs.csv", lines)
+    stops_before_merging(file, tmp_path, TaskError, r"two has 7 different inputs.*inputs: 7")
+
+
+def test_repeated_inputs_count_once(bert: Path, tmp_path: Path) -> None:
+    lines = [texts(bert.parent, "two")[0]] * INPUTS
+    file = edited(bert, tmp_path, "two-inputs.csv", lines)
+    stops_before_merging(file, tmp_path, TaskError, "1 different input, but 20")
+
+
+def test_the_default_wants_64_inputs(bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="64 are wanted"):
+        merged(bert, tmp_path / "out", distil=True)
+
+
+def test_scoring_data_are_refused(bert: Path, tmp_path: Path) -> None:
+    scored = (bert.parent / "two.csv").read_text().splitlines()[1:]
+    lines = [*texts(bert.parent, "two")[1:], scored[0].rpartition(",")[0]]
+    file = edited(bert, tmp_path, "two-inputs.csv", lines)
+    stops_before_merging(file, tmp_path, TaskError, "1 input of the task two are also|scoring data")
+
+
+def test_a_missing_expert_is_named(bert: Path, tmp_path: Path) -> None:
+    tasks = json.loads(bert.read_text())["tasks"][:1]
+    with pytest.raises(ResourceError, match="three"):
+        merged(bert, tmp_path / "out", distil=FAST, tasks=tasks)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"merge_method": "emr"}, "modules"),
+        ({"scope": "default", "merge_method": "surgery"}, "modules"),
+    ],
+)
+def test_methods_with_modules_are_refused(
+    bert: Path, tmp_path: Path, keys: dict[str, str], words: str
+) -> None:
+    with pytest.raises(ResourceError, match=words):
+        merged(bert, tmp_path / "out", distil=FAST, **keys)
+
+
+def test_an_adapter_is_refused(bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="distil needs a whole model"):
+        merged(bert, tmp_path / "out", distil=FAST, output="adapter")
+
+
+def test_inputs_of_another_task_are_said(bert: Path) -> None:
+    prepared = prepare(load_recipe(recipe_with(bert, distil=FAST)))
+    tasks = [data for t in range(2) for data, _ in calibration(prepared, t).tasks]
+    sure = {("two", "two"): 0.2, ("three", "two"): 0.6}
+    mixed = {("two", "three"): 0.1, ("three", "three"): 0.5}
+    sentences = doubts(tasks, sure | mixed)
+    assert len(sentences) == 1
+    assert "inputs of three look like those of two" in sentences[0]
+
+
+def test_exported_events_end_the_run(bert: Path, tmp_path: Path) -> None:
+    recipe = load_recipe(recipe_with(bert, distil=FAST))
+    events = list(merge_to_folder(recipe, tmp_path / "out", CPU))
+    assert isinstance(events[-1], Exported)
+    learning = [event for event in events if isinstance(event, LearningProgress)]
+    assert learning[0].done == 0
+    assert learning[-1].done == FAST["steps"]
