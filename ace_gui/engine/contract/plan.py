@@ -35,6 +35,11 @@ ADAPTER: Final = "Adapter"
 RECIPE: Final = "Recipe"
 """Title of the check on how the recipe's file was read."""
 
+CALIBRATION: Final = "Calibration data"
+ALIGNMENT: Final = "Alignment"
+OF_INPUTS: Final = frozenset({CALIBRATION, ALIGNMENT})
+"""Titles of the checks of the tasks' inputs, which some merges need."""
+
 _ROOMY: Final = 1.25
 """Space is ample from this multiple of the need."""
 

@@ -6,17 +6,14 @@ The activations of a batch are not counted, because they depend on the inputs.
 from __future__ import annotations
 
 from math import prod
-from typing import Final
 
-from ace_gui.engine.contract.plan import Check, Verdict
+from ace_gui.engine.contract.plan import ALIGNMENT, Check, Verdict
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import COPIES, FLOAT32
 from ace_gui.engine.planning.trained_tensors import shared_rows, trained_tensors
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import counted, listing
 from ace_gui.recipe.values import Output
-
-TITLE: Final = "Alignment"
 
 
 def alignment_bytes(prepared: Prepared) -> int:
@@ -42,11 +39,11 @@ def alignment_checks(prepared: Prepared) -> tuple[Check, ...]:
         return ()
     obstacle = _obstacle(prepared)
     if obstacle:
-        return (Check(TITLE, obstacle, Verdict.ERROR),)
+        return (Check(ALIGNMENT, obstacle, Verdict.ERROR),)
     plan = trained_tensors(prepared, distil)
     numbers = counted(plan.numbers, "number", "numbers")
     sentence = f"{numbers} will be trained, on {distil.inputs} inputs of each task."
-    return (Check(TITLE, sentence),)
+    return (Check(ALIGNMENT, sentence),)
 
 
 def _obstacle(prepared: Prepared) -> str:

@@ -20,6 +20,7 @@ from ace_gui.checkpoints.folder import MODULES
 from ace_gui.engine.capabilities import memory_of, resolve_device
 from ace_gui.engine.contract.plan import (
     ADAPTER,
+    CALIBRATION,
     DISK,
     NOTHING_AFTER,
     Check,
@@ -330,8 +331,8 @@ def data_checks(prepared: Prepared) -> tuple[Check, ...]:
         return ()
     lacking = prepared.recipe.without_calibration
     if lacking:
-        return (Check("Calibration data", lacking_sentence(title, lacking), Verdict.ERROR),)
-    return (Check("Calibration data", "Every expert has inputs."),)
+        return (Check(CALIBRATION, lacking_sentence(title, lacking), Verdict.ERROR),)
+    return (Check(CALIBRATION, "Every expert has inputs."),)
 
 
 def module_checks(prepared: Prepared) -> tuple[Check, ...]:

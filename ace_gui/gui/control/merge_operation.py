@@ -99,8 +99,11 @@ class MergeOperation:
                 self._session.results.finish_merge(event)
                 if self._session.results.merge is not None:
                     self._runs.add(self._session.results.merge)
-                if event.notes:
-                    self._session.advice.emit(" ".join(event.notes))
+                sentences = list(event.notes)
+                if event.distilled is not None:
+                    sentences.append(event.distilled.sentence)
+                if sentences:
+                    self._session.advice.emit(" ".join(sentences))
 
     def _show_time_left(self, pace: Pace, done: float, total: float) -> None:
         self._session.activity.complete(seconds_left=pace.seconds_left(done, total))

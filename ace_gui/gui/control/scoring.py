@@ -20,6 +20,7 @@ from ace_gui.engine.contract.jobs import (
     RoutesJob,
     TuneJob,
 )
+from ace_gui.engine.contract.plan import OF_INPUTS
 from ace_gui.engine.contract.scored import EXPERTS, ExamplesCompared, TaskDescribed, TaskScore
 from ace_gui.gui.control.engine_client import End, EngineClient
 from ace_gui.gui.control.merge_operation import RunOperations
@@ -89,15 +90,24 @@ class Scoring(QObject):
             free = (f"{title}-{number}" for number in range(2, len(taken) + 3))
             name = None if title not in taken else next(each for each in free if each not in taken)
             tasks = (*tasks, Task(data=path, name=name, expert=expert_named(title, names)))
-        self._session.draft.set_tasks(tasks)
+        self._set(tasks)
 
     def change(self, index: int, task: Task) -> None:
         tasks = self._session.draft.inputs.tasks
-        self._session.draft.set_tasks((*tasks[:index], task, *tasks[index + 1 :]))
+        self._set((*tasks[:index], task, *tasks[index + 1 :]))
 
     def remove(self, index: int) -> None:
         tasks = self._session.draft.inputs.tasks
-        self._session.draft.set_tasks((*tasks[:index], *tasks[index + 1 :]))
+        self._set((*tasks[:index], *tasks[index + 1 :]))
+
+    def _set(self, tasks: tuple[Task, ...]) -> None:
+        """Set the tasks, and plan again if the plan says what inputs are missing."""
+        session = self._session
+        session.draft.set_tasks(tasks)
+        plan = session.draft.plan
+        checks = () if plan is None else plan.checks
+        if any(check.title in OF_INPUTS for check in checks):
+            session.inputs_wanted.emit(session.draft.inputs)
 
     def _follow(self) -> None:
         if self._is_visible and (self._undescribed or self._unknown):

@@ -120,11 +120,17 @@ class LearningView(Following):
         super().__init__()
         self.plot, self._session = LearningPlot(), session
         view = PlotWithTable(self.plot)
-        self.setLayout(down(view))
+        self._result = muted_label()
+        self.setLayout(down(self._result, view))
         self.setFocusProxy(view)
-        self.follow(session.results.learning.changed, session.draft.changed)
+        results = session.results
+        self.follow(results.learning.changed, results.changed, session.draft.changed)
 
     def refresh(self) -> None:
+        run = self._session.results.merge
+        distilled = None if run is None or run.finished is None else run.finished.distilled
+        self._result.setText("" if distilled is None else distilled.sentence)
+        self._result.setVisible(distilled is not None)
         known, colours = self._session.results.learning, expert_colours(self._session)
         tasks = {task.title: task.expert or task.title for task in self._session.draft.inputs.tasks}
         by_task = {name: colours[expert] for name, expert in tasks.items() if expert in colours}

@@ -17,6 +17,7 @@ from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face
+from ace_gui.gui.widgets.alignment_form import AlignmentForm
 from ace_gui.gui.widgets.controls import action_button, named, tool_button, widget_action
 from ace_gui.gui.widgets.form import AfterForm, Form, Option, OptionForm, ParameterField
 from ace_gui.gui.widgets.labels import ElidedLabel, explain, heading, muted_label, plain_label
@@ -139,6 +140,15 @@ _OVERRIDES_TIP = (
 )
 
 
+def _can_align(inputs: Inputs) -> bool:
+    """Whether aligning the merge is offered: every expert has inputs, or it is chosen."""
+    if inputs.distil:
+        return True
+    if inputs.base is None or not inputs.experts:
+        return False
+    return not inputs.recipe().without_calibration
+
+
 class MethodPanel(QWidget):
     """The method with its parameters, the further options, and the overrides."""
 
@@ -153,6 +163,7 @@ class MethodPanel(QWidget):
         self._change.setAccessibleName("Change the method")
         self._waiting = muted_label("Starting the engine …")
         self.parameters, self.options, self.after = Form(), OptionForm(), AfterForm()
+        self.alignment = AlignmentForm()
         self.forecast = ElidedLabel(self, sentence=True, caption=True)
         self.forecast.hide()
         self.more = Folding("More options", pane(down(self.options, self.after, gap=6)))
@@ -160,12 +171,22 @@ class MethodPanel(QWidget):
         self.overrides.setToolTip(tooltip(_OVERRIDES_TIP))
         self.exceptions = Folding("Overrides", self.overrides)
         head = across((heading("Method"), 1), self._change)
-        parts = (self._title, self._waiting, self.parameters, self.forecast, self.more)
+        parts = (
+            self._title,
+            self._waiting,
+            self.parameters,
+            self.alignment,
+            self.forecast,
+            self.more,
+        )
         self.setLayout(down(head, *parts, self.exceptions, None, margins=(8, 4, 8, 0), gap=4))
         draft, wanted = session.draft, session.inputs_wanted
         self.parameters.edited.connect(session.parameter_wanted)
         self.options.changed.connect(wanted)
         self.after.changed.connect(lambda after: wanted.emit(replace(draft.inputs, after=after)))
+        self.alignment.chosen.connect(
+            lambda distil: wanted.emit(replace(draft.inputs, distil=distil))
+        )
         draft.changed.connect(self.refresh)
         draft.tau_changed.connect(self._show_tau)
         self.refresh()
@@ -200,6 +221,8 @@ class MethodPanel(QWidget):
     def _show_options(self, inputs: Inputs) -> None:
         self.options.show_record(self._options, inputs, inputs.usual)
         self.after.show_after(inputs.after, usual=inputs.usual.after)
+        self.alignment.show_choice(inputs.distil)
+        self.alignment.setVisible(self._session.engine is not None and _can_align(inputs))
         # The automatic variant has its own cap among its parameters.
         is_automatic = self._session.draft.parameter("variant") == AUTOMATIC
         self.after.show_row(self.after.fields["cap"], bool(inputs.after.cap) or not is_automatic)

@@ -130,7 +130,13 @@ def change_text(
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     if names:
         return f"change of {labels.get(names[0], names[0]) if len(names) == 1 else 'parameters'}"
-    options = {"overrides": "overrides", "tasks": "tasks", "scope": "scope", "after": "later steps"}
+    options = {
+        "overrides": "overrides",
+        "tasks": "tasks",
+        "scope": "scope",
+        "after": "later steps",
+        "distil": "alignment",
+    }
     changed = (text for n, text in options.items() if getattr(before, n) != getattr(after, n))
     return f"change of {next(changed, 'options')}"
 

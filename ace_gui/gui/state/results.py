@@ -223,7 +223,12 @@ class LearningCurves(QObject):
             self.changed.emit()
 
     def take(self, event: LearningProgress) -> None:
-        """Take new steps. Those from ``event.first`` on replace the existing ones."""
+        """Take new steps. Those from ``event.first`` on replace the existing ones.
+
+        Curves of another meaning begin anew.
+        """
+        if event.curve != self.curve:
+            self.losses, self.figures = {}, {}
         self.curve = event.curve
         for known, news in ((self.losses, event.losses), (self.figures, event.figures)):
             for name, values in news.items():

@@ -10,8 +10,9 @@ from ace_gui.gui.panels.method_panel import OPTIONS, MethodPanel
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.widgets.form import ParameterField
 from ace_gui.methods import METHODS
+from ace_gui.recipe.distillation import Distillation, Trained
 from ace_gui.recipe.recommended import TITLE
-from ace_gui.recipe.values import After, Cap, Poolers, Vocabulary
+from ace_gui.recipe.values import After, Cap, Poolers, Task, Vocabulary
 from tests.gui.fakes import BASE, COLA, ENGINE, EPSILON, FRACTION, TAU, field, plan, recipe
 
 
@@ -296,3 +297,43 @@ def test_a_dot_marks_what_differs_from_the_recommended_merge(filled, session, qt
     with qtbot.waitSignal(session.inputs_wanted) as asked:
         filled.options.fields["poolers"].findChild(QToolButton).click()
     assert asked.args == [recommended]
+
+
+def calibrated(session) -> Inputs:
+    """The inputs, with unlabelled inputs of every expert's task."""
+    tasks = (Task(data=COLA / "scored.csv", expert="cola", calibration=COLA / "inputs.csv"),)
+    return replace(session.draft.inputs, tasks=tasks)
+
+
+def test_aligning_is_offered_if_every_expert_has_inputs(filled, session, qtbot):
+    assert not filled.alignment.isVisible()
+    session.draft.set_tasks(calibrated(session).tasks)
+    assert filled.alignment.isVisible()
+    align, steps = (filled.alignment.fields[name] for name in ("align", "steps"))
+    assert not steps.isVisible()
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
+        align.control.setCurrentText("with the experts")
+    assert asked.args[0] == replace(session.draft.inputs, distil=Distillation())
+    session.draft.keep(asked.args[0])
+    assert steps.isVisible()
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
+        steps.control.setValue(80)
+    assert asked.args[0].recipe().distil == Distillation(steps=80)
+    session.draft.keep(asked.args[0])
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
+        align.control.setCurrentText("no")
+    assert asked.args[0].distil is False
+
+
+def test_a_learning_rate_of_the_recipe_stays_when_steps_change(filled, session, qtbot):
+    chosen = Distillation(learning_rate=0.01, batch=4, train=Trained.ALL)
+    session.draft.keep(replace(calibrated(session), distil=chosen))
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
+        filled.alignment.fields["inputs"].control.setValue(100)
+    assert asked.args[0].distil == replace(chosen, inputs=100)
+
+
+def test_an_alignment_without_inputs_stays_visible(filled, session):
+    """The plan's checks say what is missing."""
+    session.draft.keep(replace(session.draft.inputs, distil=Distillation()))
+    assert filled.alignment.isVisible()

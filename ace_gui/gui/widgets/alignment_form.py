@@ -1,0 +1,97 @@
+"""The choice to align a merge with its experts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Final, Literal
+
+from PySide6.QtCore import Signal
+
+from ace_gui.gui.widgets.form import Option, OptionForm
+from ace_gui.recipe.distillation import MOST_INPUTS, MOST_STEPS, Distillation, Trained
+
+_ALIGN: Final = (
+    "After the merge, a few of its numbers are trained until it answers inputs of every task as "
+    "the task's expert does. Labels are not used. It takes about as long as scoring the tasks a "
+    "few times. Inputs must be of the right task: others make the merge worse."
+)
+
+
+_ALIGNED: Final = "with the experts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    """The fields of the form."""
+
+    align: bool = False
+    inputs: int = Distillation().inputs
+    steps: int = Distillation().steps
+    train: Trained = Trained.AUTO
+
+
+_OPTIONS: Final = (
+    Option(
+        name="align",
+        label="Align",
+        help=_ALIGN,
+        values={"no": False, _ALIGNED: True},
+    ),
+    Option(
+        name="inputs",
+        label="Inputs",
+        help="Inputs of each task. Fewer than 64 may harm.",
+        kind="int",
+        default=Distillation().inputs,
+        low=2,
+        high=MOST_INPUTS,
+        read=int,
+        applies_when=("align", _ALIGNED),
+    ),
+    Option(
+        name="steps",
+        label="Steps",
+        help="Training steps. The best of them is taken, by inputs that are kept back.",
+        kind="int",
+        default=Distillation().steps,
+        low=0,
+        high=MOST_STEPS,
+        read=int,
+        applies_when=("align", _ALIGNED),
+    ),
+    Option(
+        name="train",
+        label="Trains",
+        help="What is trained. Biases and norms are few numbers and cost least.",
+        values={
+            "automatic": Trained.AUTO,
+            "biases and norms": Trained.BIASES,
+            "rank 8 on matrices": Trained.RANK_8,
+            "all merged matrices": Trained.ALL,
+        },
+        applies_when=("align", _ALIGNED),
+    ),
+)
+
+
+class AlignmentForm(OptionForm):
+    """A form of the recipe's ``distil``. ``chosen`` carries a Distillation, or False."""
+
+    chosen = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._distil = Distillation()
+        self.changed.connect(self._choose)
+
+    def show_choice(self, distil: Distillation | Literal[False]) -> None:
+        """Show a recipe's choice."""
+        self._distil = distil or self._distil
+        names = [item.name for item in fields(_Choice) if item.name != "align"]
+        values = {name: getattr(self._distil, name) for name in names}
+        record = _Choice(align=bool(distil), **values)
+        self.show_record(_OPTIONS, record, _Choice())
+
+    def _choose(self, choice: _Choice) -> None:
+        distil = replace(self._distil, inputs=choice.inputs, steps=choice.steps, train=choice.train)
+        self.chosen.emit(distil if choice.align else False)
