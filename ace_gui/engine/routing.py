@@ -34,6 +34,7 @@ from ace_gui.engine.adapting.objectives import (
     descended,
     expert_answers,
 )
+from ace_gui.engine.adapting.task_models import share_body
 from ace_gui.engine.adapting.training import Loop, Seen, trained, window_of
 from ace_gui.engine.calibrating.calibrate import calibration
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
@@ -153,7 +154,7 @@ def _tasks(
             if KINDS[data.kind].has_entropy:
                 loading = models.loading(models.subjects()[-1], data.task)
                 merged = evaluator(data, loading, load(loading, device))
-                _share(merged.model, body)
+                share_body(merged.model, body)
                 known = expected.get(data.name)
                 yield TaskObjective(merged, None, size=BATCH, seed=(SEED, count), expected=known)
                 count += 1
@@ -163,16 +164,6 @@ def _tasks(
             "probabilities; choose a method without such a router.",
             key="calibration",
         )
-
-
-def _share(model: Any, body: dict[str, Tensor]) -> None:
-    """Make the model's body share the weights of earlier models; none of these is trained."""
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
-    for name, parameter in model.base_model.named_parameters():
-        known = body.setdefault(name, parameter.data)
-        if known.shape == parameter.shape and torch.equal(known, parameter.data):
-            parameter.data = known
 
 
 def _layers(prepared: Prepared, changes: Changes, device: torch.device) -> Iterator[LinearChange]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
@@ -87,6 +88,19 @@ class TaskModels:
         answers = set(expert.answers.values())  # a tied head is the embedding
         own = {name: shape for name, shape in self._shapes.items() if name in answers}
         self._parameters.adopt(model, expert, own)
+
+
+def share_body(model: Any, body: dict[str, Tensor]) -> None:
+    """Make the model's body share the weights of earlier models; none of these is trained.
+
+    ``body``: the weights so far, by name, to which this adds.
+    """
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    for name, parameter in model.base_model.named_parameters():
+        known = body.setdefault(name, parameter.data)
+        if known.shape == parameter.shape and torch.equal(known, parameter.data):
+            parameter.data = known
 
 
 @contextmanager

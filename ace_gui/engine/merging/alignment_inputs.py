@@ -14,13 +14,13 @@ import numpy as np
 
 from ace_gui.engine.calibrating.calibrate import EXAMPLES, SEED, Calibration, calibration
 from ace_gui.engine.evaluating.examples import read_task
+from ace_gui.engine.evaluating.kinds import evaluator_class
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.evaluating.task_data import Example, Picture, TaskData
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import TaskError
 from ace_gui.formatting import counted, plain
 from ace_gui.recipe.distillation import Distillation
-from ace_gui.recipe.values import Task
 from ace_gui.steps import result_of
 
 KEPT_BACK: Final = 5
@@ -46,7 +46,7 @@ def alignment_sources(prepared: Prepared, distil: Distillation) -> list[Calibrat
     """The inputs of every expert, read and checked, as many as ``distil`` wants of each task.
 
     Raises TaskError for an expert without inputs, with too few, or with inputs that are also its
-    scoring data, and the errors of reading data.
+    scoring data, and the errors of reading data and of loading tokenizers.
     """
     sources = []
     for t in range(len(prepared.experts)):
@@ -59,6 +59,8 @@ def alignment_sources(prepared: Prepared, distil: Distillation) -> list[Calibrat
                 key="calibration",
             )
         tasks = [(_chosen(prepared, data, distil), loading) for data, loading in source.tasks]
+        for data, loading in tasks:
+            evaluator_class(data, loading).preprocessor(data, loading)  # its errors come early
         sources.append(replace(source, tasks=tuple(tasks)))
     return sources
 
@@ -133,8 +135,3 @@ def doubts(
                 "make the merge worse."
             )
     return tuple(sentences)
-
-
-def can_answer(task: Task, other: Task) -> bool:
-    """Whether a task's expert can be asked for answers to the inputs of another task."""
-    return task.kind == other.kind and task.prompt == other.prompt

@@ -11,7 +11,7 @@ import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 from pydantic import TypeAdapter, ValidationError
@@ -26,13 +26,16 @@ from ace_gui.engine.adapting.expert_answers import (
 )
 from ace_gui.engine.adapting.objectives import Kept, descended
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
-from ace_gui.engine.adapting.task_models import TaskModel, TaskModels, repeatable
+from ace_gui.engine.adapting.task_models import repeatable, share_body
 from ace_gui.engine.adapting.trained_changes import TrainedChanges
 from ace_gui.engine.adapting.training import CheckedLoop, Seen, State, trained
 from ace_gui.engine.calibrating.calibrate import Calibration, digest
 from ace_gui.engine.contract.distilled import Distilled, TaskDivergence
 from ace_gui.engine.contract.events import LearningProgress, PassProgress
+from ace_gui.engine.evaluating.evaluators import Evaluator
 from ace_gui.engine.evaluating.kinds import evaluator
+from ace_gui.engine.evaluating.loaded_models import Loaded, load
+from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.kept_files import is_there, keep_tensors, open_tensors, warn_recomputed
 from ace_gui.engine.merging.alignment_inputs import Parts, doubts, parts_of
@@ -43,7 +46,6 @@ from ace_gui.engine.planning.trained_tensors import (
     TrainedTensors,
     copies_of,
     rank_of,
-    shared_rows,
     trained_tensors,
 )
 from ace_gui.errors import CheckpointError
@@ -112,7 +114,7 @@ def distilled(
     distil: Distillation,
     device: torch.device,
 ) -> Generator[Progress, None, Distilled]:
-    """Align the merge in a store, whose tensors are all written, and write what was trained.
+    """Align the merge in a store, whose model is complete, and write what was trained.
 
     ``sources``: of ``alignment_sources``. An interrupted run is continued. Raises TaskError and
     MismatchError if a task's model cannot be trained, MethodError if training diverges, and the
@@ -195,11 +197,11 @@ class _Alignment:
 
     def run(self) -> Iterator[Progress]:
         """Ask the experts, then train."""
-        models = yield from self._asked()
+        yield from self._asked()
         self._doubts = doubts([data for data, _ in self._all_tasks()], self._uncertainties)
-        self._write_merge()
+        merged = self._merged_models()
         self._changes = self._begun()
-        tasks = self._tasks(models)
+        tasks = self._tasks(merged)
         steps = self._distil.steps
         shares = rates(steps)
         loop = CheckedLoop(
@@ -237,40 +239,48 @@ class _Alignment:
             for data, _ in source.tasks
         ]
 
-    def _asked(self) -> Generator[PassProgress, None, Sequence[TaskModel]]:
-        """The tasks' models with shared parameters, after their experts have answered."""
-        shapes = {row.tensor: row.tensor_shape for row in shared_rows(self._prepared)}
-        models = TaskModels(self._prepared, self._sources, shapes, self._parameters, self._device)
+    def _asked(self) -> Iterator[PassProgress]:
+        """Let every expert answer the inputs of its tasks."""
+        loaded = Loaded(self._device)
         total = len(self._all_tasks())
-        for task in models.with_experts():
-            name = task.data.name
-            examples = task.data.examples
-            self._answers[name] = answers_of(task.evaluator(), examples)
-            seed = (self._prepared.recipe.seed, len(self._parts))
-            self._parts[name] = parts_of(len(examples), seed)
-            self._look_at_others(task)
-            yield PassProgress(title=ASKING, done=len(self._answers), total=total)
-        return models.loaded
+        for source in self._sources:
+            for data, loading in source.tasks:
+                expert = loaded.evaluator(data, loading)
+                self._answers[data.name] = answers_of(expert, data.examples)
+                seed = (self._prepared.recipe.seed, len(self._parts))
+                self._parts[data.name] = parts_of(len(data.examples), seed)
+                self._look_at_others(expert)
+                yield PassProgress(title=ASKING, done=len(self._answers), total=total)
 
-    def _look_at_others(self, task: TaskModel) -> None:
-        """How sure a task's expert is of its answers to the inputs of every task like it."""
+    def _look_at_others(self, expert: Evaluator) -> None:
+        """How sure an expert is of its answers to the inputs of every task like its own."""
+        own = expert.data
         for other, _ in self._all_tasks():
             roles = set(other.examples[0].given)
-            if other.kind != task.data.kind or roles != set(task.data.examples[0].given):
+            if other.kind != own.kind or roles != set(own.examples[0].given):
                 continue
             some = other.examples[:LOOKED_AT]
-            asked = evaluator(replace(task.data, examples=some), task.loading, task.model)
-            self._uncertainties[task.data.name, other.name] = uncertainty(asked, some)
+            asked = evaluator(replace(own, examples=some), expert.loading, expert.model)
+            self._uncertainties[own.name, other.name] = uncertainty(asked, some)
 
-    def _write_merge(self) -> None:
-        """Set the shared parameters to the merged tensors."""
-        read = self._store.reader()
-        for row in shared_rows(self._prepared):
-            if row.ends_tensor:
-                merged = read(row.tensor)
-                if merged.is_floating_point():
-                    merged = merged.float()
-                self._parameters.write(row.tensor, merged.to(self._device))
+    def _merged_models(self) -> list[Evaluator]:
+        """The merged model on every task, with the same parameters where these are trained."""
+        shapes = {row.tensor: row.tensor_shape for row in self._plan.rows}
+        models = Models(self._prepared, (self._store.model,), with_base=False)
+        merge = models.subjects()[-1]
+        loaded: list[tuple[Loading, Any]] = []
+        body: dict[str, Tensor] = {}
+        evaluators = []
+        for data, _ in self._all_tasks():
+            loading = models.loading(merge, data.task)
+            model = next((known for other, known in loaded if other == loading), None)
+            if model is None:
+                model = load(loading, self._device)
+                share_body(model, body)
+                self._parameters.adopt(model, self._prepared.base, shapes)
+                loaded.append((loading, model))
+            evaluators.append(evaluator(data, loading, model))
+        return evaluators
 
     def _begun(self) -> TrainedChanges:
         starts: dict[str, Tensor] = {}
@@ -283,14 +293,14 @@ class _Alignment:
         seed = self._prepared.recipe.seed
         return TrainedChanges(starts, ranks, self._parameters, seed=seed)
 
-    def _tasks(self, models: Sequence[TaskModel]) -> list[AlignedTask]:
+    def _tasks(self, models: Sequence[Evaluator]) -> list[AlignedTask]:
         tasks = []
         for index, model in enumerate(models):
             name = model.data.name
             expected = [self._answers[name][at] for at in self._parts[name].trained]
             seed = (self._prepared.recipe.seed, index)
             size = self._distil.batch
-            tasks.append(AlignedTask(model.evaluator(), expected, size=size, seed=seed))
+            tasks.append(AlignedTask(model, expected, size=size, seed=seed))
         return tasks
 
     def _stepped(self, tasks: Sequence[AlignedTask], step: int, state: State) -> Seen:

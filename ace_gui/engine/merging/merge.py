@@ -173,14 +173,15 @@ def _fill(
         yield from _merge_here(readers, store, device, memory_bytes)
     else:
         yield from _merge_by(workers, readers, store)
+    _write_heads(readers, store.model / HEADS)
+    _write_side_files(readers.prepared.base.checkpoint, store.model)
+    store.finish_weights()
     prepared = readers.prepared
     distil = prepared.recipe.distil
     result = None
     if distil:
         result = yield from distilled(prepared, store, sources, distil, device)
-    _write_heads(readers, store.model / HEADS)
-    _write_side_files(readers.prepared.base.checkpoint, store.model)
-    store.finish_weights()
+        store.finish_weights()  # the trained tensors, too
     warnings = yield from _warnings_of(write_modules(readers, store.model, device))
     readers.check_unchanged()
     store.complete()

@@ -71,8 +71,25 @@ def _obstacle(prepared: Prepared) -> str:
             f"given for {listing(recipe.without_calibration)}; add tasks with `calibration` data, "
             "or leave `distil` out."
         )
+    if sentence := _other_rows(prepared):
+        return sentence
     try:
         trained_tensors(prepared, distil)
     except RecipeError as error:
         return error.sentence
+    return ""
+
+
+def _other_rows(prepared: Prepared) -> str:
+    """A sentence on an expert whose tensors have other shapes than the merged ones, or none."""
+    for expert in prepared.experts:
+        for row in shared_rows(prepared):
+            name = row.tensor
+            if not expert.has(name):
+                continue
+            if name in expert.token_rows or expert.shape(name) != row.tensor_shape:
+                return (
+                    f"`{name}` of {expert.name} has other rows than in the merged model, so the "
+                    "inputs of its task do not fit that model; leave `distil` out."
+                )
     return ""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import peft
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
 from torch.nn import functional
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -17,15 +20,24 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from ace_gui.engine.adapting.objectives import batch_indices
 from ace_gui.engine.calibrating.calibrate import calibration
 from ace_gui.engine.contract.events import Exported, LearningProgress
+from ace_gui.engine.contract.plan import ALIGNMENT, Verdict
 from ace_gui.engine.merging import distil as distilling
 from ace_gui.engine.merging.alignment_inputs import doubts, parts_of
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder
-from ace_gui.errors import ResourceError, TaskError
+from ace_gui.errors import CheckpointError, ResourceError, TaskError
 from ace_gui.output_files import staging_folder
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers.aligned_merges import INPUTS, chat_family, different, merged, recipe_with
-from tests.helpers.calibrated_models import bert_family, gpt2_family, texts
+from tests.helpers.calibrated_models import (
+    bert_family,
+    gpt2_family,
+    mixture_family,
+    texts,
+    written,
+)
+from tests.helpers.scored_models import SPECIAL, WORDS, save_tokenizer
 
 CPU = Options(device="cpu")
 FAST = {"inputs": INPUTS, "steps": 6}
@@ -305,3 +317,97 @@ def test_exported_events_end_the_run(bert: Path, tmp_path: Path) -> None:
     learning = [event for event in events if isinstance(event, LearningProgress)]
     assert learning[0].done == 0
     assert learning[-1].done == FAST["steps"]
+
+
+def test_an_expert_without_a_tokenizer_stops_it_before_the_merge(
+    bert: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(bert.parent, tmp_path / "family")
+    for expert in ("two", "base"):
+        for file in folder.joinpath(expert).glob("tokenizer*"):
+            file.unlink()
+    stops_before_merging(folder / bert.name, tmp_path, CheckpointError, "tokenizer")
+
+
+def test_other_rows_of_a_vocabulary_are_said_in_the_plan(tmp_path: Path) -> None:
+    file = gpt2_family(tmp_path)
+    recipe = load_recipe(recipe_with(file, distil=FAST, vocabulary="tokens"))
+    assert not alignment_errors(recipe)  # all have the same tokens
+    tokenizer = tmp_path / "one" / "tokenizer.json"
+    content = json.loads(tokenizer.read_text())
+    words = content["model"]["vocab"]
+    last = sorted(words, key=words.__getitem__)[-2:]
+    words[last[0]], words[last[1]] = words[last[1]], words[last[0]]
+    tokenizer.write_text(json.dumps(content))
+    (sentence,) = alignment_errors(recipe)
+    assert "other rows" in sentence
+    assert "of one" in sentence
+
+
+def alignment_errors(recipe: Recipe) -> list[str]:
+    """The sentences of the check of the alignment."""
+    checks = prepare(recipe).plan.checks
+    return [c.sentence for c in checks if c.title == ALIGNMENT and c.verdict is Verdict.ERROR]
+
+
+def encoder_family(folder: Path) -> Path:
+    """Two T5 models whose answers are generated."""
+    for seed, name in enumerate(("base", "one", "other")):
+        torch.manual_seed(seed)
+        config = transformers.T5Config(
+            vocab_size=len(SPECIAL) + len(WORDS),
+            d_model=16,
+            d_kv=8,
+            d_ff=32,
+            num_layers=2,
+            num_heads=2,
+            decoder_start_token_id=0,
+            initializer_factor=0.5,
+        )
+        transformers.T5ForConditionalGeneration(config).save_pretrained(folder / name)
+        save_tokenizer(folder / name, pairs=False)
+    file = written(folder, ("one", "other"), "text,label", lambda text: f"{text},{text[:4]}")
+    recipe = json.loads(file.read_text())
+    for task in recipe["tasks"]:
+        task |= {"kind": "text-to-text", "max_new_tokens": 5}
+    file.write_text(json.dumps(recipe))
+    return file
+
+
+@pytest.mark.parametrize("make", [encoder_family, mixture_family])
+def test_norms_of_other_families_are_trained(make: Any, tmp_path: Path) -> None:
+    file = make(tmp_path)
+    plain, _ = merged(file, tmp_path / "plain")
+    found, result = merged(file, tmp_path / "out", distil={**FAST, "learning_rate": 0.01})
+    assert result is not None
+    assert result.learning_rate == 0.01
+    assert result.best_step > 0
+    changed = different(plain, found)
+    assert changed
+    assert all("norm" in name.lower() for name in changed)
+
+
+def test_adapters_as_experts_are_loaded_with_their_base(tmp_path: Path) -> None:
+    file = chat_family(tmp_path)
+    for seed, name in enumerate(("one", "other")):
+        shutil.rmtree(tmp_path / name)
+        save_adapter(tmp_path / "base", tmp_path / name, seed=seed)
+    plain, _ = merged(file, tmp_path / "plain", merge_method="linear")
+    found, result = merged(file, tmp_path / "out", merge_method="linear", distil=FAST)
+    assert result is not None
+    assert result.best_step > 0
+    assert different(plain, found)
+
+
+def save_adapter(base: Path, folder: Path, *, seed: int) -> None:
+    """A LoRA adapter of PEFT on the linear layers, with changes that are not zero."""
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_pretrained(base)
+    config = peft.LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj", "down_proj"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of peft about transformers
+        adapted = peft.get_peft_model(model, config)
+    for name, parameter in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    adapted.save_pretrained(folder)
