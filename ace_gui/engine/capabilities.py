@@ -292,6 +292,11 @@ _NEEDS: Final[Mapping[Need | None, str]] = {
         "Needs inputs of each expert's task: tasks with calibration data, without labels. Learns "
         "in many steps, each as long as a training step of one model; leaves plain weights."
     ),
+    Need.ANSWERS: (
+        "Needs inputs of each expert's task: tasks with calibration data, without labels. Learns "
+        "from the experts' answers in many steps, each as long as two training steps of one "
+        "model; leaves plain weights."
+    ),
     Need.LOSS: (
         "Needs a few labelled inputs of each expert's task: tasks with calibration data that have "
         "labels. Learns in steps, each as long as a training step; leaves plain weights."

@@ -40,6 +40,7 @@ from ace_gui.methods.nearswap import NEARSWAP
 from ace_gui.methods.pcb import PCB
 from ace_gui.methods.ram import RAM, RAMPLUS_TL
 from ace_gui.methods.regmean import REGMEAN
+from ace_gui.methods.samerging import SAMERGING
 from ace_gui.methods.sce import SCE
 from ace_gui.methods.shared.calls import source_of
 from ace_gui.methods.shared.expert_modules import Differences
@@ -79,7 +80,13 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
             KNOTS_DARE_TIES,
         ),
         "With the experts' data": (REGMEAN, FISHER, UBGM, ESM),
-        "Learned with the tasks' data": (ADAMERGING, ADARANK, CONCRETE, LOCALIZE_STITCH_FEW_SHOT),
+        "Learned with the tasks' data": (
+            ADAMERGING,
+            ADARANK,
+            CONCRETE,
+            SAMERGING,
+            LOCALIZE_STITCH_FEW_SHOT,
+        ),
         "With modules": (
             EMR,
             TALL_MASKS,
@@ -180,7 +187,7 @@ def added_sources(names: Iterable[str]) -> dict[str, str]:
 
 def _digest_of(method: MergeMethod[Any]) -> str:
     """Digest of the sources of a method: of its mathematics, and of its surveys, if it has any."""
-    functions = [method.merge]
+    functions: list[Callable[..., Any]] = [method.merge]
     for survey in method.surveys:
         functions += [function for function in (survey.survey, survey.over) if callable(function)]
     digests = dict.fromkeys(source_digest(function) for function in functions)

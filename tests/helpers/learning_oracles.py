@@ -1,7 +1,8 @@
 """What methods learn, as their papers write it: slowly, in float64, by autograd through all.
 
 Sources: AdaRank arXiv:2503.22178, Concrete arXiv:2312.06173, Localize-and-Stitch arXiv:2408.13656,
-Representation Surgery arXiv:2402.02705, WEMoE arXiv:2402.00433, Twin-Merging arXiv:2406.15479.
+Representation Surgery arXiv:2402.02705, WEMoE arXiv:2402.00433, Twin-Merging arXiv:2406.15479,
+SAMerging arXiv:2512.21288.
 T experts; a state is a model's tensors by name. A task is the list of logits (one row an example)
 that a state gives for its inputs.
 """
@@ -60,6 +61,50 @@ def entropy(logits: Tensor) -> Tensor:
 
 def entropies(tasks: Sequence[Task], state: State) -> Tensor:
     return torch.stack([entropy(task(state)) for task in tasks]).sum()
+
+
+def samerging(
+    base: State,
+    experts: Sequence[State],
+    tasks: Sequence[Task],
+    answers: Sequence[Tensor],
+    *,
+    steps: int,
+    rate: float,
+    scaling: float,
+    radius: float,
+    temperature: float,
+) -> State:
+    """θ₀ + Σ λ_t Δ_t, layer by layer; the gradient of Σ KL(p_t ‖ p) at λ + ρ g / ‖g‖, by Adam.
+
+    ``answers``: the logits of every expert on its own task.
+    """
+    start = {name: torch.full((len(experts),), scaling).double() for name in base}
+
+    def merged(values: State) -> State:
+        state = {}
+        for name in base:
+            state[name] = base[name]
+            for t, expert in enumerate(experts):
+                state[name] = state[name] + values[name][t] * (expert[name] - base[name])
+        return state
+
+    def divergence(values: State) -> Tensor:
+        total = torch.zeros((), dtype=torch.float64)
+        state = merged(values)
+        for task, expected in zip(tasks, answers, strict=True):
+            p = torch.softmax(expected / temperature, dim=1)
+            q = torch.softmax(task(state) / temperature, dim=1)
+            total = total + (p * torch.log(p / q)).sum(dim=1).mean()
+        return total
+
+    def sharp(values: State, _step: int) -> Tensor:
+        gradients = torch.autograd.grad(divergence(values), list(values.values()))
+        norm = torch.sqrt(sum((gradient**2).sum() for gradient in gradients))
+        pairs = zip(values.items(), gradients, strict=True)
+        return divergence({name: v + radius * g / norm for (name, v), g in pairs})
+
+    return merged(adam(start, sharp, steps, rate).values)
 
 
 def adarank(

@@ -123,6 +123,22 @@ def test_adarank_keeps_the_directions_that_its_equations_keep(file: Path, ratio:
             assert_near(found[name], expected[name], base[name], name)
 
 
+@pytest.mark.parametrize(("radius", "within"), [(0.0, 3e-5), (0.07, 3e-5), (0.5, 3e-4)])
+def test_samerging_takes_the_sharpness_aware_steps_of_its_equations(
+    file: Path, radius: float, within: float
+) -> None:
+    base, experts = states(file)
+    settings = {"scaling": 0.3, "radius": radius, "temperature": 2.0}
+    found, _ = merged(file, "samerging", steps=3, learning_rate=0.05, batch=64, **settings)
+    own = [oracle.batch(model, inputs)({}).detach() for model, inputs in models(file)]
+    if radius == 0:
+        settings["radius"] = 1e-30
+    expected = oracle.samerging(base, experts, tasks(file), own, steps=3, rate=0.05, **settings)
+    for name in base:
+        if not is_undetermined(name):
+            assert_near(found[name], expected[name], base[name], name, within=within)
+
+
 @pytest.mark.parametrize("coefficients", [False, True])
 def test_concrete_learns_the_mask_of_its_equations(file: Path, coefficients: bool) -> None:
     base, experts = states(file)

@@ -46,6 +46,9 @@ class ExpertAnswer:
     variance: float | None = None
     """The variance of the expert's numbers; None: answers have probabilities."""
 
+    temperature: float = 1.0
+    """By which logits are divided."""
+
     def divergence(self, outputs_RC: Tensor) -> Tensor:
         """KL(expert ‖ merge), averaged over the R answers, in nats; a scalar with its graph.
 
@@ -57,7 +60,7 @@ class ExpertAnswer:
         if self.variance is not None:
             difference_RK = outputs_RC - self.values_RK
             return (difference_RK**2).mean() / (2 * self.variance)
-        log_RC = outputs_RC.log_softmax(dim=1)
+        log_RC = (outputs_RC / self.temperature).log_softmax(dim=1)
         if self.columns_RK is None or self.rest_R is None:
             kept_RK = log_RC
             rest = torch.zeros(())
@@ -75,8 +78,10 @@ def _rest(log_RC: Tensor, columns_RK: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def answers_of(expert: Evaluator, examples: Sequence[Example]) -> list[ExpertAnswer]:
-    """The expert's answers to its inputs, in order.
+def answers_of(
+    expert: Evaluator, examples: Sequence[Example], temperature: float = 1.0
+) -> list[ExpertAnswer]:
+    """The expert's answers to its inputs, in order. ``temperature``: divides logits.
 
     Raises the errors of the evaluator, such as TaskError for a damaged picture.
     """
@@ -86,7 +91,7 @@ def answers_of(expert: Evaluator, examples: Sequence[Example]) -> list[ExpertAns
         found += zip(pieces, answers(expert, pieces), strict=True)
     if expert.numbers:
         return _numbers(found)
-    return [_likeliest(pieces, logits_RC) for pieces, logits_RC in found]
+    return [_likeliest(pieces, logits_RC, temperature) for pieces, logits_RC in found]
 
 
 def _numbers(found: Sequence[tuple[Sequence[Piece], Tensor]]) -> list[ExpertAnswer]:
@@ -98,16 +103,19 @@ def _numbers(found: Sequence[tuple[Sequence[Piece], Tensor]]) -> list[ExpertAnsw
     ]
 
 
-def _likeliest(pieces: Sequence[Piece], logits_RC: Tensor) -> ExpertAnswer:
-    log_RC = logits_RC.log_softmax(dim=1)
+def _likeliest(
+    pieces: Sequence[Piece], logits_RC: Tensor, temperature: float = 1.0
+) -> ExpertAnswer:
+    log_RC = (logits_RC / temperature).log_softmax(dim=1)
     if log_RC.shape[1] <= LIKELIEST + 1:
-        return ExpertAnswer(pieces=pieces, values_RK=log_RC)
+        return ExpertAnswer(pieces=pieces, values_RK=log_RC, temperature=temperature)
     values_RK, columns_RK = log_RC.topk(LIKELIEST, dim=1)
     return ExpertAnswer(
         pieces=pieces,
         columns_RK=columns_RK,
         values_RK=values_RK,
         rest_R=_rest(log_RC, columns_RK),
+        temperature=temperature,
     )
 
 

@@ -44,6 +44,9 @@ from ace_gui.output_files import writing
 _COLLAPSED: Final = 0.5
 """Fraction of the initial spread of answers."""
 
+LEAST_GRADIENT: Final = 1e-12
+"""Norm of a gradient below which nothing is moved further along it."""
+
 WINDOW: Final = 20
 """Steps over which spreads are averaged, and distances as nearly as whole passes allow."""
 
@@ -64,6 +67,31 @@ class Seen:
 
 Objective = Callable[[int], Seen]
 """Maps a step to its results, and stores the gradient of the summed losses in ``grad``."""
+
+
+def sharpness_aware(objective: Objective, values: Mapping[str, Tensor], radius: float) -> Objective:
+    """The objective with the gradient at values moved by ``radius`` along the gradient.
+
+    P. Foret et al., Sharpness-Aware Minimization, ICLR 2021, arXiv:2010.01412, Eq. 2. The results
+    of a step are those at the values themselves.
+    """
+
+    def stepped(step: int) -> Seen:
+        seen = objective(step)
+        gradients = {name: value.grad for name, value in values.items() if value.grad is not None}
+        squares = [gradient.double().square().sum() for gradient in gradients.values()]
+        scale = radius / max(math.sqrt(float(sum(squares))), LEAST_GRADIENT)
+        starts = {name: values[name].detach().clone() for name in gradients}
+        with torch.no_grad():
+            for name, gradient in gradients.items():
+                values[name].add_(gradient, alpha=scale)
+        objective(step)
+        with torch.no_grad():
+            for name, start in starts.items():
+                values[name].copy_(start)
+        return seen
+
+    return stepped
 
 
 @dataclass(kw_only=True)

@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 
 from ace_gui.checkpoints.staging import claimed
-from ace_gui.engine.adapting.objectives import Kept, TaskObjective, descended, expert_answers
+from ace_gui.engine.adapting.expert_answers import AlignedTask, ExpertAnswer, answers_of
+from ace_gui.engine.adapting.objectives import (
+    Kept,
+    LearnedTask,
+    TaskObjective,
+    descended,
+    expert_answers,
+)
 from ace_gui.engine.adapting.shared_parameters import SharedParameters
 from ace_gui.engine.adapting.task_models import TaskModel, TaskModels, repeatable
 from ace_gui.engine.adapting.training import (
@@ -24,6 +31,7 @@ from ace_gui.engine.adapting.training import (
     collapse,
     found_curves,
     save_curves,
+    sharpness_aware,
     trained,
     window_of,
 )
@@ -194,6 +202,7 @@ class _Work:
         self._parameters = SharedParameters([row.tensor for row in self._rows])
         self._writer = StatisticsWriter(folder)
         self._expected: dict[str, list[Tensor]] = {}
+        self._answers: dict[str, list[ExpertAnswer]] = {}
         self._names: list[str] = []
         before = found_curves(folder)  # those of stages that an earlier run finished
         self._losses = dict(before.losses)
@@ -228,18 +237,28 @@ class _Work:
             self._prepared, self._sources, self._shapes, self._parameters, self._device
         )
         for task in models.with_experts():
-            if self._prepared.parameters.patience and KINDS[task.data.kind].has_entropy:
+            if self._need is Need.ANSWERS:
+                temperature = self._learning.temperature(self._prepared.parameters)
+                answers = answers_of(task.evaluator(), task.data.examples, temperature)
+                self._answers[task.data.name] = answers
+            elif self._prepared.parameters.patience and KINDS[task.data.kind].has_entropy:
                 self._expected[task.data.name] = expert_answers(task.evaluator())
         return models.loaded
 
-    def _tasks(self, experts: Sequence[int], models: Sequence[TaskModel]) -> list[TaskObjective]:
+    def _tasks(self, experts: Sequence[int], models: Sequence[TaskModel]) -> list[LearnedTask]:
         """The tasks of a stage, without those that have nothing to learn from."""
         parameters, labelled = self._prepared.parameters, self._need is Need.LOSS
-        objectives = []
+        objectives: list[LearnedTask] = []
         for index, task in enumerate(models):
             if task.expert not in experts:
                 continue
             data = task.data
+            seed = (self._prepared.plan.recipe.seed, index)
+            if self._need is Need.ANSWERS:
+                expected = self._answers[data.name]
+                size = parameters.batch
+                objectives.append(AlignedTask(task.evaluator(), expected, size=size, seed=seed))
+                continue
             if not labelled and not KINDS[data.kind].has_entropy:
                 self._warn(
                     f"The answers of the task {plain(data.name)} have no probabilities, so it "
@@ -247,7 +266,6 @@ class _Work:
                 )
                 continue
             targets = KINDS[data.kind].targets(data, task.loading.config) if labelled else None
-            seed = (self._prepared.plan.recipe.seed, index)
             objective = TaskObjective(
                 task.evaluator(),
                 targets,
@@ -285,7 +303,9 @@ class _Work:
 
         compared = [len(self._expected[task.name]) for task in tasks if task.name in self._expected]
         window = window_of(compared, parameters.batch)
-        loop = Loop(values, objective, parameters, plain=learning.plain_descent, window=window)
+        radius = learning.radius(parameters)
+        minimised = sharpness_aware(objective, values, radius) if radius else objective
+        loop = Loop(values, minimised, parameters, plain=learning.plain_descent, window=window)
         owners = [self._prepared.plan.recipe.expert_names[t] for t in experts]
         title = TITLE.format(self._prepared.method.title)
         title += f", {plain(owners[0])}" if learning.per_expert else ""

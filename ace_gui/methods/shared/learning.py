@@ -39,7 +39,9 @@ class Learning(Generic[Parameters]):
     ``part``; the default is {"delta": ΔW_t}. ``prepares``: whether these parameters need
     ``factors``, which are then kept on disk.
     ``per_expert``: learn each expert separately, on its own tasks. ``penalty``: a number that is
-    added to the loss. ``plain_descent``: w ← w − rate · ∂L/∂w, without moments. ``numbers``: how
+    added to the loss. ``radius``: how far all values together are moved along the gradient before a
+    step's gradient is taken. ``temperature``: by which logits are divided before they are compared
+    with an expert's. ``plain_descent``: w ← w − rate · ∂L/∂w, without moments. ``numbers``: how
     many values a tensor of this shape has for T experts. ``settled``: maps a learned value to the
     form that is stored. ``figures``: from the gates, one number per expert for the progress plot;
     it is empty for a tensor without such a number. ``curve``: what these numbers mean.
@@ -61,6 +63,8 @@ class Learning(Generic[Parameters]):
     prepares: Callable[[Parameters], bool] = lambda _: True
     per_expert: bool = False
     penalty: Callable[[Values, Parameters], Tensor] | None = None
+    radius: Callable[[Parameters], float] = lambda _: 0.0
+    temperature: Callable[[Parameters], float] = lambda _: 1.0
     plain_descent: bool = False
     settled: Callable[[Tensor], Tensor] = lambda value: value
 

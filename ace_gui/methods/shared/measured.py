@@ -18,18 +18,20 @@ class Need(StrEnum):
     ``INPUTS``: for each matrix, the mean of x xᵀ over its inputs x. ``GRADIENTS``: for each entry,
     the mean over examples of the squared gradient of ln p: the diagonal Fisher information.
     ``ENTROPY``: the method's own values, learned by minimising the entropy of the merged model's
-    answers. ``LOSS``: the same with the loss on labelled inputs.
+    answers. ``LOSS``: the same with the loss on labelled inputs. ``ANSWERS``: the same with the
+    divergence from the experts' answers.
     """
 
     INPUTS = "inputs"
     GRADIENTS = "gradients"
     ENTROPY = "entropy"
     LOSS = "loss"
+    ANSWERS = "answers"
 
     @property
     def learned(self) -> bool:
         """Whether it is learned with the merged model. Otherwise it is measured for each expert."""
-        return self in {Need.ENTROPY, Need.LOSS}
+        return self in {Need.ENTROPY, Need.LOSS, Need.ANSWERS}
 
 
 @dataclass(frozen=True, kw_only=True)
