@@ -31,7 +31,7 @@ from tests.benchmarks.real_family.experts import Lora, save_adapter
 from tests.benchmarks.real_family.over_seeds import OverSeeds, differences
 from tests.benchmarks.real_family.tasks import Task, tasks
 
-RANK, STEPS, BATCH, WARM_UP = 16, 90, 8, 8
+RANK, STEPS, BATCH, WARM_UP = 16, 50, 8, 5
 RATE = 1e-3
 LONGEST = 72
 """Signs of a text; the rest of its words is left out, never the end of the prompt."""
@@ -229,7 +229,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.real_family.chat")
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--base", type=Path, required=True, help="folder of the chat model")
-    parser.add_argument("--tasks", nargs="+", choices=QUESTIONS, default=list(QUESTIONS)[:3])
+    parser.add_argument(
+        "--tasks", nargs="+", choices=QUESTIONS, default=["docstrings", "symbols", "errors"]
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--split", choices=("validation", "test"), default="test")
