@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 
 class Role(StrEnum):
@@ -82,6 +83,9 @@ class ModuleRows:
     rows: int
 
 
+_WRITERS: Final = ("ForCausalLM", "LMHeadModel", "WithLMHead", "ForConditionalGeneration")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
     """The traits of every tensor of one checkpoint, by the name used in its files.
@@ -105,6 +109,11 @@ class Architecture:
     absent: Mapping[str, str] = field(default_factory=dict)
     stacked: Mapping[str, ModuleRows] = field(default_factory=dict)
     apart: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def writes_text(self) -> bool:
+        """Whether the class is one of a language model, whose head may be tied and in no file."""
+        return self.model_class is not None and self.model_class.endswith(_WRITERS)
 
     def module_name(self, name: str) -> str:
         """What the model calls a tensor of the files; the same name if it has it in pieces."""

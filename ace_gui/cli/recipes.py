@@ -33,15 +33,16 @@ _HEADER: Final = (
     "this file. The keys are on the help page on recipes; `ace-gui methods` lists the methods."
 )
 _ADAPTERS: Final = (
-    "All experts are adapters. With adapters of low rank, TSV-M with a cap may keep more than this "
-    "merge (help page Evidence): `ace-gui compare FILE --shelf` on your tasks shows which."
+    "All experts are adapters. Which merge keeps most of adapters differs from one set to the next "
+    "(help page Evidence): `ace-gui compare FILE --shelf` on your tasks shows which."
 )
 _COMMENTS: Final[Mapping[str, str]] = {
     "models": "The experts. Each may have a name and a weight: name: a, parameters: {weight: 1.0}",
     "parameters": "Parameters of the method. Commented lines have their default.",
     "after": (
         "Changes to each matrix's merged change: a spectrum below 1 makes its singular values more "
-        "even."
+        "even. The cap limits its norm; one_head: the cap δ of language models, whose experts "
+        "answer through one head."
     ),
     "poolers": (
         "If heads are kept for each expert, the modules that feed only heads are kept with them."

@@ -112,16 +112,25 @@ def _one_block(value: object) -> object:
 class Cap:
     """A limit on the merged change of each matrix, for any method (``methods.shared.after``).
 
-    ``delta``: δ, the share of the base's norm up to which T experts may add up. Raises RecipeError
-    if it is out of its range.
+    ``delta``: δ, the share of the base's norm up to which T experts may add up; at 0 the change is
+    at most as large as one expert's. ``one_head``: δ if all experts answer through one head, as
+    language models do, so that their answers compete; None: ``delta``. Raises RecipeError if one
+    is out of its range.
     """
 
     delta: float = field(
         default=0.12, metadata=about(limits={"ge": 0, "le": LARGEST_CAP}, always=True)
     )
+    one_head: float | None = field(
+        default=None, metadata=about(limits={"ge": 0, "le": LARGEST_CAP})
+    )
 
     def __post_init__(self) -> None:
         require_limits(self, "after.cap")
+
+    def for_heads(self, *, one: bool) -> float:
+        """δ of a model with one head for all experts, or with other heads or none."""
+        return self.one_head if one and self.one_head is not None else self.delta
 
 
 def _factors(factors: tuple[float, ...]) -> tuple[float, ...]:
@@ -273,8 +282,13 @@ def describe_after(after: After) -> list[str]:
     if after.scale is not None:
         parts.append(f"scale {after.scale:g}")
     if after.cap is not None:
-        parts.append(f"cap δ {after.cap.delta:g}" if after.cap else "no cap")
+        parts.append(_describe_cap(after.cap) if after.cap else "no cap")
     return parts
+
+
+def _describe_cap(cap: Cap) -> str:
+    one_head = "" if cap.one_head is None else f" (one head: {cap.one_head:g})"
+    return f"cap δ {cap.delta:g}{one_head}"
 
 
 def for_selection(change: Override, names: Collection[str], tensors: Sequence[Tensor]) -> Override:

@@ -21,7 +21,7 @@ TITLE: Final = "ACE, recommended"
 METHOD: Final = "ace"
 PARAMETERS: Final[Mapping[str, ParameterValue]] = MappingProxyType({"variant": AUTOMATIC})
 CHOICES: Final[Mapping[str, Any]] = MappingProxyType(
-    {"after": After(spectrum=0.5, scale=1.3, cap=Cap()), "poolers": Poolers.KEEP}
+    {"after": After(spectrum=0.5, scale=1.3, cap=Cap(one_head=0.0)), "poolers": Poolers.KEEP}
 )
 """Fields of ``Choices`` in which the recommended merge differs from the defaults."""
 USUAL: Final[Mapping[str, Any]] = MappingProxyType(
@@ -33,7 +33,7 @@ FORMULA: Final = (
     "even spectrum: W_pre = U S Vᵀ,  ΔW_even = c U √S Vᵀ,  ‖ΔW_even‖ = ‖W_pre‖\n"
     "solution: W_pre = (Σₜ W̃ₜ Σ̂ₜ,reg) (Σₜ Σ̂ₜ,reg + 1cᵀ)⁻¹\n"
     "covariances: W̃ₜ = ΔWₜ − 1μₜᵀ,  Σ̂ₜ = W̃ₜᵀW̃ₜ,  Σ̂ₜ,reg = Σ̂ₜ / Tr Σ̂ₜ + (α / d) I\n"
-    "cap: L = max(r, min(√T r, δ ‖W₀‖)),  r² = mean(Tr Σ̂ₜ)"
+    "cap: L = max(r, min(√T r, δ ‖W₀‖)),  r² = mean(Tr Σ̂ₜ);  one head for all experts: L = r"
 )
 """The formula as plain text, for a scaling of 1; d is the number of inputs."""
 
@@ -51,12 +51,12 @@ SHELF: Final = (
     ShelfEntry(NAME, TITLE, "no data at hand: the merge to start with"),
     ShelfEntry("ace:automatic", "ACE, automatic", "ACE without a threshold to choose"),
     ShelfEntry("ace", "ACE, published", "the paper's procedure and parameters"),
-    ShelfEntry("linear", "Weight averaging", "the baseline; best for experts of one task"),
+    ShelfEntry("linear", "Weight averaging", "the baseline, also for experts of one task"),
     ShelfEntry("task_arithmetic", "Task arithmetic", "a sum of changes, with a factor to tune"),
     ShelfEntry("ties", "TIES-Merging", "changes of opposite signs in the same entries"),
     ShelfEntry("dare_ties", "DARE with TIES", "as TIES, for many small changes"),
     ShelfEntry("slerp", "SLERP", "exactly two experts of one base"),
-    ShelfEntry("tsv_m", "TSV-Merging", "many experts with strong changes"),
+    ShelfEntry("tsv_m", "TSV-Merging", "another merge of singular directions, without data"),
     ShelfEntry("regmean", "RegMean", "some inputs of every task at hand, no labels"),
 )
 

@@ -13,7 +13,7 @@ RECIPE_START = (
     "merge_method: ace",
     "# These three keys make it the recommended merge; without them it is ACE as published.",
     "parameters: {variant: automatic}",
-    "after: {spectrum: 0.5, scale: 1.3, cap: {delta: 0.12}}",
+    "after: {spectrum: 0.5, scale: 1.3, cap: {delta: 0.12, one_head: 0}}",
     "poolers: keep",
     "base_model: base",
     "models:",

@@ -319,11 +319,13 @@ def last_blocks(rows: Iterable[PlanRow]) -> dict[str, int]:
     return last
 
 
-def with_after(row: PlanRow, after: After, last: Mapping[str, int]) -> PlanRow:
+def with_after(
+    row: PlanRow, after: After, last: Mapping[str, int], *, one_head: bool = False
+) -> PlanRow:
     """The row with the later steps on its merged change, which only merged matrices have.
 
     A convolution counts as the matrix of its outputs × all else. ``last``: the ``last_blocks`` of
-    the model.
+    the model. ``one_head``: whether all experts answer through one head.
     """
     if not row.is_merged or not _is_matrix(row):
         return replace(row, after=NOTHING_AFTER)
@@ -336,7 +338,7 @@ def with_after(row: PlanRow, after: After, last: Mapping[str, int]) -> PlanRow:
         rank=usual.rank if after.rank is None else after.rank,
         spectrum=usual.spectrum if after.spectrum is None else after.spectrum,
         scale=depth if after.scale is None else depth * after.scale,
-        cap=after.cap.delta if after.cap else None,
+        cap=after.cap.for_heads(one=one_head) if after.cap else None,
     )
     return replace(row, after=own)
 

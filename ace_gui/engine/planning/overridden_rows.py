@@ -20,7 +20,7 @@ from ace_gui.engine.planning.dispositions import (
     with_after,
 )
 from ace_gui.engine.planning.models import OpenedModel
-from ace_gui.engine.planning.task_heads import is_new
+from ace_gui.engine.planning.task_heads import has_one_head, is_new
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import value_text
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
@@ -89,10 +89,11 @@ def overridden(
     cause it to be merged. ``named``: the number of rules that users know; None: all.
     """
     last = last_blocks(rows)
-    rows = tuple(with_after(row, recipe.after, last) for row in rows)
+    one_head = has_one_head(base, rows)
+    rows = tuple(with_after(row, recipe.after, last, one_head=one_head) for row in rows)
     if not recipe.overrides:
         return rows, ()
-    rules = _Rules(recipe=recipe, base=base, last=last, named=named)
+    rules = _Rules(recipe=recipe, base=base, last=last, one_head=one_head, named=named)
     changed, used = {}, set[int]()
     for row in rows:
         found, effective = rules.applied(row, asked.get(row.tensor, frozenset()))
@@ -152,11 +153,15 @@ class _Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rules:
-    """Applies the overrides of a recipe to rows. ``last``, ``named``: as for ``overridden``."""
+    """Applies the overrides of a recipe to rows.
+
+    ``last``, ``one_head``: as for ``with_after``; ``named``: as for ``overridden``.
+    """
 
     recipe: Recipe
     base: OpenedModel
     last: Mapping[str, int]
+    one_head: bool
     named: int | None
 
     def applied(self, row: PlanRow, asking: frozenset[int]) -> tuple[PlanRow, set[int]]:
@@ -189,6 +194,9 @@ class _Rules:
             merged and override and (override.method, override.parameters, override.own),
         )
 
+    def _with_after(self, row: PlanRow, after: After) -> PlanRow:
+        return with_after(row, after, self.last, one_head=self.one_head)
+
     def _under(self, row: PlanRow, indices: Sequence[int], asking: frozenset[int]) -> PlanRow:
         """The row under these rules alone."""
         if not indices:
@@ -210,8 +218,8 @@ class _Rules:
             changed = row
         elif choice.fate is not None and (choice.fate != "merge" or _can_merge(method, row)):
             changed = replace(changed, disposition=FATES[choice.fate])
-        usual = with_after(changed, recipe.after, self.last)
-        changed = with_after(changed, choice.after, self.last)
+        usual = self._with_after(changed, recipe.after)
+        changed = self._with_after(changed, choice.after)
         differences = self._differences(changed, choice, shaped=changed.after != usual.after)
         if (
             not differences

@@ -15,6 +15,7 @@ from ace_gui.architecture.scopes import DEFAULT
 from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.checkpoints.derived import ExtendedInfo, Source, extend
 from ace_gui.checkpoints.header import TensorInfo
+from ace_gui.engine.contract.plan import Disposition, PlanRow
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import listing, plain
@@ -125,6 +126,19 @@ def is_new(base: OpenedModel, name: str) -> bool:
     """Whether the base has no value of its own for a tensor in the merged shape."""
     info = base.checkpoint.tensors.get(name)
     return isinstance(info, ExtendedInfo) and info.own is None
+
+
+def has_one_head(base: OpenedModel, rows: Sequence[PlanRow]) -> bool:
+    """Whether the merged model writes text, so that all experts answer through its one head.
+
+    A head that is tied to the embedding is in no file: then the class of the model tells. A base
+    that writes text may have experts with heads of their own.
+    """
+    kept = Disposition.PER_EXPERT
+    if any(row.role == Role.HEAD and row.disposition is kept for row in rows):
+        return False
+    traits = base.architecture.traits.values()
+    return base.architecture.writes_text or any(t.role is Role.VOCABULARY_HEAD for t in traits)
 
 
 def _of_base(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shared]:

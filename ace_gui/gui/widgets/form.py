@@ -460,9 +460,12 @@ class OptionForm(Form):
 _CAP_TIP: Final = (
     "Limits how far a merge moves each matrix, for every method. The experts' mean norm is "
     "always allowed. T experts may reach √T times that, if it is below δ times the base's "
-    "norm. A larger change is scaled down, with a note on the layer."
+    "norm. A larger change is scaled down, with a note on the layer. Experts that answer through "
+    "one head, as language models do, compete: there the mean norm is enough."
 )
 _AT_DELTA: Final = "at δ"
+_BY_HEADS: Final = "at δ, by heads"
+_CAPS: Final = {_AT_DELTA: Cap(), _BY_HEADS: Cap(one_head=0.0)}
 
 
 class AfterForm(Form):
@@ -475,11 +478,11 @@ class AfterForm(Form):
 
     def __init__(self, *, inherits: bool = False) -> None:
         # in an override, False removes the recipe's cap
-        self._caps: dict[str, Any] = {"none": None, _AT_DELTA: Cap()}
+        self._caps: dict[str, Any] = {"none": None, **_CAPS}
         if inherits:
-            self._caps = {"as in the recipe": None, "none": False, _AT_DELTA: Cap()}
+            self._caps = {"as in the recipe": None, "none": False, **_CAPS}
         cap = Option(name="cap", label="Cap", help=_CAP_TIP, values=self._caps)
-        delta = replace(CAP_FIELD, applies_when=(cap.name, _AT_DELTA))
+        delta = replace(CAP_FIELD, applies_when=(cap.name, *_CAPS))
         super().__init__((*AFTER_FIELDS, cap, delta))
         self._after = self._usual = After()
         self.edited.connect(lambda name, value: self.changed.emit(self._with(name, value)))
@@ -498,16 +501,19 @@ class AfterForm(Form):
             if value_of(after, info.name) != value_of(self._usual, info.name):
                 touched.append(info.name)
         shown_cap = after.cap if isinstance(after.cap, Cap) else Cap()
+        usual_text = _AT_DELTA if shown_cap.one_head is None else _BY_HEADS
         texts = (text for text, cap in self._caps.items() if cap is after.cap)
-        shown |= {"cap": next(texts, _AT_DELTA), CAP_FIELD.name: shown_cap.delta}
+        shown |= {"cap": next(texts, usual_text), CAP_FIELD.name: shown_cap.delta}
         touched += ["cap"] * (after.cap != self._usual.cap)
-        self.show_values(shown.get, touched + [CAP_FIELD.name] * (shown_cap != Cap()))
+        changed = shown_cap.delta != Cap().delta
+        self.show_values(shown.get, touched + [CAP_FIELD.name] * changed)
 
     def _with(self, name: str, value: ParameterValue | None) -> After:
         if name == "cap":
             cap = self._usual.cap if value is None else self._caps[str(value)]
             return replace(self._after, cap=cap)
         if name == CAP_FIELD.name:
-            return replace(self._after, cap=Cap() if value is None else Cap(delta=float(value)))
+            delta = Cap().delta if value is None else float(value)
+            return replace(self._after, cap=replace(self._after.cap or Cap(), delta=delta))
         usual = value_of(self._usual, name)
         return with_value(self._after, name, usual if value is None else float(value))

