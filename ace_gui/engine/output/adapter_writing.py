@@ -55,7 +55,14 @@ from ace_gui.engine.planning.adapter_plan import (
     shares_of,
     stack_changes,
 )
-from ace_gui.engine.planning.adapter_tensors import AdapterPlan, Factored, Whole, owner_of, patterns
+from ace_gui.engine.planning.adapter_tensors import (
+    AdapterPlan,
+    Factored,
+    Whole,
+    is_inside,
+    owner_of,
+    patterns,
+)
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import require_disk
@@ -447,10 +454,14 @@ def adapter_config(plan: AdapterPlan, prepared: Prepared) -> dict[str, Any]:
 
 
 def _are_heads(tied: Collection[str], plan: AdapterPlan) -> bool:
-    """Whether all parameters that are tied to whole ones are layers of their own.
+    """Whether all parameters that are tied to whole ones are the only ones of layers of their own.
 
-    PEFT makes linear layers of the modules that it ties, also of a decoder's embedding, and of a
-    head with several layers.
+    PEFT makes linear layers without biases of the modules that it ties, also of a decoder's
+    embedding, and of a head with several layers.
     """
-    layers = all(owner_of(name) in plan.whole_modules for name in tied)
-    return bool(tied) and layers and not any(map(embedding_role, tied))
+    if not tied or any(map(embedding_role, tied)):
+        return False
+    owners = {owner_of(name) for name in tied}
+    names = [name for parameter in plan.parameters for name in parameter.names]
+    beside = any(is_inside(name, owners) for name in names if name not in tied)
+    return not beside and owners <= set(plan.whole_modules)
