@@ -77,7 +77,7 @@ class Family:
         ImageGPT's head has one row less. Transformers loads it from no file that holds both.
         """
         config = copy.deepcopy(self.model.config)
-        content = _untied(json.loads(config.to_json_string(use_diff=False)))
+        content = _untied(config.to_dict())
         with transformers_library.quiet(), warnings.catch_warnings(), torch.device("meta"):
             warnings.simplefilter("ignore")
             untied = type(self.model)(type(config).from_dict(content))
