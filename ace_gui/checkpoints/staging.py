@@ -202,8 +202,8 @@ def _discard_published(path: Path) -> bool:
 
     Returns whether there was such a store. One that still has a result in it stays.
     """
-    store = staging_folder(path)
     try:
+        store = staging_folder(path)
         if not (path.is_dir() and any(path.iterdir()) and (store / MARK).is_file()):
             return False
         with claimed(path):
