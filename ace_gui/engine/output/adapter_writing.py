@@ -32,7 +32,6 @@ from ace_gui.engine.contract.events import (
     JobProgress,
     MergeFinished,
     MergeStarted,
-    PlanReady,
     TensorFinished,
     exported,
 )
@@ -42,7 +41,7 @@ from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import AdapterOptions, Manifest, make_manifest
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import verify_shards
-from ace_gui.engine.merging.surveying import surveyed
+from ace_gui.engine.merging.surveying import distance_notes, far_lines, plan_ready, surveyed
 from ace_gui.engine.merging.tensor_merge import TensorMerge, rounded
 from ace_gui.engine.merging.units import budgets_of, merged_within
 from ace_gui.engine.output.adapter_store import AdapterStore
@@ -110,10 +109,14 @@ def write_adapter(
         folder = staging_folder(target)
         if not (resume and can_resume(folder)):
             require_adapter_disk(plan, prepared, target)
-        yield PlanReady(plan=prepared.plan)
+        yield plan_ready(prepared, prepared.plan.checks)
         before = (*calibrated(prepared, where, None), *learned(prepared, where))
         yield from (event for event in before if event is not None)
-        manifest = replace(make_manifest(prepared, where, None, as_output=False), adapter=options)
+        manifest = make_manifest(prepared, where, None, as_output=False)
+        warnings = far_lines(prepared)
+        manifest = replace(
+            manifest, adapter=options, warnings=warnings, notes=distance_notes(prepared)
+        )
         readers = Readers(prepared)
         with writing(folder):
             store = AdapterStore.opened(folder, manifest, readers.checksums, resume=resume)
@@ -126,7 +129,7 @@ def write_adapter(
         seconds=time.monotonic() - started,
         peak_bytes=peak_memory(),
         gpu_peak=peak_on(where),
-        warnings=prepared.plan.warnings + plan.notes,
+        warnings=prepared.plan.warnings + warnings + plan.notes,
     )
     yield exported(target)
 
