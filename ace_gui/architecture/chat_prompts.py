@@ -17,7 +17,6 @@ from ace_gui.architecture.limited_process import (
     Limits,
     NotStartedError,
     answer_until_end,
-    command_of,
     request_of,
 )
 from ace_gui.errors import ArchitectureError, TaskError
@@ -32,11 +31,6 @@ LONGEST_TEXT: Final = 4_000_000
 
 Message = Mapping[str, str]
 """``role`` and ``content`` of one turn."""
-
-_CODE: Final = (
-    "import sys; sys.path[:] = sys.argv[1:]; "
-    "from ace_gui.architecture.chat_prompts import serve; serve()"
-)
 
 
 def serve() -> None:
@@ -80,7 +74,7 @@ def _text_of(template: str, messages: Sequence[Message], variables: Mapping[str,
     except NotStartedError as error:
         raise ArchitectureError(
             "The process that renders chat templates cannot be started; check that transformers "
-            "and jinja2 are installed, or choose chat: off.",
+            "and jinja2 are installed and that memory is left, or choose chat: off.",
             details=error.reason,
         ) from error
     if "error" in answer:
@@ -96,7 +90,7 @@ def _refused(reason: str) -> TaskError:
 @cache
 def _process() -> LimitedProcess:
     """The process of this one; it ends with it."""
-    process = LimitedProcess(lambda: command_of("render-chats", _CODE))
+    process = LimitedProcess("render-chats", __name__)
     atexit.register(process.close)
     return process
 

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Final
 
 import psutil
 
+from ace_gui.errors import is_out_of_memory
 from ace_gui.formatting import human_bytes
 from ace_gui.paths import PACKAGE
 from ace_gui.processes import is_bundled, part_command
@@ -57,25 +58,30 @@ class BeyondLimitsError(Exception):
 
 
 class NotStartedError(Exception):
-    """The process cannot be started. ``reason``: class and last line of the error.
+    """The process cannot be started."""
 
-    ``imports``: whether a library in it could not be imported.
-    """
-
-    def __init__(self, reason: str, *, imports: bool) -> None:
+    def __init__(self, reason: str, *, imports: bool = False, memory: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
+        """Class and last line of the error."""
         self.imports = imports
+        """Whether a library in it cannot be imported, for another reason than memory."""
+        self.memory = memory
+        """Whether there is not enough memory for its libraries."""
+
+
+_CODE: Final = "import sys; sys.path[:] = sys.argv[1:]; from {module} import serve; serve()"
 
 
 class LimitedProcess:
-    """A process of its own, started when it is first needed. Close it with ``end``.
+    """A process of its own, started when it is first needed. Close it with ``close``.
 
-    ``command``: starts it. Its first line says that it is ready ({}), or why not ({"error": …}).
+    It runs the function ``serve`` of ``module``, which is the ``part`` of a bundle.
     """
 
-    def __init__(self, command: Callable[[], list[str]]) -> None:
-        self._command = command
+    def __init__(self, part: str, module: str) -> None:
+        self._part = part
+        self._module = module
         self._process: subprocess.Popen[bytes] | None = None
         self._talk = ThreadPoolExecutor(1, thread_name_prefix="limited-process")
 
@@ -128,10 +134,19 @@ class LimitedProcess:
             ready = yield from self._exchange(b"", STARTING)
         except (OSError, BeyondLimitsError) as error:
             self.end()
-            raise NotStartedError(str(error), imports=False) from error
+            raise NotStartedError(str(error)) from error
         if "error" in ready:
             self.end()
-            raise NotStartedError(ready["error"], imports=True)
+            memory = bool(ready.get("memory"))
+            raise NotStartedError(ready["error"], imports=not memory, memory=memory)
+
+    def _command(self) -> list[str]:
+        """The command that starts it, outside a bundle with this program's packages on the path."""
+        if is_bundled():
+            return part_command(self._part)
+        path = [entry for entry in sys.path if entry]
+        code = _CODE.format(module=self._module)
+        return [sys.executable, "-P", "-c", code, *path, str(PACKAGE.parent)]
 
     def _exchange(self, request: bytes, limits: Limits) -> Steps[dict[str, Any]]:
         """The answer to a request. An empty request returns the process's first message."""
@@ -155,22 +170,10 @@ class LimitedProcess:
         return message
 
 
-def source_command(code: str) -> list[str]:
-    """The command that runs ``code`` with this program's packages on the path."""
-    root = str(PACKAGE.parent)
-    path = [entry for entry in sys.path if entry]
-    return [sys.executable, "-P", "-c", code, *path, root]
-
-
-def command_of(part: str, code: str) -> list[str]:
-    """The command of a ``part`` of a bundle, or of the same ``code`` outside one."""
-    return part_command(part) if is_bundled() else source_command(code)
-
-
 def answer_until_end(
     prepare: Callable[[], None], answered: Callable[..., Mapping[str, Any]]
 ) -> None:
-    """Report that the libraries are loaded, then answer until the input ends.
+    """Report that the libraries are loaded ({}) or why not, then answer until the input ends.
 
     It is what the process runs. ``prepare`` imports; a request is [arguments of ``answered`` …,
     seconds, memory in bytes]. An error in it is answered by its class and last line.
@@ -181,7 +184,7 @@ def answer_until_end(
     try:
         prepare()
     except Exception as error:
-        _say(answers, {"error": last_line(error)})
+        _say(answers, {"error": last_line(error), "memory": is_out_of_memory(error)})
         return
     gc.freeze()
     _say(answers, {})

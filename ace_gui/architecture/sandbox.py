@@ -34,7 +34,6 @@ from ace_gui.architecture.limited_process import (
     Limits,
     NotStartedError,
     answer_until_end,
-    command_of,
     request_of,
 )
 from ace_gui.architecture.traits import Architecture
@@ -65,10 +64,6 @@ def _described(config: Mapping[str, Any], shapes: list[tuple[str, list[int]]]) -
     return {"architecture": _ARCHITECTURE.dump_python(architecture, mode="json")}
 
 
-_CODE: Final = (
-    "import sys; sys.path[:] = sys.argv[1:]; "
-    "from ace_gui.architecture.sandbox import serve; serve()"
-)
 _BUILDING: Final = "Building the model of config.json"
 _CHECK: Final = "check the numbers in it."
 
@@ -92,7 +87,7 @@ class Describer:
     def __init__(self, limits: Limits = USUAL, seconds_a_tensor: float = SECONDS_A_TENSOR) -> None:
         self._limits = limits
         self._seconds_a_tensor = seconds_a_tensor
-        self._process = LimitedProcess(_command)
+        self._process = LimitedProcess("describe-models", __name__)
 
     def __enter__(self) -> Describer:
         return self
@@ -135,10 +130,6 @@ class Describer:
             return by_names(config, shapes, f"{_BUILDING} failed; check config.json.")
 
 
-def _command() -> list[str]:
-    return command_of("describe-models", _CODE)
-
-
 def _no_process(error: NotStartedError) -> ArchitectureError:
     sentence = (
         "The process that describes models cannot be started; check that transformers is installed "
@@ -148,6 +139,11 @@ def _no_process(error: NotStartedError) -> ArchitectureError:
         sentence = (
             f"transformers cannot be imported: {plain(error.reason)}. Install versions of torch "
             "and transformers that fit together, or remove the package that is named here."
+        )
+    if error.memory:
+        sentence = (
+            "There was not enough memory to import transformers; close other programs and try "
+            "again."
         )
     return ArchitectureError(sentence, details=error.reason)
 

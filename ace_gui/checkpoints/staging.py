@@ -172,6 +172,8 @@ def claimed_output(path: Path, inputs: Sequence[Path]) -> Iterator[Path]:
     except OutputError:  # perhaps because another process is writing there
         if _is_taken(path):
             raise _taken(path) from None
+        if _discard_published(path):
+            raise _complete(path) from None
         raise
     with claimed(target):
         yield check_output_folder(path, inputs)  # another merge may have ended meanwhile
@@ -193,6 +195,29 @@ def _is_taken(path: Path) -> bool:
         return True
     with claim:
         return False
+
+
+def _discard_published(path: Path) -> bool:
+    """Remove what a kill has left beside a result, after the result was moved out of its store.
+
+    Returns whether there was such a store. One that still has a result in it stays.
+    """
+    try:
+        store = staging_folder(path)
+        if not (path.is_dir() and any(path.iterdir()) and (store / MARK).is_file()):
+            return False
+        with claimed(path):
+            if any(entry.is_dir() for entry in store.iterdir()):
+                return False
+            discard(store)
+    except (OSError, ValueError, WorkbenchError):  # it is not ours, or cannot be removed
+        return False
+    return True
+
+
+def _complete(path: Path) -> OutputError:
+    sentence = "This was already complete when its merge was stopped. Use it, or choose another."
+    return OutputError(f"{path_text(path)}: {sentence}", path=path)
 
 
 def _taken(path: Path) -> OutputError:

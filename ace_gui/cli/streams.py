@@ -157,6 +157,21 @@ def status_of(error: BaseException, *, verbose: bool) -> int:
     if isinstance(error, KeyboardInterrupt | Cancelled):
         say("Cancelled.")
         return CANCELLED
+    try:
+        return _told(error, verbose)
+    except MemoryError:  # there is none for the report
+        with contextlib.suppress(OSError):
+            os.write(2, _NO_MEMORY)
+        return FAILED
+
+
+_NO_MEMORY: Final = b"Error: There was not enough memory; close other programs and try again.\n"
+"""Made in time."""
+
+
+def _told(error: BaseException, verbose: bool) -> int:
+    if is_out_of_memory(error):
+        traceback.clear_frames(error.__traceback__)  # their tensors take the room of the report
     if verbose:
         with contextlib.suppress(OSError, ValueError):
             traceback.print_exception(error)

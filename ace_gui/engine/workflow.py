@@ -14,7 +14,7 @@ from ace_gui.engine.calibrating.calibrate import calibration_files
 from ace_gui.engine.capabilities import memory_of, resolve_device, use_threads
 from ace_gui.engine.cluster.ray_cluster import Address
 from ace_gui.engine.cluster.ray_workers import workers_at
-from ace_gui.engine.contract.events import Event, Exported, PlanReady
+from ace_gui.engine.contract.events import Event, Exported
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.model_figures import Forecast, fit_checks, forecast, plan_changes
 from ace_gui.engine.contract.plan import Check, worst_first
@@ -25,7 +25,7 @@ from ace_gui.engine.inspecting.statistics import Layer, analyse, layers_of, samp
 from ace_gui.engine.merging.merge import input_paths, merge
 from ace_gui.engine.merging.merge_manifest import AdapterOptions
 from ace_gui.engine.merging.store import MODEL
-from ace_gui.engine.merging.surveying import unrelated_checks
+from ace_gui.engine.merging.surveying import plan_ready
 from ace_gui.engine.output.adapter_writing import require_adapter_disk, write_adapter
 from ace_gui.engine.output.exporting import publish
 from ace_gui.engine.planning.adapter_plan import (
@@ -136,7 +136,7 @@ def _model_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Ev
             complete_heads=options.complete_heads,
             resumes=options.resume and store.exists(),
         )
-        ready = _ready(prepared, checks)
+        ready = plan_ready(prepared, checks)
         yield ready
         refuse_errors(ready.plan.checks)
         if options.evaluate:  # errors in the data show before the merge
@@ -157,12 +157,6 @@ def _model_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Ev
         if options.evaluate:
             scores = result_of(merged_scores(prepared, store / MODEL, options.device))
         yield publish(store, target, complete_heads=options.complete_heads, scores=scores)
-
-
-def _ready(prepared: Prepared, checks: Iterable[Check]) -> PlanReady:
-    """The plan with these checks and with those that read some weights."""
-    sorted_checks = worst_first((*checks, *unrelated_checks(prepared)))
-    return PlanReady(plan=replace(prepared.plan, checks=sorted_checks))
 
 
 def refuse_merge(
@@ -256,7 +250,7 @@ def report_to_file(
         gpu_memory=memory_of(device),
         store=Path(tempfile.gettempdir()) if has_tasks else None,
     )
-    ready = _ready(prepared, checks)
+    ready = plan_ready(prepared, checks)
     yield ready
     refuse_errors(ready.plan.checks if has_tasks else ())
     cache = InspectionCache(inspections_folder())

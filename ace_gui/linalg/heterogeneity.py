@@ -82,7 +82,7 @@ def _changed(energies: Sequence[float]) -> tuple[int, ...]:
     return tuple(t for t, value in enumerate(energies) if value > threshold)
 
 
-def gamma_near_pole(gamma: Any, mean_log: Any, tau: float) -> Any:
+def gamma_near_pole(gamma: Any, mean_log: Any, tau: Any) -> Any:
     """Whether γ exceeds τ only because the mean log energy is near 0; also for NumPy arrays.
 
     γ is the variance of the log energies divided by their squared mean. If the variance alone is at

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.architecture import transformers_library
@@ -68,6 +70,26 @@ def model_classes() -> Iterator[type[Any]]:
         is_model = isinstance(each, type) and issubclass(each, transformers.PreTrainedModel)
         if is_model and not each.__name__.lower().endswith("pretrainedmodel"):
             yield each
+
+
+def families() -> list[str]:
+    """The packages of transformers that have the models, without importing them."""
+    (package,) = transformers_library.transformers().__path__
+    return sorted(entry.name for entry in Path(package, "models").iterdir() if entry.is_dir())
+
+
+def classes_of(family: str) -> list[type[Any]]:
+    """The model classes in one of the ``families``."""
+    return _classes_by_family().get(family, [])
+
+
+@cache
+def _classes_by_family() -> dict[str, list[type[Any]]]:
+    classes: dict[str, list[type[Any]]] = {}
+    for model_class in model_classes():
+        _, _, inner = model_class.__module__.partition("transformers.models.")
+        classes.setdefault(inner.partition(".")[0], []).append(model_class)
+    return classes
 
 
 def built(model_class: type[Any]) -> Any:

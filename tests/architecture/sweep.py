@@ -10,10 +10,8 @@ from __future__ import annotations
 import os
 import re
 import resource
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Final
@@ -23,6 +21,7 @@ from ace_gui.architecture.describe import with_layouts
 from ace_gui.architecture.traits import Role, TensorTraits
 from tests.architecture.layout_of_forward import layouts
 from tests.architecture.model_classes import LABELS, built, model_classes
+from tests.helpers.time_limits import OutOfTime, time_limit
 
 _HEADS: Final = (Role.HEAD, Role.VOCABULARY_HEAD)
 _TASKS: Final = re.compile(
@@ -75,9 +74,9 @@ def verdict(name: str) -> Verdict:
     """Build the class and count."""
     model_class = getattr(transformers_library.transformers(), name)
     try:
-        with _time_limit():
+        with time_limit(_SECONDS):
             model = built(model_class)
-    except Exception as error:
+    except (Exception, OutOfTime) as error:
         return Verdict(name=name, refused=_reason(error))
     tensors = blueprint.read(model)
     shapes = {each: tensor.shape for each, tensor in tensors.items()}
@@ -87,21 +86,7 @@ def verdict(name: str) -> Verdict:
     return Verdict(name=name, tensors=len(traits), wrong=wrong)
 
 
-@contextmanager
-def _time_limit() -> Iterator[None]:
-    def stop(*_: object) -> None:
-        raise TimeoutError(f"not built in {_SECONDS} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(_SECONDS)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     package = re.search(r"requires the (\S+) library", str(error))
     if package:
         return f"needs the package {package.group(1)}"

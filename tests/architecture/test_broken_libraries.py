@@ -64,3 +64,17 @@ def test_another_import_error_is_shown(models: list[Path], tmp_path: Path) -> No
     assert status == 1
     assert "libexample.so.7: cannot open shared object file" in said
     assert "Install versions" in said
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["MemoryError", "ImportError('libexample.so.7: failed to map segment from shared object')"],
+)
+def test_an_import_without_memory_is_no_library_that_does_not_fit(
+    models: list[Path], tmp_path: Path, error: str
+) -> None:
+    path = packages(tmp_path / "packages", "transformers", f"raise {error}\n")
+    status, said = planned(models, path, tmp_path / "cache")
+    assert status == 1
+    assert "not enough memory to import transformers" in said
+    assert "Install versions" not in said

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import psutil
 import pytest
 
-from ace_gui.architecture import sandbox
+from ace_gui.architecture import limited_process
 from ace_gui.architecture.describe import describe
 from ace_gui.architecture.sandbox import Describer, Limits
 from ace_gui.architecture.traits import Architecture
@@ -79,9 +79,9 @@ def test_a_model_that_takes_too_long_is_described_by_names(describer: Describer)
 
 def test_memory_is_limited(monkeypatch):
     hungry = (
-        "print('{}', flush=True); input(); held = [bytearray(b'x') * 10**6 for _ in iter(int, 1)]"
+        "print('{{}}', flush=True); input(); held = [bytearray(b'x') * 10**6 for _ in iter(int, 1)]"
     )
-    monkeypatch.setattr(sandbox, "_CODE", hungry)
+    monkeypatch.setattr(limited_process, "_CODE", hungry)
     with Describer(Limits(seconds=8.0, memory_bytes=200_000_000)) as describer:
         found = described(describer, GPT2)
     assert "took more than 200 MB; check the numbers in it." in found.note

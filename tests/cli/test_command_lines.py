@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -176,6 +177,45 @@ def test_without_a_log_folder_the_temporary_one_is_used(capfd, monkeypatch, tmp_
     assert str(log) in first
     assert "not enough memory" in second
     assert "Add --verbose" in second
+
+
+@pytest.mark.parametrize("error", [MemoryError(), KeyError("no such key")])
+@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize(
+    "place", ["traceback.format_exception", "tempfile.mkstemp", "ace_gui.cli.streams.printable"]
+)
+def test_without_memory_for_the_report_one_sentence_is_left(
+    capfd, monkeypatch, place: str, verbose: bool, error: Exception
+):
+    def fails(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(place, fails)
+    with pytest.raises(SystemExit) as ended, reported(verbose):
+        raise error
+    assert ended.value.code == 1
+    *_, last = capfd.readouterr().err.splitlines()
+    assert last == "Error: There was not enough memory; close other programs and try again."
+
+
+def test_tensors_of_a_failed_merge_make_room_for_the_report(monkeypatch):
+    class Large:
+        pass
+
+    left: list[weakref.ref[Large]] = []
+
+    def merge() -> None:
+        tensor = Large()
+        left.append(weakref.ref(tensor))
+        raise MemoryError
+
+    at_report: list[bool] = []
+    monkeypatch.setattr(
+        "ace_gui.cli.streams._logged", lambda _: at_report.append(left[0]() is None)
+    )
+    with pytest.raises(SystemExit), reported(False):
+        merge()
+    assert at_report == [True]
 
 
 def test_the_devices_and_why_there_is_no_gpu(monkeypatch):

@@ -93,9 +93,16 @@ def tied() -> Any:
     return llama(tie_word_embeddings=True)
 
 
+def ctrl() -> Any:
+    """Its tied head has a bias of its own."""
+    sizes = {"n_embd": 16, "dff": 24, "n_layer": 2, "n_head": 2, "n_positions": 32}
+    return transformers.CTRLLMHeadModel(transformers.CTRLConfig(**sizes, vocab_size=40))
+
+
 MODELS: dict[str, Callable[[], Any]] = {
     "llama": llama,
     "tied": tied,
+    "ctrl": ctrl,
     "gpt2": gpt2,
     "bert": bert,
     "classifier": classifier,
@@ -113,6 +120,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 LINEAR = {
     "llama": ["q_proj", "down_proj"],
     "tied": ["q_proj", "down_proj"],
+    "ctrl": ["Wq", "ffn.0"],
     "gpt2": ["c_attn", "c_proj"],
     "bert": ["query", "output.dense"],
     "classifier": ["query", "output.dense"],
@@ -130,6 +138,7 @@ LINEAR = {
 NORMS = {
     "llama": "norm",
     "tied": "norm",
+    "ctrl": "layernorm",
     "gpt2": "ln_f",
     "bert": "LayerNorm",
     "classifier": "LayerNorm",
@@ -147,6 +156,7 @@ NORMS = {
 TABLES = {
     "llama": "embed_tokens",
     "tied": "embed_tokens",
+    "ctrl": "transformer.w",
     "gpt2": "wte",
     "bert": "word_embeddings",
     "classifier": "word_embeddings",

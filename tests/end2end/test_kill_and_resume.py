@@ -3,13 +3,19 @@
 import random
 import signal
 import time
+from dataclasses import replace
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
 
 from ace_gui.engine.merging.store import MODEL
+from ace_gui.engine.output import adapter_writing, exporting
+from ace_gui.engine.workflow import Options, merge_to_folder
+from ace_gui.errors import OutputError
+from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.values import Output
 from tests.helpers.merges import files
 from tests.helpers.models import roberta_family
 from tests.helpers.recipes import recipe_of
@@ -76,7 +82,7 @@ def kill_and_resume(context: ForkServerContext, recipe: Recipe, folder: Path, ti
             run(context, recipe, out, resume=True)
         assert files(out) == expected
         left = [path for path in index.iterdir() if path != out]
-        # Killed after the model was renamed: the journal that stood beside it may be left.
+        # Killed after the model was renamed: the journal beside it goes with the next try.
         assert not left or not resumes
         assert not any((path / MODEL).exists() for path in left)
     return killed
@@ -84,6 +90,45 @@ def kill_and_resume(context: ForkServerContext, recipe: Recipe, folder: Path, ti
 
 def test_a_few_kills(context: ForkServerContext, recipe: Recipe, tmp_path: Path) -> None:
     assert kill_and_resume(context, recipe, tmp_path, 4) >= 1
+
+
+def merge_again(recipe: Recipe, folder: Path) -> None:
+    for _ in merge_to_folder(recipe, folder, Options(device="cpu", resume=True)):
+        pass
+
+
+@pytest.mark.parametrize("output", ["model", "adapter"])
+def test_what_a_kill_leaves_beside_a_result_goes_with_the_next_try(
+    output: str, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "out"
+    rank = 2 if output == "adapter" else None
+    written = replace(recipe, output=Output(output), rank=rank)
+    with monkeypatch.context() as patches:  # the kill comes before the store is removed
+        patches.setattr(exporting, "discard", lambda store: None)
+        patches.setattr(adapter_writing, "discard", lambda store: None)
+        merge_again(written, folder)
+    store, whole = staging_folder(folder), files(folder)
+    assert store.exists()
+    with pytest.raises(OutputError, match="already complete"):
+        merge_again(written, folder)
+    assert not store.exists()
+    assert files(folder) == whole
+    with pytest.raises(OutputError, match="not empty"):
+        merge_again(written, folder)
+
+
+def test_a_store_with_a_result_in_it_stays(recipe: Recipe, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    events = merge_to_folder(recipe, folder, Options(device="cpu"))
+    for _ in zip(range(3), events, strict=False):
+        pass
+    events.close()
+    folder.mkdir()
+    (folder / "notes.txt").touch()
+    with pytest.raises(OutputError, match="not empty"):
+        merge_again(recipe, folder)
+    assert (staging_folder(folder) / MODEL).is_dir()
 
 
 @pytest.mark.long

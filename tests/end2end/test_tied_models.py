@@ -7,16 +7,19 @@ transformers and PEFT load them.
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
 import torch
 import transformers
 
+from tests.architecture.model_classes import families
 from tests.helpers.merges import merged_folder
 from tests.helpers.recipes import recipe_over
-from tests.helpers.tied_cells import KINDS, STORED, Cell, Family, loaded
+from tests.helpers.tied_cells import KINDS, STORED, Family, loaded
 from tests.helpers.tied_models import tied_classes, tiny
+from tests.helpers.time_limits import OutOfTime, time_limit
 
 FAMILIES = (
     "LlamaForCausalLM",
@@ -26,6 +29,9 @@ FAMILIES = (
     "BertForMaskedLM",
     "VipLlavaForConditionalGeneration",  # its files have other names than its modules
 )
+SECONDS = 900
+"""For a class; most take less than 30."""
+
 METHODS = ("ties", "dare_linear", "della", "breadcrumbs", "slerp", "ace")
 
 
@@ -55,19 +61,47 @@ def test_every_method_keeps_both_names_equal(method: str, tmp_path: Path):
 
 
 @pytest.mark.long
-def test_every_class_that_ties_tensors(tmp_path: Path, record_property: Any):
-    cells: list[Cell] = []
-    refused: dict[str, str] = {}
-    for model_class in tied_classes():
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("family_name", families())
+def test_every_class_that_ties_tensors(family_name: str, tmp_path: Path):
+    wrong: dict[str, list[str]] = {}
+    for model_class in tied_classes(family_name):
+        name = model_class.__name__
         try:
-            model = tiny(model_class)
-        except Exception as error:  # each class fails on its default config in its own way
-            refused[model_class.__name__] = str(error).strip().partition("\n")[0]
-            continue
-        cells += Family(model, tmp_path / model_class.__name__).cells()
+            with time_limit(SECONDS):
+                problems = problems_of(model_class, tmp_path / name)
+        except (Exception, OutOfTime) as error:  # the other classes are still checked
+            problems = [f"{type(error).__name__}: {error}"]
+        if problems:
+            wrong[name] = problems
+        rmtree(tmp_path / name, ignore_errors=True)
+    assert wrong == {}
+
+
+def problems_of(model_class: type[Any], folder: Path) -> list[str]:
+    """What is wrong in the cells of one class; nothing if it cannot be built."""
+    try:
+        model = tiny(model_class)
+    except Exception:  # each class fails on its default config in its own way
+        return []
+    cells = list(Family(model, folder).cells())
     made = [cell for cell in cells if not cell.skipped]
-    wrong = [cell for cell in made if cell.wrong]
-    record_property("cells", len(made))
-    record_property("classes that cannot be built", refused)
-    assert len(made) > 5000, f"{len(made)} cells; cannot be built: {refused}"
-    assert wrong == [], f"{len(wrong)} of {len(made)} cells"
+    if not made:
+        return ["no cell can be made"]
+    return [str(cell) for cell in made if cell.wrong]
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_most_classes_that_tie_tensors_are_built():
+    classes = [model_class for name in families() for model_class in tied_classes(name)]
+    refused = [model_class.__name__ for model_class in classes if not is_built(model_class)]
+    assert len(classes) - len(refused) > 320, refused
+
+
+def is_built(model_class: type[Any]) -> bool:
+    try:
+        tiny(model_class)
+    except Exception:  # of any type
+        return False
+    return True

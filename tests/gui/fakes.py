@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QMessageBox
 
 from ace_gui.engine.contract.events import (
     DeviceInfo,
@@ -182,6 +183,13 @@ def plan(of: Recipe, rows: tuple[PlanRow, ...] = ROWS, **changes: object) -> Pla
         "peak_bytes": 2_000_000,
     }
     return Plan(**{**values, **changes})
+
+
+def answer(box: QMessageBox | None, words: str) -> None:
+    """Click the button of a question that has these words."""
+    assert box is not None
+    (button,) = [each for each in box.buttons() if words in each.text().replace("&", "")]
+    button.click()
 
 
 def adopt_two(session: Session) -> None:

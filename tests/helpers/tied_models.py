@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 
 from ace_gui.architecture import transformers_library
-from tests.architecture.model_classes import few_layers, fewer_layers, model_classes
+from tests.architecture.model_classes import classes_of, few_layers, fewer_layers
 
 LARGEST: Final = 6_000_000
 """Parameters of a model that is small enough to be merged many times."""
@@ -45,9 +45,9 @@ _ATTEMPTS: Final = (
 _IDS: Final = re.compile(r"_token_id$|_token_index$|_index$")
 
 
-def tied_classes() -> Iterator[type[Any]]:
-    """The classes that name tied tensors."""
-    for model_class in model_classes():
+def tied_classes(family: str) -> Iterator[type[Any]]:
+    """The classes in one of transformers' ``families`` that name tied tensors."""
+    for model_class in classes_of(family):
         if getattr(model_class, "_tied_weights_keys", None):
             yield model_class
 

@@ -15,6 +15,7 @@ from typing import Final
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.health import allowed_change
 from ace_gui.engine.contract.plan import Check, Plan, PlanRow, Verdict
+from ace_gui.formatting import counted
 from ace_gui.recipe.values import Cap
 
 LARGE_CHANGE: Final = 0.5
@@ -76,6 +77,21 @@ def far_experts(changes: Mapping[str, float]) -> tuple[Check, ...]:
     ``changes`` may be estimates, among which a change of zero means nothing.
     """
     return _worries({name: change for name, change in changes.items() if change > 0})
+
+
+def estimate_checks(changes: Mapping[str, float], sampled: int, matrices: int) -> tuple[Check, ...]:
+    """What an estimate without far experts tells, and from what. No checks without experts.
+
+    ``sampled``: the number of matrices of which a block was read.
+    """
+    if not changes:
+        return ()
+    sources = f"{sampled} of {counted(matrices, 'matrix', 'matrices')}"
+    sentence = (
+        f"Estimated from a block of each of {sources}: ‖ΔW‖ is {_range(changes)} of ‖W‖. To read "
+        "all, compare the experts in the window or with ace-gui inspect."
+    )
+    return (Check(_TITLE, sentence),)
 
 
 def _worries(changes: Mapping[str, float]) -> tuple[Check, ...]:

@@ -43,7 +43,7 @@ from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, Manifest, make_manifest
 from ace_gui.engine.merging.readers import Readers, require_finite_heads
 from ace_gui.engine.merging.store import MergeStore, planned_shards
-from ace_gui.engine.merging.surveying import surveyed, unrelated_checks
+from ace_gui.engine.merging.surveying import distance_notes, far_lines, surveyed
 from ace_gui.engine.merging.task_modules import write_modules
 from ace_gui.engine.merging.tensor_merge import OutputChunk, TensorMerge, in_the_end
 from ace_gui.engine.merging.units import (
@@ -97,7 +97,13 @@ def merge(
     sources = alignment_sources(prepared, distil) if distil else []
     warnings = yield from _measure(prepared, where, workers)
     manifest = make_manifest(
-        prepared, where, memory_bytes, warnings, as_output=as_output, workers=workers
+        prepared,
+        where,
+        memory_bytes,
+        warnings,
+        distance_notes(prepared),
+        as_output=as_output,
+        workers=workers,
     )
     if distil:
         measurements = (*manifest.measurements, sources_key(sources))
@@ -138,8 +144,7 @@ def _measure(
     prepared.measurements.clear()  # their data may have changed since
     yield from calibrated(prepared, device, workers)
     warnings = yield from _warnings_of(learned(prepared, device))
-    far = tuple(check.line for check in unrelated_checks(prepared))
-    return prepared.plan.warnings + far + warnings
+    return prepared.plan.warnings + far_lines(prepared) + warnings
 
 
 @dataclass(frozen=True, kw_only=True)

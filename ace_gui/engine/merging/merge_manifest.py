@@ -70,8 +70,9 @@ class Manifest:
     ``rows``. ``products``: library of the matrix products. ``measurements``: what was measured with
     the experts' data. ``libraries``: versions by name; ``code``: digest of the source code.
     ``added_methods``: digest of the source of each method from outside.
-    ``warnings``: warnings from before the merge, which do not change its result. ``metadata``: from
-    the base's single file. ``adapter``: how it is written as one; None for a model.
+    ``warnings``, ``notes``: from before the merge; its result does not depend on them.
+    ``metadata``: from the base's single file. ``adapter``: how it is written as one; None for a
+    model.
     """
 
     recipe: Recipe
@@ -94,6 +95,7 @@ class Manifest:
     added_methods: Mapping[str, str] = field(default_factory=dict)
     libraries: Mapping[str, str] = field(default_factory=lambda: dict(library_versions()))
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     adapter: AdapterOptions | None = None
 
@@ -109,7 +111,7 @@ class Manifest:
             for mine, theirs in zip(self.inputs, other.inputs, strict=False)
             if mine != theirs
         ]
-        ignored = {"inputs", "libraries", "warnings", "code", "added_methods"}
+        ignored = {"inputs", "libraries", "warnings", "notes", "code", "added_methods"}
         names = [item.name for item in fields(self) if item.name not in ignored]
         changed += [name for name in names if getattr(self, name) != getattr(other, name)]
         for name, now in other.libraries.items():
@@ -130,6 +132,7 @@ def make_manifest(
     device: torch.device,
     memory_bytes: int | None,
     warnings: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
     *,
     as_output: bool,
     workers: Workers | None = None,
@@ -168,6 +171,7 @@ def make_manifest(
             statistics.key for own in prepared.measurements.values() for statistics in own
         ),
         warnings=warnings,
+        notes=notes,
     )
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -20,10 +20,15 @@ from typing import Any, Final
 
 from torch import Tensor
 
-from ace_gui.engine.contract.events import PassProgress
+from ace_gui.engine.contract.events import PassProgress, PlanReady
 from ace_gui.engine.contract.findings import LayerStatistics
-from ace_gui.engine.contract.model_figures import far_experts, relative_changes
-from ace_gui.engine.contract.plan import Check, PlanRow
+from ace_gui.engine.contract.model_figures import (
+    estimate_checks,
+    far_experts,
+    fit_checks,
+    relative_changes,
+)
+from ace_gui.engine.contract.plan import Check, PlanRow, Verdict, worst_first
 from ace_gui.engine.kept_files import is_there, keep_json, open_json, warn_recomputed
 from ace_gui.engine.merging.readers import Readers, finding
 from ace_gui.engine.merging.store import SURVEY
@@ -276,22 +281,44 @@ BLOCK: Final = 1 << 14
 """Elements read from the middle of each matrix."""
 
 
-def unrelated_checks(prepared: Prepared) -> tuple[Check, ...]:
+def distance_checks(prepared: Prepared) -> tuple[Check, ...]:
     """A warning for each expert too far from the base, or much farther than the other experts.
 
-    An estimate from some blocks says whether to look closer. What is then said are the distances
-    over all tensors, which are those of ``plan_changes``. Does nothing if the check was made
-    before. Raises CheckpointError or FileChangedError.
+    Without such an expert one check that says what was read. An estimate from some blocks says
+    whether to look closer. Warnings are about all tensors, by the distances of ``plan_changes``.
+    Does nothing if the check was made before. Raises CheckpointError or FileChangedError.
     """
     if not prepared.distances:
         recipe = prepared.recipe
         weighs = zip(recipe.expert_names, recipe.weights, strict=True)
         weights = {name: float(weight != 0) for name, weight in weighs}
-        changes = relative_changes(_sampled(prepared), weights)
+        matrices = [row for row in _compared(prepared) if len(row.shape) > 1]
+        sample = matrices[:: max(1, len(matrices) // MATRICES)]
+        changes = relative_changes(_energies(prepared, sample, BLOCK), weights)
+        checks = estimate_checks(changes, len(sample), len(matrices))
         if far_experts(changes):
             changes = relative_changes(_energies(prepared, _compared(prepared)), weights)
-        prepared.distances.update(changes)
-    return far_experts(prepared.distances)
+            checks = far_experts(changes) or fit_checks(changes)
+        prepared.distances.extend(checks)
+    return tuple(prepared.distances)
+
+
+def plan_ready(prepared: Prepared, checks: Iterable[Check]) -> PlanReady:
+    """The plan with these checks and with those of distances, which read some weights."""
+    sorted_checks = worst_first((*checks, *distance_checks(prepared)))
+    return PlanReady(plan=replace(prepared.plan, checks=sorted_checks))
+
+
+def far_lines(prepared: Prepared) -> tuple[str, ...]:
+    """The warnings of ``distance_checks``."""
+    checks = distance_checks(prepared)
+    return tuple(check.line for check in checks if check.verdict is Verdict.WARNING)
+
+
+def distance_notes(prepared: Prepared) -> tuple[str, ...]:
+    """What ``distance_checks`` found where nothing is to be warned of."""
+    checks = distance_checks(prepared)
+    return tuple(check.line for check in checks if check.verdict is Verdict.OK)
 
 
 def _compared(prepared: Prepared) -> list[PlanRow]:
@@ -305,12 +332,6 @@ def _compared(prepared: Prepared) -> list[PlanRow]:
         and row.experts
         and (row.override is None or row.override.weights == weights)
     ]
-
-
-def _sampled(prepared: Prepared) -> Iterator[LayerStatistics]:
-    """Energies of one block each from matrices spread over the model."""
-    rows = [row for row in _compared(prepared) if len(row.shape) > 1]
-    return _energies(prepared, rows[:: max(1, len(rows) // MATRICES)], BLOCK)
 
 
 def _energies(

@@ -32,7 +32,6 @@ from ace_gui.engine.contract.events import (
     JobProgress,
     MergeFinished,
     MergeStarted,
-    PlanReady,
     TensorFinished,
     exported,
 )
@@ -42,7 +41,7 @@ from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge_manifest import AdapterOptions, Manifest, make_manifest
 from ace_gui.engine.merging.readers import Readers
 from ace_gui.engine.merging.store import verify_shards
-from ace_gui.engine.merging.surveying import surveyed
+from ace_gui.engine.merging.surveying import distance_notes, far_lines, plan_ready, surveyed
 from ace_gui.engine.merging.tensor_merge import TensorMerge, rounded
 from ace_gui.engine.merging.units import budgets_of, merged_within
 from ace_gui.engine.output.adapter_store import AdapterStore
@@ -55,7 +54,14 @@ from ace_gui.engine.planning.adapter_plan import (
     shares_of,
     stack_changes,
 )
-from ace_gui.engine.planning.adapter_tensors import AdapterPlan, Factored, Whole, owner_of, patterns
+from ace_gui.engine.planning.adapter_tensors import (
+    AdapterPlan,
+    Factored,
+    Whole,
+    is_inside,
+    owner_of,
+    patterns,
+)
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import require_disk
@@ -103,10 +109,14 @@ def write_adapter(
         folder = staging_folder(target)
         if not (resume and can_resume(folder)):
             require_adapter_disk(plan, prepared, target)
-        yield PlanReady(plan=prepared.plan)
+        yield plan_ready(prepared, prepared.plan.checks)
         before = (*calibrated(prepared, where, None), *learned(prepared, where))
         yield from (event for event in before if event is not None)
-        manifest = replace(make_manifest(prepared, where, None, as_output=False), adapter=options)
+        manifest = make_manifest(prepared, where, None, as_output=False)
+        warnings = far_lines(prepared)
+        manifest = replace(
+            manifest, adapter=options, warnings=warnings, notes=distance_notes(prepared)
+        )
         readers = Readers(prepared)
         with writing(folder):
             store = AdapterStore.opened(folder, manifest, readers.checksums, resume=resume)
@@ -119,7 +129,7 @@ def write_adapter(
         seconds=time.monotonic() - started,
         peak_bytes=peak_memory(),
         gpu_peak=peak_on(where),
-        warnings=prepared.plan.warnings + plan.notes,
+        warnings=prepared.plan.warnings + warnings + plan.notes,
     )
     yield exported(target)
 
@@ -447,10 +457,14 @@ def adapter_config(plan: AdapterPlan, prepared: Prepared) -> dict[str, Any]:
 
 
 def _are_heads(tied: Collection[str], plan: AdapterPlan) -> bool:
-    """Whether all parameters that are tied to whole ones are layers of their own.
+    """Whether all parameters that are tied to whole ones are the only ones of layers of their own.
 
-    PEFT makes linear layers of the modules that it ties, also of a decoder's embedding, and of a
-    head with several layers.
+    PEFT makes linear layers without biases of the modules that it ties, also of a decoder's
+    embedding, and of a head with several layers.
     """
-    layers = all(owner_of(name) in plan.whole_modules for name in tied)
-    return bool(tied) and layers and not any(map(embedding_role, tied))
+    if not tied or any(map(embedding_role, tied)):
+        return False
+    owners = {owner_of(name) for name in tied}
+    names = [name for parameter in plan.parameters for name in parameter.names]
+    beside = any(is_inside(name, owners) for name in names if name not in tied)
+    return not beside and owners <= set(plan.whole_modules)

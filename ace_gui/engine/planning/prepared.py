@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ace_gui.checkpoints.input_files import FileStamp, status_of
 from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.checkpoints.writer import OutputTensor
-from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, Plan, PlanRow
+from ace_gui.engine.contract.plan import NOTHING_AFTER, Check, Disposition, Plan, PlanRow
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.vocabulary import deciding_tokenizers
 from ace_gui.errors import CheckpointError
@@ -37,7 +37,7 @@ class Prepared:
     whole model, by method and parameters; ``surveying`` adds to it. ``surveys``: the surveys of
     recipes that differ only in method and parameters, so that each is made once. ``measurements``:
     the finished measurements of the experts' data, one per expert; ``calibrating`` adds to it.
-    ``distances``: of the experts from the base, by name, set by ``unrelated_checks``.
+    ``distances``: checks of the experts' distances from the base, set by ``distance_checks``.
     """
 
     plan: Plan
@@ -49,7 +49,7 @@ class Prepared:
     findings: dict[tuple[str, Any], Findings] = field(default_factory=dict, compare=False)
     surveys: dict[Hashable, Findings] = field(default_factory=dict, compare=False)
     measurements: dict[Need, tuple[Statistics, ...]] = field(default_factory=dict, compare=False)
-    distances: dict[str, float] = field(default_factory=dict, compare=False)
+    distances: list[Check] = field(default_factory=list, compare=False)
 
     @property
     def recipe(self) -> Recipe:

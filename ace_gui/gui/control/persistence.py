@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import count
@@ -201,6 +201,19 @@ def project_name(recipe: Recipe) -> str:
     base = recipe.base_model
     together = all(entry.model.is_relative_to(base.parent) for entry in recipe.models)
     return (base.parent.name if together and not hub_name(base) else "") or model_name(base)
+
+
+def project_of(models: Sequence[Path], files: Iterable[Path]) -> Path | None:
+    """The first of these projects' files with these models, the base first and experts in any
+    order; None if there is none."""
+    base, *experts = (path.absolute() for path in models)
+    for file in files:
+        recipe = _read(file)
+        if recipe is None or recipe.base_model.absolute() != base:
+            continue
+        if sorted(entry.model.absolute() for entry in recipe.models) == sorted(experts):
+            return file
+    return None
 
 
 def _free_names(folder: Path, name: str, end: str = "") -> Iterator[Path]:

@@ -5,6 +5,7 @@ L layers, T experts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -24,6 +25,7 @@ from ace_gui.engine.contract.health import (
 from ace_gui.engine.contract.plan import PlanRow, Verdict
 from ace_gui.gui.state.activity import start_once
 from ace_gui.gui.state.session import Session
+from ace_gui.linalg.heterogeneity import USUAL_TAU, gamma_near_pole
 from ace_gui.recipe.values import ParameterValue
 
 
@@ -33,6 +35,8 @@ class LayerFigures:
 
     ``gamma_L``: heterogeneity. ``mean_log_L``: mean over the experts of ln ‖ΔW_t‖²_F.
     ``energies_LT``: ‖ΔW_t‖²_F; zero if an expert has no such tensor or did not change it.
+    ``override_tau_L``: the threshold of γ from an override, infinite if it has none; NaN for the
+    recipe's.
     """
 
     names: tuple[str, ...] = ()
@@ -42,6 +46,19 @@ class LayerFigures:
     gamma_L: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     mean_log_L: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     energies_LT: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    override_tau_L: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+
+    def tau_L(self, tau: float) -> NDArray[np.float64]:
+        """The threshold of each layer; ``tau``: the recipe's. Infinite where there is none."""
+        if not self.override_tau_L.size:
+            return np.full(len(self.names), tau)
+        return np.where(np.isnan(self.override_tau_L), tau, self.override_tau_L)
+
+    def unreliable(self, tau: float) -> NDArray[np.bool_]:
+        """Whether each γ is unreliable, by the published threshold where there is none."""
+        tau_L = self.tau_L(tau)
+        judged_by = np.where(np.isinf(tau_L), USUAL_TAU, tau_L)
+        return np.asarray(gamma_near_pole(self.gamma_L, self.mean_log_L, judged_by))
 
 
 class MergedLayers(QObject):
@@ -54,6 +71,7 @@ class MergedLayers(QObject):
         self._new: set[str] = set()
         self._of: tuple[object, object] = (None, None)
         self._figures = LayerFigures()
+        self._overrides: tuple[object, ...] = ()
         session.layers.learnt.connect(self._learn)
 
     @property
@@ -64,6 +82,7 @@ class MergedLayers(QObject):
         if not same_plan or self._figures.experts != experts:
             self._of = layers.rows, layers.statistics
             self._begin(layers.merged, experts)
+        self._read_overrides()
         for name in self._new & layers.statistics.keys():
             self._read(self._index[name], layers.statistics[name])
         self._new.clear()
@@ -83,7 +102,20 @@ class MergedLayers(QObject):
             gamma_L=np.full(len(rows), np.nan),
             mean_log_L=np.full(len(rows), np.nan),
             energies_LT=np.full((len(rows), len(experts)), np.nan),
+            override_tau_L=np.full(len(rows), np.nan),
         )
+        self._overrides = ()
+
+    def _read_overrides(self) -> None:
+        """Read the thresholds again if the plan, its overrides or whether τ is there changed."""
+        draft, layers = self._session.draft, self._session.layers
+        overrides = (draft.plan, draft.inputs.overrides, math.isinf(draft.tau))
+        if overrides == self._overrides:
+            return
+        self._overrides = overrides
+        for row in layers.merged:
+            tau = layers.override_tau(row)
+            self._figures.override_tau_L[self._index[row.name]] = np.nan if tau is None else tau
 
     def _read(self, index: int, statistics: LayerStatistics) -> None:
         figures, gamma, mean_log = self._figures, statistics.gamma, statistics.mean_log_energy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from math import inf, isfinite, log10
+from math import inf, log10
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ from ace_gui.gui.plots.gamma_plot import (
 )
 from ace_gui.gui.plots.layers_plot import LayersPlot, slot_of
 from ace_gui.gui.theme import Face, face
-from ace_gui.linalg.heterogeneity import unreliable_gamma
 
 NO_BLOCKS = "No layer here belongs to a numbered block."
 _MAP = "cividis"  # its lightness grows evenly, for every kind of colour vision
@@ -127,20 +126,21 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         known = np.isfinite(shares)
         colours = np.zeros((*shares.shape, 4), dtype=np.uint8)  # transparent
         colours[known] = self._map.map(shares[known], mode="byte")
-        above = np.flatnonzero(self._gamma > self._tau)
+        above = np.flatnonzero(self._gamma > self._tau_L)
         unsure = np.flatnonzero(self._unreliable())
         dots = self._symbols_at(above, "dot", "heterogeneous: γ > τ", symbol="o", filled=False)
         crosses = self._symbols_at(unsure, "cross", UNRELIABLE_LABEL, symbol="x", filled=True)
         count = len(self._names)
         parts = [f"{above.size} of {count} matrices heterogeneous"]
-        if self._tau == inf:
+        has_tau = bool(np.isfinite(self._tau_L).any())
+        if not has_tau:
             parts = [treated_alike(count)]
         if self._outside:
             parts.append(f"{self._outside} outside the blocks are not shown")
         text = "; ".join(parts)
         return PlotSpec(
             title=text,
-            curves=[crosses] * bool(unsure.size) + [dots] * isfinite(self._tau),
+            curves=[crosses] * bool(unsure.size) + [dots] * has_tau,
             x=Axis(names=[str(block) for block in self._blocks]),
             y=Axis(names=self._labels),
             cells=Cells(colours=colours),
@@ -162,8 +162,12 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         )
 
     def _unreliable(self) -> NDArray[np.bool_]:
-        mean_logs = self.layers.mean_log_L[self._source]
-        return unreliable_gamma(self._gamma, mean_logs, self._tau)
+        return self.layers.unreliable(self._tau)[self._source]
+
+    @property
+    def _tau_L(self) -> NDArray[np.float64]:
+        """The threshold of each layer in the map."""
+        return self.layers.tau_L(self._tau)[self._source]
 
     def _levels(self) -> tuple[float, float]:
         """The range of the colours, in decades."""

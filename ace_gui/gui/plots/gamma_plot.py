@@ -22,7 +22,7 @@ from ace_gui.gui.plots.frame.spec import Axis, Curve, PlotSpec
 from ace_gui.gui.plots.layers_plot import LayerCurvesPlot, columns_extent, symbol_size
 from ace_gui.gui.theme import repetition
 from ace_gui.gui.widgets.controls import Choice
-from ace_gui.linalg.heterogeneity import WHY_BY_SCALE, unreliable_gamma
+from ace_gui.linalg.heterogeneity import WHY_BY_SCALE
 
 EMPTY = "γ appears here once a base and two experts are open."
 SYMBOLS = {"attention": "o", "MLP": "s", "embedding": "t1", "norm": "d", "other": "p"}
@@ -174,7 +174,7 @@ class GammaPlot(LayerCurvesPlot):
     # Drawing
 
     def _spec(self) -> PlotSpec:
-        known, above = ~np.isnan(self.layers.gamma_L), self.layers.gamma_L > self._tau
+        known, above = ~np.isnan(self.layers.gamma_L), self.layers.gamma_L > self._tau_L
         crossed = self._unreliable()
         text = self._summary(int(known.sum()), int((known & above).sum()), int(crossed.sum()))
         return PlotSpec(
@@ -189,19 +189,21 @@ class GammaPlot(LayerCurvesPlot):
 
     def _symbols_by_family(self, crossed: NDArray[np.bool_]) -> Iterator[Curve]:
         """The crosses, then the symbols of each family. Filled ones share a legend entry."""
-        gamma, tau, size = self.layers.gamma_L, self._tau, symbol_size(len(self._names))
+        gamma = self.layers.gamma_L
+        tau_L = self._tau_L
+        size = symbol_size(len(self._names))
         look: dict[str, Any] = {"symbol": "x", "colour": "text", "size": size + 5}
         in_legend = bool(crossed.any())
-        label = NEAR_POLE if isfinite(tau) else UNRELIABLE_LABEL
+        label = NEAR_POLE if self._has_tau else UNRELIABLE_LABEL
         yield self._symbols_of("crossed", label, crossed, in_legend=in_legend, **look)
         for family, name in enumerate(ROLE_FAMILIES):
             in_family = self._family == family
             look = {"symbol": SYMBOLS[name], "size": size, "colour": "text2", "filled": False}
-            hollow, in_legend = in_family & (gamma <= tau), bool(in_family.any())
+            hollow, in_legend = in_family & (gamma <= tau_L), bool(in_family.any())
             yield self._symbols_of(name, name, hollow, in_legend=in_legend, **look)
             look |= {"colour": "accent", "filled": True, "in_legend": False}
-            yield self._symbols_of(f"{name}: γ > τ", name, in_family & (gamma > tau), **look)
-        look = {"symbol": "s", "colour": "accent", "in_legend": isfinite(tau)}
+            yield self._symbols_of(f"{name}: γ > τ", name, in_family & (gamma > tau_L), **look)
+        look = {"symbol": "s", "colour": "accent", "in_legend": self._has_tau}
         yield self._symbols_of("filled", "heterogeneous: γ > τ", np.zeros_like(crossed), **look)
 
     def _symbols_of(self, key: str, label: str, chosen: NDArray[np.bool_], **look: Any) -> Curve:
@@ -211,7 +213,7 @@ class GammaPlot(LayerCurvesPlot):
 
     def _summary(self, known: int, above: int, crossed: int) -> str:
         count = len(self._names)
-        has_tau = isfinite(self._tau)
+        has_tau = self._has_tau
         parts = [heterogeneous_text(above, known) if has_tau else treated_alike(count)]
         if crossed and has_tau:
             parts.append(f"{crossed} of the {above} by scale alone (norms near 1)")
@@ -220,12 +222,25 @@ class GammaPlot(LayerCurvesPlot):
         zeros = int((self.layers.gamma_L <= 10.0**LOWEST_LOG).sum())
         if zeros and self.log_box.isChecked():
             parts.append(f"{zeros} with γ = 0, at the lower edge")
+        overridden = int((self._tau_L != self._tau).sum())
+        if overridden:
+            parts.append(f"{overridden} with a τ from an override")
         if known < count:
             parts.append(f"{count - known} without γ")
         return "; ".join(parts)
 
     def _unreliable(self) -> NDArray[np.bool_]:
-        return unreliable_gamma(self.layers.gamma_L, self.layers.mean_log_L, self._tau)
+        return self.layers.unreliable(self._tau)
+
+    @property
+    def _tau_L(self) -> NDArray[np.float64]:
+        """The threshold of each layer; the line is the recipe's."""
+        return self.layers.tau_L(self._tau)
+
+    @property
+    def _has_tau(self) -> bool:
+        """Whether any layer has a threshold."""
+        return bool(np.isfinite(self._tau_L).any())
 
     def _clipped(self) -> NDArray[np.float64]:
         """γ within the range of the axis; NaN stays NaN and is not drawn."""
@@ -297,9 +312,10 @@ class GammaPlot(LayerCurvesPlot):
 
     def _regime(self, index: int) -> str:
         gamma = self.layers.gamma_L[index]
-        if np.isnan(gamma) or not isfinite(self._tau):
+        tau = self._tau_L[index]
+        if np.isnan(gamma) or not isfinite(tau):
             return "–"
-        return "heterogeneous" if gamma > self._tau else "homogeneous"
+        return "heterogeneous" if gamma > tau else "homogeneous"
 
     def _describe(self, index: int) -> str:
         gamma = self.layers.gamma_L[index]
@@ -310,7 +326,7 @@ class GammaPlot(LayerCurvesPlot):
         text = " · ".join(part for part in parts if part != "–")
         if not self._unreliable()[index]:
             return text
-        return f"{text} · {POLE_TIP if isfinite(self._tau) else UNRELIABLE_TIP}"
+        return f"{text} · {POLE_TIP if isfinite(self._tau_L[index]) else UNRELIABLE_TIP}"
 
     # Mouse and keyboard
 

@@ -28,7 +28,7 @@ from ace_gui.gui.plots.frame.spec import Axis, Curve, Mark, PlotSpec
 from ace_gui.gui.plots.frame.spec_plot import BlockGrid, SpecPlot
 
 _NEAR: Final = 12.0  # px from the middle of a column
-_ARRAYS: Final = ("gamma_L", "mean_log_L", "energies_LT")
+_ARRAYS: Final = ("gamma_L", "mean_log_L", "energies_LT", "override_tau_L")
 _FIRST_NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 
 

@@ -14,7 +14,12 @@ from PySide6.QtWidgets import QMessageBox
 
 from ace_gui.errors import WorkbenchError
 from ace_gui.formatting import printable
-from ace_gui.gui.control.persistence import TUNED, is_written_by_program, project_name
+from ace_gui.gui.control.persistence import (
+    TUNED,
+    is_written_by_program,
+    project_name,
+    project_of,
+)
 from ace_gui.gui.panels.welcome_page import last_use
 from ace_gui.gui.saving import save
 from ace_gui.gui.shell.actions import set_allowed
@@ -170,7 +175,8 @@ _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 
 
 class Opener:
-    """Asks for paths and opens them. ``scanned``: the dialog of the latest scan."""
+    """Asks for paths and opens them. ``scanned``: the dialog of the latest scan. ``box``: the
+    latest question whether to continue a project."""
 
     def __init__(self, window: Window) -> None:
         self._session, self._conductor = window.session, window.conductor
@@ -178,6 +184,7 @@ class Opener:
         self._project: Project = window.project
         self._own: Path | None = None  # the recipe that this window wrote
         self.scanned: ScanDialog | None = None
+        self.box: QMessageBox | None = None
         window.project.save_wanted.connect(self.save_recipe)
 
     def open_paths(self, paths: Sequence[Path]) -> None:
@@ -187,7 +194,24 @@ class Opener:
         if len(paths) == 1 and is_collection(paths[0]):
             self.scan_folders(paths, None)
         elif paths:
-            self._project.before_leaving(lambda: self._conductor.open(paths))
+            self._project.before_leaving(lambda: self._open_or_continue(paths))
+
+    def _open_or_continue(self, paths: Sequence[Path]) -> None:
+        """Open models, or the project of the same models that the person wants to continue."""
+        earlier = project_of(paths, self._window.settings.recent) if len(paths) > 1 else None
+        if earlier is None:
+            self._conductor.open(paths)
+            return
+        text = f"Continue the project {short_name(earlier)}?"
+        details = "It has these models, with the parameters, overrides and tasks that were set."
+        self.box = box = question(self._window, text, details)
+        resume = box.addButton("&Continue it", QMessageBox.ButtonRole.AcceptRole)
+        begin = box.addButton("&New project", QMessageBox.ButtonRole.ActionRole)
+        box.addButton(QMessageBox.StandardButton.Cancel)
+        box.setDefaultButton(resume)
+        resume.clicked.connect(lambda: self._conductor.open([earlier]))
+        begin.clicked.connect(lambda: self._conductor.open(paths))
+        show_once(box)
 
     def open_base(self) -> None:
         """Ask for a base model: a folder, or a file of weights."""
@@ -314,7 +338,7 @@ class Opener:
         if base is None:
             self._conductor.add_experts(experts)
         else:
-            self._project.before_leaving(lambda: self._conductor.open([base, *experts]))
+            self._project.before_leaving(lambda: self._open_or_continue([base, *experts]))
 
     def write_recipe(self, path: Path, *, mergekit: bool = False) -> None:
         """Write the recipe in this program's format or in mergekit's, and show a failure."""

@@ -322,12 +322,16 @@ class Draft(QObject):
 
     def tau_of(self, row: PlanRow) -> float:
         """The threshold of a tensor, from an override if there is one."""
+        overriding = self.override_tau(row)
+        return self.tau if overriding is None else overriding
+
+    def override_tau(self, row: PlanRow) -> float | None:
+        """The threshold that an override sets for a tensor; None if none does."""
         if row.override is None or self.plan is None:
-            return self.tau
+            return None
         rules = [r for i, r in enumerate(self.inputs.overrides) if i in row.override.rules]
         differs = math.isinf(self.tau) or any("tau" in rule.parameters for rule in rules)
-        known = self.plan.tau_of(row) if differs else None
-        return self.tau if known is None else known
+        return self.plan.tau_of(row) if differs else None
 
     def parameter(self, name: str) -> ParameterValue | None:
         """The effective value of a parameter of the chosen method."""

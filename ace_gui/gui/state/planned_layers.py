@@ -93,6 +93,16 @@ class PlannedLayers(QObject):
         has_tau = plan is not None and plan.tau_of(row) is not None
         return self.draft.tau_of(row) if has_tau else math.inf
 
+    def override_tau(self, row: PlanRow) -> float | None:
+        """The threshold that an override sets for a tensor; None for the recipe's.
+
+        Infinite if the override's variant has none.
+        """
+        plan = self.draft.plan
+        if row.override is None or plan is None:
+            return None
+        return math.inf if plan.tau_of(row) is None else self.draft.override_tau(row)
+
     def gamma_unsure(self, row: PlanRow) -> bool:
         """Whether γ is unreliable and therefore has a question mark."""
         known = self.statistics.get(row.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +15,14 @@ from typer.testing import CliRunner
 
 from ace_gui.cli.commands import app
 from ace_gui.engine.contract.model_figures import fit_checks, plan_changes
-from ace_gui.engine.contract.plan import Verdict
+from ace_gui.engine.contract.plan import Check, Verdict
 from ace_gui.engine.inspecting.statistics import analyse
 from ace_gui.engine.merging import merge_manifest as manifest
 from ace_gui.engine.merging import surveying
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.merging.surveying import unrelated_checks
+from ace_gui.engine.merging.surveying import distance_checks
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import ResumeError
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import ModelEntry, Recipe
@@ -46,11 +48,20 @@ def tuned(seed: int, size: float = 0.02) -> dict[str, Tensor]:
     return {name: base + size * random(seed)[name] for name, base in random(0).items()}
 
 
+def warnings_of(prepared: Prepared) -> list[Check]:
+    return [check for check in distance_checks(prepared) if check.verdict is Verdict.WARNING]
+
+
 def test_fine_tunes_are_no_news(tmp_path):
-    assert unrelated_checks(prepare(recipe(tmp_path, a=tuned(1), b=tuned(2, 0.06)))) == ()
+    [check] = distance_checks(prepare(recipe(tmp_path, a=tuned(1), b=tuned(2, 0.06))))
+    assert check.verdict is Verdict.OK
+    assert check.sentence.startswith(
+        "Estimated from a block of each of 40 of 40 matrices: ‖ΔW‖ is from 2 % to 6 % of ‖W‖"
+    )
     same = {name: tensor.clone() for name, tensor in random(0).items()}
     one = {**same, "layers.20.fc.weight": tuned(3)["layers.20.fc.weight"]}
-    assert unrelated_checks(prepare(recipe(tmp_path, a=same, b=one, c=tuned(4)))) == ()
+    [check] = distance_checks(prepare(recipe(tmp_path, a=same, b=one, c=tuned(4))))
+    assert check.verdict is Verdict.OK
 
 
 @pytest.mark.parametrize(
@@ -63,7 +74,7 @@ def test_fine_tunes_are_no_news(tmp_path):
 )
 def test_a_stranger_is_named(tmp_path, other: Callable[[], dict[str, Tensor]], sentence: str):
     experts = {"a": tuned(1), "b": tuned(2), "other": other()}
-    [found] = unrelated_checks(prepare(recipe(tmp_path, **experts)))
+    [found] = warnings_of(prepare(recipe(tmp_path, **experts)))
     assert found.subject == "other"
     assert sentence in found.sentence
 
@@ -105,7 +116,7 @@ def test_what_is_said_before_a_merge_is_what_the_window_says_of_all_tensors(
 ):
     monkeypatch.setattr(surveying, "BLOCK", block)
     prepared = prepare(recipe(tmp_path, a=tuned(1), b=tuned(2), other=other()))
-    warnings = unrelated_checks(prepared)
+    warnings = warnings_of(prepared)
     statistics = {event.statistics.name: event.statistics for event in analyse(prepared)}
     checks = fit_checks(plan_changes(prepared.plan, statistics))
     assert set(warnings) <= set(checks)
@@ -120,7 +131,7 @@ def test_weights_change_nothing_in_the_distance(tmp_path, weight):
     prepared = prepare(replace(known, models=entries))
     statistics = {event.statistics.name: event.statistics for event in analyse(prepared)}
     checks = fit_checks(plan_changes(prepared.plan, statistics))
-    warnings = unrelated_checks(prepared)
+    warnings = warnings_of(prepared)
     assert [check.subject for check in warnings] == ["other"] * bool(weight)
     assert set(warnings) <= set(checks)
 
@@ -128,7 +139,7 @@ def test_weights_change_nothing_in_the_distance(tmp_path, weight):
 def test_a_nan_is_left_to_the_merge(tmp_path):
     other = random(9)
     other["layers.0.fc.weight"][:] = torch.nan
-    [found] = unrelated_checks(prepare(recipe(tmp_path, a=tuned(1), other=other)))
+    [found] = warnings_of(prepare(recipe(tmp_path, a=tuned(1), other=other)))
     assert found.subject == "other"
 
 
@@ -145,6 +156,30 @@ def test_every_command_says_it(own_cache):
         assert done.exit_code == 0, done.stderr
         assert done.stderr.count(said) == 1, command
     assert "1.4 times the base's norm" in (own_cache / "out" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("output", ["model", "adapter"])
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (lambda: random(9), "Distance from the base, other: Its task vector has 1.4 times"),
+        (lambda: one_matrix(9, 30.0), "Estimated from a block of each of 40 of 80 matrices: ‖"),
+    ],
+)
+def test_the_card_says_what_was_found_and_from_what(own_cache, monkeypatch, output, other, said):
+    """A sample can miss the matrix in which an expert is far away, and then it says so."""
+    for number in range(40, 80):
+        monkeypatch.setitem(SHAPES, f"layers.{number}.fc.weight", (24, 16))
+    known = recipe(own_cache, a=tuned(1), other=other())
+    file = own_cache / "recipe.yaml"
+    file.write_text(dump_recipe(known, own_cache))
+    kind = ["--as", "adapter", "--rank", "2"] if output == "adapter" else []
+    options = [*kind, "--out", str(own_cache / "out"), "--json", str(own_cache / "out.json")]
+    done = CliRunner().invoke(app, ["merge", str(file), *options])
+    assert done.exit_code == 0, done.stderr
+    assert said in (own_cache / "out" / "README.md").read_text()
+    checks = json.loads((own_cache / "out.json").read_text())["checks"]
+    assert [check for check in checks if check["title"] == "Distance from the base"]
 
 
 def test_merge_says_which_epsilon_it_chose(tmp_path):

@@ -329,18 +329,22 @@ def test_an_extracted_adapter_keeps_its_energy_and_its_whole_tensors(base: Path,
 
 
 @pytest.mark.parametrize(
-    ("kind", "sizes", "keeps_ties"),
+    ("name", "sizes", "keeps_ties"),
     [
-        ("Llama", {**SIZES, "tie_word_embeddings": True}, True),
-        ("T5", {"d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 1, "num_heads": 4}, False),
+        ("LlamaForCausalLM", {**SIZES, "tie_word_embeddings": True}, True),
+        (
+            "T5ForConditionalGeneration",
+            {"d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 1, "num_heads": 4},
+            False,
+        ),
+        ("CTRLLMHeadModel", {"n_embd": 16, "dff": 24, "n_layer": 1, "n_head": 2}, False),
     ],
 )
-def test_peft_is_to_tie_heads_but_not_the_embeddings_of_a_decoder(
-    kind, sizes, keeps_ties, tmp_path
+def test_peft_is_to_tie_heads_but_not_those_with_a_bias_nor_embeddings_of_a_decoder(
+    name, sizes, keeps_ties, tmp_path
 ):
-    name = {"Llama": "LlamaForCausalLM", "T5": "T5ForConditionalGeneration"}[kind]
-    config = getattr(transformers, f"{kind}Config")(**{**sizes, "vocab_size": 40})
-    model = getattr(transformers, name)(config)
+    model_class = getattr(transformers, name)
+    model = model_class(model_class.config_class(**{**sizes, "vocab_size": 40}))
     model.save_pretrained(tmp_path / "base")
     for value in model.parameters():
         value.data += 0.02 * torch.randn(value.shape)

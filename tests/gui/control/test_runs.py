@@ -33,6 +33,7 @@ from tests.gui.fakes import (
     SST2,
     FakeWorker,
     analysed,
+    answer,
     finished_merge,
     load,
     make_store,
@@ -126,6 +127,7 @@ def test_a_later_window_knows_the_kept_merges(loaded, merge, other_window, qtbot
     window, worker = other_window
     worker.say(ENGINE, job=0)
     window.opener.open_paths([BASE, COLA, SST2])
+    answer(window.opener.box, "New project")
     load(worker, COLA, SST2)
     qtbot.waitUntil(lambda: bool(window.session.results.runs.all))
     (found,) = window.session.results.runs.all

@@ -15,6 +15,7 @@ from PySide6.QtGui import QPainter, QPixmap
 from ace_gui.engine.contract.findings import LayerStatistics
 from ace_gui.engine.contract.health import gamma_unreliable
 from ace_gui.engine.contract.health import near_pole as near_pole_of_one
+from ace_gui.engine.contract.plan import RowOverride
 from ace_gui.gui.models.layer_figures import LayerFigures
 from ace_gui.gui.panels.all_layers import HeterogeneityPanel, LayersView
 from ace_gui.gui.plots.frame.canvas import block_spans
@@ -25,11 +26,14 @@ from ace_gui.gui.plots.layers_plot import block_of
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.theme import DARK
 from ace_gui.linalg.heterogeneity import gamma_near_pole
+from ace_gui.recipe.overrides import Override
 from tests.gui.fakes import (
     BASE,
     COLA,
     GAMMAS,
+    ROWS,
     SST2,
+    TWO,
     adopt_two,
     layer_figures,
     plan,
@@ -324,6 +328,44 @@ def test_every_view_follows_the_session_and_leads_it(panel, session, index, qtbo
     view.plot.layer_selected.emit("layer.10.q")
     assert session.selection == "layer.10.q"
     view.plot.grab()
+
+
+OVERRIDES = {
+    "lower τ": {"tau": 0.05},
+    "higher τ": {"tau": 0.7},
+    "no τ": {"variant": "automatic"},
+}
+
+
+@pytest.mark.parametrize("dragged", [None, 0.95, 0.01])
+@pytest.mark.parametrize("values", OVERRIDES.values(), ids=OVERRIDES)
+def test_views_use_the_threshold_of_an_override_as_the_table_does(
+    panel, session, values, dragged, qtbot
+):
+    rule = Override(role="query", parameters=values)
+    parameters = {"tau": 0.3, **values}
+    own = RowOverride(method="ace", parameters=parameters, weights=(1.0, 1.0), rules=(0,))
+    rows = tuple(replace(row, override=own) if row.role == "query" else row for row in ROWS)
+    planned = plan(recipe(COLA, SST2, overrides=(rule,)), rows=rows)
+    session.adopt(replace(TWO, overrides=(rule,)), planned)
+    record_gammas(session, GAMMAS)
+    session.finish_analysis()
+    if dragged is not None:
+        session.draft.preview_tau(dragged)
+    layers = {row.name: session.layers.tau(row) for row in session.layers.merged}
+    expected = {name for name, tau in layers.items() if GAMMAS[name] > tau}
+    along, by_role = (turn_to(panel, index, qtbot).plot for index in (0, 1))
+    panel.grab()
+    filled = [curve for curve in along.spec.curves if curve.key.endswith("γ > τ")]
+    assert {along.name_at(index) for curve in filled for index in curve.indices} == expected
+    (regimes,) = [column.values for column in along.spec.columns() if column.title == "regime"]
+    for name, regime in zip(along._names, regimes, strict=True):
+        known = "–" if math.isinf(layers[name]) else "homogeneous"
+        assert regime == ("heterogeneous" if name in expected else known)
+    (dots,) = [curve for curve in by_role.spec.curves if curve.key == "dot"]
+    cells = zip(dots.x, dots.y, strict=True)
+    assert {by_role.name_at(by_role._cell(int(y), int(x))) for x, y in cells} == expected
+    assert "with a τ from an override" in along.title.whole
 
 
 def test_a_view_that_was_hidden_catches_up(panel, session, qtbot):

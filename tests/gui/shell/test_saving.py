@@ -11,10 +11,11 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox
 from ace_gui.engine.contract.events import JobDone, PlanReady
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.settings import Settings
+from ace_gui.gui.text import short_name
 from ace_gui.paths import Sample, sessions_folder
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
 from ace_gui.recipe.values import Task
-from tests.gui.fakes import BASE, COLA, SST2, TWO, FakeWorker, plan
+from tests.gui.fakes import BASE, COLA, SST2, TWO, FakeWorker, answer, plan
 
 TASK = Task(name="cola", data=Path("/data/cola.csv"), expert="cola")
 OURS = {"plain": "", "tuned": "# Tuned by ACE workbench: 3 merges, best score 0.8.\n"}
@@ -46,16 +47,59 @@ def close_models(window: MainWindow, answer: QMessageBox.StandardButton | None =
         window.project.box.button(answer).click()
 
 
-def test_the_same_models_opened_again_keep_the_project_that_was_left(opened, worker):
-    opened.session.draft.set_tasks((TASK,))
-    opened.project._tasks = (TASK,)
-    close_models(opened)
-    (first,) = Settings().recent
+def leave_with_task(window: MainWindow) -> Path:
+    """Close models with a task; the file of their project."""
+    window.session.draft.set_tasks((TASK,))
+    window.project._tasks = (TASK,)
+    close_models(window)
+    (file,) = Settings().recent
+    return file
+
+
+WAYS = {
+    "opened": lambda window: window.opener.open_paths([BASE, COLA, SST2]),
+    "in another order": lambda window: window.opener.open_paths([BASE, SST2, COLA]),
+    "scanned": lambda window: window.opener._take_scanned(BASE, [COLA, SST2]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_models_of_an_earlier_project_continue_it_if_the_person_wants(opened, worker, way):
+    file = leave_with_task(opened)
+    jobs = len(worker.jobs)
+    WAYS[way](opened)
+    assert len(worker.jobs) == jobs, "nothing is opened before the answer"
+    assert short_name(file) in opened.opener.box.text()
+    answer(opened.opener.box, "Continue")
+    worker.say(PlanReady(plan=plan(load_recipe(file))), JobDone())
+    assert opened.project.file == file
+    assert opened.session.draft.planned.tasks == (TASK,)
+
+
+def test_a_new_project_of_the_same_models_keeps_the_one_that_was_left(opened, worker):
+    first = leave_with_task(opened)
     opened.opener.open_paths([BASE, COLA, SST2])
+    answer(opened.opener.box, "New project")
     worker.say(PlanReady(plan=plan(TWO.recipe())), JobDone())
     close_models(opened)
     assert load_recipe(first).tasks == (TASK,)
     assert len(Settings().recent) == 2
+
+
+def test_without_an_answer_nothing_is_opened(opened, worker):
+    leave_with_task(opened)
+    jobs = len(worker.jobs)
+    opened.opener.open_paths([BASE, COLA, SST2])
+    answer(opened.opener.box, "Cancel")
+    assert len(worker.jobs) == jobs
+    assert opened.session.draft.inputs.base is None
+
+
+@pytest.mark.parametrize("models", [[BASE], [BASE, COLA], [COLA, BASE, SST2]])
+def test_other_models_are_opened_without_a_question(opened, worker, models):
+    leave_with_task(opened)
+    opened.opener.open_paths(models)
+    assert opened.opener.box is None
 
 
 def test_a_project_among_the_recent_ones_is_saved_without_a_question(opened, worker):
