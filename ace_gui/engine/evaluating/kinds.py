@@ -40,7 +40,7 @@ from ace_gui.engine.evaluating.task_data import (
     number_cell,
     refused,
 )
-from ace_gui.engine.planning.prepared import experts_with_heads
+from ace_gui.engine.planning.recipe_models import experts_with_heads
 from ace_gui.errors import TaskError
 from ace_gui.formatting import listing, number_text, shown
 from ace_gui.recipe.values import Chat, Metric, TaskKind
