@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import grimp
@@ -13,7 +14,10 @@ import pytest
 from importlinter.api import read_configuration
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
+from ace_gui.engine.evaluating.kinds import KINDS
 from ace_gui.methods import METHODS
+from ace_gui.recipe.task_kinds import TaskKind
+from ace_gui.recipe.values import Task
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ace_gui"
@@ -83,6 +87,32 @@ def test_the_engine_asks_for_no_method_by_name() -> None:
         if text.partition(":")[0] in METHODS
     }
     assert found <= METHODS_BY_NAME
+
+
+KINDS_BY_NAME = {
+    "engine/evaluating/kinds.py",
+    "engine/evaluating/language_kinds.py",
+}
+"""Where kinds of tasks are run."""
+
+
+def test_no_room_asks_for_a_kind_of_task_by_name() -> None:
+    """A kind says what it needs, so that a new one is declared and run, and all else follows."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "TaskKind":
+                found.add(path.relative_to(PACKAGE).as_posix())
+    assert found <= KINDS_BY_NAME
+
+
+def test_every_kind_of_task_can_be_run_and_filled_in() -> None:
+    settings = {field.name for field in fields(Task)}
+    assert set(KINDS) == set(TaskKind)
+    for kind, evaluator in KINDS.items():
+        assert evaluator.kind is kind
+        assert kind.traits.metrics
+        assert {*kind.traits.form_fields, *kind.traits.unused} <= settings
 
 
 def test_the_engine_imports_methods_through_the_registry() -> None:

@@ -33,26 +33,23 @@ from ace_gui.engine.evaluating.metrics import (
 )
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import (
-    CHOICES,
-    LABEL,
-    TEXT,
     Example,
     TaskData,
     refused,
     text_cell,
+    usual_column,
     whole_number,
 )
 from ace_gui.errors import TaskError
 from ace_gui.formatting import number_text, shown
-from ace_gui.recipe.values import Chat, Metric, Task, TaskKind
+from ace_gui.recipe.task_kinds import CHOICES, LABEL, TEXT, Metric, TaskKind
+from ace_gui.recipe.values import Chat, Task
 
 MORE_TOKENS: Final = 8
 """Tokens that a generated answer may have beyond the longest right answer."""
 
 CHAT_TOKENS: Final = 256
 """Most tokens of an answer in a chat."""
-
-_MODELS: Final = r"ForCausalLM|LMHeadModel|LMHead"
 
 
 def _log_likelihoods(model: Any, inputs: Inputs) -> Tensor:
@@ -114,6 +111,20 @@ def letters(choices: Sequence[Any]) -> str:
     return string.ascii_uppercase[: len(choices)]
 
 
+def _kind_of(task: Task, columns: Sequence[str]) -> TaskKind:
+    """The kind of a task of a language model, which does them all."""
+    metrics = TaskKind.TEXT_TO_TEXT.traits.metrics
+    if task.max_new_tokens or task.stop or task.metric in metrics:
+        return TaskKind.TEXT_TO_TEXT
+    choices = usual_column(CHOICES, columns) or task.columns.get(CHOICES)
+    label = usual_column(LABEL, columns) or task.columns.get(LABEL)
+    if choices and label:
+        return TaskKind.MULTIPLE_CHOICE
+    if LABEL in task.columns or task.prompt or task.system:
+        return TaskKind.TEXT_TO_TEXT
+    return TaskKind.CAUSAL_LM
+
+
 class CausalLM(OfText):
     """Perplexity.
 
@@ -121,11 +132,11 @@ class CausalLM(OfText):
     """
 
     kind = TaskKind.CAUSAL_LM
-    classes = rf"({_MODELS})$"
-    metrics = (Metric.PERPLEXITY,)
     judge = staticmethod(perplexity)
-    roles = (TEXT,)
-    writes = True
+
+    @classmethod
+    def suits(cls, task: Task, config: Mapping[str, Any], columns: Sequence[str]) -> bool:
+        return _kind_of(task, columns) is cls.kind
 
     @classmethod
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
@@ -151,6 +162,9 @@ class CausalLM(OfText):
     def answer(self, outputs: list[Any]) -> Any:
         return sum(nll for nll, _ in outputs), sum(tokens for _, tokens in outputs)
 
+    def choices(self, inputs: Inputs) -> Tensor:
+        return super().choices(inputs)[:, :-1]
+
     def rows(self, batch: Batch) -> list[Tensor]:
         return list(self.model(**batch.inputs).logits[:, :-1].unbind())
 
@@ -162,10 +176,11 @@ class MultipleChoice(JudgedByLabels, OfText):
     """A choice for a text, by a model with a head that scores each choice on its own."""
 
     kind = TaskKind.MULTIPLE_CHOICE
-    classes = rf"(ForMultipleChoice|{_MODELS})$"
-    roles = (TEXT, CHOICES, LABEL)
     has_gradients = False
-    writes = True
+
+    @classmethod
+    def suits(cls, task: Task, config: Mapping[str, Any], columns: Sequence[str]) -> bool:
+        return _kind_of(task, columns) is cls.kind
 
     @classmethod
     def for_class(cls, class_name: str) -> type[Evaluator]:
@@ -299,17 +314,13 @@ class TextToText(Prompted):
     """A generated text. An answer is the text, and whether it was cut."""
 
     kind = TaskKind.TEXT_TO_TEXT
-    classes = rf"(ForConditionalGeneration|{_MODELS})$"
-    metrics = (
-        *(Metric.EXACT_MATCH, Metric.CONTAINS, Metric.LAST_NUMBER, Metric.REGEX, Metric.CHOICE),
-        *(Metric.ROUGE_L, Metric.CHRF),
-    )
     judge = staticmethod(_share_of_texts)
-    roles = (TEXT, LABEL)
-    optional = (CHOICES,)
     label_cell = staticmethod(_answer_cell)
-    has_entropy = learns = has_gradients = False
-    writes = True
+    has_entropy = learns = has_gradients = runs_once = False
+
+    @classmethod
+    def suits(cls, task: Task, config: Mapping[str, Any], columns: Sequence[str]) -> bool:
+        return _kind_of(task, columns) is cls.kind
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         super().__init__(data, loading, model)

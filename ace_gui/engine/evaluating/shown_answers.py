@@ -57,10 +57,6 @@ from ace_gui.engine.evaluating.loaded_models import Loaded, answered, load
 from ace_gui.engine.evaluating.open_table import open_table
 from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.evaluating.task_data import (
-    IMAGE,
-    PAIR,
-    TEXT,
-    TOKENS,
     Example,
     Picture,
     Table,
@@ -73,6 +69,7 @@ from ace_gui.engine.planning.recipe_models import RecipeModels
 from ace_gui.errors import TaskError, WorkbenchError
 from ace_gui.methods.shared.expert_modules import ModuleKind
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.task_kinds import IMAGE, PAIR, TEXT, TOKENS
 from ace_gui.recipe.values import Task
 from ace_gui.steps import Steps
 
@@ -137,16 +134,16 @@ def _describe(known: dict[str, Any], models: Models, recipe: Recipe, task: Task)
     config = models.reference(task)
     known["kinds"] = tuple(kinds_of(config))
     kind = known["kind"] = kind_of(task, config, table)
-    traits = KINDS[kind]
+    traits, answers = kind.traits, KINDS[kind]
     known.update(metrics=traits.metrics, roles=traits.roles, optional=traits.optional)
     known["metric"] = metric_of(task, kind)
     known["columns"] = columns_of(task, kind, table)
     trials = yield from trials_of(models, task)
     first = next((t for t in trials if t.subject.expert == owner is not None), trials[0])
-    names, examples = traits.names(first.data, first.loading.config), first.data.examples
+    names, examples = answers.names(first.data, first.loading.config), first.data.examples
     known["count"] = len(examples)
     known["examples"] = tuple(
-        shown_example(example, cut(traits.text(example, target, names)))
+        shown_example(example, cut(answers.text(example, target, names)))
         for example, target in zip(examples[:SHOWN], first.targets, strict=False)
     )
 
@@ -255,7 +252,7 @@ def _asked(
 ) -> Iterator[Event | None]:
     """Load one model, yield its answer, and release it."""
     one = evaluator(data, loading, load(loading, device))
-    if one.writes:
+    if one.kind.traits.writes:
         yield from _writing(one, model, wanted)
     else:
         yield _answered(one, model, loading)
@@ -273,11 +270,11 @@ def _data(models: Models, task: Task, wanted: TryInput) -> Steps[TaskData]:
     table = Table(path=task.data, columns=(), rows=lambda _: iter(()), files=())
     kind = kind_of(task, reference, table)
     given: dict[str, Any] = {}
-    if IMAGE in KINDS[kind].roles:
+    if kind.has_pictures:
         if wanted.picture is None:
             raise TaskError(f"{task.title} needs a picture.")
         given[IMAGE] = picture_of(wanted.picture.parent, wanted.picture.name, wanted.picture.name)
-    elif TOKENS in KINDS[kind].roles:
+    elif TOKENS in kind.traits.roles:
         given[TOKENS] = tuple(wanted.text.split())
     else:
         given[TEXT] = wanted.text
