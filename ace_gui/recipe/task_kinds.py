@@ -211,17 +211,6 @@ class TaskKind(StrEnum):
             metrics=(Metric.ACCURACY, Metric.F1),
         ),
     )
-
-    MASKED_WORD = (
-        "masked-word",
-        KindTraits(
-            classes=r"ForMaskedLM$",
-            roles=(TEXT, LABEL),
-            metrics=(Metric.ACCURACY, Metric.CONTAINS),
-            form_fields=("system",),
-            unused=("chat", "max_new_tokens", "stop"),
-        ),
-    )
     CLIP_ZERO_SHOT = (
         "clip-zero-shot",
         KindTraits(

@@ -14,7 +14,6 @@ from ace_gui.engine.evaluating.evaluators import (
     Batch,
     Cut,
     Evaluator,
-    Inputs,
     JudgedByLabels,
     Labelled,
     OfHead,
@@ -26,7 +25,7 @@ from ace_gui.engine.evaluating.evaluators import (
     label_text,
 )
 from ace_gui.engine.evaluating.language_kinds import CausalLM, MultipleChoice, TextToText
-from ace_gui.engine.evaluating.metrics import MetricResult, correlation, of_words, share
+from ace_gui.engine.evaluating.metrics import correlation, of_words
 from ace_gui.engine.evaluating.subjects import Loading, Subject, class_of
 from ace_gui.engine.evaluating.task_data import (
     Example,
@@ -224,31 +223,6 @@ class TokenClassification(OfHead, OfText):
         return torch.tensor([indices.index(index) for index, at in pairs if at >= 0])
 
 
-def _share_of_words(
-    _data: object, answers: Sequence[str], targets: Sequence[str], _names: object
-) -> MetricResult:
-    return share(answer == target for answer, target in zip(answers, targets, strict=True))
-
-
-class MaskedWord(OfWholeText):
-    """The likeliest word in place of one that the tokenizer does not know."""
-
-    kind = TaskKind.MASKED_WORD
-    judge = staticmethod(_share_of_words)
-    has_entropy = learns = False
-
-    @classmethod
-    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
-        return str(answer)
-
-    def choices(self, inputs: Inputs) -> Tensor:
-        hidden = inputs["input_ids"] == self.tokenizer.unk_token_id
-        return super().choices(inputs)[hidden]
-
-    def run(self, batch: Batch) -> list[Any]:
-        return [self.tokenizer.decode(index) for index in self.choices(batch.inputs).argmax(dim=1)]
-
-
 KINDS: Final[Mapping[TaskKind, type[Evaluator]]] = {
     each.kind: each
     for each in (
@@ -259,7 +233,6 @@ KINDS: Final[Mapping[TaskKind, type[Evaluator]]] = {
         CausalLM,
         TextToText,
         TokenClassification,
-        MaskedWord,
         ClipZeroShot,
     )
 }
