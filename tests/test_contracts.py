@@ -6,6 +6,9 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
@@ -13,13 +16,22 @@ import pytest
 from importlinter.api import read_configuration
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
+from ace_gui.engine.evaluating.kinds import KINDS
 from ace_gui.methods import METHODS
+from ace_gui.recipe.task_kinds import TaskKind
+from ace_gui.recipe.values import Task
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ace_gui"
 
 METHODS_BY_NAME = {"recipe/recommended.py", "engine/inspecting/compare_covariances.py"}
 """The methods to try first, and whose covariances are measured, are choices and no rules."""
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    """A file of the package, which several tests read."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def test_import_contracts_hold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,12 +57,8 @@ def test_no_module_imports_itself_in_the_end() -> None:
     for importer, name in _named_modules():
         if name in graph.modules and importer != "ace_gui":
             graph.add_import(importer=importer, imported=name)
-    chains = (
-        graph.find_shortest_chain(imported, module)
-        for module in graph.modules
-        for imported in graph.find_modules_directly_imported_by(module)
-    )
-    assert " → ".join(next(filter(None, chains), ())) == ""
+    imports = {m: graph.find_modules_directly_imported_by(m) for m in graph.modules}
+    TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
 
 
 def test_the_window_and_its_values_load_neither_torch_nor_transformers() -> None:
@@ -79,10 +87,39 @@ def test_the_engine_asks_for_no_method_by_name() -> None:
     found = {
         path.relative_to(PACKAGE).as_posix()
         for path in (PACKAGE / "engine").rglob("*.py")
-        for text in _texts(ast.parse(path.read_text(encoding="utf-8")))
+        for text in _texts(_tree(path))
         if text.partition(":")[0] in METHODS
     }
     assert found <= METHODS_BY_NAME
+
+
+KINDS_BY_NAME = {
+    "engine/evaluating/kinds.py",
+    "engine/evaluating/generated_text.py",
+    "engine/evaluating/language_kinds.py",
+}
+"""Where kinds of tasks are run."""
+
+
+def test_no_room_asks_for_a_kind_of_task_by_name() -> None:
+    """A kind says what it needs, so that a new one is declared and run, and all else follows."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(_tree(path)):
+            if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+                continue
+            if node.value.id == "TaskKind":
+                found.add(path.relative_to(PACKAGE).as_posix())
+    assert found <= KINDS_BY_NAME
+
+
+def test_every_kind_of_task_can_be_run_and_filled_in() -> None:
+    settings = {field.name for field in fields(Task)}
+    assert set(KINDS) == set(TaskKind)
+    for kind, evaluator in KINDS.items():
+        assert evaluator.kind is kind
+        assert kind.traits.metrics
+        assert {*kind.traits.form_fields, *kind.traits.unused} <= settings
 
 
 def test_the_engine_imports_methods_through_the_registry() -> None:
@@ -93,7 +130,7 @@ def test_the_engine_imports_methods_through_the_registry() -> None:
     found = {
         (path.name, node.module)
         for path in (PACKAGE / "engine").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(_tree(path))
         if isinstance(node, ast.ImportFrom)
         and node.module is not None
         and (node.module in own or node.module.startswith("ace_gui.methods.ace"))
@@ -152,20 +189,31 @@ def _height(module: str) -> int:
     return 0
 
 
-def _named_modules() -> Iterator[tuple[str, str]]:
+def _called(call: ast.Call) -> str:
+    """The last name of what is called."""
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+@cache
+def _named_modules() -> frozenset[tuple[str, str]]:
     """Every module of the package that another one imports by its name in a text."""
+    pairs = set()
     for path in PACKAGE.rglob("*.py"):
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
         importer = ".".join(parts).removesuffix(".__init__")
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = _tree(path)
         names = {match[1] for text in _texts(tree) if (match := BY_NAME.fullmatch(text))}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            if isinstance(node, ast.Call) and _called(node) == "import_module":
                 names |= {text for text in _texts(node.args[0]) if text.startswith("ace_gui.")}
-        yield from ((importer, name) for name in names)
+        pairs |= {(importer, name) for name in names}
+    return frozenset(pairs)
 
 
 def test_imports_by_name_only_look_down() -> None:
-    pairs = set(_named_modules())
+    pairs = _named_modules()
     assert ("ace_gui.bundle_parts", "ace_gui.gui.picture") in pairs
     assert [pair for pair in pairs if _height(pair[0]) < _height(pair[1])] == []

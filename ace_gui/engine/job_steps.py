@@ -242,15 +242,15 @@ def find_routes(job: jobs.RoutesJob, engine: Runner) -> Events:
 @steps_of.register(jobs.DescribeTasksJob)
 def describe_tasks(job: jobs.DescribeTasksJob, engine: Runner) -> Events:
     """Steps of a ``DescribeTasksJob``."""
-    yield from described((yield from engine.prepared(job.recipe)), job.tasks)
+    yield from described((yield from engine.opened(job.recipe)), job.tasks)
 
 
 @steps_of.register(jobs.CompareExamplesJob)
 def compare_answers(job: jobs.CompareExamplesJob, engine: Runner) -> Events:
     """Steps of a ``CompareExamplesJob``."""
-    prepared = yield from engine.prepared(job.recipe)
+    opened = yield from engine.opened(job.recipe)
     yield from compared_examples(
-        prepared, job.store / MODEL, with_base=job.with_base, device=job.device
+        opened, job.store / MODEL, with_base=job.with_base, device=job.device
     )
 
 

@@ -147,7 +147,7 @@ def _block_step(
 def _tasks(
     prepared: Prepared, folder: Path, device: torch.device, expected: Mapping[str, Sequence[Tensor]]
 ) -> Iterator[TaskObjective]:
-    models, body = Models(prepared, (folder,), with_base=False), dict[str, Tensor]()
+    models, body = Models(prepared.models, (folder,), with_base=False), dict[str, Tensor]()
     count = 0
     for t in range(len(prepared.experts)):
         for data, _ in calibration(prepared, t).tasks:
@@ -226,7 +226,7 @@ def trained_corrections(
     ``training_folder``: for unfinished training. Raises the errors of ``trained_tensors``, and
     ArchitectureError for models without heads.
     """
-    loaded, models = Loaded(device), Models(prepared, (folder,), with_base=False)
+    loaded, models = Loaded(device), Models(prepared.models, (folder,), with_base=False)
     tensors: dict[str, Tensor] = {}
     for t, expert in enumerate(prepared.experts):
         inputs, targets = list[Tensor](), list[Tensor]()
@@ -325,7 +325,7 @@ def _trained_router(
     sources = [calibration(prepared, t) for t in range(len(prepared.experts))]
     total = sum(source.examples for source in sources)
     loaded, seen, owners = Loaded(device), list[Tensor](), list[int]()
-    models = Models(prepared, (folder,), with_base=False)
+    models = Models(prepared.models, (folder,), with_base=False)
     for t, source in enumerate(sources):
         for data, _ in source.tasks:
             loading = models.loading(models.subjects()[-1], data.task)

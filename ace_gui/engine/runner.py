@@ -15,8 +15,10 @@ from ace_gui.engine.evaluating.evaluate import known_tasks
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.merging.store import MODEL
+from ace_gui.engine.planning.opening import open_recipe_models
 from ace_gui.engine.planning.prepare import preparing
 from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.recipe_models import RecipeModels
 from ace_gui.errors import EngineError, TaskError
 from ace_gui.paths import inspections_folder
 from ace_gui.recipe import Recipe
@@ -42,11 +44,20 @@ class Runner:
 
     def prepared(self, recipe: Recipe) -> Steps[Prepared]:
         """The plan of a recipe; a recent one is used again if its files have not changed."""
+        plan = self._recent_plan(recipe)
+        return (yield from self.prepare(recipe)) if plan is None else plan
+
+    def opened(self, recipe: Recipe) -> Steps[RecipeModels]:
+        """The models of a recipe, for scores: of a recent plan, or else opened without one."""
+        plan = self._recent_plan(recipe)
+        return (yield from open_recipe_models(recipe)) if plan is None else plan.models
+
+    def _recent_plan(self, recipe: Recipe) -> Prepared | None:
         for known in self._recent:
             same = known.plan.recipe == recipe and known.plan.recipe.tasks == recipe.tasks
             if same and known.is_current():
                 return known
-        return (yield from self.prepare(recipe))
+        return None
 
     def prepare(self, recipe: Recipe) -> Steps[Prepared]:
         """A new plan of a recipe."""
@@ -85,9 +96,9 @@ class Runner:
 
         ``names``: names of the folders; if empty, their paths serve as names, as for merges.
         """
-        prepared = None if recipe is None else (yield from self.prepared(recipe))
+        opened = None if recipe is None else (yield from self.opened(recipe))
         paths = (*folders, *(store / MODEL for store in stores))
-        return Models(prepared, paths, (*(names or map(str, folders)), *map(str, stores)))
+        return Models(opened, paths, (*(names or map(str, folders)), *map(str, stores)))
 
     def asked(self, job: ScoringJob) -> Steps[tuple[Models, tuple[Task, ...]]]:
         """The models and tasks of a job. Raises TaskError if it was given no tasks."""
@@ -95,5 +106,5 @@ class Runner:
             sentence = "There are no tasks; add some to the recipe, or name a file with --tasks."
             raise TaskError(sentence)
         models = yield from self.models(job.recipe, job.stores, job.folders, job.names)
-        tasks = known_tasks(models.prepared) if job.tasks is None else job.tasks
+        tasks = known_tasks(job.recipe) if job.tasks is None else job.tasks
         return models, limited(tasks, job.limit)

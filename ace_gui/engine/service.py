@@ -8,12 +8,25 @@ from collections.abc import Collection, Iterator
 from multiprocessing.connection import Connection
 from typing import Final
 
+from ace_gui.checkpoints.pickle_conversion import with_consent
 from ace_gui.engine.capabilities import engine_ready, use_threads
-from ace_gui.engine.contract.events import Event, Job, JobCancelled, JobDone, JobFailed
+from ace_gui.engine.contract.events import (
+    Event,
+    Job,
+    JobCancelled,
+    JobDone,
+    JobFailed,
+    ScoringJob,
+)
 from ace_gui.engine.job_steps import steps_of
+from ace_gui.engine.planning.opening import open_recipe_models
+from ace_gui.engine.planning.recipe_models import RecipeModels
 from ace_gui.engine.runner import Runner
 from ace_gui.engine.workflow import prepared_with_consent
 from ace_gui.errors import EngineError, WorkbenchError, is_out_of_memory
+from ace_gui.paths import conversions_folder
+from ace_gui.recipe import Recipe
+from ace_gui.steps import result_of
 
 HEAD_START: Final = 1.5
 """Seconds that newer jobs may take before the oldest gets its share of the time."""
@@ -26,8 +39,20 @@ def run(job: Job, *, convert: bool = False) -> Iterator[Event]:
     """
     runner, recipe = Runner(), getattr(job, "recipe", None)
     if convert and recipe is not None:
-        runner.keep(prepared_with_consent(recipe, convert=True))
+        if isinstance(job, ScoringJob):
+            _convert_for_scores(recipe)
+        else:
+            runner.keep(prepared_with_consent(recipe, convert=True))
     yield from (event for event in steps_of(job, runner) if event is not None)
+
+
+def _convert_for_scores(recipe: Recipe) -> None:
+    """Convert the PyTorch pickles of a recipe that is scored, which needs no plan."""
+
+    def opened() -> RecipeModels:
+        return result_of(open_recipe_models(recipe))
+
+    with_consent(opened, conversions_folder(), convert=True)
 
 
 def safe_steps(job: Job, runner: Runner) -> Iterator[Event | None]:

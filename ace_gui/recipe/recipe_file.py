@@ -32,6 +32,7 @@ from ace_gui.recipe.mergekit.reading import from_mergekit, is_mergekit
 from ace_gui.recipe.mergekit.schema import KNOWN_KEYS as MERGEKIT_KEYS
 from ace_gui.recipe.mergekit.schema import Document as MergekitDocument
 from ace_gui.recipe.model_paths import ModelPaths
+from ace_gui.recipe.task_kinds import every_role
 from ace_gui.recipe.values import Recipe, Task, Vocabulary, model_name
 from ace_gui.recipe.yaml_reader import LONGEST_TEXT, read_documents, read_value, text_of
 
@@ -363,9 +364,6 @@ _OF_CARDS: Final = frozenset(
 )
 """Keys of model cards."""
 
-_ROLES: Final = ("text", "pair", "label", "image", "choices", "tokens")
-"""What a column of a task's data can be."""
-
 
 def _explain(
     error: ValidationError, known_keys: Mapping[tuple[str, ...], tuple[str, ...]]
@@ -378,7 +376,7 @@ def _explain(
         known = known_keys.get(tuple(filter(_is_key, location[:-1])), ())
         close = difflib.get_close_matches(str(location[-1]), known, n=1)
         hint = f"; did you mean {close[0]!r}" if close else ""
-        if location[0] == "tasks" and location[-1] in _ROLES:
+        if location[0] == "tasks" and location[-1] in every_role():
             hint = (
                 f"; a column of the data is named under columns, as in columns: {{{location[-1]}: "
                 "NAME}, and fixed answers such as yes and no stand in a column, too"

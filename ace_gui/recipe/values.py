@@ -19,6 +19,8 @@ from ace_gui.recipe.overrides import Cap as Cap
 from ace_gui.recipe.overrides import Override as Override
 from ace_gui.recipe.overrides import ParameterValue as ParameterValue
 from ace_gui.recipe.overrides import about, traits_of
+from ace_gui.recipe.task_kinds import Metric as Metric
+from ace_gui.recipe.task_kinds import TaskKind as TaskKind
 
 UNNAMED_LABEL: Final = re.compile(r"LABEL_\d+")
 """The names that transformers gives to labels without a name."""
@@ -27,37 +29,6 @@ UNNAMED_LABEL: Final = re.compile(r"LABEL_\d+")
 def unnamed_label(index: int) -> str:
     """The name of a label that has none."""
     return f"LABEL_{index}"
-
-
-class TaskKind(StrEnum):
-    """What a model does with an example. The value is written in recipes."""
-
-    IMAGE_CLASSIFICATION = "image-classification"
-    TEXT_CLASSIFICATION = "text-classification"
-    REGRESSION = "regression"
-    CAUSAL_LM = "causal-lm"
-    MULTIPLE_CHOICE = "multiple-choice"
-    TEXT_TO_TEXT = "text-to-text"
-    TOKEN_CLASSIFICATION = "token-classification"
-    CLIP_ZERO_SHOT = "clip-zero-shot"
-
-
-class Metric(StrEnum):
-    """How answers are scored. The value is written in recipes. Lower perplexity is better."""
-
-    ACCURACY = "accuracy"
-    F1 = "f1"
-    MATTHEWS = "matthews"
-    PEARSON = "pearson"
-    SPEARMAN = "spearman"
-    PERPLEXITY = "perplexity"
-    EXACT_MATCH = "exact-match"
-    CONTAINS = "contains"
-    LAST_NUMBER = "last-number"
-    REGEX = "regex"
-    CHOICE = "choice"
-    ROUGE_L = "rouge-l"
-    CHRF = "chrf"
 
 
 class Chat(StrEnum):

@@ -89,7 +89,7 @@ def answers_of(
     for first in range(0, len(examples), TOGETHER):
         pieces = expert.answered_pieces(examples[first : first + TOGETHER])
         found += zip(pieces, answers(expert, pieces), strict=True)
-    if expert.numbers:
+    if expert.answers_numbers:
         return _numbers(found)
     return [_likeliest(pieces, logits_RC, temperature) for pieces, logits_RC in found]
 
@@ -165,7 +165,7 @@ def uncertainty(model: Evaluator, examples: Sequence[Example]) -> float:
 
     Numbers have no entropy: 0.
     """
-    if model.numbers:
+    if model.answers_numbers:
         return 0.0
     pieces = model.answered_pieces(examples)
     each = []

@@ -118,7 +118,7 @@ def calibration(
 
     Raises TaskError and CheckpointError.
     """
-    models, tasks = Models(prepared, with_base=False), known_tasks(prepared)
+    models, tasks = Models(prepared.models, with_base=False), known_tasks(prepared.recipe)
     name = prepared.recipe.expert_names[t]
     require_own_names(tasks)
     subject = models.subjects()[t]

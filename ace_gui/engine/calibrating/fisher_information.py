@@ -38,7 +38,7 @@ from ace_gui.engine.streaming import packed
 from ace_gui.errors import TaskError
 from ace_gui.linalg.products import full_float32
 from ace_gui.machine import free_memory
-from ace_gui.recipe.values import TaskKind
+from ace_gui.recipe.task_kinds import TaskKind
 
 _ENTRIES: Final = 1 << 19
 """Entries of gradients computed at a time, so that they stay in the CPU cache."""
@@ -440,13 +440,9 @@ def _answers(evaluator: Evaluator, inputs: Inputs, first: int) -> list[Tensor]:
 
     ``first``: index of the first example, from which answers are drawn.
     """
-    logits = evaluator.model(**inputs).logits.float()
-    if evaluator.data.kind is TaskKind.REGRESSION:  # E (y − f)² = 1
+    logits = evaluator.choices(inputs)
+    if evaluator.answers_numbers:  # E (y − f)² = 1
         return [logits[:, 0]]
-    if evaluator.label_indices:
-        logits = logits[..., list(evaluator.label_indices)]
-    if evaluator.data.kind is TaskKind.CAUSAL_LM:
-        logits = logits[:, :-1]
     if logits.ndim == 2 and logits.shape[1] <= FEW:
         return _of_all_labels(logits)
     if not logits.numel():

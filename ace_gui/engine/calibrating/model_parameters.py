@@ -30,7 +30,6 @@ from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import packed
 from ace_gui.linalg.products import add_gram_, full_float32, mirror_
-from ace_gui.recipe.values import TaskKind
 
 _NOT_LINEAR: Final = frozenset(
     {Role.EMBEDDING, Role.POSITION, Role.VOCABULARY_HEAD, Role.CONVOLUTION, Role.HEAD}
@@ -250,7 +249,7 @@ def gram_groups(
     groups = []
     for parameters in packed(order, sizes.__getitem__, budget):
         until = None
-        if evaluator.data.kind is not TaskKind.TEXT_TO_TEXT:  # which runs once per token written
+        if evaluator.runs_once:
             until = _next_call(calls, parameters)
         names = tuple(index.name for each in parameters for index in members[each])
         groups.append(GramSums(names, until))

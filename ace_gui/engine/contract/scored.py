@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from ace_gui.field_info import is_wide
 from ace_gui.formatting import counted, value_text
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import Metric, ParameterValue, Task, TaskKind
+from ace_gui.recipe.task_kinds import Metric, TaskKind
+from ace_gui.recipe.values import ParameterValue, Task
 
 if TYPE_CHECKING:  # an empty window does not need it
     import numpy as np
@@ -28,11 +29,11 @@ def _of_no_example() -> NDArray[np.float64]:
     return np.empty(0)
 
 
-LESS_IS_BETTER: Final = frozenset({"perplexity"})
-CENTRED: Final = frozenset({"matthews", "pearson", "spearman"})
+LESS_IS_BETTER: Final = frozenset(metric.value for metric in Metric if metric.traits.less_is_better)
+CENTRED: Final = frozenset(metric.value for metric in Metric if metric.traits.is_centred)
 """Metrics whose chance level is 0; a ratio to a score near 0 is meaningless."""
 
-LOSSES: Final = frozenset({"perplexity", "pearson", "spearman", "rouge-l", "chrf"})
+LOSSES: Final = frozenset(metric.value for metric in Metric if metric.traits.of_losses)
 """Metrics that give each example a loss instead of right or wrong."""
 
 BASE: Final = "base"

@@ -31,7 +31,7 @@ from ace_gui.engine.evaluating.metrics import MetricResult
 from ace_gui.engine.evaluating.subjects import Loading, Models, Subject
 from ace_gui.engine.evaluating.task_data import Half, TaskData, head_labels
 from ace_gui.engine.kept_files import ArrayCache
-from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.opening import open_recipe_models
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.streaming import Executor
 from ace_gui.errors import TaskError
@@ -132,9 +132,9 @@ def _answered_by(
         if _remembered(cache, _key(trial, device), trial) is None
     ]
     groups = [list(group) for _, group in groupby(unknown, lambda index: trials[index].subject)]
-    recipe = None if models.prepared is None else models.prepared.recipe.absolute()
+    recipe = None if models.opened is None else models.opened.recipe.absolute()
     folders = tuple(folder.absolute() for folder in models.folders)
-    models = replace(models, prepared=None, folders=folders)
+    models = replace(models, opened=None, folders=folders)
     absolute = [task.absolute() for task in tasks]
     run = partial(_run_trials, recipe, models, absolute, workers.device, half)
     about = [trials[indices[0]].subject.name for indices in groups]
@@ -158,7 +158,8 @@ def _run_trials(
     indices: Sequence[int],
 ) -> list[Outcome]:
     """Run some trials, by their indices among all, in a new process."""
-    models = replace(models, prepared=None if recipe is None else prepare(recipe))
+    opened = None if recipe is None else result_of(open_recipe_models(recipe))
+    models = replace(models, opened=opened)
     trials = result_of(all_trials(models, tasks, half))
     events = outcomes_of([trials[index] for index in indices], resolve_device(device))
     return [event[1] for event in events if not isinstance(event, EvaluationProgress)]
@@ -185,7 +186,7 @@ def check_tasks(prepared: Prepared) -> Steps[None]:
     """
     if not prepared.recipe.tasks:
         raise TaskError("The recipe has no tasks to score; add some.", key="tasks")
-    trials = yield from all_trials(Models(prepared), prepared.recipe.tasks)
+    trials = yield from all_trials(Models(prepared.models), prepared.recipe.tasks)
     for trial in trials:
         evaluator_class(trial.data, trial.loading).preprocessor(trial.data, trial.loading)
         yield None
@@ -203,7 +204,8 @@ def require_tasks(
 
     ``with_base``: the base too, for a merge that will be scored together with it.
     """
-    models, tasks = Models(prepared, with_base=with_base), known_tasks(prepared)
+    models = Models(prepared.models, with_base=with_base)
+    tasks = known_tasks(prepared.recipe)
     for _ in evaluate(models, tasks, device=device, half=half, workers=workers):
         yield None
 
@@ -216,20 +218,19 @@ def merged_scores(
     Includes those of base and experts; ``alone``: leaves them out, but still compares with the
     experts.
     """
-    models = Models(prepared, (folder,), (MERGED,), with_base=not alone)
+    models = Models(prepared.models, (folder,), (MERGED,), with_base=not alone)
     scores: tuple[TaskScore, ...] = ()
-    for event in evaluate(models, known_tasks(prepared), device=device, half=half):
+    for event in evaluate(models, known_tasks(prepared.recipe), device=device, half=half):
         if isinstance(event, Evaluated):
             scores = event.scores
         yield None
     return tuple(each for each in scores if each.model == MERGED) if alone else scores
 
 
-def known_tasks(prepared: Prepared | None) -> tuple[Task, ...]:
+def known_tasks(recipe: Recipe | None) -> tuple[Task, ...]:
     """The recipe's tasks, except those of experts that were removed; none without a recipe."""
-    if prepared is None:
+    if recipe is None:
         return ()
-    recipe = prepared.recipe
     return tuple(each for each in recipe.tasks if each.expert in (None, *recipe.expert_names))
 
 

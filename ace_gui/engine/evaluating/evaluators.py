@@ -7,7 +7,6 @@ on its neighbours. Only prompts of generated texts are padded. L tokens, N piece
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,9 +23,6 @@ from ace_gui.architecture.transformers_library import (
 from ace_gui.engine.evaluating.metrics import MetricResult, of_labels
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import (
-    IMAGE,
-    PAIR,
-    TEXT,
     Example,
     Labels,
     TaskData,
@@ -37,7 +33,8 @@ from ace_gui.engine.evaluating.task_data import (
     refused,
 )
 from ace_gui.formatting import listing, shown
-from ace_gui.recipe.values import Metric, TaskKind
+from ace_gui.recipe.task_kinds import IMAGE, PAIR, TEXT, TaskKind
+from ace_gui.recipe.values import Task
 
 Inputs = Mapping[str, Tensor]
 
@@ -69,31 +66,36 @@ class Cut:
 class Evaluator:
     """A kind of task; an instance runs one model on one task's examples.
 
-    ``classes``: a regular expression for the names of suitable model classes. ``metrics``: the
-    first is the default. ``roles``: required columns; ``optional``: further columns it can use.
-    ``judge``: computes the score by the task's metric from the task, the answers, the right answers
-    and the names of the labels.
-    ``has_entropy``: answers have probabilities, for methods that learn without labels; ``learns``:
-    there is a loss for methods that learn with labels; ``has_gradients``: there is ln p of an
-    answer for Fisher information. ``writes``: models of the kind generate text. ``pads``: batches
-    may have pieces of different lengths. ``numbers``: answers are numbers, not probabilities.
+    What is known of a kind without running it, such as its columns and metrics, is in its traits.
     """
 
     kind: ClassVar[TaskKind]
-    classes: ClassVar[str]
-    metrics: ClassVar[tuple[Metric, ...]]
-    roles: ClassVar[tuple[str, ...]]
-    optional: ClassVar[tuple[str, ...]] = ()
+
     label_cell: ClassVar[staticmethod[[Any], Any]] = staticmethod(label_cell)
+    """Checks a cell of the right answers, and returns its value."""
+
     judge: ClassVar[
         staticmethod[[TaskData, Sequence[Any], Sequence[Any], Sequence[str]], MetricResult]
     ]
+    """The score by the task's metric: of the task, answers, right answers, names of the labels."""
+
     has_entropy: ClassVar[bool] = True
+    """Whether answers have probabilities, for methods that learn without labels."""
+
     learns: ClassVar[bool] = True
+    """Whether there is a loss, for methods that learn with labels."""
+
     has_gradients: ClassVar[bool] = True
-    writes: ClassVar[bool] = False
-    numbers: ClassVar[bool] = False
+    """Whether there is ln p of an answer, for Fisher information."""
+
+    answers_numbers: ClassVar[bool] = False
+    """Whether an answer is a number with a normal error, instead of one of several choices."""
+
+    runs_once: ClassVar[bool] = True
+    """Whether an input passes the model once; a generated text does for each of its tokens."""
+
     pads = False
+    """Whether batches may have pieces of different lengths."""
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
         self.data, self.loading, self.model = data, loading, model
@@ -104,9 +106,12 @@ class Evaluator:
     # The kind: what its data and answers mean
 
     @classmethod
-    def does(cls, class_name: str) -> bool:
-        """Whether models of a class do this kind of task."""
-        return re.search(cls.classes, class_name) is not None
+    def suits(cls, task: Task, config: Mapping[str, Any], columns: Sequence[str]) -> bool:
+        """Whether this may be the kind of a task that names none, if its model does several.
+
+        ``config``: of the model; ``columns``: of the data.
+        """
+        return True
 
     @classmethod
     def for_class(cls, class_name: str) -> type[Evaluator]:
@@ -179,6 +184,11 @@ class Evaluator:
         """N × C, for the labels at ``label_indices``; None if answers are not labels."""
         return None
 
+    def choices(self, inputs: Inputs) -> Tensor:
+        """The logits of the possible answers, for Fisher information: N × … × C, float32."""
+        logits: Tensor = self.model(**inputs).logits.float()
+        return logits[..., list(self.label_indices)] if self.label_indices else logits
+
     def rows(self, batch: Batch) -> list[Tensor]:
         """The logits of each piece for learning, with a graph: R × C, one answer per row."""
         logits_NC = self.logits(batch)
@@ -207,7 +217,6 @@ class Evaluator:
 class JudgedByLabels(Evaluator):
     """The answer is the index of a label."""
 
-    metrics = (Metric.ACCURACY, Metric.F1, Metric.MATTHEWS)
     judge = staticmethod(of_labels)
 
     @classmethod

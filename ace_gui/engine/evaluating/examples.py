@@ -13,14 +13,8 @@ from ace_gui.engine.evaluating.metrics import require_overlap
 from ace_gui.engine.evaluating.open_table import open_table
 from ace_gui.engine.evaluating.subjects import class_of
 from ace_gui.engine.evaluating.task_data import (
-    CHOICES,
     FILE_BYTES,
-    IMAGE,
     INPUT_CELLS,
-    LABEL,
-    PAIR,
-    TEXT,
-    TOKENS,
     Example,
     Half,
     Row,
@@ -30,33 +24,17 @@ from ace_gui.engine.evaluating.task_data import (
     picture_of,
     refused,
     require_columns,
+    usual_column,
 )
 from ace_gui.errors import TaskError
-from ace_gui.recipe.values import Chat, Metric, Task, TaskKind
+from ace_gui.recipe.task_kinds import IMAGE, LABEL, PAIR, TEXT, Metric, TaskKind
+from ace_gui.recipe.values import Chat, Task
 from ace_gui.steps import Steps, result_of
 
 CHECKED_TOGETHER: Final = 32
 """Examples between two pauses, as checking a picture decodes it."""
 
-COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    TEXT: (
-        *("text", "sentence", "sentence1", "premise", "question1", "question", "query", "content"),
-        *("review", "prompt", "input", "inputs", "source", "document", "context", "ctx", "goal"),
-    ),
-    PAIR: ("text_pair", "pair", "sentence2", "hypothesis", "question2", "sentence", "passage"),
-    LABEL: (
-        *("label", "labels", "target", "targets", "score", "class", "answer", "answerkey"),
-        *("output", "outputs", "summary", "translation", "completion"),
-        *("ner_tags", "pos_tags", "tags", "y"),
-    ),
-    IMAGE: ("image", "images", "img", "picture", "file", "file_name", "path", "pixels", "x"),
-    CHOICES: ("choices", "endings", "options", "answers"),
-    TOKENS: ("tokens", "words"),
-}
-"""Common column names by role; the first that exists is used."""
-
-_PROMPTED: Final = (TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
-_UNSET: Final = (None, Chat.AUTO)
+_UNSET: Final = (None, Chat.AUTO, ())
 _NO_TEXT: Final = frozenset(("id", "idx", "index", "guid", "uid", "split", "source_id"))
 
 
@@ -194,50 +172,35 @@ def kind_of(task: Task, config: Mapping[str, Any], table: Table) -> TaskKind:
                 key="kind",
             )
         return task.kind
-    if TaskKind.REGRESSION in kinds:
-        one = len(config.get("id2label") or "12") == 1 or config.get("problem_type") == "regression"
-        return TaskKind.REGRESSION if one else TaskKind.TEXT_CLASSIFICATION
-    if TaskKind.MULTIPLE_CHOICE in kinds and TaskKind.CAUSAL_LM in kinds:
-        return _kind_of_language_task(task, table)
     if not kinds:
         raise TaskError(
             f"{task.title}: what a model of the class {name or 'unknown'} does is not known here; "
             "give the task a kind, and an expert that does it.",
             key="kind",
         )
-    return kinds[0]
-
-
-def _kind_of_language_task(task: Task, table: Table) -> TaskKind:
-    if task.max_new_tokens or task.stop or task.metric in KINDS[TaskKind.TEXT_TO_TEXT].metrics:
-        return TaskKind.TEXT_TO_TEXT
-    choices = _first(CHOICES, table.columns) or task.columns.get(CHOICES)
-    label = _first(LABEL, table.columns) or task.columns.get(LABEL)
-    if choices and label:
-        return TaskKind.MULTIPLE_CHOICE
-    generates = LABEL in task.columns or task.prompt or task.system
-    return TaskKind.TEXT_TO_TEXT if generates else TaskKind.CAUSAL_LM
+    suiting = [kind for kind in kinds if KINDS[kind].suits(task, config, table.columns)]
+    return (suiting or kinds)[0]
 
 
 def kinds_of(config: Mapping[str, Any]) -> list[TaskKind]:
     """The kinds of tasks that a model can do."""
-    return [kind for kind, evaluator in KINDS.items() if evaluator.does(class_of(config))]
+    return [kind for kind in KINDS if kind.does(class_of(config))]
 
 
 def _require_settings(task: Task, kind: TaskKind) -> None:
     """Raise TaskError for a setting that the kind does not use, or that it needs."""
-    name, prompted, written = task.title, kind in _PROMPTED, kind is TaskKind.TEXT_TO_TEXT
-    unused = [
-        *(key for key in ("system", "chat") if not prompted and getattr(task, key) not in _UNSET),
-        *(key for key in ("max_new_tokens", "stop") if not written and getattr(task, key)),
-        *(["pattern"] if task.pattern and task.metric is not Metric.REGEX else []),
-    ]
+    name, placeholder = task.title, kind.traits.placeholder
+    unused = [key for key in kind.traits.unused if getattr(task, key) not in _UNSET]
+    if task.pattern and task.metric is not Metric.REGEX:
+        unused.append("pattern")
     if unused:
         raise TaskError(
             f"{name}: {kind.value} has no use for {unused[0]}; remove it.", key=unused[0]
         )
-    if prompted and task.prompt is not None and "{text}" not in task.prompt:
-        raise TaskError(f"{name}: the prompt needs {{text}}, where the text goes.", key="prompt")
+    if task.prompt is not None and placeholder not in task.prompt:
+        raise TaskError(
+            f"{name}: the prompt needs {placeholder}, where the text goes.", key="prompt"
+        )
     if task.metric is not None:
         require_overlap(task.metric)
     if task.metric is Metric.REGEX and task.pattern is None:
@@ -246,7 +209,7 @@ def _require_settings(task: Task, kind: TaskKind) -> None:
 
 def metric_of(task: Task, kind: TaskKind) -> Metric:
     """The task's metric, or else its kind's default. Raises TaskError for one of another kind."""
-    known = KINDS[kind].metrics
+    known = kind.traits.metrics
     if task.metric is not None and task.metric not in known:
         offered = ", ".join(each.value for each in known)
         raise TaskError(
@@ -264,15 +227,15 @@ def columns_of(
     ``labelled``: whether the right answers are needed as well. Raises TaskError if a column is
     missing or ambiguous.
     """
-    traits, chosen = KINDS[kind], _given_columns(task, kind, table, labelled=labelled)
+    traits, chosen = kind.traits, _given_columns(task, kind, table, labelled=labelled)
     left = [c for c in table.columns if not any(c in names for names in chosen.values())]
     alone = TEXT in chosen
     for role in reversed(traits.roles):  # labels and pictures have typical names, texts do not
         if role == LABEL and not labelled:
-            named = _first(LABEL, left)
+            named = usual_column(LABEL, left)
             left = [column for column in left if column != named]
         elif role not in chosen:
-            match = _first(role, left) or (_only(left) if role == TEXT else None)
+            match = usual_column(role, left) or (_only(left) if role == TEXT else None)
             if match is None:
                 offered = ", ".join(map(repr, table.columns[:20]))
                 raise refused(
@@ -282,7 +245,7 @@ def columns_of(
                 )
             chosen[role] = (match,)
             left.remove(match)
-    second = None if alone or PAIR not in traits.optional else _first(PAIR, left)
+    second = None if alone or PAIR not in traits.optional else usual_column(PAIR, left)
     return chosen if second is None else {**chosen, PAIR: (second,)}
 
 
@@ -290,7 +253,7 @@ def _given_columns(
     task: Task, kind: TaskKind, table: Table, *, labelled: bool
 ) -> dict[str, tuple[str, ...]]:
     """The columns given by the task. Raises TaskError."""
-    known = (*KINDS[kind].roles, *KINDS[kind].optional)
+    known = kind.traits.every_role
     chosen = {}
     for role, names in task.columns.items():
         if role not in known:
@@ -304,11 +267,6 @@ def _given_columns(
         chosen[role] = (names,) if isinstance(names, str) else tuple(names)
         require_columns(table.path, table.columns, chosen[role])
     return chosen
-
-
-def _first(role: str, columns: Sequence[str]) -> str | None:
-    lower = {column.lower(): column for column in reversed(columns)}
-    return next((lower[name] for name in COLUMNS[role] if name in lower), None)
 
 
 def _only(columns: Sequence[str]) -> str | None:

@@ -24,15 +24,11 @@ from ace_gui.engine.evaluating.evaluators import (
     label_index,
     label_text,
 )
-from ace_gui.engine.evaluating.language_kinds import CausalLM, MultipleChoice, TextToText
+from ace_gui.engine.evaluating.generated_text import TextToText
+from ace_gui.engine.evaluating.language_kinds import CausalLM, MultipleChoice
 from ace_gui.engine.evaluating.metrics import correlation, of_words
 from ace_gui.engine.evaluating.subjects import Loading, Subject, class_of
 from ace_gui.engine.evaluating.task_data import (
-    IMAGE,
-    LABEL,
-    PAIR,
-    TEXT,
-    TOKENS,
     Example,
     TaskData,
     labels_cell,
@@ -40,10 +36,11 @@ from ace_gui.engine.evaluating.task_data import (
     number_cell,
     refused,
 )
-from ace_gui.engine.planning.prepared import experts_with_heads
+from ace_gui.engine.planning.recipe_models import experts_with_heads
 from ace_gui.errors import TaskError
 from ace_gui.formatting import listing, number_text, shown
-from ace_gui.recipe.values import Chat, Metric, TaskKind
+from ace_gui.recipe.task_kinds import TOKENS, TaskKind
+from ace_gui.recipe.values import Chat, Task
 
 PROMPT: Final = "a photo of a {}."
 
@@ -52,16 +49,12 @@ class ImageClassification(Labelled, OfPictures):
     """The label of a picture."""
 
     kind = TaskKind.IMAGE_CLASSIFICATION
-    classes = r"ForImageClassification(WithTeacher)?$"
-    roles = (IMAGE, LABEL)
 
 
 class ClipZeroShot(JudgedByLabels, OfPictures):
     """The label whose prompt is most similar to the picture."""
 
     kind = TaskKind.CLIP_ZERO_SHOT
-    classes = r"^(?!.*For)(Chinese|Alt)?(CLIP|SigLIP|Siglip)\w*Model$"
-    roles = (IMAGE, LABEL)
     has_gradients = False
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
@@ -127,23 +120,29 @@ class TextClassification(Labelled, OfWholeText):
     """The label of a text, or of a pair."""
 
     kind = TaskKind.TEXT_CLASSIFICATION
-    classes = r"ForSequenceClassification$"
-    roles = (TEXT, LABEL)
-    optional = (PAIR,)
+
+    @classmethod
+    def suits(cls, task: Task, config: Mapping[str, Any], columns: Sequence[str]) -> bool:
+        return not _has_one_number(config)
+
+
+def _has_one_number(config: Mapping[str, Any]) -> bool:
+    """Whether the head of a model that classifies texts has a number instead of labels."""
+    return len(config.get("id2label") or "12") == 1 or config.get("problem_type") == "regression"
 
 
 class Regression(OfWholeText):
     """A number for a text, or for a pair."""
 
     kind = TaskKind.REGRESSION
-    classes = r"ForSequenceClassification$"
-    metrics = (Metric.PEARSON, Metric.SPEARMAN)
     judge = staticmethod(correlation)
-    roles = (TEXT, LABEL)
-    optional = (PAIR,)
     label_cell = staticmethod(number_cell)
     has_entropy = False
-    numbers = True
+    answers_numbers = True
+
+    @classmethod
+    def suits(cls, task: Task, config: Mapping[str, Any], columns: Sequence[str]) -> bool:
+        return _has_one_number(config)
 
     @classmethod
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
@@ -164,10 +163,7 @@ class TokenClassification(OfHead, OfText):
     """A label for each word: that of its first token; −1 for a word that is cut off."""
 
     kind = TaskKind.TOKEN_CLASSIFICATION
-    classes = r"ForTokenClassification$"
-    metrics = (Metric.ACCURACY, Metric.F1)
     judge = staticmethod(of_words)
-    roles = (TOKENS, LABEL)
     label_cell = staticmethod(labels_cell)
 
     @classmethod
@@ -256,7 +252,7 @@ def evaluator(data: TaskData, loading: Loading, model: Any) -> Evaluator:
 def require_kind(loading: Loading, data: TaskData, subject: Subject) -> None:
     """Raise TaskError if a model cannot do the task by its class, or lacks a chat template."""
     name = class_of(loading.config)
-    if not KINDS[data.kind].does(name):
+    if not data.kind.does(name):
         heads = experts_with_heads(subject.path)
         advice = (
             f"it has heads for {listing(heads)}: name one of these as the expert of the task "

@@ -1,23 +1,19 @@
-"""Tasks of language models: perplexity, the choice of a continuation, and generated text."""
+"""Tasks of language models: perplexity, and the choice of a continuation; prompts."""
 
 from __future__ import annotations
 
 import math
 import re
 import string
-import time
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from ace_gui.architecture.chat_prompts import chat_tokens
 from ace_gui.engine.evaluating.evaluators import (
     Batch,
-    Cut,
     Evaluator,
     Inputs,
     JudgedByLabels,
@@ -25,44 +21,20 @@ from ace_gui.engine.evaluating.evaluators import (
     Piece,
 )
 from ace_gui.engine.evaluating.metrics import (
-    MetricResult,
-    is_right,
-    last_number,
-    overlap,
     perplexity,
-    share,
 )
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import (
-    CHOICES,
-    LABEL,
-    TEXT,
     Example,
     TaskData,
     refused,
-    text_cell,
+    usual_column,
     whole_number,
 )
 from ace_gui.errors import TaskError
 from ace_gui.formatting import number_text, shown
-from ace_gui.recipe.values import Chat, Metric, Task, TaskKind
-
-MORE_TOKENS: Final = 8
-"""Tokens that a generated answer may have beyond the longest right answer."""
-
-CHAT_TOKENS: Final = 256
-"""Most tokens of an answer in a chat."""
-
-COMPARED_TOKENS: Final = 32
-"""Most tokens of an expert's answer with which those of a merge are compared."""
-
-COMPARED_TOGETHER: Final = 16
-"""Prompts that an expert answers together."""
-
-COMPARED_MULTIPLE: Final = 16
-"""Prompts with answers are padded to a multiple of this."""
-
-_MODELS: Final = r"ForCausalLM|LMHeadModel|LMHead"
+from ace_gui.recipe.task_kinds import CHOICES, LABEL, TEXT, TaskKind
+from ace_gui.recipe.values import Chat, Task
 
 
 def _log_likelihoods(model: Any, inputs: Inputs) -> Tensor:
@@ -124,6 +96,20 @@ def letters(choices: Sequence[Any]) -> str:
     return string.ascii_uppercase[: len(choices)]
 
 
+def guessed_kind(task: Task, columns: Sequence[str]) -> TaskKind:
+    """The kind of a task of a language model, which does them all."""
+    metrics = TaskKind.TEXT_TO_TEXT.traits.metrics
+    if task.max_new_tokens or task.stop or task.metric in metrics:
+        return TaskKind.TEXT_TO_TEXT
+    choices = usual_column(CHOICES, columns) or task.columns.get(CHOICES)
+    label = usual_column(LABEL, columns) or task.columns.get(LABEL)
+    if choices and label:
+        return TaskKind.MULTIPLE_CHOICE
+    if LABEL in task.columns or task.prompt or task.system:
+        return TaskKind.TEXT_TO_TEXT
+    return TaskKind.CAUSAL_LM
+
+
 class CausalLM(OfText):
     """Perplexity.
 
@@ -131,11 +117,11 @@ class CausalLM(OfText):
     """
 
     kind = TaskKind.CAUSAL_LM
-    classes = rf"({_MODELS})$"
-    metrics = (Metric.PERPLEXITY,)
     judge = staticmethod(perplexity)
-    roles = (TEXT,)
-    writes = True
+
+    @classmethod
+    def suits(cls, task: Task, config: Mapping[str, Any], columns: Sequence[str]) -> bool:
+        return guessed_kind(task, columns) is cls.kind
 
     @classmethod
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
@@ -148,7 +134,7 @@ class CausalLM(OfText):
         token_L = torch.tensor(self.tokenizer(example.given[TEXT])["input_ids"], dtype=torch.long)
         longest = self.longest or len(token_L)
         starts = range(0, max(len(token_L) - 1, 1), max(longest - 1, 1))
-        return [_tokens(token_L[start : start + longest]) for start in starts]
+        return [plain_piece(token_L[start : start + longest]) for start in starts]
 
     def run(self, batch: Batch) -> list[Any]:
         count = batch.inputs["input_ids"].shape[1] - 1
@@ -161,6 +147,9 @@ class CausalLM(OfText):
     def answer(self, outputs: list[Any]) -> Any:
         return sum(nll for nll, _ in outputs), sum(tokens for _, tokens in outputs)
 
+    def choices(self, inputs: Inputs) -> Tensor:
+        return super().choices(inputs)[:, :-1]
+
     def rows(self, batch: Batch) -> list[Tensor]:
         return list(self.model(**batch.inputs).logits[:, :-1].unbind())
 
@@ -172,10 +161,11 @@ class MultipleChoice(JudgedByLabels, OfText):
     """A choice for a text, by a model with a head that scores each choice on its own."""
 
     kind = TaskKind.MULTIPLE_CHOICE
-    classes = rf"(ForMultipleChoice|{_MODELS})$"
-    roles = (TEXT, CHOICES, LABEL)
     has_gradients = False
-    writes = True
+
+    @classmethod
+    def suits(cls, task: Task, config: Mapping[str, Any], columns: Sequence[str]) -> bool:
+        return guessed_kind(task, columns) is cls.kind
 
     @classmethod
     def for_class(cls, class_name: str) -> type[Evaluator]:
@@ -183,7 +173,7 @@ class MultipleChoice(JudgedByLabels, OfText):
 
     @classmethod
     def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
-        return [_choice(data, example) for example in data.examples]
+        return [choice_index(data, example) for example in data.examples]
 
     @classmethod
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
@@ -249,7 +239,7 @@ class LanguageChoice(Prompted, MultipleChoice):
                 whole = self._prompter.tokens(f"{text} {choice}")
                 start = _first_difference(prompt, whole)
             cut = max(0, len(whole) - self.longest) if self.longest else 0
-            pieces.append(_tokens(torch.tensor(whole[cut:]), note=max(start - cut, 1)))
+            pieces.append(plain_piece(torch.tensor(whole[cut:]), note=max(start - cut, 1)))
         return pieces
 
     def scores(self, batch: Batch) -> Tensor:
@@ -263,12 +253,13 @@ def _first_difference(before: Sequence[int], whole: Sequence[int]) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(before), len(whole) - 1))
 
 
-def _tokens(token_L: Tensor, note: Any = None) -> Piece:
+def plain_piece(token_L: Tensor, note: Any = None) -> Piece:
+    """A piece of tokens without padding."""
     inputs = {"input_ids": token_L, "attention_mask": torch.ones_like(token_L)}
     return Piece(inputs=inputs, note=note)
 
 
-def _choice(data: TaskData, example: Example) -> int:
+def choice_index(data: TaskData, example: Example) -> int:
     """The index of a choice: given as a number from 0, a letter, or the text of the choice."""
     value, choices = example.label, example.given[CHOICES]
     text = value.strip() if isinstance(value, str) else ""
@@ -283,234 +274,3 @@ def _choice(data: TaskData, example: Example) -> int:
         sentence = f"The label {shown(value)} is none of the {len(choices)} choices, from 0 or A."
         raise refused(data.table.path, sentence, example.row)
     return index
-
-
-def _answer_cell(value: Any) -> str:
-    """A text; a number is one as well."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return text_cell(str(value) if is_number else value)
-
-
-def _share_of_texts(
-    data: TaskData, answers: Sequence[tuple[str, bool]], targets: Sequence[str], _names: object
-) -> MetricResult:
-    if data.metric in (Metric.ROUGE_L, Metric.CHRF):
-        return overlap(data.metric, [text for text, _ in answers], targets)
-    own_letters = [letters(example.given.get(CHOICES, ())) for example in data.examples]
-    known = "".join(sorted(set(targets))) if data.metric is Metric.CHOICE else ""
-    pattern = data.task.pattern or ""
-    return share(
-        is_right(data.metric, answer, target, letters=each or known, pattern=pattern)
-        for (answer, _), target, each in zip(answers, targets, own_letters, strict=True)
-    )
-
-
-class TextToText(Prompted):
-    """A generated text. An answer is the text, and whether it was cut."""
-
-    kind = TaskKind.TEXT_TO_TEXT
-    classes = rf"(ForConditionalGeneration|{_MODELS})$"
-    metrics = (
-        *(Metric.EXACT_MATCH, Metric.CONTAINS, Metric.LAST_NUMBER, Metric.REGEX, Metric.CHOICE),
-        *(Metric.ROUGE_L, Metric.CHRF),
-    )
-    judge = staticmethod(_share_of_texts)
-    roles = (TEXT, LABEL)
-    optional = (CHOICES,)
-    label_cell = staticmethod(_answer_cell)
-    has_entropy = learns = has_gradients = False
-    writes = True
-
-    def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        super().__init__(data, loading, model)
-        most = data.task.max_new_tokens
-        if most is None:
-            most = CHAT_TOKENS if self.chat else self._longest_label() + MORE_TOKENS
-        # Routers and recurrent models would see the padding.
-        self.pads = loading.modules is None and self._heads is not None
-        self._decodes = not model.config.is_encoder_decoder
-        if self._decodes and self.longest is not None:
-            most = min(most, max(self.longest // 2, 1))
-        self.most = most
-        self.tokens, self.seconds = 0, 0.0
-
-    def _longest_label(self) -> int:
-        """The number of tokens of the longest right answer; ``COMPARED_TOKENS`` without any."""
-        labels = [example.label for example in self.data.examples if example.label is not None]
-        if not labels:
-            return COMPARED_TOKENS
-        return max(len(self.tokenizer(label)["input_ids"]) for label in labels)
-
-    @classmethod
-    def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
-        return [_wanted(data, example) for example in data.examples]
-
-    @classmethod
-    def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
-        if isinstance(answer, str):
-            return answer
-        text, was_cut = answer
-        return f"{text} … (cut)" if was_cut else text
-
-    @classmethod
-    def cut(cls, answers: Sequence[Any]) -> Cut:
-        return Cut(examples=sum(was_cut for _, was_cut in answers))
-
-    def pieces(self, example: Example) -> list[Piece]:
-        """The prompt. If it is too long, its beginning is cut, or its end for an encoder."""
-        default = "{text}\n{choices}" if CHOICES in example.given else "{text}"
-        text = self._prompter.text(example.given, default)
-        tokens = self._prompter.tokens(text)
-        if self._decodes and self.longest is not None:
-            kept = tokens[-(self.longest - self.most) :]
-        else:
-            kept = self._prompter.tokens(text, **self.cut_off)
-        return [_tokens(torch.tensor(kept), note=len(kept) < len(tokens))]
-
-    def answered_pieces(self, examples: Sequence[Example]) -> list[list[Piece]]:
-        """Each prompt with this model's own answer behind it, up to ``COMPARED_TOKENS`` of it."""
-        prompts = [piece for example in examples for piece in self.pieces(example)]
-        order = sorted(range(len(prompts)), key=lambda n: len(prompts[n].inputs["input_ids"]))
-        together = COMPARED_TOGETHER if self.pads else 1
-        pieces: dict[int, Piece] = {}
-        for first in range(0, len(order), together):
-            chosen = order[first : first + together]
-            stacked = self.stack([prompts[n] for n in chosen])
-            inputs = {name: tensor.to(self.model.device) for name, tensor in stacked.items()}
-            batch = Batch(inputs=inputs, notes=[prompts[n].note for n in chosen])
-            written = self._generated(batch, min(self.most, COMPARED_TOKENS))
-            for n, tokens in zip(chosen, written, strict=True):
-                pieces[n] = self._answered(prompts[n], tokens)
-        return [[pieces[n]] for n in range(len(prompts))]
-
-    def _answered(self, prompt: Piece, written: Sequence[int]) -> Piece:
-        """A prompt and the tokens written after it. ``note``: the columns of their ``rows``.
-
-        A decoder's is padded on the right, where no earlier token sees it, so that few lengths
-        occur.
-        """
-        ends = [n for n, token in enumerate(written) if n and token in self._ends]
-        answer = torch.tensor(written[: ends[0] + 1] if ends else written)
-        if not self._decodes:
-            inputs = {**prompt.inputs, "decoder_input_ids": answer[:-1]}
-            return Piece(inputs=inputs, note=slice(0, len(answer) - 1))
-        begin = len(prompt.inputs["input_ids"])
-        whole = torch.cat((prompt.inputs["input_ids"], answer))
-        padding = -len(whole) % COMPARED_MULTIPLE
-        inputs = {
-            "input_ids": functional.pad(whole, (0, padding), value=self._padding),
-            "attention_mask": functional.pad(torch.ones_like(whole), (0, padding)),
-        }
-        return Piece(inputs=inputs, note=slice(begin - 1, len(whole) - 1))
-
-    def rows(self, batch: Batch) -> list[Tensor]:
-        """The logits of each token of an answer (see ``answered_pieces``)."""
-        logits_NLC = self.model(**batch.inputs).logits
-        return [logits_LC[at] for logits_LC, at in zip(logits_NLC, batch.notes, strict=True)]
-
-    def stack(self, pieces: Sequence[Piece]) -> Inputs:
-        """Pad prompts of a decoder on the left, and those of an encoder on the right."""
-        longest = max(len(each.inputs["input_ids"]) for each in pieces)
-        fill = {"input_ids": self._padding, "attention_mask": 0}
-        inputs = {}
-        for name, value in fill.items():
-            rows = []
-            for each in pieces:
-                token_L = each.inputs[name]
-                padding = token_L.new_full((longest - len(token_L),), value)
-                rows.append(torch.cat((padding, token_L) if self._decodes else (token_L, padding)))
-            inputs[name] = torch.stack(rows)
-        for name in pieces[0].inputs.keys() - fill.keys():
-            inputs[name] = torch.stack([piece.inputs[name] for piece in pieces])
-        return inputs
-
-    @property
-    def _heads(self) -> int | None:
-        config = self.model.config.get_text_config(decoder=True)
-        heads: int | None = getattr(config, "num_attention_heads", None)
-        return heads
-
-    @property
-    def _padding(self) -> int:
-        fill = self.tokenizer.pad_token_id
-        fill = self.tokenizer.eos_token_id if fill is None else fill
-        return 0 if fill is None else int(fill)
-
-    @property
-    def _ends(self) -> frozenset[int]:
-        """The tokens that end an answer, by the model's generation_config.json."""
-        ends = self.model.generation_config.eos_token_id
-        return frozenset([ends] if isinstance(ends, int) else ends or ())
-
-    def kept_bytes(self, piece: Piece) -> int:
-        """Keys and values of every token."""
-        config, heads = self.model.config.get_text_config(decoder=True), self._heads
-        if heads is None:
-            return 0
-        width = getattr(config, "head_dim", None) or config.hidden_size // heads
-        kept = getattr(config, "num_key_value_heads", None) or heads
-        length = len(piece.inputs["input_ids"]) + self.most
-        size = self.model.dtype.itemsize
-        return int(2 * config.num_hidden_layers * kept * width * length * size)
-
-    def probe(self, batch: Batch) -> list[Any]:
-        return self._generated(batch, 1)
-
-    def run(self, batch: Batch) -> list[Any]:
-        started = time.perf_counter()
-        answers = []
-        for written, prompt_cut in zip(self._generated(batch, self.most), batch.notes, strict=True):
-            end = next((n for n, token in enumerate(written) if token in self._ends), None)
-            self.tokens += len(written) if end is None else end + 1
-            text = self.tokenizer.decode(written[:end], skip_special_tokens=True)
-            stops = [at for stop in self.data.task.stop if (at := text.find(stop)) >= 0]
-            if stops:
-                text = text[: min(stops)]
-            answers.append((text, prompt_cut or (end is None and not stops)))
-        self.seconds += time.perf_counter() - started
-        self.tokens_per_second = self.tokens / self.seconds
-        return answers
-
-    def _generated(self, batch: Batch, most: int) -> list[list[int]]:
-        begin = batch.inputs["input_ids"].shape[1] if self._decodes else 0
-        written = self.model.generate(
-            **batch.inputs,
-            **GREEDY,
-            max_new_tokens=most,
-            pad_token_id=self._padding,
-            stopping_criteria=[partial(self._stopped, begin)] if self.data.task.stop else None,
-        )
-        tokens: list[list[int]] = written[:, begin:].tolist()
-        return tokens
-
-    def _stopped(self, begin: int, ids_NL: Tensor, _scores: Any, **_more: Any) -> Tensor:
-        """Whether the end of each row has a stop text. Each token is at least one byte of it."""
-        stops = self.data.task.stop
-        begin = max(begin, ids_NL.shape[1] - max(len(stop.encode()) for stop in stops) - 1)
-        texts = self.tokenizer.batch_decode(ids_NL[:, begin:], skip_special_tokens=True)
-        stopped = [any(stop in text for stop in stops) for text in texts]
-        return torch.tensor(stopped, device=ids_NL.device)
-
-
-GREEDY: Final[Mapping[str, Any]] = {
-    **{"do_sample": False, "num_beams": 1},
-    **{"temperature": None, "top_k": None, "top_p": None},
-}
-"""Arguments of ``generate``: the most likely token, whatever the model's configuration says."""
-
-
-def _wanted(data: TaskData, example: Example) -> str:
-    """The right answer; a letter for the metric choice. Raises TaskError if it does not fit."""
-    label: str = example.label
-    if data.metric is Metric.CHOICE:
-        choices = example.given.get(CHOICES)
-        if choices is not None:
-            return letters(choices)[_choice(data, example)]
-        letter = label.strip().upper()
-        if len(letter) != 1 or not "A" <= letter <= "Z":
-            sentence = f"The label {shown(label)} is not a letter; name a column of choices too."
-            raise refused(data.table.path, sentence, example.row)
-        return letter
-    if data.metric is Metric.LAST_NUMBER and last_number(label) is None:
-        raise refused(data.table.path, f"The label {shown(label)} has no number.", example.row)
-    return label

@@ -23,7 +23,7 @@ from ace_gui.engine.evaluating.kinds import evaluator
 from ace_gui.engine.evaluating.subjects import Loading, Own, loading_of
 from ace_gui.engine.evaluating.task_data import TaskData
 from ace_gui.engine.modules.stored import has_modules, read_manifest
-from ace_gui.engine.planning.prepared import experts_with_heads
+from ace_gui.engine.planning.recipe_models import experts_with_heads
 from ace_gui.errors import MismatchError, OutputError, ResourceError, is_out_of_memory
 from ace_gui.formatting import listing, path_text, plain
 from ace_gui.machine import free_memory

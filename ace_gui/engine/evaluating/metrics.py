@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.errors import ResourceError
-from ace_gui.recipe.values import Metric
+from ace_gui.recipe.task_kinds import Metric
 
 if TYPE_CHECKING:
     from ace_gui.engine.evaluating.task_data import TaskData

@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 from ace_gui.engine.evaluating.task_data import (
     FILE_BYTES,
     ROW_BYTES,
-    TEXT,
     Row,
     Table,
     folder_table,
@@ -39,6 +38,7 @@ from ace_gui.engine.evaluating.task_data import (
     require_columns,
 )
 from ace_gui.errors import Cancelled, WorkbenchError, is_out_of_memory
+from ace_gui.recipe.task_kinds import TEXT
 
 JSON_BYTES: Final = 200_000_000
 """Largest JSON file with a single value; JSON lines may have any size."""

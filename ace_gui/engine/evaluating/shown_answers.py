@@ -57,10 +57,6 @@ from ace_gui.engine.evaluating.loaded_models import Loaded, answered, load
 from ace_gui.engine.evaluating.open_table import open_table
 from ace_gui.engine.evaluating.subjects import Loading, Models
 from ace_gui.engine.evaluating.task_data import (
-    IMAGE,
-    PAIR,
-    TEXT,
-    TOKENS,
     Example,
     Picture,
     Table,
@@ -69,9 +65,11 @@ from ace_gui.engine.evaluating.task_data import (
 )
 from ace_gui.engine.modules.layers import ObservedRouter, routers_of
 from ace_gui.engine.modules.stored import MODULES
-from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.recipe_models import RecipeModels
 from ace_gui.errors import TaskError, WorkbenchError
 from ace_gui.methods.shared.expert_modules import ModuleKind
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.task_kinds import IMAGE, PAIR, TEXT, TOKENS
 from ace_gui.recipe.values import Task
 from ace_gui.steps import Steps
 
@@ -114,38 +112,38 @@ SHOWN: Final = 3
 """Number of examples shown for a task."""
 
 
-def described(prepared: Prepared, tasks: Sequence[Task]) -> Iterator[TaskDescribed | None]:
+def described(opened: RecipeModels, tasks: Sequence[Task]) -> Iterator[TaskDescribed | None]:
     """Each task as it would be scored. Errors are part of the description, not raised."""
-    models, known = Models(prepared), prepared.recipe.tasks
+    models, known = Models(opened), opened.recipe.tasks
     for task in tasks:
         fields: dict[str, Any] = {"task": task}
         try:
             require_own_names([each for each in known if each.title == task.title])
-            yield from _describe(fields, models, prepared, task)
+            yield from _describe(fields, models, opened.recipe, task)
         except WorkbenchError as error:
             fields["fault"] = error.sentence
         yield TaskDescribed(**fields)
 
 
-def _describe(known: dict[str, Any], models: Models, prepared: Prepared, task: Task) -> Steps[None]:
+def _describe(known: dict[str, Any], models: Models, recipe: Recipe, task: Task) -> Steps[None]:
     """Fill in the description step by step, as an error may come later. Raises TaskError."""
     table = open_table(task.data)
     known["table_columns"] = table.columns
     owner = models.owner(task)
-    known["expert"] = None if owner is None else prepared.recipe.expert_names[owner]
+    known["expert"] = None if owner is None else recipe.expert_names[owner]
     config = models.reference(task)
     known["kinds"] = tuple(kinds_of(config))
     kind = known["kind"] = kind_of(task, config, table)
-    traits = KINDS[kind]
+    traits, answers = kind.traits, KINDS[kind]
     known.update(metrics=traits.metrics, roles=traits.roles, optional=traits.optional)
     known["metric"] = metric_of(task, kind)
     known["columns"] = columns_of(task, kind, table)
     trials = yield from trials_of(models, task)
     first = next((t for t in trials if t.subject.expert == owner is not None), trials[0])
-    names, examples = traits.names(first.data, first.loading.config), first.data.examples
+    names, examples = answers.names(first.data, first.loading.config), first.data.examples
     known["count"] = len(examples)
     known["examples"] = tuple(
-        shown_example(example, cut(traits.text(example, target, names)))
+        shown_example(example, cut(answers.text(example, target, names)))
         for example, target in zip(examples[:SHOWN], first.targets, strict=False)
     )
 
@@ -157,7 +155,7 @@ MOST: Final = 60
 
 
 def compared_examples(
-    prepared: Prepared, folder: Path, *, with_base: bool, device: str
+    opened: RecipeModels, folder: Path, *, with_base: bool, device: str
 ) -> Iterator[Event | None]:
     """Compare a merged model in a folder with each task's own expert, or with the base.
 
@@ -165,8 +163,8 @@ def compared_examples(
     Raises TaskError and CheckpointError.
     """
     where = resolve_device(device)
-    models = Models(prepared, (folder,), (MERGED,))
-    for task in known_tasks(prepared):
+    models = Models(opened, (folder,), (MERGED,))
+    for task in known_tasks(opened.recipe):
         trials = yield from trials_of(models, task)
         merged = [t for t in trials if t.subject.expert is None and not t.subject.is_base]
         if with_base:
@@ -254,7 +252,7 @@ def _asked(
 ) -> Iterator[Event | None]:
     """Load one model, yield its answer, and release it."""
     one = evaluator(data, loading, load(loading, device))
-    if one.writes:
+    if one.kind.traits.writes:
         yield from _writing(one, model, wanted)
     else:
         yield _answered(one, model, loading)
@@ -272,11 +270,11 @@ def _data(models: Models, task: Task, wanted: TryInput) -> Steps[TaskData]:
     table = Table(path=task.data, columns=(), rows=lambda _: iter(()), files=())
     kind = kind_of(task, reference, table)
     given: dict[str, Any] = {}
-    if IMAGE in KINDS[kind].roles:
+    if kind.has_pictures:
         if wanted.picture is None:
             raise TaskError(f"{task.title} needs a picture.")
         given[IMAGE] = picture_of(wanted.picture.parent, wanted.picture.name, wanted.picture.name)
-    elif TOKENS in KINDS[kind].roles:
+    elif TOKENS in kind.traits.roles:
         given[TOKENS] = tuple(wanted.text.split())
     else:
         given[TEXT] = wanted.text
@@ -455,7 +453,7 @@ def _routes(
     trial: Trial, models: Models, means: Sequence[_Mean], seconds: float, plain_seconds: float
 ) -> TaskRoutes:
     experts = tuple(dict.fromkeys(name for each in means for name in each.experts))
-    names = None if models.prepared is None else models.prepared.recipe.expert_names
+    names = None if models.opened is None else models.opened.recipe.expert_names
     return TaskRoutes(
         model=trial.subject.name,
         task=trial.data.name,

@@ -14,7 +14,7 @@ from ace_gui.checkpoints.pickle_conversion import find_converted
 from ace_gui.engine.modules.in_model import ModulesOf, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head
 from ace_gui.engine.planning.models import OpenedModel, open_files
-from ace_gui.engine.planning.prepared import HEADS, Prepared, head_tensors
+from ace_gui.engine.planning.recipe_models import HEADS, RecipeModels
 from ace_gui.errors import RecipeError, TaskError
 from ace_gui.formatting import path_text
 from ace_gui.output_files import RECIPE
@@ -89,7 +89,7 @@ class Models:
     ``names``: of the folders; if empty, their paths. ``with_base``: also score the base.
     """
 
-    prepared: Prepared | None
+    opened: RecipeModels | None
     folders: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()
     with_base: bool = field(default=True, kw_only=True)
@@ -97,8 +97,8 @@ class Models:
     def subjects(self) -> list[Subject]:
         """All models to score: the base, the experts, the folders by name."""
         subjects = []
-        if self.prepared is not None:
-            recipe = self.prepared.recipe
+        if self.opened is not None:
+            recipe = self.opened.recipe
             if self.with_base:
                 subjects.append(Subject(name=BASE, path=recipe.base_model, is_base=True))
             named = zip(recipe.expert_names, recipe.models, strict=True)
@@ -114,9 +114,9 @@ class Models:
 
         Raises TaskError if the recipe has no such expert.
         """
-        if self.prepared is None:
+        if self.opened is None:
             return None
-        names = self.prepared.recipe.expert_names
+        names = self.opened.recipe.expert_names
         if task.expert is not None and task.expert not in names:
             raise TaskError(
                 f"The task {task.title} belongs to {task.expert!r}, but the recipe's experts are "
@@ -129,67 +129,67 @@ class Models:
     def reference(self, task: Task) -> Mapping[str, Any]:
         """The config of the task's own model, from which its kind is inferred."""
         owner = self.owner(task)
-        if self.prepared is not None and owner is not None:
-            return _expert_config(self.prepared, owner)
+        if self.opened is not None and owner is not None:
+            return _expert_config(self.opened, owner)
         return self.loading(self.subjects()[-1], task).config
 
     def loading(self, subject: Subject, task: Task) -> Loading:
         """The source of a model for a task. Raises CheckpointError and TaskError."""
-        prepared, owner = self.prepared, self.owner(task)
+        opened, owner = self.opened, self.owner(task)
         if subject.model is not None:
-            return _in_memory(subject, _others(prepared, owner))
-        if prepared is None:
+            return _in_memory(subject, _others(opened, owner))
+        if opened is None:
             return loading_of(subject.path, task.expert or task.title)
-        recipe = prepared.recipe
+        recipe = opened.recipe
         if subject.expert is not None:
-            return _expert(prepared, subject.expert)
+            return _expert(opened, subject.expert)
         if subject.is_base and recipe.adapter is not None:
-            names = prepared.base.own_names
-            return _with_adapter(recipe.base_model, recipe.adapter, prepared.base, names)
+            names = opened.base.own_names
+            return _with_adapter(recipe.base_model, recipe.adapter, opened.base, names)
         if subject.is_base and owner is not None:
-            return _base_with_head(prepared, owner)
+            return _base_with_head(opened, owner)
         return loading_of(
             subject.path,
             (task.expert or task.title) if owner is None else recipe.expert_names[owner],
-            config=None if owner is None else _expert_config(prepared, owner),
+            config=None if owner is None else _expert_config(opened, owner),
             base=recipe.base_model,
-            others=_others(prepared, owner),
+            others=_others(opened, owner),
         )
 
 
-def _others(prepared: Prepared | None, owner: int | None) -> tuple[Path, ...]:
+def _others(opened: RecipeModels | None, owner: int | None) -> tuple[Path, ...]:
     """Folders of the recipe that may have a tokenizer or processor missing from the model."""
-    if prepared is None:
+    if opened is None:
         return ()
-    recipe = prepared.recipe
+    recipe = opened.recipe
     first = () if owner is None else (recipe.models[owner].model,)
     return tuple(path for path in (*first, recipe.base_model) if path.is_dir())
 
 
-def _expert_config(prepared: Prepared, t: int) -> Mapping[str, Any]:
-    config = prepared.experts[t].checkpoint.config
-    return _config(_folder(prepared.recipe.models[t].model)) if config is None else config
+def _expert_config(opened: RecipeModels, t: int) -> Mapping[str, Any]:
+    config = opened.experts[t].checkpoint.config
+    return _config(_folder(opened.recipe.models[t].model)) if config is None else config
 
 
 def _config(folder: Path) -> Mapping[str, Any]:
     return read_config(folder / "config.json")
 
 
-def _expert(prepared: Prepared, t: int) -> Loading:
-    entry, expert = prepared.recipe.models[t], prepared.experts[t]
+def _expert(opened: RecipeModels, t: int) -> Loading:
+    entry, expert = opened.recipe.models[t], opened.experts[t]
     if not is_adapter(entry.model):
-        return _as_it_is(entry.model, _others(prepared, t))
+        return _as_it_is(entry.model, _others(opened, t))
     if entry.on is not None:
         names = {name: name for name in expert.checkpoint.tensors}
         return _with_adapter(entry.on, entry.model, expert, names)
-    return _with_adapter(prepared.recipe.base_model, entry.model, expert, expert.own_names)
+    return _with_adapter(opened.recipe.base_model, entry.model, expert, expert.own_names)
 
 
-def _base_with_head(prepared: Prepared, owner: int) -> Loading:
+def _base_with_head(opened: RecipeModels, owner: int) -> Loading:
     """The base, with the expert's head if the base has none for the task."""
-    base = _as_it_is(prepared.recipe.base_model, _others(prepared, owner))
-    expert, own_config = prepared.experts[owner], _expert_config(prepared, owner)
-    kept = [each.name for each in head_tensors(prepared, owner)]
+    base = _as_it_is(opened.recipe.base_model, _others(opened, owner))
+    expert, own_config = opened.experts[owner], _expert_config(opened, owner)
+    kept = opened.kept_T[owner]
     if not kept and class_of(base.config) == class_of(own_config):
         return base
     own = Own(checkpoint=expert.checkpoint, names={name: name for name in kept})

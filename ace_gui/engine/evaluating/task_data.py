@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from ace_gui.errors import TaskError
 from ace_gui.formatting import listing, path_text, shown
-from ace_gui.recipe.values import Metric, Task, TaskKind, unnamed_label
+from ace_gui.recipe.task_kinds import CHOICES, IMAGE, LABEL, PAIR, TEXT, TOKENS, Metric, TaskKind
+from ace_gui.recipe.values import Task, unnamed_label
 
 ROW_BYTES: Final = 4_000_000
 """Largest row of text; an encyclopedia's longest article has two million characters."""
@@ -199,10 +200,6 @@ def folder_table(path: Path) -> Table:
 
     everything = tuple(file for file, _ in pairs)
     return Table(path=path, columns=(IMAGE, LABEL), rows=rows, files=everything)
-
-
-TEXT, PAIR, LABEL, IMAGE, CHOICES, TOKENS = "text", "pair", "label", "image", "choices", "tokens"
-"""Roles of columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -409,3 +406,27 @@ def answer_labels(task: Task, config: Mapping[str, Any]) -> list[str]:
     prefixes = {names[index].rpartition("/")[0] for index in labels_of(task, config).allowed}
     shared = f"{prefixes.pop()}/" if len(prefixes) == 1 else ""
     return [name.removeprefix(shared) for name in names]
+
+
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    TEXT: (
+        *("text", "sentence", "sentence1", "premise", "question1", "question", "query", "content"),
+        *("review", "prompt", "input", "inputs", "source", "document", "context", "ctx", "goal"),
+    ),
+    PAIR: ("text_pair", "pair", "sentence2", "hypothesis", "question2", "sentence", "passage"),
+    LABEL: (
+        *("label", "labels", "target", "targets", "score", "class", "answer", "answerkey"),
+        *("output", "outputs", "summary", "translation", "completion"),
+        *("ner_tags", "pos_tags", "tags", "y"),
+    ),
+    IMAGE: ("image", "images", "img", "picture", "file", "file_name", "path", "pixels", "x"),
+    CHOICES: ("choices", "endings", "options", "answers"),
+    TOKENS: ("tokens", "words"),
+}
+"""Common column names by role; the first that exists is used."""
+
+
+def usual_column(role: str, columns: Sequence[str]) -> str | None:
+    """The first column with a common name of a role."""
+    lower = {column.lower(): column for column in reversed(columns)}
+    return next((lower[name] for name in COLUMNS[role] if name in lower), None)

@@ -79,7 +79,7 @@ def tune(
     scored = replace(recipe, tasks=limited(recipe.tasks, limit))
     opened: OpenedModels = []
     prepared = yield from preparing(scored, opened)
-    if not known_tasks(prepared):
+    if not known_tasks(prepared.recipe):
         raise TaskError("There are no tasks to tune on; add some to the recipe.", key="tasks")
     for half in Half:
         yield from require_tasks(prepared, device, half=half, workers=workers)

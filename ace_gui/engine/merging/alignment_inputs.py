@@ -98,7 +98,7 @@ def _refuse_scoring_data(
 ) -> None:
     """Raise TaskError if an input is also in the data that the task is scored on."""
     scored = result_of(
-        read_task(data.task, Models(prepared).reference(data.task), seed=SEED)
+        read_task(data.task, Models(prepared.models).reference(data.task), seed=SEED)
     ).examples
     both = {_key(example.given) for example in scored} & distinct.keys()
     if both:

@@ -266,7 +266,7 @@ class _Alignment:
     def _merged_models(self) -> list[Evaluator]:
         """The merged model on every task, with the same parameters where these are trained."""
         shapes = {row.tensor: row.tensor_shape for row in self._plan.rows}
-        models = Models(self._prepared, (self._store.model,), with_base=False)
+        models = Models(self._prepared.models, (self._store.model,), with_base=False)
         merge = models.subjects()[-1]
         loaded: list[tuple[Loading, Any]] = []
         body: dict[str, Tensor] = {}

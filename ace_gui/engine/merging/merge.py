@@ -59,7 +59,8 @@ from ace_gui.engine.merging.units import (
     whole_units,
 )
 from ace_gui.engine.planning.prepare import require_experts
-from ace_gui.engine.planning.prepared import HEADS, Prepared, head_tensors
+from ace_gui.engine.planning.prepared import Prepared, head_tensors
+from ace_gui.engine.planning.recipe_models import HEADS
 from ace_gui.engine.planning.requirements import require_memory
 from ace_gui.engine.streaming import ordered, single_threads
 from ace_gui.machine import peak_memory

@@ -33,7 +33,7 @@ from ace_gui.engine.modules.stored import (
     require_hashes,
 )
 from ace_gui.engine.planning.models import open_files
-from ace_gui.engine.planning.prepared import HEADS
+from ace_gui.engine.planning.recipe_models import HEADS
 from ace_gui.engine.streaming import elements_of, tensors_digest
 from ace_gui.errors import MismatchError, OutputError
 from ace_gui.formatting import listing, path_text, plain

@@ -46,7 +46,8 @@ from ace_gui.engine.output.model_card import CARD, model_card
 from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter
 from ace_gui.engine.planning.models import OpenedModel, open_files
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.engine.planning.prepared import HEADS, Prepared
+from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.recipe_models import HEADS
 from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.engine.planning.vocabulary import differs, vocabulary_tensors
 from ace_gui.engine.streaming import sha256

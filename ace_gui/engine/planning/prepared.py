@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ace_gui.checkpoints.input_files import FileStamp, status_of
 from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.checkpoints.writer import OutputTensor
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Check, Disposition, Plan, PlanRow
 from ace_gui.engine.planning.models import OpenedModel, answering_name
+from ace_gui.engine.planning.recipe_models import RecipeModels
 from ace_gui.engine.planning.vocabulary import deciding_tokenizers
 from ace_gui.errors import CheckpointError
 from ace_gui.methods import checked_parameters, get_method
@@ -55,6 +55,13 @@ class Prepared:
     def recipe(self) -> Recipe:
         """The recipe of the plan."""
         return self.plan.recipe
+
+    @property
+    def models(self) -> RecipeModels:
+        """The models without the plan, as scores need them."""
+        counts = range(len(self.experts))
+        kept_T = tuple(tuple(each.name for each in head_tensors(self, t)) for t in counts)
+        return RecipeModels(recipe=self.recipe, base=self.base, experts=self.experts, kept_T=kept_T)
 
     def method_of(self, row: PlanRow) -> MergeMethod[Any]:
         """The method that merges a row."""
@@ -134,15 +141,6 @@ class Prepared:
             return deciding_tokenizers(models, self.recipe.matching) == self.tokenizers
         except CheckpointError:
             return False
-
-
-HEADS: Final = "heads"
-"""The folder of a merged model with the heads kept for single experts."""
-
-
-def experts_with_heads(folder: Path) -> list[str]:
-    """Names of the experts whose heads a merged model's folder has, sorted."""
-    return sorted(file.stem for file in (folder / HEADS).glob("*.safetensors"))
 
 
 def head_tensors(prepared: Prepared, t: int) -> list[OutputTensor]:

@@ -55,6 +55,10 @@ class HeadChoice:
         """The reason, appended to that of a tensor."""
         return f": {self.why}" if self.why else ""
 
+    def keeps(self, name: str, traits: TensorTraits) -> bool:
+        """Whether a tensor of the base is not merged, but stays with each expert that has it."""
+        return name in self.poolers or (traits.role is Role.HEAD and name not in self.merged)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Shared:

@@ -38,6 +38,7 @@ from ace_gui.gui.widgets.layout import (
     split,
 )
 from ace_gui.gui.widgets.lazy import LazyTabs
+from ace_gui.recipe.task_kinds import Metric
 
 _HIGH: Final = 36  # in text lines: below this height the row of examples is hidden
 REFRESH: Final = 100  # ms between repaints while scores arrive
@@ -47,7 +48,9 @@ NO_SCORES: Final = (
     "after another, in the background."
 )
 BEING_EVALUATED: Final = "The models are being evaluated"
-_UNBOUNDED: Final = frozenset({"perplexity", "score"})
+_UNBOUNDED: Final = frozenset(
+    ("score", *(metric.value for metric in Metric if not metric.traits.is_bounded))
+)
 """Metrics whose values do not share an axis with others."""
 
 

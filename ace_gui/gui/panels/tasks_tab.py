@@ -49,7 +49,7 @@ from ace_gui.gui.widgets.layout import (
     scroll_area,
     split,
 )
-from ace_gui.recipe.values import Chat, Task, TaskKind
+from ace_gui.recipe.values import Chat, Task
 
 NO_DATA: Final = (
     "A task is your own data for evaluating the models: a table, a text, or a folder of "
@@ -188,8 +188,6 @@ _NOTHING: Final = "none"
 _MOST: Final = 10_000_000
 _PICTURE: Final = 64  # px
 _MAX_CHARACTERS: Final = 280  # of a displayed text
-_LABELLED: Final = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.TEXT_CLASSIFICATION)
-_LANGUAGE: Final = (TaskKind.CAUSAL_LM, TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
 _CALIBRATION: Final = (
     "Inputs for methods that learn or measure something. Do not use the data for scores. "
     "Only a few methods need labels."
@@ -239,6 +237,10 @@ _CHAT: Final = Option(
     help="With “always”, a model without a template cannot be scored.",
     values={"if the model has one": Chat.AUTO, "always": Chat.ON, "never": Chat.OFF},
 )
+
+
+_BY_FIELD: Final = {option.name: option for option in (_LABELS, _PROMPT, _SYSTEM, _CHAT)}
+"""The options of settings that only some kinds of tasks have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -374,12 +376,8 @@ def _options(task: Task, described: TaskDescribed, experts: Sequence[str]) -> It
     for role in (*described.roles, *described.optional):
         yield _column(role, task, described)
     yield _LIMIT
-    if described.kind in _LABELLED:
-        yield _LABELS
-    if described.kind in (*_LANGUAGE, TaskKind.CLIP_ZERO_SHOT):
-        yield _PROMPT
-    if described.kind in _LANGUAGE:
-        yield from (_SYSTEM, _CHAT)
+    if described.kind is not None:
+        yield from (_BY_FIELD[name] for name in described.kind.traits.form_fields)
 
 
 def _example_row(example: ShownExample) -> QWidget:

@@ -38,25 +38,13 @@ from ace_gui.gui.widgets.controls import (
 from ace_gui.gui.widgets.file_dialogs import DATA, ask_files
 from ace_gui.gui.widgets.labels import Bar, ElidedLabel, NamedBars, Swatch, heading, muted_label
 from ace_gui.gui.widgets.layout import GAP, across, card, down, on_font_change, pane
-from ace_gui.recipe.values import Task, TaskKind
+from ace_gui.recipe.task_kinds import TaskKind
+from ace_gui.recipe.values import Task
 
 REFRESH: Final = 40  # ms between updates of generated text
 KINDS: Final = "Pictures (*.png *.jpg *.jpeg *.webp *.bmp *.gif *.tif *.tiff *.ppm *.pgm)"
-_OF_PICTURES: Final = (TaskKind.IMAGE_CLASSIFICATION, TaskKind.CLIP_ZERO_SHOT)
-_WRITES: Final = (TaskKind.CAUSAL_LM, TaskKind.MULTIPLE_CHOICE, TaskKind.TEXT_TO_TEXT)
 _SIDE: Final = 128  # px
 LENGTH: Final = 120  # tokens
-_KIND_OF_CLASS: Final = {
-    "LMHeadModel": TaskKind.CAUSAL_LM,
-    "ForCausalLM": TaskKind.CAUSAL_LM,
-    "ForConditionalGeneration": TaskKind.TEXT_TO_TEXT,
-    "ForMultipleChoice": TaskKind.MULTIPLE_CHOICE,
-    "ForSequenceClassification": TaskKind.TEXT_CLASSIFICATION,
-    "ForTokenClassification": TaskKind.TOKEN_CLASSIFICATION,
-    "ForImageClassification": TaskKind.IMAGE_CLASSIFICATION,
-    "CLIPModel": TaskKind.CLIP_ZERO_SHOT,
-}
-"""The kinds of task by the ending of transformers' class names."""
 
 
 class _Given(NamedTuple):
@@ -154,7 +142,7 @@ class TryTab(JobPage):
         owner = self.session.results.scores.owner(self.chosen)
         experts = (each.architecture for each in plan.experts if each.name == owner)
         name = next(experts, plan.base.architecture)
-        return next((kind for end, kind in _KIND_OF_CLASS.items() if name.endswith(end)), None)
+        return next((kind for kind in TaskKind if kind.does(name)), None)
 
     def try_example(self, example: ShownExample, task: str) -> None:
         self.refresh()
@@ -193,7 +181,7 @@ class TryTab(JobPage):
             return self._trying.obstacle
         if self.chosen is None:
             return "Add an expert first."
-        needs_text = self.kind not in _OF_PICTURES
+        needs_text = self.kind is None or not self.kind.has_pictures
         if self._given != _Given() or (needs_text and self.text.toPlainText().strip()):
             return ""
         return "Type a text first." if needs_text else "Drop or choose a picture first."
@@ -222,13 +210,13 @@ class TryTab(JobPage):
         self.task.offer(tasks or {"": ("–", "")})
         self.merge.update_merges()
         kind = self.kind
-        self.text.setVisible(kind not in _OF_PICTURES)
-        self.hint.setVisible(kind is None or kind in _OF_PICTURES)
-        self.choose.setVisible(kind is None or kind in _OF_PICTURES)
+        self.text.setVisible(kind is None or not kind.has_pictures)
+        self.hint.setVisible(kind is None or kind.has_pictures)
+        self.choose.setVisible(kind is None or kind.has_pictures)
         found = None if self.chosen is None else self.session.results.scores.described(self.chosen)
         self.pair.setVisible(found is not None and "pair" in found.columns)
         for widget in self._settings:
-            widget.setVisible(kind is None or kind in _WRITES)
+            widget.setVisible(kind is None or kind.traits.writes)
         self.show_answers()
 
     def show_answers(self) -> None:

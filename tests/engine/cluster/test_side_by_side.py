@@ -61,7 +61,7 @@ class Counted(RayStandIn):
 
 
 def test_evaluate(recipe: Recipe, fresh):
-    models, tasks = Models(prepare(recipe), (recipe.base_model,)), recipe.tasks
+    models, tasks = Models(prepare(recipe).models, (recipe.base_model,)), recipe.tasks
     fresh()
     *_, expected = evaluate(models, tasks, device="cpu")
     fresh()
@@ -188,6 +188,6 @@ def test_what_is_wrong_with_data_is_said_as_it_is(recipe: Recipe, fresh, tmp_pat
     (tmp_path / "one.csv").write_text("text,label\nhere,7\n")
     tasks = (replace(recipe.tasks[0], data=tmp_path / "one.csv", name="one"),)
     fresh()
-    models = Models(prepare(recipe))
+    models = Models(prepare(recipe).models)
     with pytest.raises(TaskError):
         list(evaluate(models, tasks, device="cpu", workers=RayStandIn().workers()))

@@ -78,7 +78,7 @@ def test_a_curve_its_best_value_and_what_it_is_worth(recipe: Path, tmp_path):
     prepared = prepare(load_recipe(recipe))
     for half, reported in ((Half.REPORTED, found.result.scores), (Half.SEARCHED, None)):
         *_, last = evaluate(
-            Models(prepared, (tmp_path / "chosen",)), prepared.plan.recipe.tasks,
+            Models(prepared.models, (tmp_path / "chosen",)), prepared.plan.recipe.tasks,
             device="cpu", half=half,
         )  # fmt: skip
         own = [each for each in last.scores if each.model == str(tmp_path / "chosen")]

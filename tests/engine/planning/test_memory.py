@@ -18,7 +18,8 @@ from ace_gui.engine.merging.tensor_merge import merge_deltas
 from ace_gui.engine.modules.stored import MODULES
 from ace_gui.engine.planning import requirements as budget
 from ace_gui.engine.planning.prepare import prepare
-from ace_gui.engine.planning.prepared import HEADS, Prepared
+from ace_gui.engine.planning.prepared import Prepared
+from ace_gui.engine.planning.recipe_models import HEADS
 from ace_gui.engine.planning.requirements import (
     matrices_at_once,
     output_checks,

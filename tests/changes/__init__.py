@@ -1,0 +1,1 @@
+"""What *To add* in CONTRIBUTING promises: each row is made in a copy of the program, and found."""

@@ -1,0 +1,124 @@
+"""``python -m tests.changes.in_the_engine FOLDER`` prints as JSON what runs with the changes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ace_gui
+from ace_gui.engine.contract import jobs
+from ace_gui.engine.contract.events import JobDone, JobProgress
+from ace_gui.engine.runner import Runner
+from ace_gui.engine.service import run, safe_steps
+from ace_gui.errors import WorkbenchError
+from ace_gui.recipe.recipe_file import dump_recipe, load_recipe, recipe_from
+from tests.helpers.command import ace_gui as command
+from tests.helpers.engines import describe_here
+from tests.helpers.scored_models import save_bert
+
+WORDS = ("the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", "good", "bad", "of")
+
+
+def family(folder: Path) -> Path:
+    """Masked language models with a task of the new kind. Returns their recipe."""
+    for seed, name in enumerate(("base", "one", "two")):
+        save_bert(folder / name, "MaskedLM", seed=seed)
+    for name in ("one", "two"):
+        rows = [f"the hidden sat on the mat,{word}" for word in WORDS]
+        (folder / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+        (folder / f"{name}-inputs.csv").write_text("\n".join(["text", *rows]).replace(",", " "))
+    recipe = {
+        "merge_method": "fisher",
+        "base_model": "base",
+        "models": [{"model": "one"}, {"model": "two"}],
+        "quietly": True,
+        "tasks": [
+            {"data": "one.csv", "calibration": "one-inputs.csv"},
+            {"data": "two.csv", "kind": "masked-word", "calibration": "two-inputs.csv"},
+        ],
+    }
+    (folder / "recipe.yaml").write_text(json.dumps(recipe))
+    return folder / "recipe.yaml"
+
+
+def sentence(content: dict[str, Any]) -> str:
+    """The error of a recipe."""
+    try:
+        recipe_from(content)
+    except WorkbenchError as error:
+        return error.sentence
+    return ""
+
+
+def of_the_kind(file: Path) -> dict[str, Any]:
+    recipe = load_recipe(file)
+    job = jobs.DescribeTasksJob(recipe=recipe, tasks=recipe.tasks)
+    described = list(run(job))
+    json_file = file.parent / "scores.json"
+    ended = command("evaluate", file, "--json", json_file, "--device", "cpu", "--quiet")
+    merged = ace_gui.merge(file, file.parent / "merged", device="cpu")
+    wrong = {"base_model": "b", "models": [], "tasks": [{"data": "d.csv", "kind": "nothing"}]}
+    return {
+        "guessed": [each.kind for each in described],
+        "faults": [each.fault for each in described],
+        "columns": [dict(each.columns) for each in described],
+        "status": ended.returncode,
+        "table": ended.stdout,
+        "scores": json.loads(json_file.read_text())["scores"],
+        "merged": list(merged.files),
+        "unknown": sentence(wrong),
+    }
+
+
+def of_the_choice(file: Path) -> dict[str, Any]:
+    recipe = load_recipe(file)
+    mistyped = {"base_model": "b", "models": [], "quitely": True}
+    return {
+        "read": recipe.quietly,
+        "written": dump_recipe(recipe, file.parent),
+        "mistyped": sentence(mistyped),
+    }
+
+
+def of_the_command(folder: Path) -> dict[str, Any]:
+    json_file = folder / "said.json"
+    ended = command("praise", "this", "--often", "2", "--json", json_file)
+    refused = command("praise", "this", "--often", "0")
+    return {
+        "listed": command("--help", COLUMNS="120").stdout,
+        "help": command("praise", "--help", COLUMNS="120").stdout,
+        "said": ended.stdout.split("\n"),
+        "json": json.loads(json_file.read_text()),
+        "refused": refused.stderr,
+    }
+
+
+def of_the_job() -> dict[str, Any]:
+    job = jobs.PraiseJob(name="this")
+    (progress,) = run(job)
+    assert isinstance(progress, JobProgress)
+    return {
+        "of the library": progress.title,
+        "of the engine": isinstance(list(safe_steps(job, Runner()))[-1], JobDone),
+    }
+
+
+def main(folder: Path) -> dict[str, Any]:
+    file = family(folder)
+    return {
+        "kind": of_the_kind(file),
+        "choice": of_the_choice(file),
+        "command": of_the_command(folder),
+        "job": of_the_job(),
+    }
+
+
+if __name__ == "__main__":
+    with pytest.MonkeyPatch.context() as patch:
+        describe_here(patch)
+        results = main(Path(sys.argv[1]))
+    sys.stdout.write(json.dumps(results, default=str))
