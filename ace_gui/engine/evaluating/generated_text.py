@@ -57,6 +57,7 @@ def answer_cell(value: Any) -> str:
 def share_of_texts(
     data: TaskData, answers: Sequence[tuple[str, bool]], targets: Sequence[str], _names: object
 ) -> MetricResult:
+    """The score of generated texts by the task's metric."""
     if data.metric in (Metric.ROUGE_L, Metric.CHRF):
         return overlap(data.metric, [text for text, _ in answers], targets)
     own_letters = [letters(example.given.get(CHOICES, ())) for example in data.examples]
