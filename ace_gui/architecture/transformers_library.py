@@ -171,6 +171,25 @@ def _named_class(config: Mapping[str, object]) -> type[Any] | None:
     return model_class if is_model and getattr(model_class, "config_class", None) else None
 
 
+_HEADS_OF_TASKS: Final = {
+    "SEQ_CLS": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
+    "TOKEN_CLS": "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING",
+}
+"""By PEFT's ``task_type``: transformers' table of the classes with such a head."""
+
+
+def class_with_head(model_type: object, task_type: object) -> str:
+    """The class of a kind of model with the head of PEFT's ``task_type``; empty if unknown."""
+    table = _HEADS_OF_TASKS.get(str(task_type))
+    if table is None:
+        return ""
+    try:
+        model_class = getattr(transformers(), table)[_config_class(model_type)]
+    except (KeyError, ArchitectureError):
+        return ""
+    return str(model_class.__name__)
+
+
 def _part_for(model_class: type[Any], config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The config, or the part of it, that is for this class; None if there is none.
 

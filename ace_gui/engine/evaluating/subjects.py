@@ -11,6 +11,7 @@ from ace_gui.checkpoints.adapters import is_adapter
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import read_config
 from ace_gui.checkpoints.pickle_conversion import find_converted
+from ace_gui.engine.evaluating.adapter_heads import config_with_head
 from ace_gui.engine.modules.in_model import ModulesOf, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head
 from ace_gui.engine.planning.models import OpenedModel, open_files
@@ -167,8 +168,13 @@ def _others(opened: RecipeModels | None, owner: int | None) -> tuple[Path, ...]:
 
 
 def _expert_config(opened: RecipeModels, t: int) -> Mapping[str, Any]:
-    config = opened.experts[t].checkpoint.config
-    return _config(_folder(opened.recipe.models[t].model)) if config is None else config
+    entry, checkpoint = opened.recipe.models[t], opened.experts[t].checkpoint
+    config = checkpoint.config
+    if config is None:
+        return _config(_folder(entry.model))
+    if not is_adapter(entry.model):
+        return config
+    return config_with_head(config, entry.model, checkpoint) or config
 
 
 def _config(folder: Path) -> Mapping[str, Any]:
@@ -207,8 +213,12 @@ def _with_adapter(
 ) -> Loading:
     """A model with an adapter on it. ``names``: from the loaded model to ``model``."""
     loading = _as_it_is(base, ())
-    own = Own(checkpoint=model.checkpoint, names=dict(names), fills=False)
-    return replace(loading, preprocessing=(adapter, loading.folder), own=own)
+    with_head = config_with_head(loading.config, adapter, model.checkpoint)
+    own = Own(checkpoint=model.checkpoint, names=dict(names), fills=with_head is not None)
+    preprocessing = (adapter, loading.folder)
+    return replace(
+        loading, config=with_head or loading.config, preprocessing=preprocessing, own=own
+    )
 
 
 def loading_of(

@@ -17,6 +17,7 @@ import csv
 import importlib.util
 import itertools
 import json
+import random
 import sys
 import tempfile
 import time
@@ -48,6 +49,11 @@ def _long_as_one_expert() -> dict[str, Any]:
     return keys | {"after": {**keys["after"], "cap": {"delta": 0.0}}}
 
 
+def _distilled(**settings: Any) -> dict[str, Any]:
+    """The recommended merge, aligned with its experts."""
+    return recommended_keys() | {"distil": {"inputs": 64, **settings}}
+
+
 METHODS: dict[str, dict[str, Any]] = {
     "averaging": {"merge_method": "linear"},
     "task arithmetic": {"merge_method": "task_arithmetic"},
@@ -65,11 +71,22 @@ METHODS: dict[str, dict[str, Any]] = {
     "ACE automatic": {"merge_method": "ace", "parameters": {"variant": "automatic"}},
     "RegMean": {"merge_method": "regmean"},
     "recommended, δ = 0": _long_as_one_expert(),
+    "AdaMerging": {"merge_method": "adamerging"},
+    "SAMerging": {"merge_method": "samerging"},
+    "distil": _distilled(),
+    "distil, rank 8": _distilled(train="rank-8"),
+    "distil, rank 8, 1e-3": _distilled(train="rank-8", learning_rate=1e-3),
+    "distil, all, 3e-5": _distilled(train="all", learning_rate=3e-5),
+    "distil, all, 1e-4": _distilled(train="all", learning_rate=1e-4),
+    "distil, 3e-3": _distilled(learning_rate=3e-3),
+    "distil, 16 inputs": _distilled(inputs=16),
+    "distil, 256 inputs": _distilled(inputs=256),
     "recommended": recommended_keys(),
 }
-WITH_INPUTS = ("RegMean",)
-"""These measure the experts on inputs that they were trained with."""
-OURS = ("recommended", "recommended, δ = 0")
+ALIGNED = tuple(name for name, keys in METHODS.items() if "distil" in keys)
+WITH_INPUTS = ("RegMean", "AdaMerging", "SAMerging", *ALIGNED)
+"""These use inputs that the experts were trained with, 64 of each task where nothing is said."""
+OURS = ("recommended", "recommended, δ = 0", *ALIGNED)
 """These keep the pooler by themselves."""
 PAIRS_ONLY = ("SLERP",)
 KINDS = {"full": 0, "lora8": 8, "lora32": 32}
@@ -118,20 +135,24 @@ class Family:
         whole |= METHODS[label]
         with tempfile.TemporaryDirectory(prefix="real-family-") as folder:
             if label in WITH_INPUTS:
-                whole["tasks"] = [self._task(n, Path(folder)) for n in self.folders]
+                inputs = METHODS[label].get("distil", {}).get("inputs", 64)
+                whole["tasks"] = [self._task(n, Path(folder), inputs) for n in self.folders]
             out = Path(folder) / "out"
             for _ in merge(prepare(recipe_from(whole)), out, device="cpu", as_output=True):
                 pass
             return {f"bert.{n}": v for n, v in load_file(out / "model/model.safetensors").items()}
 
-    def _task(self, name: str, folder: Path) -> dict[str, str]:
-        """A task of a recipe whose calibration data are the examples trained with."""
-        file = folder / f"{name}.csv"
-        with file.open("w", encoding="utf-8", newline="") as stream:
-            csv.writer(stream).writerows(
-                [("text", "label"), *self.study.tasks[name].splits["train"]]
-            )
-        return {"name": name, "expert": name, "data": str(file), "calibration": str(file)}
+    def _task(self, name: str, folder: Path, count: int) -> dict[str, str]:
+        """A task of a recipe whose calibration data are examples trained with, of the seed's."""
+        splits = self.study.tasks[name].splits
+        some = random.Random(self.case.seed).sample(splits["train"], count)
+        other = "test" if self.study.split == "validation" else "validation"
+        files = {}
+        for role, examples in (("data", splits[other]), ("calibration", some)):
+            files[role] = folder / f"{name}-{role}.csv"
+            with files[role].open("w", encoding="utf-8", newline="") as stream:
+                csv.writer(stream).writerows([("text", "label"), *examples])
+        return {"name": name, "expert": name} | {role: str(file) for role, file in files.items()}
 
     def flatter(self, merged: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """With the root of every singular value of the change of each matrix."""
