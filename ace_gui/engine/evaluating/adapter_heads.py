@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ace_gui.architecture.names import head_role
+from ace_gui.architecture.names import head_role, is_pretraining_head, unwrapped
 from ace_gui.architecture.traits import Role
 from ace_gui.architecture.transformers_library import class_with_head
 from ace_gui.checkpoints.index import Checkpoint
@@ -55,9 +55,14 @@ def _config_beside(base: Mapping[str, Any], adapter: Path) -> Mapping[str, Any] 
 
 def _head_rows(adapted: Checkpoint) -> int | None:
     """The number of outputs of the task head; None without one."""
-    rows = [
-        info.shape[0]
-        for name, info in adapted.tensors.items()
-        if name.endswith(".weight") and len(info.shape) == 2 and head_role(name) is Role.HEAD
+    shapes = [adapted.tensors[name].shape for name in head_tensors(adapted)]
+    return min((shape[0] for shape in shapes if len(shape) == 2), default=None)
+
+
+def head_tensors(adapted: Checkpoint) -> list[str]:
+    """The names of the tensors of a task head."""
+    return [
+        name
+        for name in adapted.tensors
+        if head_role(name) is Role.HEAD and not is_pretraining_head(unwrapped(name))
     ]
-    return min(rows, default=None)

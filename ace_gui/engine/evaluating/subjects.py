@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from ace_gui.architecture.names import head_role
 from ace_gui.checkpoints.adapters import is_adapter
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import read_config
 from ace_gui.checkpoints.pickle_conversion import find_converted
-from ace_gui.engine.evaluating.adapter_heads import config_with_head
+from ace_gui.engine.evaluating.adapter_heads import config_with_head, head_tensors
 from ace_gui.engine.modules.in_model import ModulesOf, modules_of
 from ace_gui.engine.modules.task_tensors import kept_head
 from ace_gui.engine.planning.models import OpenedModel, open_files
@@ -213,12 +214,15 @@ def _with_adapter(
 ) -> Loading:
     """A model with an adapter on it. ``names``: from the loaded model to ``model``."""
     loading = _as_it_is(base, ())
-    with_head = config_with_head(loading.config, adapter, model.checkpoint)
-    own = Own(checkpoint=model.checkpoint, names=dict(names), fills=with_head is not None)
     preprocessing = (adapter, loading.folder)
-    return replace(
-        loading, config=with_head or loading.config, preprocessing=preprocessing, own=own
-    )
+    config = config_with_head(loading.config, adapter, model.checkpoint)
+    if config is None:
+        own = Own(checkpoint=model.checkpoint, names=dict(names), fills=False)
+        return replace(loading, preprocessing=preprocessing, own=own)
+    body = {name: stored for name, stored in names.items() if head_role(name) is None}
+    heads = {name: name for name in head_tensors(model.checkpoint)}
+    own = Own(checkpoint=model.checkpoint, names=body | heads)
+    return replace(loading, config=config, preprocessing=preprocessing, own=own)
 
 
 def loading_of(

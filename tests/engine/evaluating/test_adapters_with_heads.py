@@ -1,0 +1,123 @@
+"""Classifiers that PEFT trained on a base without a head: scored as PEFT's own load scores them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import peft
+import pytest
+import torch
+import transformers
+
+import ace_gui
+from ace_gui.checkpoints.index import open_checkpoint
+from ace_gui.engine.evaluating.adapter_heads import config_with_head
+from ace_gui.engine.evaluating.subjects import Models
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.recipe.recipe_file import load_recipe
+from tests.helpers.calibrated_models import written
+from tests.helpers.scored_models import save_bert
+
+LABELS = {"one": 2, "two": 3}
+CLASSES = {
+    "SEQ_CLS": transformers.AutoModelForSequenceClassification,
+    "TOKEN_CLS": transformers.AutoModelForTokenClassification,
+}
+
+
+def save_adapter(base: Path, folder: Path, task_type: str, labels: int, *, seed: int) -> None:
+    """What PEFT writes for a new head on the base: the adapter and the head, no config.json."""
+    torch.manual_seed(seed)
+    model = CLASSES[task_type].from_pretrained(
+        base, num_labels=labels, ignore_mismatched_sizes=True
+    )
+    settings = peft.LoraConfig(r=2, target_modules=["query", "value"], task_type=task_type)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of peft about transformers
+        adapted = peft.get_peft_model(model, settings)
+    for name, parameter in adapted.named_parameters():
+        if "lora_B" in name or "modules_to_save" in name:
+            torch.nn.init.normal_(parameter, std=0.5)
+    adapted.save_pretrained(folder)
+
+
+@pytest.fixture(params=["Model", "SequenceClassification"])
+def family(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Two classifiers as adapters of a base without a head, or with that of another task."""
+    save_bert(tmp_path / "base", "SequenceClassification")
+    if request.param == "Model":
+        bare = transformers.BertModel.from_pretrained(tmp_path / "base")
+        bare.save_pretrained(tmp_path / "base")
+    for seed, (name, labels) in enumerate(LABELS.items()):
+        save_adapter(tmp_path / "base", tmp_path / name, "SEQ_CLS", labels, seed=seed)
+    file = written(tmp_path, tuple(LABELS), "text,label", lambda text: f"{text},LABEL_1")
+    recipe = json.loads(file.read_text()) | {"merge_method": "linear"}
+    file.write_text(json.dumps(recipe))
+    return file
+
+
+def test_an_expert_answers_as_in_peft(family: Path) -> None:
+    found = ace_gui.evaluate(family, device="cpu")
+    for name, labels in LABELS.items():
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            family.parent / "base", num_labels=labels, ignore_mismatched_sizes=True
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            expert = peft.PeftModel.from_pretrained(model, family.parent / name).eval()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(family.parent / "base")
+        rows = (family.parent / f"{name}.csv").read_text().splitlines()[1:]
+        right = 0
+        for row in rows:
+            encoded = tokenizer(row.partition(",")[0], return_tensors="pt")
+            right += int(expert(**encoded).logits.argmax()) == 1
+        (score,) = [s for s in found.scores if s.model == name and s.task == name]
+        assert score.score == pytest.approx(right / len(rows))
+
+
+def test_merges_of_such_experts_are_aligned(family: Path, tmp_path: Path) -> None:
+    result = ace_gui.merge(family, tmp_path / "out", distil={"inputs": 20, "steps": 4})
+    assert result.distilled is not None
+    assert {task.task for task in result.distilled.tasks} == set(LABELS)
+
+
+def test_the_config_beside_an_adapter_names_its_labels(family: Path) -> None:
+    prepared = prepare(load_recipe(family))
+    models = Models(prepared.models)
+    (task, _) = prepared.recipe.tasks
+    assert models.reference(task)["id2label"] == {"0": "LABEL_0", "1": "LABEL_1"}
+    base = json.loads((family.parent / "base" / "config.json").read_text())
+    named = {"0": "no", "1": "yes"}
+    beside = base | {"id2label": named, "label2id": {"no": 0, "yes": 1}}
+    (family.parent / "one" / "config.json").write_text(json.dumps(beside))
+    config = models.reference(task)
+    assert config["architectures"] == ["BertForSequenceClassification"]
+    assert config["id2label"] == named
+
+
+def test_labels_of_words_have_their_class(tmp_path: Path) -> None:
+    save_bert(tmp_path / "base", "MaskedLM")
+    for seed, name in enumerate(LABELS):
+        save_adapter(tmp_path / "base", tmp_path / name, "TOKEN_CLS", 3, seed=seed)
+    recipe = {
+        "schema": 1,
+        "base_model": str(tmp_path / "base"),
+        "models": [{"model": str(tmp_path / name)} for name in LABELS],
+    }
+    file = tmp_path / "recipe.yaml"
+    file.write_text(json.dumps(recipe))
+    prepared = prepare(load_recipe(file))
+    base = json.loads((tmp_path / "base" / "config.json").read_text())
+    config = config_with_head(base, tmp_path / "one", prepared.experts[0].checkpoint)
+    assert config is not None
+    assert config["architectures"] == ["BertForTokenClassification"]
+    assert len(config["id2label"]) == 3
+
+
+def test_an_adapter_that_is_no_folder_has_the_config_of_its_base(tmp_path: Path) -> None:
+    save_bert(tmp_path / "base", "SequenceClassification")
+    base = json.loads((tmp_path / "base" / "config.json").read_text())
+    checkpoint = open_checkpoint(tmp_path / "base")
+    assert config_with_head(base, tmp_path / "adapter.safetensors", checkpoint) is None
