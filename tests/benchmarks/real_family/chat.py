@@ -60,8 +60,11 @@ METHODS: dict[str, dict[str, Any]] = {
         **recommended_keys(),
         "after": {"spectrum": 0.5, "scale": 1.3, "cap": {"delta": 0.12}},
     },
+    "distil": recommended_keys() | {"distil": {"inputs": 64}},
     "recommended": recommended_keys(),
 }
+INPUTS = 64
+"""Prompts of each task that merges are aligned with, of the texts that experts were trained on."""
 
 
 def question(task: str, text: str) -> str:
@@ -175,6 +178,11 @@ class Study:
         recipe = {"schema": 1, "base_model": str(self.base), "models": experts, **METHODS[method]}
         with tempfile.TemporaryDirectory(prefix="real-family-") as folder:
             asked = [self._asked(task, Path(folder)) for task in self.tasks.values()]
+            if "distil" in METHODS[method]:
+                recipe["tasks"] = [
+                    task | {"calibration": str(self._prompts(task["name"], seed, Path(folder)))}
+                    for task in asked
+                ]
             out = Path(folder) / "merged"
             ace_gui.merge(recipe, out, device="cpu", threads=1)
             found = ace_gui.evaluate(recipe, {"merge": out}, asked, device="cpu", threads=1)
@@ -185,6 +193,16 @@ class Study:
             elif row["model"] == row["task"]:
                 shares["expert"][row["task"]] = row["score"]
         return shares
+
+    def _prompts(self, name: str, seed: int, folder: Path) -> Path:
+        """Questions without answers, of other texts than those that are scored."""
+        texts = [text for text, _ in self.tasks[name].splits["train"]]
+        file = folder / f"{name}-prompts.csv"
+        with file.open("w", encoding="utf-8", newline="") as stream:
+            some = random.Random(seed).sample(texts, INPUTS)
+            rows = [(question(name, text),) for text in some]
+            csv.writer(stream).writerows([("text",), *rows])
+        return file
 
     def _asked(self, task: Task, folder: Path) -> dict[str, Any]:
         """A task of a recipe, with its data in ``folder``."""
