@@ -10,7 +10,7 @@ from typing import Any, Final
 from ace_gui.architecture.names import head_role
 from ace_gui.checkpoints.adapters import is_adapter
 from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.input_files import read_config
+from ace_gui.checkpoints.input_files import FileStamp, read_config
 from ace_gui.checkpoints.pickle_conversion import find_converted
 from ace_gui.engine.evaluating.adapter_heads import config_with_head, head_tensors
 from ace_gui.engine.modules.in_model import ModulesOf, modules_of
@@ -51,6 +51,11 @@ class Own:
     checkpoint: Checkpoint = field(compare=False)
     names: Mapping[str, str]
     fills: bool = True
+    files: tuple[FileStamp, ...] = field(init=False)
+    """The checkpoint's files: those of other heads or adapters may have the same names."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "files", tuple(self.checkpoint.files))
 
 
 @dataclass(frozen=True, kw_only=True)
