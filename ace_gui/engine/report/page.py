@@ -38,6 +38,7 @@ from ace_gui.engine.evaluating.evaluate import merged_scores
 from ace_gui.engine.inspecting.layer_context import InspectionCache
 from ace_gui.engine.inspecting.layer_spectra import spectrum
 from ace_gui.engine.inspecting.statistics import analyse
+from ace_gui.engine.merging.distil import found_result
 from ace_gui.engine.merging.learn import learned
 from ace_gui.engine.merging.merge import input_paths
 from ace_gui.engine.merging.merge_manifest import InputFile, Manifest
@@ -166,7 +167,8 @@ def report(
     if store is not None:
         scores = yield from merged_scores(prepared, store / MODEL, str(device))
     content = content_of(prepared, statistics, layer_reports, spectra, scores)
-    content = replace(content, gpu_peak=peak_on(device))
+    distilled = None if store is None else found_result(store)
+    content = replace(content, gpu_peak=peak_on(device), distilled=distilled)
     data = page(content).encode("utf-8", "backslashreplace")
     write_file(file, data, input_paths(prepared), overwrite=True)
     yield Reported(file=file, bytes=len(data))

@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.events import GpuPeak, MethodInfo
 from ace_gui.engine.contract.findings import (
     LayerReport,
@@ -60,6 +61,9 @@ class Content:
     created: str
     checks: tuple[Check, ...] = ()
     scores: tuple[TaskScore, ...] = ()
+    distilled: Distilled | None = None
+    """What aligning the merge with its experts gave."""
+
     gpu_peak: GpuPeak | None = None
 
     @property

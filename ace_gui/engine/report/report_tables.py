@@ -114,6 +114,24 @@ def score_table(content: Content) -> Table | None:
     return _table(". ".join((caption, *(each.rstrip(".") for each in remarks(scores)))), rows)
 
 
+def alignment_table(content: Content) -> Table | None:
+    """The divergence from the experts before and after; None for a merge that was not aligned."""
+    if content.distilled is None:
+        return None
+    rows = (
+        [
+            ("task", task.task),
+            ("expert", task.expert),
+            ("inputs", str(task.inputs)),
+            ("kept back", str(task.kept_back)),
+            ("before", number(task.before)),
+            ("after", number(task.after)),
+        ]
+        for task in content.distilled.tasks
+    )
+    return _table("Divergence from the expert on inputs kept back, in nats", rows, texts=2)
+
+
 def role_table(content: Content) -> Table | None:
     """γ by role; None for methods without γ."""
     over = Counter(

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from ace_gui.cli.commands import app
-from ace_gui.engine.contract.events import Event, GpuPeak, JobProgress
+from ace_gui.engine.contract.events import Event, GpuPeak, JobProgress, MergeFinished
 from ace_gui.engine.contract.jobs import MergeJob, ReportJob
 from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.inspecting.layer_context import InspectionCache
@@ -33,8 +33,11 @@ from ace_gui.engine.report.report_plots import Axis, number, power
 from ace_gui.engine.runner import Runner
 from ace_gui.errors import FileChangedError, OutputError
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.recipe_file import load_recipe
 from ace_gui.recipe.values import NonFinite
 from tests.helpers.ace_oracle import ace_oracle
+from tests.helpers.aligned_merges import INPUTS, recipe_with
+from tests.helpers.calibrated_models import bert_family
 from tests.helpers.merges import deltas_of, merged_folder, row_named, singular_values
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.pages import Page
@@ -290,6 +293,19 @@ def test_a_finished_merge_is_reported_as_it_was(tmp_path):
     save_file(load_file(expert), expert, {"format": "pt", "again": "yes"})
     with pytest.raises(FileChangedError, match=r"task0\S* changed since this merge"):
         run(runner, ReportJob(store=store, file=file))
+
+
+def test_the_alignment_of_a_merge_is_in_its_report(tmp_path):
+    file = recipe_with(bert_family(tmp_path), distil={"inputs": INPUTS, "steps": 3})
+    runner, store, page = Runner(), tmp_path / "store", tmp_path / "report.html"
+    events = run(runner, MergeJob(recipe=load_recipe(file), store=store, device="cpu"))
+    (finished,) = [event for event in events if isinstance(event, MergeFinished)]
+    run(runner, ReportJob(store=store, file=page, device="cpu"))
+    rows = Page(page.read_text(encoding="utf-8")).table("Divergence from the expert").rows
+    assert [row[0] for row in rows] == ["two", "three"]
+    for row, task in zip(rows, finished.distilled.tasks, strict=True):
+        agree(row[-2], task.before)
+        agree(row[-1], task.after)
 
 
 def test_a_report_appears_whole_or_not_at_all(prepared: Prepared, tmp_path):
