@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, TypeGuard
+from typing import Final, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import (
     JSON_LIMIT,
     FileStamp,
+    content_digest,
     open_regular,
     read_at,
     read_json,
@@ -31,6 +32,11 @@ MOST_TOKENS: Final = 2_000_000
 _FAST: Final = "tokenizer.json"
 _SLOW: Final = ("vocab.json", "vocab.txt", "added_tokens.json")
 _LONGEST_NAMED: Final = 20
+_ROWS: Final = 2**31
+"""More than an embedding can have."""
+
+Tokens = Mapping[int, str]
+"""Token by id."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +88,10 @@ def token_of(checkpoint: Checkpoint, index: int) -> str | None:
 @lru_cache(maxsize=256)
 def compare(base: tuple[FileStamp, ...], expert: tuple[FileStamp, ...]) -> Difference:
     """Compare two vocabularies, id by id. Raises CheckpointError for unreadable files."""
-    theirs, ours = tokens_of(base), tokens_of(expert)
+    theirs = tokens_of(base)
+    ours = tokens_of(expert)
+    if theirs == ours:
+        return Difference(tokens=0, size=len(theirs), examples=())
     differing = sorted(
         index for index in theirs.keys() | ours.keys() if theirs.get(index) != ours.get(index)
     )
@@ -99,10 +108,29 @@ def compare(base: tuple[FileStamp, ...], expert: tuple[FileStamp, ...]) -> Diffe
     )
 
 
-# One comparison needs two tokenizers; the base's is used for every expert.
-@lru_cache(maxsize=2)
-def tokens_of(files: tuple[FileStamp, ...]) -> Mapping[int, str]:
-    """Token by id, from tokenizer files. Raises CheckpointError."""
+MOST_KEPT: Final = 25 * 256_000
+"""Tokens that stay in memory: those of 25 large vocabularies, or of three at the limit."""
+
+_kept: dict[tuple[tuple[str, str], ...], Tokens] = {}
+"""Tokens by the names and SHA-256 of their files, those that were used last at the end."""
+
+
+def tokens_of(files: tuple[FileStamp, ...]) -> Tokens:
+    """Token by id, from tokenizer files. Raises CheckpointError for unreadable files.
+
+    Files of one content, as fine-tunes have those of their base, are read once.
+    """
+    key = tuple((stamp.path.name, content_digest(stamp.path)) for stamp in files)
+    tokens = _kept.pop(key, None)
+    if tokens is None:
+        tokens = _read_tokens(files)
+    _kept[key] = tokens
+    while len(_kept) > 1 and sum(map(len, _kept.values())) > MOST_KEPT:
+        del _kept[next(iter(_kept))]
+    return tokens
+
+
+def _read_tokens(files: tuple[FileStamp, ...]) -> Tokens:
     tokens: dict[int, str] = {}
     for stamp in files:
         if stamp.path.suffix == ".txt":
@@ -145,16 +173,16 @@ def _fast_tokens(content: Mapping[str, object]) -> dict[int, str]:
 
 
 def _by_id(vocabulary: Mapping[str, object]) -> dict[int, str]:
+    if set(map(type, vocabulary.values())) == {int}:
+        ids = cast("Sequence[int]", vocabulary.values())
+        if min(ids) >= 0 and max(ids) < _ROWS:  # the usual case, for which this takes a third
+            return dict(zip(ids, vocabulary, strict=True))
     return {index: token for token, index in vocabulary.items() if _is_id(index)}
 
 
 def _is_id(value: object) -> TypeGuard[int]:
     """Whether an id is a valid row of an embedding; negative ones would be counted from the end."""
-    return type(value) is int and 0 <= value < 2**31
-
-
-Tokens = Mapping[int, str]
-"""Token by id."""
+    return type(value) is int and 0 <= value < _ROWS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +201,8 @@ class Known:
     @property
     def rowless(self) -> list[str]:
         """The tokens without a row, by their ids: the embedding has too few rows."""
-        return [token for index, token in sorted(self.tokens.items()) if index >= self.rows]
+        rowless = sorted(index for index in self.tokens if index >= self.rows)
+        return [self.tokens[index] for index in rowless]
 
 
 @dataclass(frozen=True, kw_only=True)
