@@ -227,9 +227,7 @@ CHANGES: Mapping[str, tuple[Insertion, ...]] = {
 
 def make_copy(folder: Path) -> Path:
     """The program with all changes, in a new folder, which is returned."""
-    shutil.copytree(
-        ROOT / "ace_gui", folder / "ace_gui", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(ROOT / "ace_gui", folder / "ace_gui", symlinks=True)
     resources = folder / "resources"
     resources.mkdir()
     for entry in (ROOT / "resources").iterdir():
@@ -257,7 +255,7 @@ def result_of(program: Path, module: str, *arguments: str | Path) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(map(str, (program, ROOT))),

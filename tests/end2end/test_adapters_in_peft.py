@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import peft
 import pytest
@@ -191,8 +192,13 @@ def error(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).norm() / expected.norm())
 
 
+@cache
+def class_of(name: str) -> Any:
+    return type(MODELS[name]())
+
+
 def opened(name: str, folder: Path) -> Any:
-    return type(MODELS[name]()).from_pretrained(folder, dtype=torch.float32)
+    return class_of(name).from_pretrained(folder, dtype=torch.float32)
 
 
 def base_of(name: str, folder: Path) -> Any:
@@ -234,7 +240,9 @@ def trained(name: str, folder: Path, **config: Any) -> list[Path]:
         moved(adapted, seed, lambda n: "modules_to_save" in n)
         if config.get("bias", "none") != "none":
             moved(adapted, seed, lambda n: n.endswith("bias"))
-        adapted.save_pretrained(folder / f"adapter-{seed}")
+        with pytest.MonkeyPatch.context() as patch:  # its model card takes longer than its weights
+            patch.setattr(adapted, "create_or_update_model_card", lambda _: None)
+            adapted.save_pretrained(folder / f"adapter-{seed}")
         folders.append(folder / f"adapter-{seed}")
     return folders
 
@@ -249,24 +257,42 @@ KINDS: dict[str, tuple[Mapping[str, Any], Callable[[str], Mapping[str, Any]]]] =
     "one stack": (dict.fromkeys(FUSED), lambda _: {"target_parameters": STACKS[1:]}),
     "routers": (ROUTERS, lambda name: {"modules_to_save": [ROUTERS[name]]}),
 }
+
+
+class Family(NamedTuple):
+    name: str
+    base: Path
+    adapters: Sequence[Path]
+    logits: Tensor
+    """Those of the base."""
+
+
 CELLS = [(kind, name) for kind, (names, _) in KINDS.items() for name in names]
 
 
+@pytest.fixture(scope="module")
+def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Family:
+    """A base with two adapters, for every method that merges them."""
+    kind, name = request.param
+    folder = tmp_path_factory.mktemp("family")
+    base_of(name, folder)
+    adapters = trained(name, folder, **KINDS[kind][1](name))
+    return Family(name, folder / "base", adapters, logits(opened(name, folder / "base")))
+
+
 @pytest.mark.parametrize("method", ["linear", "task_arithmetic"])
-@pytest.mark.parametrize(("kind", "name"), CELLS)
-def test_a_merge_of_adapters_is_loaded(kind: str, name: str, method: str, tmp_path: Path) -> None:
-    base_of(name, tmp_path)
-    experts = trained(name, tmp_path, **KINDS[kind][1](name))
+@pytest.mark.parametrize("family", CELLS, ids="-".join, indirect=True)
+def test_a_merge_of_adapters_is_loaded(family: Family, method: str, tmp_path: Path) -> None:
+    name, base, experts, before = family
     outs = {}
     for output in ("model", "adapter"):
-        recipe = recipe_over(tmp_path / "base", experts, merge_method=method, output=output)
+        recipe = recipe_over(base, experts, merge_method=method, output=output)
         outs[output] = tmp_path / output
         for _ in merge_to_folder(recipe, outs[output], Options(device="cpu")):
             pass
     expected = logits(opened(name, outs["model"]))
-    before = logits(opened(name, tmp_path / "base"))
     assert error(before, expected) > 1e-3
-    assert_both_load(name, tmp_path / "base", outs["adapter"], expected)
+    assert_both_load(name, base, outs["adapter"], expected)
 
 
 @pytest.mark.parametrize("part", ["all", "layers", "no biases"])
