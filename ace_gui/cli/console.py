@@ -62,7 +62,7 @@ class Terminal:
         return Console(stderr=True, quiet=self.quiet, highlight=False)
 
     def progressed(self, events: Iterable[Event | None]) -> Iterator[Event]:
-        """The events, with a progress bar on a terminal."""
+        """The events, with a progress bar on a terminal. Warnings of learning are printed."""
         columns = (
             TextColumn("{task.fields[count]}"),
             BarColumn(),
@@ -73,7 +73,12 @@ class Terminal:
         hidden = self.quiet or not console.is_terminal  # in a file it would be an empty line
         with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
             bar = progress.add_task("", total=None, count="")
+            told: set[str] = set()
             for event in events:
+                if isinstance(event, LearningProgress):
+                    fresh = [warning for warning in event.warnings if warning not in told]
+                    print_warnings(fresh, console)
+                    told.update(fresh)
                 if isinstance(event, JobProgress):
                     progress.update(
                         bar,

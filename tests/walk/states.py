@@ -42,6 +42,7 @@ from ace_gui.gui.widgets.controls import Choice
 from ace_gui.gui.widgets.layout import Folding
 from ace_gui.paths import Sample
 from ace_gui.recipe import Override
+from ace_gui.recipe.distillation import Distillation
 from ace_gui.recipe.values import After, Cap, TaskKind
 
 State_ = str | tuple[str, QWidget]
@@ -319,6 +320,10 @@ class States:
             name, page = self.show("All layers: Learning")
             yield f"{name}, running"
             yield from self.all_of(name, page)
+            distil = Distillation(inputs=FEW, steps=STEPS)
+            self.change(replace(own, distil=distil))
+            self.studio.merge()
+            yield "aligned with the experts"
         for method in (OTHER, "smile") if few else (OTHER,):
             self.change(replace(own, tasks=few).with_method(method))
             self.studio.merge()
