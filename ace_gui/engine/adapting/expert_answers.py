@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ace_gui.engine.adapting.objectives import Found, Kept, answers, batch_indices, entropy
+from ace_gui.engine.adapting.padding import padding_of
 from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
 from ace_gui.engine.evaluating.task_data import Example
 
@@ -86,9 +87,11 @@ def answers_of(
     Raises the errors of the evaluator, such as TaskError for a damaged picture.
     """
     found: list[tuple[Sequence[Piece], Tensor]] = []
-    for first in range(0, len(examples), TOGETHER):
-        pieces = expert.answered_pieces(examples[first : first + TOGETHER])
-        found += zip(pieces, answers(expert, pieces), strict=True)
+    inputs = expert.answered_pieces(examples)
+    padding = padding_of(expert, [piece for pieces in inputs for piece in pieces])
+    for first in range(0, len(inputs), TOGETHER):
+        some = inputs[first : first + TOGETHER]
+        found += zip(some, answers(expert, some, padding), strict=True)
     if expert.answers_numbers:
         return _numbers(found)
     return [_likeliest(pieces, logits_RC, temperature) for pieces, logits_RC in found]
@@ -138,6 +141,8 @@ class AlignedTask:
         self._expected = expected
         self._size = size
         self._seed = seed
+        inputs = [piece for answer in expected for piece in answer.pieces]
+        self._padding = padding_of(merged, inputs)
 
     def __call__(self, step: int, _kept: Kept) -> Found:
         """The mean divergence on the step's batch, with its graph."""
@@ -154,7 +159,8 @@ class AlignedTask:
         return float(torch.cat(each).mean())
 
     def _divergences(self, expected: Sequence[ExpertAnswer]) -> Tensor:
-        outputs = answers(self._merged, [answer.pieces for answer in expected])
+        inputs = [answer.pieces for answer in expected]
+        outputs = answers(self._merged, inputs, self._padding)
         pairs = zip(expected, outputs, strict=True)
         return torch.stack([answer.divergence(output_RC) for answer, output_RC in pairs])
 
@@ -167,9 +173,10 @@ def uncertainty(model: Evaluator, examples: Sequence[Example]) -> float:
     """
     if model.answers_numbers:
         return 0.0
-    pieces = model.answered_pieces(examples)
+    inputs = model.answered_pieces(examples)
+    padding = padding_of(model, [piece for pieces in inputs for piece in pieces])
     each = []
-    for logits_RC in answers(model, pieces):
+    for logits_RC in answers(model, inputs, padding):
         most = math.log(max(logits_RC.shape[1], 2))
         each.append(float(entropy(logits_RC[None])) / most)
     return math.fsum(each) / len(each)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ace_gui.engine.adapting.padding import Padding
 from ace_gui.engine.adapting.training import Seen
 from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
 from ace_gui.engine.evaluating.loaded_models import stacked
@@ -218,8 +219,16 @@ def _spread(outputs: Sequence[Tensor]) -> float:
     return float(torch.special.entr(mean_C).sum())
 
 
-def answers(evaluator: Evaluator, pieces: Sequence[Sequence[Piece]]) -> list[Tensor]:
-    """Logits of every example, R × C; pieces of one shape go through the model together."""
+def answers(
+    evaluator: Evaluator, pieces: Sequence[Sequence[Piece]], padding: Padding | None = None
+) -> list[Tensor]:
+    """Logits of every example, R × C; pieces of one shape go through the model together.
+
+    With ``padding``, all do.
+    """
+    if padding is not None:
+        padded = iter(padding.together([piece for parts in pieces for piece in parts]))
+        pieces = [[next(padded) for _ in parts] for parts in pieces]
     waiting = defaultdict[Any, list[tuple[int, int]]](list)
     for n, parts in enumerate(pieces):
         for at, piece in enumerate(parts):

@@ -27,6 +27,10 @@ KEPT_BACK: Final = 5
 """One of this many inputs is kept back, to see when the merge is best."""
 
 
+SURE: Final = 1.05
+"""An expert counts as sure of inputs up to this multiple of its uncertainty on its own."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parts:
     """The inputs of a task, by their indices."""
@@ -115,23 +119,28 @@ def doubts(
 ) -> tuple[str, ...]:
     """Sentences on tasks whose inputs look like another's.
 
-    ``uncertainties``: of an expert's answers, by the expert's task and the task of the inputs.
+    A trained expert is surest of its answers to inputs of its own task. If it is as sure of its
+    answers to another task's inputs, and that task's expert is nearly as sure of these inputs as of
+    its own, the inputs may be of the other task. ``uncertainties``: of an expert's answers, by the
+    expert's task and the task of the inputs.
     """
     sentences = []
     for data in tasks:
-        own = uncertainties.get((data.name, data.name))
+        own = data.name
         others = {
-            task: value
+            inputs: value
             for (task, inputs), value in uncertainties.items()
-            if inputs == data.name and task != data.name
+            if task == own and inputs != own and (inputs, own) in uncertainties
         }
-        if own is None or not others:
+        if not others:
             continue
-        surest = min(others, key=others.__getitem__)
-        if others[surest] < own:
+        nearest = min(others, key=others.__getitem__)
+        is_no_surer = uncertainties[own, own] >= others[nearest]
+        other_is_sure = uncertainties[nearest, own] <= SURE * uncertainties[nearest, nearest]
+        if is_no_surer and other_is_sure:
             sentences.append(
-                f"The inputs of {plain(data.name)} look like those of {plain(surest)}, whose "
-                "expert is surer of its answers to them; check them, since inputs of another task "
-                "make the merge worse."
+                f"The inputs of {plain(own)} look like those of {plain(nearest)}: its expert is no "
+                "surer of its answers to them. Check them, since inputs of another task make the "
+                "merge worse."
             )
     return tuple(sentences)

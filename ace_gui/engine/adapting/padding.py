@@ -1,0 +1,85 @@
+"""Inputs of different lengths in one batch, for models that do not see the padding.
+
+Scores never pad: a batch has inputs of one length. Training passes a few inputs many times, and is
+several times faster with them in one batch. L tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
+from ace_gui.engine.evaluating.loaded_models import stacked
+
+IDS: Final = "input_ids"
+MASK: Final = "attention_mask"
+PADDED: Final = frozenset({IDS, MASK, "token_type_ids"})
+"""Inputs that can be padded. A model with others is run without padding."""
+
+TRIED: Final = 4
+"""Inputs with which a model is tried."""
+
+SAME: Final = 1e-4
+"""Largest difference of logits that padding may make, as a share of the largest logit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Padding:
+    """``token``: the index of the padding token."""
+
+    token: int
+
+    def together(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """The pieces, padded on the right to the longest."""
+        longest = max(_length(piece) for piece in pieces)
+        return [self._padded(piece, longest) for piece in pieces]
+
+    def _padded(self, piece: Piece, longest: int) -> Piece:
+        inputs = {}
+        for name, token_L in piece.inputs.items():
+            fill = self.token if name == IDS else 0
+            inputs[name] = functional.pad(token_L, (0, longest - len(token_L)), value=fill)
+        return replace(piece, inputs=inputs)
+
+
+def padding_of(evaluator: Evaluator, pieces: Sequence[Piece]) -> Padding | None:
+    """How the model's inputs can be padded; None if that changes answers, or has no use."""
+    lengths = {_length(piece) for piece in pieces if _can_be_padded(piece.inputs)}
+    token = getattr(getattr(evaluator, "tokenizer", None), "pad_token_id", None)
+    can_be_padded = all(_can_be_padded(piece.inputs) for piece in pieces)
+    if token is None or not can_be_padded or len(lengths) < 2:
+        return None
+    padding = Padding(token=int(token))
+    by_length = sorted(pieces, key=_length)
+    step = max(1, (len(by_length) - 1) // (TRIED - 1))
+    some = [*by_length[::step][: TRIED - 1], by_length[-1]]
+    return padding if _is_unseen(evaluator, some, padding) else None
+
+
+def _can_be_padded(inputs: Mapping[str, Tensor]) -> bool:
+    names = inputs.keys()
+    return {IDS, MASK} <= names <= PADDED and all(each.ndim == 1 for each in inputs.values())
+
+
+def _length(piece: Piece) -> int:
+    return len(piece.inputs[IDS]) if IDS in piece.inputs else 0
+
+
+@torch.no_grad()
+def _is_unseen(evaluator: Evaluator, pieces: Sequence[Piece], padding: Padding) -> bool:
+    """Whether the model gives padded pieces the answers of each alone."""
+    padded = evaluator.rows(stacked(evaluator, padding.together(pieces)))
+    for piece, together_RC in zip(pieces, padded, strict=True):
+        (alone_RC,) = evaluator.rows(stacked(evaluator, [piece]))
+        if alone_RC.shape != together_RC.shape:
+            return False
+        largest = float(alone_RC.abs().max()) if alone_RC.numel() else 0.0
+        if not torch.allclose(alone_RC, together_RC, rtol=0, atol=SAME * max(largest, 1e-30)):
+            return False
+    return True
