@@ -73,7 +73,7 @@ CONSTANT_UNTIL: Final = 0.6
 LAST_RATE: Final = 0.05
 """Share of the learning rate that the last step has."""
 
-LOOKED_AT: Final = 16
+LOOKED_AT: Final = 8
 """Inputs of each task that the other experts are asked, too."""
 
 _IN_WORDS: Final = {
