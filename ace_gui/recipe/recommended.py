@@ -33,9 +33,10 @@ FORMULA: Final = (
     "even spectrum: W_pre = U S Vᵀ,  ΔW_even = c U √S Vᵀ,  ‖ΔW_even‖ = ‖W_pre‖\n"
     "solution: W_pre = (Σₜ W̃ₜ Σ̂ₜ,reg) (Σₜ Σ̂ₜ,reg + 1cᵀ)⁻¹\n"
     "covariances: W̃ₜ = ΔWₜ − 1μₜᵀ,  Σ̂ₜ = W̃ₜᵀW̃ₜ,  Σ̂ₜ,reg = Σ̂ₜ / Tr Σ̂ₜ + (α / d) I\n"
-    "cap: L = max(r, min(√T r, δ ‖W₀‖)),  r² = mean(Tr Σ̂ₜ);  one head for all experts: L = r"
+    "cap: L = max(r, min(√T r, δ ‖W₀‖)),  r² = mean(Tr Σ̂ₜ)"
 )
-"""The formula as plain text, for a scaling of 1; d is the number of inputs."""
+"""The formula as plain text, for a scaling of 1. d is the number of inputs; δ is 0 for experts that
+answer through one head."""
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,13 @@ def _figures(text: str) -> list[dict[str, list[str]]]:
 
 
 def test_the_page_of_evidence_selects_from_all_figures():
-    (page,) = _figures(resource_path("help/evidence.md").read_text("utf-8"))
-    groups = _figures((ROOT / "docs/evidence.md").read_text("utf-8"))[:3]
+    over_seeds, chat, page = _figures(resource_path("help/evidence.md").read_text("utf-8"))
+    all_over_seeds, _, all_chat, *groups = _figures((ROOT / "docs/evidence.md").read_text("utf-8"))
+    groups = groups[:3]
+    assert over_seeds.items() <= all_over_seeds.items()
+    known_pairs = [figures[-2:] for figures in all_chat.values()]
+    assert len(chat) >= 3
+    assert all(figures in known_pairs for figures in chat.values())
     assert len(page) >= 9
     for method, shown in page.items():
         known = [group[name] for group in groups for name in group if method.startswith(name)]
