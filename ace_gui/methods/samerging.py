@@ -88,7 +88,8 @@ SAMERGING = MergeMethod(
     ),
     formula=(
         "merged matrix: W = W₀ + Σₜ λₜ wₜ ΔWₜ,  λ of each expert and tensor\n"
-        "coefficients: λ = arg min max_‖e‖≤ρ Σₜ E_x∼t KL(pₜ(y|x) ‖ p(y|x; λ + e)),  by Adam"
+        "coefficients: λ = arg min Σₜ E_x∼t KL(pₜ(y|x) ‖ p(y|x)),  by Adam\n"
+        "each step: the gradient at λ + ρ g / ‖g‖,  g: gradient at λ"
     ),
     citation=(
         "S. A. Dalili, M. Mahdavi, Model Merging via Multi-Teacher Knowledge Distillation, 2025, "
