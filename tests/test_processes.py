@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ace_gui.architecture import sandbox
+from ace_gui.architecture.limited_process import LimitedProcess
 from ace_gui.bundle_parts import PARTS, part_asked_for
 from ace_gui.processes import heavy_imports, is_bundled, part_command
 
@@ -20,13 +21,16 @@ START = Path(__file__).parents[1] / "packaging" / "bundle" / "start.py"
 
 def test_from_source_nothing_is_bundled() -> None:
     assert not is_bundled()
-    assert sandbox._command()[:2] == [sys.executable, "-P"]
+    assert LimitedProcess("describe-models", sandbox.__name__)._command()[:2] == [
+        sys.executable,
+        "-P",
+    ]
 
 
 def test_in_a_bundle_models_are_described_by_its_executable(monkeypatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(sys, "executable", "/somewhere/ace-gui")
-    command = sandbox._command()
+    command = LimitedProcess("describe-models", sandbox.__name__)._command()
     assert command == ["/somewhere/ace-gui", "--run-part", "describe-models"]
     from ace_gui.architecture.sandbox import serve
 
