@@ -17,8 +17,9 @@ from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.kinds import evaluator_class
 from ace_gui.engine.evaluating.subjects import Models
 from ace_gui.engine.evaluating.task_data import Example, Picture, TaskData
+from ace_gui.engine.planning.alignment_checks import alignment_obstacle
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.errors import TaskError
+from ace_gui.errors import RecipeError, TaskError
 from ace_gui.formatting import counted, plain
 from ace_gui.recipe.distillation import Distillation
 from ace_gui.steps import result_of
@@ -49,9 +50,12 @@ def parts_of(count: int, seed: tuple[int, ...]) -> Parts:
 def alignment_sources(prepared: Prepared, distil: Distillation) -> list[Calibration]:
     """The inputs of every expert, read and checked, as many as ``distil`` wants of each task.
 
-    Raises TaskError for an expert without inputs, with too few, or with inputs that are also its
-    scoring data, and the errors of reading data and of loading tokenizers.
+    Raises RecipeError for a merge that cannot be aligned, TaskError for an expert without inputs,
+    with too few, or with inputs that are also its scoring data, and the errors of reading data and
+    of loading tokenizers.
     """
+    if obstacle := alignment_obstacle(prepared):
+        raise RecipeError(obstacle, key="distil")
     sources = []
     for t in range(len(prepared.experts)):
         # More than are wanted, as some may be repeated.

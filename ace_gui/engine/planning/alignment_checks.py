@@ -23,7 +23,7 @@ def alignment_bytes(prepared: Prepared) -> int:
     trained, and the trained numbers.
     """
     distil = prepared.recipe.distil
-    if not distil or _obstacle(prepared):
+    if not distil or alignment_obstacle(prepared):
         return 0
     plan = trained_tensors(prepared, distil)
     shapes = {row.tensor: row.tensor_shape for row in shared_rows(prepared)}
@@ -37,7 +37,7 @@ def alignment_checks(prepared: Prepared) -> tuple[Check, ...]:
     distil = prepared.recipe.distil
     if not distil:
         return ()
-    obstacle = _obstacle(prepared)
+    obstacle = alignment_obstacle(prepared)
     if obstacle:
         return (Check(ALIGNMENT, obstacle, Verdict.ERROR),)
     plan = trained_tensors(prepared, distil)
@@ -46,8 +46,8 @@ def alignment_checks(prepared: Prepared) -> tuple[Check, ...]:
     return (Check(ALIGNMENT, sentence),)
 
 
-def _obstacle(prepared: Prepared) -> str:
-    """Why the merge cannot be aligned, in a sentence; empty if it can."""
+def alignment_obstacle(prepared: Prepared) -> str:
+    """Why a merge whose recipe has ``distil`` cannot be aligned, in a sentence; empty if it can."""
     recipe = prepared.recipe
     distil = recipe.distil
     assert distil

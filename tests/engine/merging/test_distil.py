@@ -23,9 +23,10 @@ from ace_gui.engine.contract.events import Exported, LearningProgress
 from ace_gui.engine.contract.plan import ALIGNMENT, Verdict
 from ace_gui.engine.merging import distil as distilling
 from ace_gui.engine.merging.alignment_inputs import doubts, parts_of
+from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.workflow import Options, merge_to_folder
-from ace_gui.errors import CheckpointError, ResourceError, TaskError
+from ace_gui.errors import CheckpointError, RecipeError, ResourceError, TaskError
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
@@ -415,3 +416,13 @@ def save_adapter(base: Path, folder: Path, *, seed: int) -> None:
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.3)
     adapted.save_pretrained(folder)
+
+
+def test_a_merge_that_cannot_be_aligned_stops_also_without_the_checks(
+    bert: Path, tmp_path: Path
+) -> None:
+    """The window lets a person merge in spite of a check."""
+    prepared = prepare(load_recipe(recipe_with(bert, distil=FAST, merge_method="emr")))
+    with pytest.raises(RecipeError, match="modules"):
+        list(merge(prepared, tmp_path / "store", device="cpu"))
+    assert not (tmp_path / "store").exists()
