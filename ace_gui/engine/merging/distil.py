@@ -260,8 +260,7 @@ class _Alignment:
             if other.kind != own.kind or roles != set(own.examples[0].given):
                 continue
             some = other.examples[:LOOKED_AT]
-            asked = evaluator(replace(own, examples=some), expert.loading, expert.model)
-            self._uncertainties[own.name, other.name] = uncertainty(asked, some)
+            self._uncertainties[own.name, other.name] = uncertainty(expert, some)
 
     def _merged_models(self) -> list[Evaluator]:
         """The merged model on every task, with the same parameters where these are trained."""
