@@ -53,14 +53,17 @@ def main() -> None:
     """Make every drawing anew."""
     folder = resource_path("formulas")
     folder.mkdir(exist_ok=True)
-    for old in folder.glob("*.svg"):
-        old.unlink()
     formulas = {name: method.formula for name, method in METHODS.items()}
     formulas[recommended.NAME] = recommended.FORMULA
+    drawings = {}
     for name, formula in formulas.items():
-        file = folder / f"{name}.svg"
         lines = [part for line in formula.split("\n") for part in named(line)]
-        file.write_text(drawing([(title, to_tex(line)) for title, line in lines]), "utf-8")
+        drawings[name] = drawing([(title, to_tex(line)) for title, line in lines])
+    for old in folder.glob("*.svg"):  # not before matplotlib was found
+        old.unlink()
+    for name, text in drawings.items():
+        file = folder / f"{name}.svg"
+        file.write_text(text, "utf-8")
         print(file)
 
 
