@@ -195,19 +195,26 @@ class Loop:
         while state.step < self.total and not self._has_settled():
             if self._is_between_windows:
                 state.before = {n: value.detach().clone() for n, value in state.values.items()}
-            seen = self._objective(state.step)
-            self._optimizer.step()
-            self._optimizer.zero_grad()
-            state.add(seen)
+            self._take_step()
             if self._is_between_windows:
                 self._compare()
             yield state
         if self._window and state.step - state.nearest[1] < 2 * self._window:
             state.best = {}  # nothing shows that later values are worse
-        if state.best:
-            with torch.no_grad():
-                for name, value in state.values.items():
-                    value.copy_(state.best[name])
+        self._restore_best()
+
+    def _take_step(self) -> None:
+        """Update the values once, and record the step."""
+        seen = self._objective(self.state.step)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        self.state.add(seen)
+
+    def _restore_best(self) -> None:
+        """Return to the best values, if others than the last ones are known to be."""
+        with torch.no_grad():
+            for name, best in self.state.best.items():
+                self.state.values[name].copy_(best)
 
     def moments(self) -> dict[str, Tensor]:
         """The optimiser's state, for saving."""
@@ -268,16 +275,11 @@ class CheckedLoop(Loop):
         while state.step < self.total:
             for group in self._optimizer.param_groups:
                 group["lr"] = self._parameters.learning_rate * self._rates(state.step)
-            seen = self._objective(state.step)
-            self._optimizer.step()
-            self._optimizer.zero_grad()
-            state.add(seen)
+            self._take_step()
             if state.step % self._every == 0 or state.step == self.total:
                 self._compare()
             yield state
-        with torch.no_grad():
-            for name, value in state.values.items():
-                value.copy_(state.best[name])
+        self._restore_best()
 
     def _compare(self) -> None:
         """Check the current values, and keep them if none before were better."""

@@ -47,25 +47,24 @@ def parts_of(count: int, seed: tuple[int, ...]) -> Parts:
     return Parts(trained=tuple(sorted(order[back:])), kept_back=tuple(sorted(order[:back])))
 
 
-def alignment_sources(prepared: Prepared, distil: Distillation) -> list[Calibration]:
+def alignment_sources(prepared: Prepared) -> list[Calibration]:
     """The inputs of every expert, read and checked, as many as ``distil`` wants of each task.
 
-    Raises RecipeError for a merge that cannot be aligned, TaskError for an expert without inputs,
-    with too few, or with inputs that are also its scoring data, and the errors of reading data and
-    of loading tokenizers.
+    None for a merge that is not aligned.
+
+    Raises RecipeError for a merge that cannot be aligned, TaskError for an expert with too few
+    inputs, or with inputs that are also its scoring data, and the errors of reading data and of
+    loading tokenizers.
     """
+    distil = prepared.recipe.distil
+    if not distil:
+        return []
     if obstacle := alignment_obstacle(prepared):
         raise RecipeError(obstacle, key="distil")
     sources = []
     for t in range(len(prepared.experts)):
         # More than are wanted, as some may be repeated.
         source = calibration(prepared, t, limit=max(EXAMPLES, 2 * distil.inputs))
-        if not source.tasks:
-            raise TaskError(
-                f"To align the merge with its experts, each needs inputs, but {plain(source.name)} "
-                "has none; give its task `calibration` data, or leave `distil` out.",
-                key="calibration",
-            )
         tasks = [(_chosen(prepared, data, distil), loading) for data, loading in source.tasks]
         for data, loading in tasks:
             evaluator_class(data, loading).preprocessor(data, loading)  # its errors come early

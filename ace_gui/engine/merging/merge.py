@@ -89,26 +89,15 @@ def merge(
     the iteration cancels the merge; the store can be resumed later. Raises WorkbenchErrors.
     """
     require_experts(prepared)
-    started, where = time.monotonic(), resolve_device("cpu" if workers else device)
-    if workers is None:  # workers have memory of their own
-        on_gpu = memory_of(where) if where.type == "cuda" else None
-        require_memory(prepared, memory_bytes, on_gpu)
-    forget_peak(where)
-    distil = prepared.recipe.distil
-    sources = alignment_sources(prepared, distil) if distil else []
+    started = time.monotonic()
+    where = _device_with_room(prepared, device, memory_bytes, workers)
+    sources = alignment_sources(prepared)
     warnings = yield from _measure(prepared, where, workers)
-    manifest = make_manifest(
-        prepared,
-        where,
-        memory_bytes,
-        warnings,
-        distance_notes(prepared),
-        as_output=as_output,
-        workers=workers,
+    notes = distance_notes(prepared)
+    whole = make_manifest(
+        prepared, where, memory_bytes, warnings, notes, as_output=as_output, workers=workers
     )
-    if distil:
-        measurements = (*manifest.measurements, sources_key(sources))
-        manifest = replace(manifest, measurements=measurements)
+    manifest = _with_inputs(whole, sources)
     readers = Readers(prepared)
     require_finite_heads(readers)
     opened = MergeStore.resume if resume else MergeStore.create
@@ -127,6 +116,25 @@ def merge(
         notes=workers.notes if workers else (),
         distilled=filled.distilled,
     )
+
+
+def _device_with_room(
+    prepared: Prepared, device: str, memory_bytes: int | None, workers: Workers | None
+) -> torch.device:
+    """The device that merges. Raises ResourceError if the largest tensor does not fit."""
+    where = resolve_device("cpu" if workers else device)
+    if workers is None:  # workers have memory of their own
+        on_gpu = memory_of(where) if where.type == "cuda" else None
+        require_memory(prepared, memory_bytes, on_gpu)
+    forget_peak(where)
+    return where
+
+
+def _with_inputs(manifest: Manifest, sources: Sequence[Calibration]) -> Manifest:
+    """The manifest with the inputs that the merge is aligned on, if there are any."""
+    if not sources:
+        return manifest
+    return replace(manifest, measurements=(*manifest.measurements, sources_key(sources)))
 
 
 def _warnings_of(events: Iterator[_Learning]) -> Generator[_Learning, None, tuple[str, ...]]:

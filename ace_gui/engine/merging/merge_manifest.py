@@ -15,7 +15,7 @@ from ace_gui.application import __version__
 from ace_gui.checkpoints.derived import ExtendedInfo
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.input_files import FileStamp
-from ace_gui.engine.contract.plan import PlanRow
+from ace_gui.engine.contract.plan import Plan, PlanRow
 from ace_gui.engine.merging.units import GPU_AHEAD, Workers
 from ace_gui.engine.planning.overridden_rows import spelled_out
 from ace_gui.engine.planning.prepared import Prepared
@@ -144,11 +144,6 @@ def make_manifest(
     plan, at_once = prepared.plan, 1 if workers else GPU_AHEAD
     if workers is None and device.type == "cpu":
         at_once = matrices_at_once(prepared, memory_bytes)
-    dtypes = {
-        row.tensor: row.output_dtype(plan.recipe.out_dtype) if as_output else row.store_dtype
-        for row in plan.rows
-        if row.in_base
-    }
     return Manifest(
         code=code_digest(*COMPUTING),
         added_methods=added_sources(plan.recipe.methods),
@@ -159,7 +154,7 @@ def make_manifest(
         expert_classes=tuple(expert.architecture.model_class for expert in prepared.experts),
         rows=plan.rows,
         headers=layout_digest(prepared),
-        dtypes=dtypes,
+        dtypes=_dtypes(plan, as_output=as_output),
         stems=prepared.base.checkpoint.stems,
         metadata=prepared.base.checkpoint.metadata,
         shard_bytes=SHARD_BYTES,
@@ -173,6 +168,16 @@ def make_manifest(
         warnings=warnings,
         notes=notes,
     )
+
+
+def _dtypes(plan: Plan, *, as_output: bool) -> dict[str, str]:
+    """The dtype tag of every tensor in the store, in file order."""
+    wanted = plan.recipe.out_dtype
+    return {
+        row.tensor: row.output_dtype(wanted) if as_output else row.store_dtype
+        for row in plan.rows
+        if row.in_base
+    }
 
 
 def layout_digest(prepared: Prepared) -> str:

@@ -110,13 +110,9 @@ def write_adapter(
         if not (resume and can_resume(folder)):
             require_adapter_disk(plan, prepared, target)
         yield plan_ready(prepared, prepared.plan.checks)
-        before = (*calibrated(prepared, where, None), *learned(prepared, where))
-        yield from (event for event in before if event is not None)
-        manifest = make_manifest(prepared, where, None, as_output=False)
+        yield from _measured(prepared, where)
         warnings = far_lines(prepared)
-        manifest = replace(
-            manifest, adapter=options, warnings=warnings, notes=distance_notes(prepared)
-        )
+        manifest = _manifest_of(prepared, where, options, warnings)
         readers = Readers(prepared)
         with writing(folder):
             store = AdapterStore.opened(folder, manifest, readers.checksums, resume=resume)
@@ -132,6 +128,21 @@ def write_adapter(
         warnings=prepared.plan.warnings + warnings + plan.notes,
     )
     yield exported(target)
+
+
+def _measured(prepared: Prepared, device: torch.device) -> Iterator[Event]:
+    """Measure and learn what the methods need from the experts' data."""
+    before = (*calibrated(prepared, device, None), *learned(prepared, device))
+    yield from (event for event in before if event is not None)
+
+
+def _manifest_of(
+    prepared: Prepared, device: torch.device, options: AdapterOptions, warnings: tuple[str, ...]
+) -> Manifest:
+    """The manifest of a merge that is written as an adapter."""
+    notes = distance_notes(prepared)
+    manifest = make_manifest(prepared, device, None, warnings, notes, as_output=False)
+    return replace(manifest, adapter=options)
 
 
 def _require_plan(prepared: Prepared, options: AdapterOptions) -> AdapterPlan:
