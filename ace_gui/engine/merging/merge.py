@@ -94,17 +94,16 @@ def merge(
     sources = alignment_sources(prepared)
     warnings = yield from _measure(prepared, where, workers)
     notes = distance_notes(prepared)
-    whole = make_manifest(
+    manifest = make_manifest(
         prepared, where, memory_bytes, warnings, notes, as_output=as_output, workers=workers
     )
-    manifest = _with_inputs(whole, sources)
     readers = Readers(prepared)
     require_finite_heads(readers)
     opened = MergeStore.resume if resume else MergeStore.create
     with (
         writing(store_folder),
         claimed(store_folder),
-        opened(store_folder, manifest, readers.checksums) as store,
+        opened(store_folder, _with_inputs(manifest, sources), readers.checksums) as store,
     ):
         filled = yield from _fill(store, readers, where, memory_bytes, workers, sources)
     yield MergeFinished(
