@@ -294,8 +294,8 @@ _NEEDS: Final[Mapping[Need | None, str]] = {
     ),
     Need.ANSWERS: (
         "Needs inputs of each expert's task: tasks with calibration data, without labels. Learns "
-        "from the experts' answers in many steps, each as long as two training steps of one "
-        "model; leaves plain weights."
+        "from the experts' answers in many steps, each as long as one or two training steps of "
+        "one model; leaves plain weights."
     ),
     Need.LOSS: (
         "Needs a few labelled inputs of each expert's task: tasks with calibration data that have "

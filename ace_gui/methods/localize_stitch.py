@@ -180,7 +180,7 @@ def _part(t: int, factors: Values, gates: Values) -> Tensor:
     return gates["kept"][t] * factors["delta"] / gates["count"]
 
 
-def _penalty(gates: Values, parameters: FewShotParameters) -> Tensor:
+def _penalty(gates: Values, parameters: FewShotParameters, _tensors: int) -> Tensor:
     return parameters.sparsity / parameters.learning_rate * gates["share"].sum()
 
 

@@ -27,6 +27,7 @@ from ace_gui.methods.dare import DARE_LINEAR, DARE_TIES
 from ace_gui.methods.della import DELLA, DELLA_LINEAR
 from ace_gui.methods.emr import EMR
 from ace_gui.methods.esm import ESM
+from ace_gui.methods.expert_merging import EXPERT_MERGING
 from ace_gui.methods.fisher import FISHER, UBGM
 from ace_gui.methods.free import FR_MERGING, FREE_MERGING
 from ace_gui.methods.iso import ISO_C, ISO_CTS
@@ -85,6 +86,7 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
             ADARANK,
             CONCRETE,
             SAMERGING,
+            EXPERT_MERGING,
             LOCALIZE_STITCH_FEW_SHOT,
         ),
         "With modules": (

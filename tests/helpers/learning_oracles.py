@@ -2,7 +2,7 @@
 
 Sources: AdaRank arXiv:2503.22178, Concrete arXiv:2312.06173, Localize-and-Stitch arXiv:2408.13656,
 Representation Surgery arXiv:2402.02705, WEMoE arXiv:2402.00433, Twin-Merging arXiv:2406.15479,
-SAMerging arXiv:2512.21288.
+SAMerging arXiv:2512.21288, Expert Merging arXiv:2509.25712.
 T experts; a state is a model's tensors by name. A task is the list of logits (one row an example)
 that a state gives for its inputs.
 """
@@ -105,6 +105,52 @@ def samerging(
         return divergence({name: v + radius * g / norm for (name, v), g in pairs})
 
     return merged(adam(start, sharp, steps, rate).values)
+
+
+def expert_merging(
+    base: State,
+    experts: Sequence[State],
+    compared: Sequence[Callable[[State], tuple[Tensor, Tensor]]],
+    expected: Sequence[tuple[Tensor, Tensor]],
+    *,
+    steps: int,
+    rate: float,
+    scaling: float,
+    hidden: float,
+    pull: float,
+) -> State:
+    """θ₀ + Σ σ(a_t) Δ_t, layer by layer, by Adam on the mean over tasks, and the pull of layers.
+
+    ``compared``: of each task the divergence's logits and the hidden states, one row an input and
+    one row a token; ``expected``: the expert's own.
+    """
+    logit = torch.logit(torch.tensor(scaling, dtype=torch.float64))
+    start = {name: logit.repeat(len(experts)) for name in base}
+
+    def merged(values: State) -> State:
+        state = {}
+        for name in base:
+            shares = torch.sigmoid(values[name])
+            state[name] = base[name]
+            for t, expert in enumerate(experts):
+                state[name] = state[name] + shares[t] * (expert[name] - base[name])
+        return state
+
+    def loss(values: State, _step: int) -> Tensor:
+        state = merged(values)
+        losses = []
+        for task, (logits, states) in zip(compared, expected, strict=True):
+            q, found = task(state)
+            p = torch.softmax(logits, dim=1)
+            divergence = (p * (p.log() - torch.log_softmax(q, dim=1))).sum(dim=1).mean()
+            distances = [
+                torch.mean((one - other) ** 2) for one, other in zip(found, states, strict=True)
+            ]
+            losses.append(divergence + hidden * torch.stack(distances).mean())
+        pulls = [(torch.sigmoid(a) - torch.sigmoid(logit)).abs().sum() for a in values.values()]
+        return torch.stack(losses).mean() + pull * torch.stack(pulls).mean()
+
+    return merged(adam(start, loss, steps, rate).values)
 
 
 def adarank(

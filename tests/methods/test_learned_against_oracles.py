@@ -139,6 +139,40 @@ def test_samerging_takes_the_sharpness_aware_steps_of_its_equations(
             assert_near(found[name], expected[name], base[name], name, within=within)
 
 
+@pytest.mark.parametrize(("hidden", "pull"), [(0.0, 0.0), (1.0, 0.0), (20.0, 0.3)])
+def test_expert_merging_follows_answers_states_and_pull(
+    file: Path, hidden: float, pull: float
+) -> None:
+    base, experts = states(file)
+    settings = {"scaling": 0.3, "hidden": hidden, "pull": pull}
+    found, _ = merged(
+        file, "expert_merging", steps=4, learning_rate=0.2, batch=64, inputs=64, **settings
+    )
+    compared = [partial(answers_and_states, model, inputs) for model, inputs in models(file)]
+    expected = []
+    for task, own in zip(compared, experts, strict=True):
+        logits, hidden_states = task(own)
+        expected.append((logits.detach(), [each.detach() for each in hidden_states]))
+    oracle_state = oracle.expert_merging(
+        base, experts, compared, expected, steps=4, rate=0.2, **settings
+    )
+    for name in base:
+        if not is_undetermined(name):
+            assert_near(found[name], oracle_state[name], base[name], name, within=3e-5)
+
+
+def answers_and_states(model: Any, inputs: list[Any], state: State) -> tuple[Tensor, list[Tensor]]:
+    """The logits, and of each input what the middle block gives."""
+    middle = (model.config.num_hidden_layers - 1) // 2
+    logits, hidden = list[Tensor](), list[Tensor]()
+    for each in inputs:
+        given = {**each, "output_hidden_states": True}
+        output = torch.func.functional_call(model, state, (), given)
+        logits.append(output.logits)
+        hidden.append(output.hidden_states[middle + 1][0])
+    return torch.cat(logits), hidden
+
+
 @pytest.mark.parametrize("coefficients", [False, True])
 def test_concrete_learns_the_mask_of_its_equations(file: Path, coefficients: bool) -> None:
     base, experts = states(file)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
 from torch import Tensor
 
+from ace_gui.engine.adapting.hidden_states import HiddenStates
 from ace_gui.engine.adapting.objectives import Found, Kept, answers, batch_indices, entropy
 from ace_gui.engine.adapting.padding import padding_of
 from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
@@ -50,6 +52,9 @@ class ExpertAnswer:
     temperature: float = 1.0
     """By which logits are divided."""
 
+    states: Sequence[Tensor] = ()
+    """The expert's hidden states for each piece (L × H), if they are compared."""
+
     def divergence(self, outputs_RC: Tensor) -> Tensor:
         """KL(expert ‖ merge), averaged over the R answers, in nats; a scalar with its graph.
 
@@ -72,6 +77,12 @@ class ExpertAnswer:
         terms_RK = self.values_RK.exp() * (self.values_RK - kept_RK)
         return terms_RK.sum(dim=1).mean() + rest.to(terms_RK)
 
+    def distance(self, states: Sequence[Tensor]) -> Tensor:
+        """The mean squared difference of a merge's hidden states from the expert's, a scalar."""
+        pairs = zip(states, self.states, strict=True)
+        squares = [(merged_LH - expert_LH).square().mean() for merged_LH, expert_LH in pairs]
+        return torch.stack(squares).mean()
+
 
 def _rest(log_RC: Tensor, columns_RK: Tensor) -> Tensor:
     """ln of the sum of p over the other columns (R)."""
@@ -80,21 +91,35 @@ def _rest(log_RC: Tensor, columns_RK: Tensor) -> Tensor:
 
 @torch.no_grad()
 def answers_of(
-    expert: Evaluator, examples: Sequence[Example], temperature: float = 1.0
+    expert: Evaluator,
+    examples: Sequence[Example],
+    temperature: float = 1.0,
+    *,
+    with_states: bool = False,
 ) -> list[ExpertAnswer]:
     """The expert's answers to its inputs, in order. ``temperature``: divides logits.
 
-    Raises the errors of the evaluator, such as TaskError for a damaged picture.
+    ``with_states``: its hidden states are kept, too. Raises the errors of the evaluator, such as
+    TaskError for a damaged picture.
     """
     found: list[tuple[Sequence[Piece], Tensor]] = []
+    states: list[list[Tensor]] = []
     inputs = expert.answered_pieces(examples)
     padding = padding_of(expert, [piece for pieces in inputs for piece in pieces])
-    for first in range(0, len(inputs), TOGETHER):
-        some = inputs[first : first + TOGETHER]
-        found += zip(some, answers(expert, some, padding), strict=True)
+    hidden = HiddenStates(expert.model) if with_states else None
+    with nullcontext() if hidden is None else hidden.recorded():
+        for first in range(0, len(inputs), TOGETHER):
+            some = inputs[first : first + TOGETHER]
+            found += zip(some, answers(expert, some, padding, hidden), strict=True)
+            if hidden is not None:
+                states += [hidden.of(index) for index in range(len(some))]
     if expert.answers_numbers:
-        return _numbers(found)
-    return [_likeliest(pieces, logits_RC, temperature) for pieces, logits_RC in found]
+        answered = _numbers(found)
+    else:
+        answered = [_likeliest(pieces, logits_RC, temperature) for pieces, logits_RC in found]
+    if hidden is None:
+        return answered
+    return [replace(answer, states=own) for answer, own in zip(answered, states, strict=True)]
 
 
 def _numbers(found: Sequence[tuple[Sequence[Piece], Tensor]]) -> list[ExpertAnswer]:
@@ -126,6 +151,7 @@ class AlignedTask:
     """One task of a merge that learns to answer as its expert does.
 
     ``merged``: the merged model on the task; ``expected``: the expert's answers to its inputs.
+    ``hidden``: weight of the distance of its hidden states from the expert's.
     """
 
     def __init__(
@@ -135,6 +161,7 @@ class AlignedTask:
         *,
         size: int,
         seed: tuple[int, ...],
+        hidden: float = 0.0,
     ) -> None:
         self.name = merged.data.name
         self._merged = merged
@@ -143,12 +170,26 @@ class AlignedTask:
         self._seed = seed
         inputs = [piece for answer in expected for piece in answer.pieces]
         self._padding = padding_of(merged, inputs)
+        self._hidden = hidden
+        self._states = HiddenStates(merged.model) if hidden else None
 
     def __call__(self, step: int, _kept: Kept) -> Found:
-        """The mean divergence on the step's batch, with its graph."""
+        """The mean divergence on the step's batch, and that of hidden states, with its graph."""
         chosen = batch_indices(len(self._expected), self._size, step, self._seed)
-        loss = self._divergences([self._expected[index] for index in chosen]).mean()
+        expected = [self._expected[index] for index in chosen]
+        if self._states is None:
+            loss = self._divergences(expected).mean()
+        else:
+            loss = self._with_states(expected, self._states)
         return Found(loss=loss, spread=None, distance=None)
+
+    def _with_states(self, expected: Sequence[ExpertAnswer], states: HiddenStates) -> Tensor:
+        with states.recorded():
+            divergence = self._divergences(expected, states).mean()
+        distances = []
+        for index, answer in enumerate(expected):
+            distances.append(answer.distance(states.of(index)))
+        return divergence + self._hidden * torch.stack(distances).mean()
 
     @torch.no_grad()
     def divergence(self, expected: Sequence[ExpertAnswer]) -> float:
@@ -158,9 +199,11 @@ class AlignedTask:
             each.append(self._divergences(expected[first : first + TOGETHER]).double())
         return float(torch.cat(each).mean())
 
-    def _divergences(self, expected: Sequence[ExpertAnswer]) -> Tensor:
+    def _divergences(
+        self, expected: Sequence[ExpertAnswer], states: HiddenStates | None = None
+    ) -> Tensor:
         inputs = [answer.pieces for answer in expected]
-        outputs = answers(self._merged, inputs, self._padding)
+        outputs = answers(self._merged, inputs, self._padding, states)
         pairs = zip(expected, outputs, strict=True)
         return torch.stack([answer.divergence(output_RC) for answer, output_RC in pairs])
 

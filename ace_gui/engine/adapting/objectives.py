@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ace_gui.engine.adapting.hidden_states import HiddenStates
 from ace_gui.engine.adapting.padding import Padding
 from ace_gui.engine.adapting.training import Seen
 from ace_gui.engine.evaluating.evaluators import Evaluator, Piece
@@ -220,12 +221,16 @@ def _spread(outputs: Sequence[Tensor]) -> float:
 
 
 def answers(
-    evaluator: Evaluator, pieces: Sequence[Sequence[Piece]], padding: Padding | None = None
+    evaluator: Evaluator,
+    pieces: Sequence[Sequence[Piece]],
+    padding: Padding | None = None,
+    states: HiddenStates | None = None,
 ) -> list[Tensor]:
     """Logits of every example, R × C; pieces of one shape go through the model together.
 
-    With ``padding``, all do.
+    With ``padding``, all do. ``states``: recorded meanwhile, and assigned to the pieces.
     """
+    unpadded = pieces
     if padding is not None:
         padded = iter(padding.together([piece for parts in pieces for piece in parts]))
         pieces = [[next(padded) for _ in parts] for parts in pieces]
@@ -238,6 +243,8 @@ def answers(
     for group in waiting.values():
         batch = stacked(evaluator, [pieces[n][at] for n, at in group])
         rows |= dict(zip(group, evaluator.rows(batch), strict=True))
+        if states is not None:
+            states.assign(group, [unpadded[n][at] for n, at in group])
     return [
         evaluator.joined([rows[n, at] for at in range(len(parts))])
         for n, parts in enumerate(pieces)

@@ -37,7 +37,7 @@ class Padding:
 
     def together(self, pieces: Sequence[Piece]) -> list[Piece]:
         """The pieces, padded on the right to the longest."""
-        longest = max(_length(piece) for piece in pieces)
+        longest = max(length_of(piece) for piece in pieces)
         return [self._padded(piece, longest) for piece in pieces]
 
     def _padded(self, piece: Piece, longest: int) -> Piece:
@@ -50,13 +50,13 @@ class Padding:
 
 def padding_of(evaluator: Evaluator, pieces: Sequence[Piece]) -> Padding | None:
     """How the model's inputs can be padded; None if that changes answers, or has no use."""
-    lengths = {_length(piece) for piece in pieces if _can_be_padded(piece.inputs)}
+    lengths = {length_of(piece) for piece in pieces if _can_be_padded(piece.inputs)}
     token = getattr(getattr(evaluator, "tokenizer", None), "pad_token_id", None)
     can_be_padded = all(_can_be_padded(piece.inputs) for piece in pieces)
     if token is None or not can_be_padded or len(lengths) < 2:
         return None
     padding = Padding(token=int(token))
-    by_length = sorted(pieces, key=_length)
+    by_length = sorted(pieces, key=length_of)
     step = max(1, (len(by_length) - 1) // (TRIED - 1))
     some = [*by_length[::step][: TRIED - 1], by_length[-1]]
     return padding if _is_unseen(evaluator, some, padding) else None
@@ -67,7 +67,8 @@ def _can_be_padded(inputs: Mapping[str, Tensor]) -> bool:
     return {IDS, MASK} <= names <= PADDED and all(each.ndim == 1 for each in inputs.values())
 
 
-def _length(piece: Piece) -> int:
+def length_of(piece: Piece) -> int:
+    """The number of tokens; 0 for an input that is no text."""
     return len(piece.inputs[IDS]) if IDS in piece.inputs else 0
 
 

@@ -116,11 +116,21 @@ def require_learned(prepared: Prepared, device: torch.device) -> None:
 def _sources(prepared: Prepared, need: Need) -> list[Calibration]:
     """The data of every expert. Raises TaskError if there is none."""
     require_calibration(prepared.recipe, prepared.needs[need])
-    limit = prepared.parameters.batch if need is Need.LOSS else EXAMPLES
+    limit = _most_inputs(prepared, need)
     return [
         calibration(prepared, t, labelled=need is Need.LOSS, limit=limit)
         for t in range(len(prepared.experts))
     ]
+
+
+def _most_inputs(prepared: Prepared, need: Need) -> int:
+    """Most inputs of each task."""
+    learning = prepared.method.learning
+    if need is Need.LOSS:
+        return int(prepared.parameters.batch)
+    if learning is None or learning.inputs is None:
+        return EXAMPLES
+    return learning.inputs(prepared.parameters)
 
 
 def _folder(
@@ -239,7 +249,10 @@ class _Work:
         for task in models.with_experts():
             if self._need is Need.ANSWERS:
                 temperature = self._learning.temperature(self._prepared.parameters)
-                answers = answers_of(task.evaluator(), task.data.examples, temperature)
+                with_states = bool(self._learning.hidden(self._prepared.parameters))
+                answers = answers_of(
+                    task.evaluator(), task.data.examples, temperature, with_states=with_states
+                )
                 self._answers[task.data.name] = answers
             elif self._prepared.parameters.patience and KINDS[task.data.kind].has_entropy:
                 self._expected[task.data.name] = expert_answers(task.evaluator())
@@ -256,8 +269,15 @@ class _Work:
             seed = (self._prepared.plan.recipe.seed, index)
             if self._need is Need.ANSWERS:
                 expected = self._answers[data.name]
-                size = parameters.batch
-                objectives.append(AlignedTask(task.evaluator(), expected, size=size, seed=seed))
+                objectives.append(
+                    AlignedTask(
+                        task.evaluator(),
+                        expected,
+                        size=parameters.batch,
+                        seed=seed,
+                        hidden=self._learning.hidden(parameters),
+                    )
+                )
                 continue
             if not labelled and not KINDS[data.kind].has_entropy:
                 self._warn(

@@ -195,7 +195,7 @@ class MergedValues:
                 self._values(row),
                 self.gates(row, step),
                 row.pulled(),
-                None if penalty is None else lambda gates: penalty(gates, self.parameters),
+                None if penalty is None else self._penalty,
             )
             for name, gradient in found.items():
                 if name in self.shared:
@@ -204,6 +204,10 @@ class MergedValues:
                     own[list(row.experts)] += gradient
                 else:
                     self.own[row.name][name].grad = gradient
+
+    def _penalty(self, gates: Values) -> Tensor:
+        assert self.learning.penalty is not None
+        return self.learning.penalty(gates, self.parameters, len(self.rows))
 
     def gates(self, row: LearnedRow, step: int | None) -> Callable[[Values], Values]:
         """A function that maps values to gates, with the random numbers of the step."""

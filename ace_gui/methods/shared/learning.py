@@ -38,13 +38,16 @@ class Learning(Generic[Parameters]):
     differentiable by the gates. The default is ΔW_t. ``factors``: yields each expert's input to
     ``part``; the default is {"delta": ΔW_t}. ``prepares``: whether these parameters need
     ``factors``, which are then kept on disk.
-    ``per_expert``: learn each expert separately, on its own tasks. ``penalty``: a number that is
-    added to the loss. ``radius``: how far all values together are moved along the gradient before a
-    step's gradient is taken. ``temperature``: by which logits are divided before they are compared
-    with an expert's. ``plain_descent``: w ← w − rate · ∂L/∂w, without moments. ``numbers``: how
-    many values a tensor of this shape has for T experts. ``settled``: maps a learned value to the
-    form that is stored. ``figures``: from the gates, one number per expert for the progress plot;
-    it is empty for a tensor without such a number. ``curve``: what these numbers mean.
+    ``per_expert``: learn each expert separately, on its own tasks. ``penalty``: a number that each
+    tensor adds to the loss, from its gates, the parameters and the number of tensors. ``radius``:
+    how far all values together are moved along the gradient before a step's gradient is taken.
+    ``temperature``: by which logits are divided before they are compared with an expert's.
+    ``hidden``: weight of the squared difference of hidden states from an expert's; 0 if they are
+    not compared. ``inputs``: most inputs of each task; None: as many as for other methods.
+    ``plain_descent``: w ← w − rate · ∂L/∂w, without moments. ``numbers``: how many values a tensor
+    of this shape has for T experts. ``settled``: maps a learned value to the form that is stored.
+    ``figures``: from the gates, one number per expert for the progress plot; it is empty for a
+    tensor without such a number. ``curve``: what these numbers mean.
     """
 
     start: Callable[[Sequence[Tensor], Parameters, Findings | None], Values]
@@ -62,9 +65,11 @@ class Learning(Generic[Parameters]):
     ) = None
     prepares: Callable[[Parameters], bool] = lambda _: True
     per_expert: bool = False
-    penalty: Callable[[Values, Parameters], Tensor] | None = None
+    penalty: Callable[[Values, Parameters, int], Tensor] | None = None
     radius: Callable[[Parameters], float] = lambda _: 0.0
     temperature: Callable[[Parameters], float] = lambda _: 1.0
+    hidden: Callable[[Parameters], float] = lambda _: 0.0
+    inputs: Callable[[Parameters], int] | None = None
     plain_descent: bool = False
     settled: Callable[[Tensor], Tensor] = lambda value: value
 

@@ -158,5 +158,5 @@ def reference(own: MergedValues, leaves: dict[str, Tensor], model: Any, tokens: 
         change = gates.get("mask", 1) * sum(map(torch.mul, scales, parts))
         merged[row.name] = row.base + change
         if own.learning.penalty is not None:
-            total = total + own.learning.penalty(gates, own.parameters)
+            total = total + own.learning.penalty(gates, own.parameters, len(own.rows))
     return total + loss_of(model, tokens, merged)

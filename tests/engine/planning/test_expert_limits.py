@@ -33,7 +33,14 @@ def recipe_of(models: list[Path], method: str, **options: object) -> Recipe:
     return recipe_over(models[0], models[1:], merge_method=method, **options)
 
 
-LEARNED = ("adamerging", "adarank", "concrete", "samerging", "localize_stitch_few_shot")
+LEARNED = (
+    "adamerging",
+    "adarank",
+    "concrete",
+    "samerging",
+    "expert_merging",
+    "localize_stitch_few_shot",
+)
 
 
 def test_the_limits_are_declared():

@@ -1,0 +1,77 @@
+"""What a model's middle block gives for each input, for methods that compare hidden states.
+
+N inputs of a batch; L tokens or pixels; H features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from ace_gui.engine.adapting.padding import length_of
+from ace_gui.engine.evaluating.evaluators import Piece
+from ace_gui.errors import TaskError
+
+
+def middle_block(model: Any) -> nn.Module:
+    """The block in the middle of the model: of its outermost list of modules, the longest one.
+
+    Raises TaskError if the model has no such list.
+    """
+    lists: list[tuple[int, int, nn.ModuleList]] = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module):
+            depth = name.count(".")
+            lists.append((depth, -len(module), module))
+    if not lists:
+        raise TaskError(
+            f"{type(model).__name__} has no list of blocks, so no hidden states can be compared; "
+            "set `hidden` to 0.",
+            key="hidden",
+        )
+    _, _, blocks = min(lists, key=lambda entry: entry[:2])
+    return blocks[(len(blocks) - 1) // 2]
+
+
+class HiddenStates:
+    """The outputs of a model's middle block, by input, while ``recorded`` is entered."""
+
+    def __init__(self, model: Any) -> None:
+        self._block = middle_block(model)
+        self._latest: Tensor | None = None
+        self._states: dict[tuple[int, int], Tensor] = {}
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Context in which the model's outputs are recorded. Earlier ones are forgotten."""
+        self._states = {}
+        hook = self._block.register_forward_hook(self._record)
+        try:
+            yield
+        finally:
+            hook.remove()
+            self._latest = None
+
+    def _record(self, _module: nn.Module, _inputs: Any, output: Any) -> None:
+        self._latest = output[0] if isinstance(output, tuple) else output
+
+    def assign(self, places: Sequence[tuple[int, int]], pieces: Sequence[Piece]) -> None:
+        """Say which inputs the latest batch had; the output is cut to each piece's length."""
+        states_NLH = self._latest
+        if states_NLH is None or len(states_NLH) != len(places):
+            raise TaskError(
+                "The model's blocks do not give one output for each input, so no hidden states "
+                "can be compared; set `hidden` to 0.",
+                key="hidden",
+            )
+        for place, piece, states_LH in zip(places, pieces, states_NLH, strict=True):
+            length = length_of(piece) or len(states_LH)
+            self._states[place] = states_LH[:length]
+
+    def of(self, index: int) -> list[Tensor]:
+        """The outputs for the pieces of an example, L × H each."""
+        places = sorted(place for place in self._states if place[0] == index)
+        return [self._states[place] for place in places]
