@@ -19,16 +19,19 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # turns; the default of libgomp
 if TYPE_CHECKING:
     from ace_gui import errors as errors
     from ace_gui.engine.contract.events import Exported as Exported
+    from ace_gui.engine.contract.events import FigureMade as FigureMade
     from ace_gui.engine.contract.events import JobProgress as JobProgress
     from ace_gui.engine.contract.events import MergeFinished as MergeFinished
     from ace_gui.engine.contract.events import PlanReady as PlanReady
     from ace_gui.engine.contract.events import TensorFinished as TensorFinished
     from ace_gui.engine.contract.findings import ModelDiff as ModelDiff
+    from ace_gui.figures.sheet import Sheet as Sheet
     from ace_gui.library import compare as compare
     from ace_gui.library import devices as devices
     from ace_gui.library import diff as diff
     from ace_gui.library import evaluate as evaluate
     from ace_gui.library import extract as extract
+    from ace_gui.library import figure as figure
     from ace_gui.library import inspect as inspect
     from ace_gui.library import list_methods as list_methods
     from ace_gui.library import load_model as load_model
@@ -55,11 +58,12 @@ if TYPE_CHECKING:
 
 _NAMES: Final = {
     "ace_gui.engine.contract.events": (
-        "Exported JobProgress MergeFinished PlanReady TensorFinished"
+        "Exported FigureMade JobProgress MergeFinished PlanReady TensorFinished"
     ),
     "ace_gui.engine.contract.findings": "ModelDiff",
+    "ace_gui.figures.sheet": "Sheet",
     "ace_gui.library": (
-        "compare devices diff evaluate extract inspect list_methods load_model merge "
+        "compare devices diff evaluate extract figure inspect list_methods load_model merge "
         "merge_state_dicts plan report routes task tune"
     ),
     "ace_gui.methods.method": "Kind",

@@ -24,6 +24,7 @@ from ace_gui.engine.contract.events import (
     Evaluated,
     Event,
     Exported,
+    FigureMade,
     MergeFinished,
     MethodCompared,
     MethodInfo,
@@ -31,12 +32,19 @@ from ace_gui.engine.contract.events import (
     Reported,
 )
 from ace_gui.engine.contract.findings import CovarianceMatch, ModelDiff
-from ace_gui.engine.contract.jobs import CovariancesJob, EvaluateJob, RoutesJob, TuneJob
+from ace_gui.engine.contract.jobs import (
+    CovariancesJob,
+    EvaluateJob,
+    FigureJob,
+    RoutesJob,
+    TuneJob,
+)
 from ace_gui.engine.contract.plan import Plan
 from ace_gui.engine.contract.scored import (
     ParameterRange,
     RoutesFound,
     TaskRoutes,
+    TaskScore,
     Tuned,
 )
 from ace_gui.engine.evaluating.loaded_models import loaded_model
@@ -47,6 +55,8 @@ from ace_gui.engine.output.exporting import write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.service import run
 from ace_gui.errors import RecipeError
+from ace_gui.figures.charts import panel_kinds
+from ace_gui.figures.sheet import Sheet
 from ace_gui.library_results import Comparison, Evaluation, Inspection, MergeResult, Tuning
 from ace_gui.methods import METHODS
 from ace_gui.recipe import Recipe
@@ -384,6 +394,43 @@ def report(
     loaded = replace(loaded, tasks=limited(loaded.tasks, limit))
     events = workflow.report_to_file(loaded, Path(out), options, inputs=(), overwrite=overwrite)
     return _last(events, Reported, progress).file
+
+
+def figure(
+    recipe: GivenRecipe,
+    out: Path | str,
+    *,
+    panels: Sequence[str] = ("gamma", "spectra"),
+    matrices: Sequence[str] = (),
+    scores: Sequence[TaskScore] = (),
+    sheet: Sheet = Sheet(),  # noqa: B008 - a frozen value
+    device: str = "auto",
+    convert: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> FigureMade:
+    """Draw a figure about a recipe's merge, as PDF, SVG or PNG, with its data as CSV beside it.
+
+    ``panels``: gamma, roles, map, energies, spectra, subspaces, scores. ``matrices``: names or
+    patterns for spectra and subspaces; by default the most, the median and the least heterogeneous
+    one. Only these are merged. ``scores``: of ``evaluate``. ``sheet``: size, letters and colours.
+    Raises RecipeError if a panel has nothing to show, OutputError for a file that cannot be
+    written, and the errors of reading and merging.
+
+    >>> ace_gui.figure(recipe, "figure.pdf", panels=["energies"]).caption
+    'Energies ‖ΔW‖² of the task vectors of 2 merged tensors of 2 experts.'
+    """
+    job = FigureJob(
+        recipe=recipe_from(recipe),
+        kinds=panel_kinds(panels),
+        sheet=sheet,
+        matrices=tuple(matrices),
+        scores=tuple(scores),
+        file=Path(out),
+        overwrite=overwrite,
+        device=device,
+    )
+    return _last(run(job, convert=convert), FigureMade, progress)
 
 
 def task(

@@ -1,10 +1,9 @@
 """Typeset the formulas of all methods as drawings: ``python packaging/make_formulas.py``.
 
-Needs matplotlib (the extra ``formulas``), which the program does not. What a method says of itself
-in plain text is the one source; here it becomes TeX, and matplotlib sets it. A line may begin
-with its name and a colon, which stands in a column of its own. Each drawing is
-``resources/formulas/METHOD.svg``: black with grey names, which the window replaces by the colours
-of its text.
+What a method says of itself in plain text is the one source; here it becomes TeX, and matplotlib
+sets it. A line may begin with its name and a colon, which stands in a column of its own. Each
+drawing is ``resources/formulas/METHOD.svg``: black with grey names, which the window replaces by
+the colours of its text.
 """
 
 from __future__ import annotations

@@ -40,6 +40,8 @@ from ace_gui.cli.options import (
     settings_option,
 )
 from ace_gui.cli.streams import finished, prepare_streams, reported, say
+from ace_gui.figures.charts import PanelKind
+from ace_gui.figures.sheet import Letters
 from ace_gui.paths import Sample
 from ace_gui.processes import go_offline
 
@@ -250,6 +252,33 @@ class Report(Computing, WithLimit, WithJson):
 
     recipe: Path = recipe_file()
     out: Path = path_option("FILE.html", "The HTML file to write.", default=...)
+
+
+@command(app, "figure", "figures:draw")
+class Figure(Computing, WithOverwrite):
+    """Draw a figure about a recipe's merge, for print; write no model."""
+
+    recipe: Path = recipe_file()
+    out: Path = path_option(
+        "FILE.pdf|svg|png", "The figure; the table FILE.csv beside it has its data.", default=...
+    )
+    panels: str = option(
+        ",".join(PanelKind),
+        "What it shows, in this order (default: gamma,spectra).",
+        default="gamma,spectra",
+    )
+    matrices: list[str] | None = option(
+        "NAME|PATTERN", "A matrix for spectra and subspaces; repeatable (default: three of them)."
+    )
+    scores: Path | None = path_option("FILE.json", "Scores of evaluate --json, for that panel.")
+    width: float = option("MM", "The width: 90, 140, 190 (default).", default=190.0)
+    height: float | None = option("MM", "The height (default: 66 for each row of panels).")
+    points: float = option("PT", "The size of letters (default: 8).", default=8.0)
+    letters: Letters = option("|".join(Letters), "The kind of letters.", default=Letters.SANS)
+    grey: bool = flag("--grey", "Use greys and dashes instead of colours.")
+    names: bool = flag("--names", "Write the names of curves at their ends, without a legend.")
+    plain: bool = flag("--plain", "Leave out thresholds, crosses, and curves before refinement.")
+    caption: bool = flag("--caption", "Print the caption.")
 
 
 @command(app, "compare", "evaluating:compare_methods")

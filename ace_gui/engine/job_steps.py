@@ -33,6 +33,7 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, is_outdated, read_finished, reports
 from ace_gui.engine.output.exporting import energy_by_rank, export, export_adapter
 from ace_gui.engine.planning.scan import scan
+from ace_gui.engine.report.figure import figure
 from ace_gui.engine.report.page import report, require_inputs
 from ace_gui.engine.runner import Runner
 from ace_gui.errors import WorkbenchError
@@ -194,6 +195,13 @@ def write_report(job: jobs.ReportJob, engine: Runner) -> Events:
     require_inputs(prepared, manifest)
     device = resolve_device(job.device)
     yield from report(prepared, job.file, device, engine.cache, job.store)
+
+
+@steps_of.register(jobs.FigureJob)
+def draw_figure(job: jobs.FigureJob, engine: Runner) -> Events:
+    """Steps of a ``FigureJob``."""
+    prepared = yield from engine.prepared(job.recipe)
+    yield from figure(prepared, job, resolve_device(job.device), engine.cache)
 
 
 @steps_of.register(jobs.ExportJob)

@@ -285,7 +285,7 @@ _WITH_JSON: dict[str, tuple[list[str], str]] = {
 
 
 _SCORING = {"compare", "evaluate", "tune"}
-_COMPUTING = {"merge", "extract", "report", "estimate", "inspect", *_SCORING}
+_COMPUTING = {"figure", "merge", "extract", "report", "estimate", "inspect", *_SCORING}
 _SHARED = {
     "--quiet": None,
     "--verbose": None,

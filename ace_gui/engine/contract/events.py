@@ -268,6 +268,25 @@ class Reported:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FigureMade:
+    """A figure is drawn, and written if a file was named."""
+
+    picture: bytes
+    """PNG for the screen; empty if the figure was written."""
+
+    caption: str
+
+    width: float
+    """In mm."""
+
+    height: float
+    """In mm."""
+
+    files: tuple[Path, ...] = ()
+    """The figure, and the table of its data."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Exported:
     """The output folder is complete."""
 

@@ -6,11 +6,16 @@ out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 
 from ace_gui.engine.contract.events import Job, ScoringJob, Variant
+from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.contract.scored import ParameterRange, TryInput
+from ace_gui.engine.contract.scored import ParameterRange, TaskScore, TryInput
+from ace_gui.figures.charts import PanelKind
+from ace_gui.figures.sheet import Sheet
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.values import Task
 
@@ -165,6 +170,43 @@ class ReportJob(Job, state="reporting"):
 
     store: Path
     file: Path
+    device: str = "auto"
+
+
+class FigureJob(Job):
+    """Draw a figure about a recipe's merge. Yields JobProgress, then FigureMade."""
+
+    recipe: Recipe
+
+    kinds: tuple[PanelKind, ...]
+    """Of the panels, in order."""
+
+    sheet: Sheet
+
+    matrices: tuple[str, ...] = ()
+    """Names or patterns of those whose spectra or subspaces are shown; empty: the most, the median
+    and the least heterogeneous one."""
+
+    statistics: Mapping[str, LayerStatistics] | None = None
+    """By the rows' names; None: the models are read."""
+
+    reports: Mapping[str, LayerReport] = field(default_factory=dict)
+    """Of a finished merge, by the rows' names."""
+
+    scores: tuple[TaskScore, ...] = ()
+
+    store: Path | None = None
+    """A finished merge, for spectra; as in a SpectrumJob."""
+
+    file: Path | None = None
+    """Where it is written, with its data as a table beside it; None: it is only shown."""
+
+    overwrite: bool = False
+    """Whether existing files are replaced."""
+
+    dots_per_inch: float = 100.0
+    """Of the picture for the screen."""
+
     device: str = "auto"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ace_gui.field_info import is_wide
 from ace_gui.formatting import counted, value_text
@@ -89,6 +89,25 @@ class TaskScore:
             "normalised": _finite(self.normalised),
             **{key: value for key, value in optional.items() if value is not None},
         }
+
+
+def score_from(record: Mapping[str, Any]) -> TaskScore:
+    """The score of a ``record``. Raises KeyError, TypeError and ValueError for another dict."""
+    normalised = record["normalised"]
+    return TaskScore(
+        model=str(record["model"]),
+        task=str(record["task"]),
+        metric=str(record["metric"]),
+        score=_number_or_nan(record["score"]),
+        n=int(record["n"]),
+        standard_error=_number_or_nan(record["standard_error"]),
+        normalised=None if normalised is None else float(normalised),
+        own=normalised == 1.0,  # an expert's score as a share of its own
+    )
+
+
+def _number_or_nan(value: float | None) -> float:
+    return math.nan if value is None else float(value)
 
 
 @dataclass(frozen=True, kw_only=True)
