@@ -56,6 +56,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.service import run
 from ace_gui.errors import RecipeError
 from ace_gui.figures.charts import panel_kinds
+from ace_gui.figures.printing import files_of
 from ace_gui.figures.sheet import Sheet
 from ace_gui.library_results import Comparison, Evaluation, Inspection, MergeResult, Tuning
 from ace_gui.methods import METHODS
@@ -427,7 +428,7 @@ def figure(
         matrices=tuple(matrices),
         scores=tuple(scores),
         file=Path(out),
-        overwrite=overwrite,
+        replaces=files_of(Path(out)) if overwrite else (),
         device=device,
     )
     return _last(run(job, convert=convert), FigureMade, progress)

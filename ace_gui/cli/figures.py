@@ -13,6 +13,7 @@ from ace_gui.engine.contract.scored import TaskScore, score_from
 from ace_gui.engine.service import run
 from ace_gui.errors import RecipeError
 from ace_gui.figures.charts import panel_kinds
+from ace_gui.figures.printing import files_of
 from ace_gui.figures.sheet import Colours, Sheet
 from ace_gui.formatting import listing
 from ace_gui.recipe.recipe_file import load_recipe
@@ -31,7 +32,7 @@ def draw(command: Figure) -> None:
         matrices=tuple(command.matrices or ()),
         scores=() if command.scores is None else scores_in(command.scores),
         file=command.out,
-        overwrite=command.overwrite,
+        replaces=files_of(command.out) if command.overwrite else (),
         device=command.device,
     )
     made = terminal.result(run(job, convert=command.convert), FigureMade)

@@ -51,6 +51,11 @@ def table_beside(file: Path) -> Path:
     return file.with_suffix(".csv")
 
 
+def files_of(file: Path) -> tuple[Path, Path]:
+    """The figure, and the table of its data."""
+    return file, table_beside(file)
+
+
 def picture(
     panels: Sequence[Panel], sheet: Sheet, ending: str, dots_per_inch: float = DOTS_PER_INCH
 ) -> bytes:

@@ -14,6 +14,10 @@ SMALLEST: Final = 20.0
 LARGEST: Final = 1200.0
 """Least and greatest width and height in mm."""
 
+SMALLEST_POINTS: Final = 3
+LARGEST_POINTS: Final = 40
+"""Least and greatest size of letters."""
+
 ROW: Final = 66.0
 """Height in mm of a row of panels, if nothing is said."""
 
@@ -67,8 +71,11 @@ class Sheet:
                     f"A figure's {name} is from {SMALLEST:g} to {LARGEST:g} mm, not {value:g}.",
                     key=name,
                 )
-        if not 3 <= self.points <= 40:
-            raise RecipeError(f"Letters have 3 to 40 points, not {self.points:g}.", key="letters")
+        if not SMALLEST_POINTS <= self.points <= LARGEST_POINTS:
+            raise RecipeError(
+                f"Letters have {SMALLEST_POINTS} to {LARGEST_POINTS} points, not {self.points:g}.",
+                key="letters",
+            )
 
     def rows(self, panels: Sequence[Panel]) -> list[list[int]]:
         """The indices of the panels of each row: beside each other as far as the width allows."""

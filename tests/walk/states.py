@@ -54,7 +54,7 @@ FEW: Final = 40  # examples of each task: the window shows as much with them as 
 SMALL_RIDGE: Final = 1e-9  # moves the sample far more than its experts did
 STEPS: Final = 12  # of learning: enough for curves, not for a good merge
 NOTHING: Final = "nothing is called so"
-PAGES: Final = ("One layer", "All layers", "Scores", "Compare")
+PAGES: Final = ("One layer", "All layers", "Scores", "Compare", "Workspace")
 FILES: Final = ("Open base model…", "Add experts…", "Open recipe…", "Scan a folder…", "Save as…")
 """Commands that ask for a file, in a dialog of Qt or of the system."""
 BEGUN: Final = ("Compare methods…", "Try the sample", "Tutorial", "Copy diagnostics")

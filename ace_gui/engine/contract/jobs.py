@@ -201,8 +201,8 @@ class FigureJob(Job):
     file: Path | None = None
     """Where it is written, with its data as a table beside it; None: it is only shown."""
 
-    overwrite: bool = False
-    """Whether existing files are replaced."""
+    replaces: tuple[Path, ...] = ()
+    """Existing files that may be replaced, even if others made them."""
 
     dots_per_inch: float = 100.0
     """Of the picture for the screen."""

@@ -51,7 +51,7 @@ def figure(
         raise RecipeError("Choose at least one panel for the figure.", key="panels")
     inputs = tuple(input_paths(prepared))
     if job.file is not None:
-        require_files(job.file, inputs, overwrite=job.overwrite)
+        require_files(job.file, inputs, job.replaces)
     content = yield from _content(prepared, job, device, cache)
     panels = [panel_of(kind, content, job.sheet) for kind in job.kinds]
     shown = picture(panels, job.sheet, ON_SCREEN, job.dots_per_inch) if job.file is None else b""
@@ -67,21 +67,25 @@ def figure(
     )
 
 
-def require_files(file: Path, inputs: Sequence[Path], *, overwrite: bool) -> None:
-    """Raise OutputError unless the figure and its table can be written."""
+def require_files(file: Path, inputs: Sequence[Path], replaces: Sequence[Path]) -> None:
+    """Raise OutputError unless the figure and its table can be written.
+
+    ``replaces``: existing files that may be replaced.
+    """
     require_kind(file)
-    check_file(file, inputs, overwrite=overwrite)
-    check_file(table_beside(file), inputs, mark=TABLE_MARK, overwrite=overwrite)
+    beside = table_beside(file)
+    check_file(file, inputs, overwrite=file in replaces)
+    check_file(beside, inputs, mark=TABLE_MARK, overwrite=beside in replaces)
 
 
 def _written(
     panels: Sequence[Panel], job: FigureJob, file: Path, inputs: Sequence[Path]
 ) -> tuple[Path, ...]:
     drawn = picture(panels, job.sheet, require_kind(file))
-    write_file(file, drawn, inputs, overwrite=job.overwrite)
+    write_file(file, drawn, inputs, overwrite=file in job.replaces)
     beside = table_beside(file)
     values = table(panels).encode("utf-8", "backslashreplace")
-    write_file(beside, values, inputs, mark=TABLE_MARK, overwrite=job.overwrite)
+    write_file(beside, values, inputs, mark=TABLE_MARK, overwrite=beside in job.replaces)
     return file, beside
 
 

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QMainWindow
 
 from ace_gui.gui.control.conductor import Conductor
 from ace_gui.gui.control.engine_client import EngineClient, EngineThread, Operation
+from ace_gui.gui.control.figure_operation import FigureOperation
 from ace_gui.gui.control.layer_queries import LayerQueries
 from ace_gui.gui.control.merge_operation import MergeOperation, OutputOperations, RunOperations
 from ace_gui.gui.control.merge_stores import MergeStores
@@ -50,6 +51,7 @@ class Window(QMainWindow):
         self.conductor = Conductor(engine, runs)
         self.comparison = MethodComparison(engine, runs)
         self.two_models = Operation(engine)
+        self.figure = FigureOperation(engine)
         self.history = History(session.draft, self)
         self.sessions = Sessions(session)
         self.queries = LayerQueries(engine)

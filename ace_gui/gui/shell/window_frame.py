@@ -213,6 +213,7 @@ WORKSPACES: Final = (  # title and tooltip, in the order of the pages of ``Works
     ("Layers", "The model's tensors, with details of each"),
     ("Scores", "Scores of the models on your own tasks"),
     ("Compare", "Comparison of finished merges, and of methods"),
+    ("Figures", "Figures for print, with their data"),
 )
 _BRAND: Final = 22  # px
 _BETWEEN: Final = 58  # px: margins and gaps

@@ -14,6 +14,7 @@ from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.panels.all_layers import HeterogeneityPanel, LearningView, WhatIfPanel
 from ace_gui.gui.panels.checks_and_health import HealthPanel
 from ace_gui.gui.panels.compare_page import METHODS, ComparePage
+from ace_gui.gui.panels.figures_page import FiguresPage
 from ace_gui.gui.panels.inspector import InspectorPanel
 from ace_gui.gui.panels.job_page import JobPage
 from ace_gui.gui.panels.layer_panels import LayerPanel
@@ -32,15 +33,15 @@ from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.layout import down, on_font_change, on_visibility_change
 from ace_gui.gui.widgets.lazy import IdleQueue, LazyTabs
 
-LAYERS, SCORES, COMPARE = range(3)
+LAYERS, SCORES, COMPARE, FIGURES = range(4)
 
 
 class Workspace(QWidget):
     """The inputs on the left, and one page of results at a time on the right.
 
     The pages are those of the header's ``WORKSPACES``: the layers and the inspector over the views
-    of all layers; the scores; the comparison of merges. ``space_shown`` carries the index of the
-    page. ``build`` creates the panels.
+    of all layers; the scores; the comparison of merges; figures for print.
+    ``space_shown`` carries the index of the page. ``build`` creates the panels.
     """
 
     space_shown = Signal(int)
@@ -143,13 +144,18 @@ class Workspace(QWidget):
 
     def show_space(self, index: int) -> None:
         """Show a page, which is created on first use."""
-        space: QWidget = self.cards
-        if index != LAYERS:
-            space = self.scores if index == SCORES else self.comparison
+        space = self._space(index)
         if self._spaces.indexOf(space) < 0:
             self._spaces.addWidget(space)
         self._spaces.setCurrentWidget(space)
         self.space_shown.emit(index)
+
+    def _space(self, index: int) -> QWidget:
+        if index == SCORES:
+            return self.scores
+        if index == COMPARE:
+            return self.comparison
+        return self.figures if index == FIGURES else self.cards
 
     @cached_property
     def scores(self) -> ScoresPage:
@@ -159,6 +165,11 @@ class Workspace(QWidget):
     def comparison(self) -> ComparePage:
         window = self._window
         return ComparePage(window.session, window.comparison, window.two_models)
+
+    @cached_property
+    def figures(self) -> FiguresPage:
+        window = self._window
+        return FiguresPage(window.session, window.figure, lambda: self.layers.selected)
 
     def panels_with_tabs(self) -> dict[str, LazyTabs]:
         """The panels of the layers page that have tabs, by their titles."""
