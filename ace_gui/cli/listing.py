@@ -22,6 +22,7 @@ from ace_gui.engine.contract.after_fields import AFTER_FIELDS, CAP_FIELD
 from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.field_info import FieldInfo
 from ace_gui.formatting import printable, shown, value_text
+from ace_gui.method_names import method_id
 from ace_gui.output_files import write_file
 from ace_gui.paths import methods_folder, methods_list_folder
 from ace_gui.recipe.recommended import SHELF, SHELF_NAMES
@@ -88,8 +89,9 @@ def _from_elsewhere() -> bool:
 
 def _named(name: str, known: list[dict[str, Any]]) -> dict[str, Any]:
     by_name = {one["name"]: one for one in known}
-    if name in by_name:
-        return by_name[name]
+    for spelling in (name, method_id(name)):
+        if spelling in by_name:
+            return by_name[spelling]
     near = difflib.get_close_matches(name, by_name, n=1)
     hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(by_name)}."
     raise RecipeError(f"There is no merge method {shown(name)}. {hint}", key="merge_method")

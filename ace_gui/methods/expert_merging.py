@@ -123,7 +123,7 @@ EXPERT_MERGING = MergeMethod(
         "merged matrix: W = W₀ + Σₜ λₜ wₜ ΔWₜ,  λ = σ(a) of each expert and tensor\n"
         "coefficients: a = arg min Σₜ E_x∼t [KL(pₜ(y|x) ‖ p(y|x)) + μ E (h(x) − hₜ(x))²] "
         "+ β T E_layers Σₜ |λₜ − λ₀|\n"
-        "h: hidden states after the middle block,  by Adam"
+        "hidden states: h after the middle block;  by Adam"
     ),
     citation=(
         "D. Zhang et al., Expert Merging: Model Merging with Unsupervised Expert Alignment and "

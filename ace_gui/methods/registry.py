@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, get_type_hints
 from ace_gui.errors import MethodError, RecipeError
 from ace_gui.field_info import SWITCHES, FieldInfo
 from ace_gui.formatting import shown
+from ace_gui.method_names import OTHER_NAMES, method_id
 from ace_gui.methods.ace import ACE
 from ace_gui.methods.adamerging import ADAMERGING
 from ace_gui.methods.adarank import ADARANK
@@ -157,6 +158,10 @@ def add_method(method: MergeMethod[Any], family: str = YOUR_OWN, *, replace: boo
         raise MethodError(
             f"{name!r} cannot name a method; use small letters, digits and _, up to 40."
         )
+    if name in OTHER_NAMES:
+        raise MethodError(
+            f"{name!r} is another name of the method {OTHER_NAMES[name]!r}; choose another name."
+        )
     added = any(name == each.name for methods in _ADDED.values() for each in methods)
     if name in _REGISTERED and not (replace and added):
         how = "pass `replace=True` or choose" if added else "choose"
@@ -258,9 +263,13 @@ def register_method(
 
 
 def get_method(name: str) -> MergeMethod[Any]:
-    """The method called ``name``. Raises RecipeError, which names the nearest or all."""
-    if name in METHODS:
-        return METHODS[name]
+    """The method called ``name``, in any spelling that ``method_id`` knows.
+
+    Raises RecipeError, which names the nearest or all.
+    """
+    known = METHODS.get(name) or METHODS.get(method_id(name))
+    if known is not None:
+        return known
     near = _suggestion(name, METHODS) or f" Known: {', '.join(METHODS)}."
     raise RecipeError(f"There is no merge method {shown(name)}.{near}", key="merge_method")
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ace_gui.errors import RecipeError
 from ace_gui.formatting import shown
+from ace_gui.method_names import method_id
 from ace_gui.recipe import recommended
 from ace_gui.recipe.file_schema import SCHEMA, in_file, known_keys
 from ace_gui.recipe.recipe_file import parsed_value, recipe_from
@@ -42,7 +43,9 @@ def recipe_keys(
         keys |= recommended_keys()
     else:
         name, colon, variant = method.partition(":")
-        keys |= {"merge_method": name} | ({"parameters": {"variant": variant}} if colon else {})
+        keys |= {"merge_method": method_id(name)} | (
+            {"parameters": {"variant": variant}} if colon else {}
+        )
     keys |= {"base_model": base, "models": [{"model": each} for each in experts]}
     for setting in settings:
         _set(keys, setting)

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from ace_gui.errors import RecipeError
 from ace_gui.field_info import ParameterValue as ParameterValue
+from ace_gui.method_names import method_id
 
 _TRAITS: Final = "recipe"
 
@@ -207,6 +208,10 @@ class Override:
     weights: Mapping[str, float] = field(default_factory=dict, hash=False)
     experts: Mapping[str, Mapping[str, ParameterValue]] = field(default_factory=dict, hash=False)
     after: After = After()
+
+    def __post_init__(self) -> None:
+        if self.merge_method is not None:
+            object.__setattr__(self, "merge_method", method_id(self.merge_method))
 
     @property
     def selects(self) -> bool:

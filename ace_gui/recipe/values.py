@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from ace_gui.method_names import method_id
 from ace_gui.recipe.distillation import Distillation as Distillation
 from ace_gui.recipe.distillation import as_distillation
 from ace_gui.recipe.overrides import After as After
@@ -337,6 +338,9 @@ class Recipe(Choices):
         default_factory=dict, compare=False, repr=False, metadata=_UNWRITTEN
     )
     stage_name: str = field(default="", compare=False, repr=False, metadata=_UNWRITTEN)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "merge_method", method_id(self.merge_method))
 
     if TYPE_CHECKING:  # ``ace_gui.recipe`` attaches them, as they need the modules of files
 

@@ -9,6 +9,8 @@ from typer.main import get_command
 from ace_gui.cli.commands import app
 from ace_gui.paths import resource_path
 from ace_gui.recipe.recipe_file import load_recipe
+from tests.helpers.command import ace_gui
+from tests.helpers.models import gpt2_family
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -101,3 +103,30 @@ def test_the_page_of_evidence_selects_from_all_figures():
         count = len(shown) // len(known)
         for index, own in enumerate(known):
             assert set(shown[index * count : (index + 1) * count]) <= set(own), method
+
+
+WHOLE_COMMANDS = re.findall(
+    r"`ace-gui (merge BASE EXPERT… --out DIR[^`]*)`",
+    resource_path("help/which-method.md").read_text("utf-8"),
+)
+
+
+def test_the_page_on_methods_has_commands():
+    assert len(WHOLE_COMMANDS) > 10
+
+
+@pytest.mark.parametrize("line", WHOLE_COMMANDS)
+def test_each_whole_command_merges(line: str, tmp_path: Path):
+    family = gpt2_family(tmp_path / "models", experts=2)
+    models = [family.base, *family.experts.values()]
+    arguments = []
+    for word in line.split():
+        if word == "BASE":
+            arguments.append(models[0])
+        elif word == "EXPERT…":
+            arguments += models[1:]
+        else:
+            arguments.append(tmp_path / "out" if word == "DIR" else word)
+    done = ace_gui(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "config.json").exists()

@@ -363,7 +363,8 @@ def workers_at(
     address, gpus = Address.of(cluster), device.startswith("cuda")
     if find_spec("ray") is None:
         raise ClusterError(
-            "Merging on a cluster needs Ray; install it with: pip install 'ace-workbench[cluster]'."
+            "Merging on a cluster needs Ray; install it, in the folder of the source, with: "
+            "pip install '.[cluster]'."
         )
     each = threads or (max(1, processors() // address.workers) if address.workers else 1)
     with (

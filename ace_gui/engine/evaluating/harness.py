@@ -42,8 +42,8 @@ class Harness:
             manager = importlib.import_module("lm_eval.tasks").TaskManager
         except ImportError:
             raise ResourceError(
-                "--harness needs the Python package lm-eval; install it with "
-                'pip install "ace-workbench[lm-eval]".'
+                "--harness needs the Python package lm-eval; install it, in the folder of the "
+                'source, with pip install ".[lm-eval]".'
             ) from None
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
         self._tasks = list(tasks)

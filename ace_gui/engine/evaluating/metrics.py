@@ -250,7 +250,7 @@ def require_overlap(metric: Metric) -> None:
     if package is not None and find_spec(package) is None:
         raise ResourceError(
             f"The metric {metric.value} needs the Python package {package}; install it with "
-            'pip install "ace-workbench[text-metrics]".'
+            f"pip install {package}."
         )
 
 

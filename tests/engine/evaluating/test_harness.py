@@ -140,4 +140,4 @@ def test_without_the_library(tmp_path, monkeypatch):
     done = asked(tmp_path, "--harness", "toy")
     assert done.exit_code == 1
     (line,) = done.stderr.splitlines()
-    assert 'pip install "ace-workbench[lm-eval]"' in line
+    assert 'pip install ".[lm-eval]"' in line
