@@ -41,7 +41,7 @@ from ace_gui.gui.widgets.tables import RoomyCell, row_tree
 from ace_gui.paths import resource_path
 
 PAGES = (
-    *("start", "walkthrough", "which-method", "ace", "recipes", "mergekit", "tasks"),
+    *("start", "two-models", "walkthrough", "which-method", "ace", "recipes", "mergekit", "tasks"),
     *("data-methods", "modules", "command-line", "library", "reference", "cluster"),
     *("adapters", "limits", "glossary", "evidence", "sample", "privacy"),
 )
