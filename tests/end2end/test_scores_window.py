@@ -14,7 +14,6 @@ from ace_gui.gui.app import Workbench
 from ace_gui.gui.panels.examples_tab import ExamplesTab
 from ace_gui.gui.panels.scores_page import ScoresPage, ScoresTab
 from ace_gui.gui.panels.tasks_tab import TasksTab
-from ace_gui.gui.panels.try_tab import TryTab
 from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.state.activity import State
@@ -84,8 +83,7 @@ def _try_a_listed_example(window: MainWindow, page: ScoresPage, store: Path, qtb
 
     listed = examples.list.examples[0].found
     examples.detail.try_button.click()
-    trying = page.show_tab(TryTab)
-    assert isinstance(trying, TryTab)
+    assert window.workspace.trying.isVisible()
     operation = window.scoring.trying
     qtbot.waitUntil(
         lambda: len(operation.by_model) == 3 and not operation.is_running, timeout=PATIENCE
@@ -93,6 +91,7 @@ def _try_a_listed_example(window: MainWindow, page: ScoresPage, store: Path, qtb
     best = {model: answer.shares[0][0] for model, answer in operation.by_model.items()}
     assert best[str(store)] == listed.answer  # what the list says is what the model says
     assert best["digits"] == listed.other == listed.example.label
+    window.workspace.show_scores()
 
 
 def _tune_the_scaling(window: MainWindow, page: ScoresPage, out: Path, qtbot: QtBot) -> None:

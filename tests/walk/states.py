@@ -225,7 +225,7 @@ class States:
             1: lambda: self.studio.open(Sample.IMAGES.recipe),
             2: self.studio.select_most_heterogeneous,
             4: window.merge.start,
-            6: window.header.workspaces.findChildren(QPushButton)[1].click,
+            6: window.header.workspaces.findChildren(QPushButton)[2].click,
             7: window.scoring.evaluate,
         }
         tour = window.help.begin_tutorial()

@@ -13,7 +13,8 @@ from pathlib import Path
 from ace_gui.engine.contract.events import Job, ScoringJob, Variant
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
 from ace_gui.engine.contract.plan import PlanRow
-from ace_gui.engine.contract.scored import ParameterRange, TaskScore, TryInput
+from ace_gui.engine.contract.scored import ParameterRange, TaskScore
+from ace_gui.engine.contract.tried import TryInput
 from ace_gui.figures.charts import PanelKind
 from ace_gui.figures.sheet import Sheet
 from ace_gui.recipe import Recipe

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ace_gui.field_info import is_wide
@@ -383,59 +382,6 @@ class ExamplesCompared:
     other: str
     counts: Mapping[Verdict, int]
     examples: Mapping[Verdict, tuple[ComparedExample, ...]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TryInput:
-    """One text or picture for models to answer.
-
-    ``task``: determines the head and the kind of answer; its data are read only if ``row`` names
-    one of its examples. Otherwise ``text`` (``pair``: the second of two) or ``picture`` is given.
-    All models write text with the same ``seed``; ``temperature`` 0: always the likeliest token.
-    ``questions``: the earlier ones of a conversation, ``answers``: by model, its answers to these;
-    only models with a chat template see them.
-    """
-
-    task: Task
-    row: str = ""
-    text: str = ""
-    pair: str = ""
-    picture: Path | None = None
-    seed: int = 0
-    temperature: float = 0.0
-    most_tokens: int = 120
-    questions: tuple[str, ...] = ()
-    answers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TriedBegun:
-    """``model`` is being loaded: ``base``, an expert's name, or the path of a merge's store."""
-
-    model: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class TriedText:
-    """The next piece of text that ``model`` writes."""
-
-    model: str
-    piece: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tried:
-    """``model`` has answered.
-
-    ``shares``: by label, largest first; they add up to 1. ``words``: an answer that is not a label.
-    ``error``: why it could not answer. ``chat``: whether it wrote in its chat template.
-    """
-
-    model: str
-    shares: tuple[tuple[str, float], ...] = ()
-    words: str = ""
-    error: str = ""
-    chat: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,12 +30,9 @@ from ace_gui.engine.contract.scored import (
     ShownExample,
     TaskDescribed,
     TaskRoutes,
-    Tried,
-    TriedBegun,
-    TriedText,
-    TryInput,
     Verdict,
 )
+from ace_gui.engine.contract.tried import Ending, Tried, TriedBegun, TriedText, TryInput
 from ace_gui.engine.contract.verdicts import verdicts
 from ace_gui.engine.evaluating.evaluate import (
     MERGED,
@@ -55,7 +52,7 @@ from ace_gui.engine.evaluating.kinds import KINDS, evaluator, require_kind
 from ace_gui.engine.evaluating.language_kinds import Prompter
 from ace_gui.engine.evaluating.loaded_models import Loaded, answered, load
 from ace_gui.engine.evaluating.open_table import open_table
-from ace_gui.engine.evaluating.subjects import Loading, Models
+from ace_gui.engine.evaluating.subjects import Loading, Models, Subject
 from ace_gui.engine.evaluating.task_data import (
     Example,
     Picture,
@@ -228,14 +225,13 @@ PATIENCE: Final = 0.02
 def tried(models: Models, wanted: TryInput, device: torch.device) -> Iterator[Event | None]:
     """Run the models one after another: TriedBegun, TriedText while one writes, then Tried.
 
-    The models are the base, the expert of the task, and the folders. Raises TaskError for invalid
-    input; errors of one model are in its Tried.
+    The models are the base, the experts that are asked, and the folders. Raises TaskError for
+    invalid input; errors of one model are in its Tried.
     """
     task = wanted.task
-    owner = models.owner(task)
     data = yield from _data(models, task, wanted)
     for subject in models.subjects():
-        if subject.expert is not None and subject.expert != owner:
+        if not _is_asked(subject, models, wanted):
             continue
         yield TriedBegun(model=subject.name)
         yield None
@@ -245,6 +241,17 @@ def tried(models: Models, wanted: TryInput, device: torch.device) -> Iterator[Ev
             yield from _asked(data, loading, subject.name, wanted, device)
         except WorkbenchError as error:
             yield Tried(model=subject.name, error=error.sentence)
+
+
+def _is_asked(subject: Subject, models: Models, wanted: TryInput) -> bool:
+    if subject.is_base:
+        return wanted.with_base
+    if subject.expert is None:
+        return True
+    if wanted.experts is None:
+        owner = models.owner(wanted.task)
+        return owner is not None and subject.expert == owner
+    return subject.name in wanted.experts
 
 
 def _asked(
@@ -317,17 +324,18 @@ class _Words:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._tokens: list[int] | None = None  # the first call contains the prompt
+        self.tokens: list[int] = []
+        self._has_begun = False  # the first call contains the prompt
         self._shown = 0
         self.found: SimpleQueue[str] = SimpleQueue()
 
     def put(self, tokens: Tensor) -> None:
         """Decode all tokens again, as single ones lose spaces."""
-        if self._tokens is None:
-            self._tokens = []
+        if not self._has_begun:
+            self._has_begun = True
             return
-        self._tokens += tokens.flatten().tolist()
-        text = self._tokenizer.decode(self._tokens, skip_special_tokens=True)
+        self.tokens += tokens.flatten().tolist()
+        text = self._tokenizer.decode(self.tokens, skip_special_tokens=True)
         if not text.endswith("\ufffd"):  # half of a letter
             self.found.put(text[self._shown :])
             self._shown = len(text)
@@ -345,6 +353,7 @@ def _writing(one: Any, model: str, wanted: TryInput) -> Iterator[Event | None]:
     earlier = tuple(zip(questions, wanted.answers.get(model, ()), strict=False))
     tokens = prompter.tokens(text, earlier, **({} if prompter.chat else one.cut_off))
     words, stop = _Words(one.tokenizer), threading.Event()
+    started = time.perf_counter()
     with ThreadPoolExecutor(1, "writing") as pool:
         writing = pool.submit(_write, one, tokens, words, stop, wanted)
         try:
@@ -356,7 +365,20 @@ def _writing(one: Any, model: str, wanted: TryInput) -> Iterator[Event | None]:
         finally:
             stop.set()
     writing.result()
-    yield Tried(model=model, chat=prompter.chat)
+    yield Tried(
+        model=model,
+        chat=prompter.chat,
+        tokens=len(words.tokens),
+        seconds=time.perf_counter() - started,
+        ending=_ending(one, words.tokens),
+    )
+
+
+def _ending(one: Any, tokens: Sequence[int]) -> Ending:
+    """Why a model that was not stopped wrote no more."""
+    ends = one.model.generation_config.eos_token_id
+    known = ends if isinstance(ends, list) else [ends]
+    return Ending.END_TOKEN if tokens and tokens[-1] in known else Ending.LENGTH
 
 
 def _write(

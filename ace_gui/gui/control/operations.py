@@ -23,13 +23,9 @@ from ace_gui.engine.contract.jobs import (
     TuneJob,
 )
 from ace_gui.engine.contract.plan import MEMORY
-from ace_gui.engine.contract.scored import (
-    ParameterRange,
-    Tried,
-    TriedBegun,
-    TriedText,
-    TunePoint,
-)
+from ace_gui.engine.contract.scored import ParameterRange, TunePoint
+from ace_gui.engine.contract.tried import Ending, Tried, TriedBegun, TriedText
+from ace_gui.formatting import counted
 from ace_gui.gui.control.engine_client import EngineClient, Operation
 from ace_gui.gui.control.merge_operation import RunOperations
 from ace_gui.gui.state.activity import MergeRun, Progress, RecipeKey, State
@@ -39,17 +35,41 @@ from ace_gui.recipe import Recipe
 
 @dataclass(frozen=True, kw_only=True)
 class ModelAnswer:
-    """A model's answer so far. ``is_done``: the answer is complete.
-
-    ``chat``: the model used its chat template. ``earlier``: the conversation before this answer.
-    """
+    """A model's answer so far."""
 
     text: str = ""
+
     earlier: str = ""
+    """The conversation before this answer."""
+
     chat: bool = False
+    """Whether the model used its chat template."""
+
     shares: tuple[tuple[str, float], ...] = ()
+    """By label, largest first."""
+
     error: str = ""
+    """Why it could not answer."""
+
     is_done: bool = False
+    """Whether the answer is complete."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+
+    ending: Ending | None = None
+    """Why it wrote no more."""
+
+    @property
+    def facts(self) -> str:
+        """How much was written, how fast, and why no more."""
+        if not self.tokens:
+            return ""
+        speed = self.tokens / self.seconds if self.seconds else 0.0
+        parts = [counted(self.tokens, "token", "tokens"), f"{speed:.1f} tokens/s"]
+        if self.ending is not None:
+            parts.append(self.ending.value)
+        return " · ".join(parts)
 
 
 class TryOperation(Operation):
@@ -87,6 +107,16 @@ class TryOperation(Operation):
         self.by_model = {}
         self.run(replace(job, questions=self.questions, answers=self._answers))
 
+    def again(self) -> None:
+        """Ask the latest question once more, instead of its answers so far."""
+        job = self.job
+        if job is None or self.obstacle or self.is_running:
+            return
+        self.questions = job.questions
+        self._answers = dict(job.answers)
+        self.by_model = {}
+        self.run(job)
+
     def take(self, event: Event) -> None:
         match event:
             case TriedBegun(model=model):
@@ -104,6 +134,9 @@ class TryOperation(Operation):
                     shares=event.shares,
                     error=event.error,
                     chat=event.chat,
+                    tokens=event.tokens,
+                    seconds=event.seconds,
+                    ending=event.ending,
                     is_done=True,
                 )
 

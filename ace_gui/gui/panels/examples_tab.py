@@ -32,7 +32,6 @@ from ace_gui.gui.panels.job_page import (
     paint_picture,
 )
 from ace_gui.gui.panels.layer_cells import Cell, Drawn, Index, line_height
-from ace_gui.gui.panels.try_tab import TryTab
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face, current_theme, face
@@ -192,7 +191,7 @@ class ExamplesTab(JobPage):
         index = self.list.currentIndex()
         if index.isValid():
             listed: ListedExample = index.data(VALUE)
-            self.pages.show_tab(TryTab).try_example(listed.found.example, listed.task)
+            self.session.try_wanted.emit(listed.found.example, listed.task)
 
 
 class ExampleDetail(QWidget):

@@ -17,7 +17,6 @@ from ace_gui.gui.panels.examples_tab import ExamplesStrip, ExamplesTab
 from ace_gui.gui.panels.job_page import JobPage, MergeChoice, Pages, RunButton, merges_of
 from ace_gui.gui.panels.score_figures import FiguresCard, Mark, RoutesTable, ScoreLine
 from ace_gui.gui.panels.tasks_tab import TasksTab
-from ace_gui.gui.panels.try_tab import TryTab
 from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.plots.frame.base_plot import PlotWithTable
 from ace_gui.gui.plots.merge_plots import ScoreBarsPlot, ScoreGroup
@@ -197,7 +196,6 @@ TABS: Final[tuple[tuple[type[JobPage], str, str], ...]] = (  # with title and to
     (TasksTab, "Tasks", "The evaluation data, and how they are read"),
     (ScoresTab, "Scores", "Scores of base, experts and merges on the tasks"),
     (ExamplesTab, "Examples", "Which examples a merge lost and gained"),
-    (TryTab, "Try it", "Type a text or drop a picture, and see each model's answer"),
     (TuneTab, "Tune", "Search parameter values on half of the data"),
 )
 _Part = TypeVar("_Part", bound=JobPage)

@@ -22,7 +22,7 @@ from ace_gui.formatting import human_bytes
 from ace_gui.gui.dialogs.command_palette import Command
 from ace_gui.gui.shell.actions import WHY
 from ace_gui.gui.shell.base_window import Window
-from ace_gui.gui.shell.window_frame import WORKSPACES
+from ace_gui.gui.shell.window_frame import WORKSPACES, Space
 from ace_gui.gui.state.activity import Source
 from ace_gui.gui.state.session import NO_MODEL, Session
 from ace_gui.gui.state.settings import Settings
@@ -162,7 +162,7 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
     """One command for each workspace and panel. ``why``: the reason if none can be shown now."""
     from ace_gui.gui.panels.compare_page import LOOKS
     from ace_gui.gui.panels.scores_page import TABS
-    from ace_gui.gui.shell.workspace import COMPARE, SCORES, Workspace
+    from ace_gui.gui.shell.workspace import Workspace
 
     commands: list[Command] = []
 
@@ -177,9 +177,9 @@ def commands_of_panels(workspace: Callable[[], Workspace], why: str) -> list[Com
             show = partial(Workspace.bring, tabs=tabs, index=index)
             add(tabs.tabText(index), where, tabs.tabToolTip(index), show)
     for kind, title, tip in TABS:
-        add(title, WORKSPACES[SCORES][0], tip, partial(Workspace.show_scores, tab=kind))
+        add(title, WORKSPACES[Space.SCORES][0], tip, partial(Workspace.show_scores, tab=kind))
     for index, (title, tip) in enumerate(LOOKS):
-        add(title, WORKSPACES[COMPARE][0], tip, partial(Workspace.show_look, index=index))
+        add(title, WORKSPACES[Space.COMPARE][0], tip, partial(Workspace.show_look, index=index))
     return commands
 
 

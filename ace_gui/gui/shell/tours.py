@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QWidget
 
 from ace_gui.gui.panels.scores_page import ScoresTab
 from ace_gui.gui.shell.base_window import Window
+from ace_gui.gui.shell.window_frame import Space
 from ace_gui.gui.shell.window_layout import INSPECTOR, LAYERS, VIEWS
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.widgets.coach_mark import CoachMark
@@ -173,7 +174,7 @@ def _judging(window: Window) -> list[Step]:
         Step(
             sentence="How good is the merge? Open the scores.",
             target=lambda: window.header.workspaces,
-            done=lambda: window.header.workspaces.current == 1,
+            done=lambda: window.header.workspaces.current == Space.SCORES,
         ),
         Step(
             sentence="Press Evaluate. It scores base, experts and merge on held-out data of the "

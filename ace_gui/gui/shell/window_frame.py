@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from enum import IntEnum
 from math import isfinite
 from typing import Final
 
@@ -209,8 +210,21 @@ def progress_text(progress: Progress) -> str:
 
 
 HEIGHT: Final = 48
+
+
+class Space(IntEnum):
+    """The pages of ``Workspace``, in the order of the header."""
+
+    LAYERS = 0
+    TRY = 1
+    SCORES = 2
+    COMPARE = 3
+    FIGURES = 4
+
+
 WORKSPACES: Final = (  # title and tooltip, in the order of the pages of ``Workspace``
     ("Layers", "The model's tensors, with details of each"),
+    ("Try it", "The same question to base, experts and merges"),
     ("Scores", "Scores of the models on your own tasks"),
     ("Compare", "Comparison of finished merges, and of methods"),
     ("Figures", "Figures for print, with their data"),

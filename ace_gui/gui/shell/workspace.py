@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from functools import cached_property, partial
+from typing import TypeVar
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QIcon, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
+from ace_gui.engine.contract.scored import ShownExample
 from ace_gui.gui.control.layer_queries import Kind
 from ace_gui.gui.models.layer_figures import Healths
 from ace_gui.gui.panels.all_layers import HeterogeneityPanel, LearningView, WhatIfPanel
@@ -23,9 +25,19 @@ from ace_gui.gui.panels.method_panel import MethodPanel
 from ace_gui.gui.panels.models_and_runs import ExpertsPanel, RunsPanel
 from ace_gui.gui.panels.scores_page import ScoresPage
 from ace_gui.gui.panels.tasks_tab import TasksTab
+from ace_gui.gui.panels.try_page import TryPage
 from ace_gui.gui.plots.frame.base_plot import restyle_plots
 from ace_gui.gui.shell.base_window import Window
-from ace_gui.gui.shell.window_layout import INSPECTOR, VIEWS, WIDTH, Cards, LeftColumn, splitter
+from ace_gui.gui.shell.window_frame import Space
+from ace_gui.gui.shell.window_layout import (
+    INSPECTOR,
+    LAYERS,
+    VIEWS,
+    WIDTH,
+    Cards,
+    LeftColumn,
+    splitter,
+)
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
@@ -33,14 +45,14 @@ from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.layout import down, on_font_change, on_visibility_change
 from ace_gui.gui.widgets.lazy import IdleQueue, LazyTabs
 
-LAYERS, SCORES, COMPARE, FIGURES = range(4)
+Tab = TypeVar("Tab", bound=JobPage)
 
 
 class Workspace(QWidget):
     """The inputs on the left, and one page of results at a time on the right.
 
     The pages are those of the header's ``WORKSPACES``: the layers and the inspector over the views
-    of all layers; the scores; the comparison of merges; figures for print.
+    of all layers; what models answer; the scores; the comparison of merges; figures for print.
     ``space_shown`` carries the index of the page. ``build`` creates the panels.
     """
 
@@ -86,6 +98,7 @@ class Workspace(QWidget):
         self.runs.delete_wanted.connect(dialogs.delete_runs)
         self.runs.pair_wanted.connect(self.compare)
         window.session.data_wanted.connect(partial(self.show_scores, TasksTab))
+        window.session.try_wanted.connect(self.try_example)
         window.queries.awaited.connect(self.set_awaited)
         actions.inputs.toggled.connect(lambda shown: self.left.fold(not shown))
         self.left.folded_changed.connect(lambda folded: actions.inputs.setChecked(not folded))
@@ -151,11 +164,18 @@ class Workspace(QWidget):
         self.space_shown.emit(index)
 
     def _space(self, index: int) -> QWidget:
-        if index == SCORES:
-            return self.scores
-        if index == COMPARE:
-            return self.comparison
-        return self.figures if index == FIGURES else self.cards
+        pages: dict[int, Callable[[], QWidget]] = {
+            Space.LAYERS: lambda: self.cards,
+            Space.TRY: lambda: self.trying,
+            Space.SCORES: lambda: self.scores,
+            Space.COMPARE: lambda: self.comparison,
+            Space.FIGURES: lambda: self.figures,
+        }
+        return pages[index]()
+
+    @cached_property
+    def trying(self) -> TryPage:
+        return TryPage(self._window.session, self._window.scoring, self)
 
     @cached_property
     def scores(self) -> ScoresPage:
@@ -181,18 +201,18 @@ class Workspace(QWidget):
 
     def _show_layers_and(self, act: Callable[[], object]) -> None:
         """Before an action on the layers page, show that page."""
-        self.show_space(LAYERS)
+        self.show_space(Space.LAYERS)
         act()
 
     def bring(self, tabs: LazyTabs, index: int) -> None:
         """Bring a tab of a panel of the layers page to the front."""
-        self.show_space(LAYERS)
+        self.show_space(Space.LAYERS)
         self.cards.bring(INSPECTOR if tabs is self.inspector.tabs else VIEWS)
         tabs.setCurrentIndex(index)
         tabs.bar.setFocus()
 
     def show_checks(self) -> None:
-        self.show_space(LAYERS)
+        self.show_space(Space.LAYERS)
         self.cards.bring(INSPECTOR)
         self.inspector.show_checks()
 
@@ -217,15 +237,25 @@ class Workspace(QWidget):
         learning.changed.connect(show_learning)
         show_learning()
 
+    def show_tab(self, kind: type[Tab]) -> Tab:
+        """Show and return a tab of the scores."""
+        self.show_space(Space.SCORES)
+        return self.scores.show_tab(kind)
+
+    def try_example(self, example: ShownExample, task: str) -> None:
+        """Let the models answer an example of a task."""
+        self.show_space(Space.TRY)
+        self.trying.try_example(example, task)
+
     def show_scores(self, tab: type[JobPage] | None = None) -> ScoresPage:
-        self.show_space(SCORES)
+        self.show_space(Space.SCORES)
         if tab is not None:
             self.scores.show_tab(tab)
         return self.scores
 
     def show_look(self, index: int = METHODS) -> None:
         """Show the comparison of methods, or of two merges."""
-        self.show_space(COMPARE)
+        self.show_space(Space.COMPARE)
         self.comparison.show_look(index)
 
     def compare_methods(self, names: Sequence[str]) -> None:
@@ -234,7 +264,7 @@ class Workspace(QWidget):
         self.comparison.methods.compare(names)
 
     def compare(self, first: MergeRun, second: MergeRun) -> None:
-        self.show_space(COMPARE)
+        self.show_space(Space.COMPARE)
         self.comparison.compare(first, second)
 
     def restyle(self) -> Generator[None, None, None]:

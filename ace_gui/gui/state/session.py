@@ -115,7 +115,8 @@ class Session(QObject):
     Panels send requests to the controllers: ``inputs_wanted`` carries other Inputs,
     ``parameter_wanted`` a name and a value (None: the default), ``finding_wanted`` a kind of
     finding and whether a visible panel shows it, ``spectra_wanted`` rows and the function that gets
-    their spectra. ``data_wanted``: the user wants to add data for the tasks.
+    their spectra. ``data_wanted``: the user wants to add data for the tasks. ``try_wanted``
+    carries an example and the title of its task.
     """
 
     engine_changed = Signal()
@@ -128,6 +129,7 @@ class Session(QObject):
     finding_wanted = Signal(object, bool)
     spectra_wanted = Signal(object, object)
     data_wanted = Signal()
+    try_wanted = Signal(object, str)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)

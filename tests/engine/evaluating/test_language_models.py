@@ -15,7 +15,8 @@ import transformers
 import ace_gui
 from ace_gui.architecture.transformers_library import LoadReport, load_pretrained
 from ace_gui.engine.contract.jobs import TryJob
-from ace_gui.engine.contract.scored import TaskScore, Tried, TriedText, notes
+from ace_gui.engine.contract.scored import TaskScore, notes
+from ace_gui.engine.contract.tried import Tried, TriedText
 from ace_gui.engine.evaluating import loaded_models, metrics
 from ace_gui.engine.evaluating.examples import read_task
 from ace_gui.engine.evaluating.loaded_models import Loaded

@@ -13,7 +13,7 @@ import transformers
 from PIL import Image
 
 from ace_gui.engine.contract.jobs import MergeJob, TryJob
-from ace_gui.engine.contract.scored import Tried, TriedBegun, TriedText
+from ace_gui.engine.contract.tried import Tried, TriedBegun, TriedText
 from ace_gui.engine.inspecting.compare_recipes import by_method
 from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.runner import Runner

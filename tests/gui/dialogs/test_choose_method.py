@@ -13,6 +13,7 @@ from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.jobs import CompareJob, SampleMergesJob
 from ace_gui.formatting import counted
 from ace_gui.gui.dialogs.method_dialogs import FIRST, SHELF, ChooseMethodDialog
+from ace_gui.gui.shell.window_frame import Space
 from ace_gui.gui.theme import current_theme
 from ace_gui.methods import METHODS, families
 from ace_gui.recipe.recommended import NAME, TITLE
@@ -216,7 +217,7 @@ def test_the_shelf_is_compared_by_one_button(opened, worker, qtbot):
     opened.actions_.choose_method.trigger()
     (dialog,) = opened.findChildren(ChooseMethodDialog)
     dialog.compare.click()
-    assert opened.header.workspaces.current == 2
+    assert opened.header.workspaces.current == Space.COMPARE
     job = worker.jobs[worker.newest(CompareJob)]
     assert {variant.recipe.merge_method for variant in job.variants} == {"ace", "linear"}
 

@@ -16,7 +16,7 @@ from ace_gui.figures.charts import Axis, Chart, Curve, Panel, PanelKind
 from ace_gui.figures.printing import picture
 from ace_gui.figures.sheet import Colours, Sheet
 from ace_gui.gui.panels.figures_page import FiguresPage
-from ace_gui.gui.shell.workspace import FIGURES
+from ace_gui.gui.shell.window_frame import Space
 from tests.helpers.windows import timers_rest
 
 CAPTION = "Heterogeneity γ of 3 merged tensors."
@@ -41,7 +41,7 @@ def made(*files: Path, width: float = 190.0) -> FigureMade:
 
 @pytest.fixture
 def page(loaded, worker, qtbot) -> Iterator[FiguresPage]:
-    loaded.workspace.show_space(FIGURES)
+    loaded.workspace.show_space(Space.FIGURES)
     yield loaded.workspace.figures
     qtbot.waitUntil(lambda: timers_rest(loaded.engine))
     for number, job in worker.jobs.items():
@@ -166,7 +166,7 @@ def test_a_failed_save_is_said_beside_the_button(page, worker, tmp_path):
 
 
 def test_before_the_experts_are_compared_it_says_so(opened, worker, qtbot):
-    opened.workspace.show_space(FIGURES)
+    opened.workspace.show_space(Space.FIGURES)
     page = opened.workspace.figures
     assert worker.asked(FigureJob) == []
     assert "being compared" in page.problem.text()

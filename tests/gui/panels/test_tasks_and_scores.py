@@ -44,9 +44,9 @@ from ace_gui.gui.panels.examples_tab import ExamplesStrip, ExamplesTab, listed_e
 from ace_gui.gui.panels.score_figures import Mark, ScoreLine
 from ace_gui.gui.panels.scores_page import REFRESH, ScoresPage, ScoresTab
 from ace_gui.gui.panels.tasks_tab import TasksTab
-from ace_gui.gui.panels.try_tab import TryTab
 from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.window_frame import Space
 from ace_gui.gui.state.known_scores import figures_of
 from ace_gui.gui.state.results import mean_score
 from ace_gui.gui.state.session import WAIT
@@ -254,7 +254,8 @@ def test_what_waits_for_a_merge_says_so_and_what_does_not_works(page, loaded, wo
     worker.say(JobCancelled(), job=worker.newest(CompareExamplesJob))
     assert not examples.compare_button.isEnabled()
     assert examples.compare_button.toolTip() == tooltip(WHILE_MERGING)
-    index = page.show_tab(TryTab)
+    loaded.workspace.show_space(Space.TRY)
+    index = loaded.workspace.trying
     index.text.setPlainText("the cat")
     assert not index.button.isEnabled()
     assert index.button.toolTip() == tooltip(WAIT)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from pyqtgraph import TextItem
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QImage
+from PySide6.QtGui import QGuiApplication, QImage
 
 from ace_gui.engine.contract.events import JobCancelled, JobDone, JobFailed, PlanReady
 from ace_gui.engine.contract.jobs import PlanJob, TryJob, TuneJob
@@ -16,31 +16,39 @@ from ace_gui.engine.contract.scored import (
     ParameterRange,
     ShownExample,
     TaskDescribed,
-    Tried,
-    TriedBegun,
-    TriedText,
     Tuned,
     TunePoint,
 )
+from ace_gui.engine.contract.tried import Ending, Tried, TriedBegun, TriedText
 from ace_gui.errors import TaskError
-from ace_gui.gui.panels.try_tab import TryTab
+from ace_gui.gui.panels.try_page import TryPage
 from ace_gui.gui.panels.tune_tab import TuneTab
+from ace_gui.gui.shell.window_frame import Space
 from ace_gui.recipe.values import Task, TaskKind
 from tests.gui.fakes import merged, plan, task_score
 
 TASKS = tuple(Task(data=Path(f"/data/{name}.csv"), expert=name) for name in ("cola", "sst2"))
 
 
-def texts(index: TryTab) -> list[str]:
+def texts(index: TryPage) -> list[str]:
     index.show_answers()
     return [card.text.toPlainText() for card in index.cards]
+
+
+def trying(loaded) -> TryPage:
+    loaded.workspace.show_space(Space.TRY)
+    return loaded.workspace.trying
+
+
+def ticked(index: TryPage) -> list[str]:
+    return [model.key for model in index.models.chosen]
 
 
 # Trying
 
 
 def test_what_models_write_streams_side_by_side_and_can_be_stopped(page, loaded, worker):
-    store, index = merged(loaded, worker), page.show_tab(TryTab)
+    store, index = merged(loaded, worker), trying(loaded)
     assert not index.button.isEnabled()
     assert index.button.toolTip() == "Type a text first."
     index.text.setPlainText("the cat")
@@ -60,26 +68,28 @@ def test_what_models_write_streams_side_by_side_and_can_be_stopped(page, loaded,
     assert number in worker.cancelled
     worker.say(JobCancelled(), job=number)
     assert texts(index) == ["sat down", "ran", ""]
-    assert index.button.text() == "Try"
+    assert index.button.text() == "Send"
     assert not any(card.state.isVisibleTo(card) for card in index.cards)
 
 
-def test_the_merge_that_is_restored_is_the_one_that_is_tried(page, loaded, worker):
-    index = page.show_tab(TryTab)
+def test_the_current_merge_is_asked_unless_another_is_ticked(page, loaded, worker):
+    index = trying(loaded)
     stores = []
     for tau in (None, 0.7, 0.8):
         loaded.conductor.set_parameter("tau", tau)
-        stores.append(merged(loaded, worker))
-        assert index.merge.current == str(stores[-1])
+        stores.append(str(merged(loaded, worker)))
+        assert ticked(index) == ["base", "cola", stores[-1]]
     for store in (stores[0], stores[1], stores[0], stores[2]):
-        (run,) = (run for run in loaded.session.results.runs.all if run.store == store)
+        (run,) = (run for run in loaded.session.results.runs.all if str(run.store) == store)
         loaded.runs.restore(run)
         worker.say(PlanReady(plan=plan(run.recipe)), JobDone(), job=worker.newest(PlanJob))
-        assert loaded.session.results.merge is run
-        assert index.merge.current == str(store)
-    index.merge.choose(str(stores[0]))
+        assert ticked(index) == ["base", "cola", store]
+    index.models._ticks[stores[0]].click()
+    index.models._ticks["base"].click()
+    assert ticked(index) == ["cola", stores[2], stores[0]]
     index.refresh()
-    assert index.merge.current == str(stores[0]), "what the person chose stays"
+    assert ticked(index) == ["cola", stores[2], stores[0]], "what the person ticked stays"
+    assert [card.model.key for card in index.cards] == ticked(index)
 
 
 CLASSES = {
@@ -94,7 +104,7 @@ CLASSES = {
 
 
 def test_only_what_the_model_takes_is_asked_for(page, loaded):
-    planned, index = loaded.session.draft.plan, page.show_tab(TryTab)
+    planned, index = loaded.session.draft.plan, trying(loaded)
     for architecture, asked in CLASSES.items():
         experts = tuple(replace(each, architecture=architecture) for each in planned.experts)
         loaded.session.draft.plan = replace(planned, experts=experts)
@@ -105,7 +115,7 @@ def test_only_what_the_model_takes_is_asked_for(page, loaded):
 
 
 def test_a_chat_goes_on_until_a_new_one_is_begun(page, loaded, worker):
-    index = page.show_tab(TryTab)
+    index = trying(loaded)
 
     def ask(text: str, *answers: str, chat: bool = True) -> TryJob:
         index.text.setPlainText(text)
@@ -129,13 +139,13 @@ def test_a_chat_goes_on_until_a_new_one_is_begun(page, loaded, worker):
     assert second.answers == {"base": ("one",), "cola": ("two",)}
     assert all(word in texts(index)[1] for word in ("first", "two", "four"))
     index.new_chat.click()
-    assert texts(index) == ["", "", ""]
+    assert texts(index) == ["", ""]
     assert not ask("third", "five", "six").questions
 
 
 def test_a_picture_is_tried_at_once_and_shares_are_shown(page, loaded, worker, tmp_path):
     loaded.session.draft.set_tasks(TASKS)
-    index = page.show_tab(TryTab)
+    index = trying(loaded)
     found = TaskDescribed(task=TASKS[0], kind=TaskKind.IMAGE_CLASSIFICATION)
     loaded.session.results.scores.describe(found)
     assert index.choose.isVisibleTo(index)
@@ -157,11 +167,11 @@ def test_a_picture_is_tried_at_once_and_shares_are_shown(page, loaded, worker, t
 def test_an_example_is_tried_as_it_is_in_the_data(page, loaded, worker):
     loaded.session.draft.set_tasks(TASKS)
     example = ShownExample(row="row 7", picture=np.zeros((4, 4, 3), np.uint8), label="one")
-    page.show_tab(TryTab).try_example(example, "sst2")
+    trying(loaded).try_example(example, "sst2")
     number = worker.newest(TryJob)
     asked = worker.jobs[number]
     assert (asked.task, asked.row) == (TASKS[1], "row 7")
-    index = page.show_tab(TryTab)
+    index = trying(loaded)
     assert index.task.current == "sst2"
     worker.say(JobFailed(error=TaskError("There is no such row.")), job=number)
     index.show_answers()
@@ -170,6 +180,117 @@ def test_an_example_is_tried_as_it_is_in_the_data(page, loaded, worker):
     index.button.click()
     assert worker.jobs[worker.newest(TryJob)].row == ""
     worker.say(JobDone())
+
+
+WRITERS = ("base", "cola", "sst2")
+
+
+def as_writers(loaded) -> TryPage:
+    """The page with language models; the user asks both experts."""
+    planned = loaded.session.draft.plan
+    experts = tuple(replace(each, architecture="LlamaForCausalLM") for each in planned.experts)
+    loaded.session.draft.plan = replace(planned, experts=experts)
+    index = trying(loaded)
+    index.refresh()
+    index.models._ticks["sst2"].click()
+    index.text.setPlainText("the cat")
+    return index
+
+
+def answer_all(worker, *answers: str, error: str = "") -> None:
+    number = worker.newest(TryJob)
+    for model, answer in zip(WRITERS, answers, strict=True):
+        done = Tried(
+            model=model, chat=True, tokens=4, seconds=2.0, ending=Ending.END_TOKEN, error=error
+        )
+        worker.say(TriedBegun(model=model), TriedText(model=model, piece=answer), done, job=number)
+    worker.say(JobDone(), job=number)
+
+
+def test_every_language_model_can_be_asked_and_says_how_it_ended(page, loaded, worker):
+    index = as_writers(loaded)
+    assert not index.task.isVisibleTo(index), "all answer through one head"
+    index.button.click()
+    asked = worker.asked(TryJob)[-1]
+    assert (asked.experts, asked.with_base, asked.stores) == (("cola", "sst2"), True, ())
+    answer_all(worker, "one", "two", "three")
+    assert texts(index) == ["one", "two", "three"]
+    facts = "4 tokens · 2.0 tokens/s · stopped by its end token"
+    assert [card.facts.text() for card in index.cards] == [facts] * 3
+    assert [card.question.text() for card in index.cards] == ["the cat"] * 3
+    index.cards[1].copy.click()
+    assert QGuiApplication.clipboard().text() == "two"
+    index.models._ticks["base"].click()
+    index.models._ticks["cola"].click()
+    index.button.click()
+    asked = worker.asked(TryJob)[-1]
+    assert (asked.experts, asked.with_base) == (("sst2",), False)
+    worker.say(JobDone(), job=worker.newest(TryJob))
+    index.models._ticks["sst2"].click()
+    assert index.button.toolTip() == "Tick a model first."
+
+
+def test_a_question_is_asked_again_without_its_answers(page, loaded, worker):
+    index = as_writers(loaded)
+    index.button.click()
+    answer_all(worker, "one", "two", "three")
+    index.show_answers()
+    index.button.click()
+    answer_all(worker, "four", "five", "six")
+    index.show_answers()
+    second = worker.asked(TryJob)[-1]
+    index.again.click()
+    assert worker.asked(TryJob)[-1] == second
+    assert second.answers["cola"] == ("two",)
+    answer_all(worker, "seven", "eight", "nine")
+    index.show_answers()
+    index.button.click()
+    assert worker.asked(TryJob)[-1].answers["cola"] == ("two", "eight")
+    worker.say(JobDone(), job=worker.newest(TryJob))
+
+
+def test_ctrl_return_sends(page, loaded, worker, qtbot):
+    index = as_writers(loaded)
+    qtbot.waitUntil(index.text.isVisible)
+    index.text.setFocus()
+    qtbot.keyClick(index.text, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    assert worker.asked(TryJob)[-1].text == "the cat"
+    worker.say(JobDone(), job=worker.newest(TryJob))
+
+
+def test_blind_hides_names_until_one_is_chosen_and_counts(page, loaded, worker, monkeypatch):
+    monkeypatch.setattr("random.sample", lambda keys, count: list(reversed(keys)))
+    index = as_writers(loaded)
+    index.blind.setChecked(True)
+    for turn in range(6):
+        index.button.click()
+        assert not worker.asked(TryJob)[-1].questions, "earlier answers would tell"
+        number = worker.newest(TryJob)
+        worker.say(TriedBegun(model="base"), TriedText(model="base", piece="a"), job=number)
+        assert texts(index) == ["", "", ""], "the order of answers would tell"
+        answer_all(worker, "one", "two", "three")
+        assert texts(index) == ["three", "two", "one"]
+        assert [card.role.text() for card in index.cards] == ["Answer A", "Answer B", "Answer C"]
+        assert not any(card.title.text() for card in index.cards)
+        spoken = [card.text.accessibleName() for card in index.cards]
+        assert not any(name in text for text in spoken for name in WRITERS)
+        assert not index.models.isEnabled()
+        index.cards[0].prefer.click()
+        assert [card.model.key for card in index.cards] == list(WRITERS)
+        assert index.cards[2].title.whole == "sst2"
+        assert f"sst2 {turn + 1}" in index.verdict.text()
+    assert "sst2 is preferred to cola (sign test, p = 0.031)" in index.verdict.text()
+    index.blind.setChecked(False)
+    assert not index.verdict.isVisibleTo(index)
+
+
+def test_a_model_that_failed_cannot_be_the_best(page, loaded, worker):
+    index = as_writers(loaded)
+    index.blind.setChecked(True)
+    index.button.click()
+    answer_all(worker, "", "", "", error="no memory")
+    index.show_answers()
+    assert not any(card.prefer.isVisibleTo(card) for card in index.cards)
 
 
 # Tuning

@@ -32,7 +32,7 @@ from ace_gui.gui.panels.compare_methods import swept
 from ace_gui.gui.plots.frame.base_plot import Plot
 from ace_gui.gui.plots.frame.export_image import PictureDialog, ask_for_picture
 from ace_gui.gui.plots.merge_plots import MergePoint, MergeScatter
-from ace_gui.gui.shell.window_frame import Footer
+from ace_gui.gui.shell.window_frame import Footer, Space
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import gamma_text
@@ -410,7 +410,7 @@ def test_escape_ends_the_tutorial_and_brings_all_panels_back(loaded, qtbot):
 
 def test_another_project_opens_with_its_layers(loaded, worker):
     loaded.workspace.show_scores()
-    assert loaded.header.workspaces.current == 1
+    assert loaded.header.workspaces.current == Space.SCORES
     loaded.opener.open_paths([BASE, COLA])
     load(worker, COLA)
     assert loaded.header.workspaces.current == 0

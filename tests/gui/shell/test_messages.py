@@ -17,6 +17,7 @@ from ace_gui.gui.panels.checks_and_health import HealthPanel
 from ace_gui.gui.panels.notice import Notice
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.messages import what_to_see
+from ace_gui.gui.shell.window_frame import Space
 from ace_gui.gui.state.activity import Level, MergeRun
 from tests.gui.fakes import (
     COLA,
@@ -54,7 +55,7 @@ def test_after_each_merge_one_message_says_what_is_worth_seeing(loaded, worker):
     merge(loaded, worker)
     assert loaded.notice.isVisible()
     loaded.notice.answers[1].click()
-    assert loaded.header.workspaces.current == 1
+    assert loaded.header.workspaces.current == Space.SCORES
 
 
 def test_a_restored_merge_is_no_news(loaded, worker):

@@ -57,7 +57,7 @@ def test_the_tutorial_goes_on_by_what_is_done(window, worker, qtbot):
     assert tour.mark.next.text() == "Next"
     tour.mark.next.click()
     assert tour.step_index == 5
-    scores = window.header.workspaces.findChildren(QPushButton)[1]
+    scores = window.header.workspaces.findChildren(QPushButton)[2]
     qtbot.mouseClick(scores, Qt.MouseButton.LeftButton)
     assert tour.step_index == 6
     assert window.session.results.merge is not None

@@ -15,9 +15,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ace_gui.gui.panels.try_tab import TryTab
 from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
+from ace_gui.gui.shell.window_frame import Space
 from ace_gui.gui.widgets.form import Option, ParameterField, ScientificSpinBox
 from ace_gui.gui.widgets.lazy import LazyTabs
 from ace_gui.recipe.values import Task
@@ -40,8 +40,9 @@ def in_the_window(window: MainWindow) -> Iterator[QWidget]:
     """Of all panels, the list of experts and every dialog, while it is open."""
     window.session.draft.set_tasks((Task(data=BASE, expert="cola"),))
     page = window.workspace.show_scores()
-    for index in (TryTab, TuneTab):
-        page.show_tab(index)
+    page.show_tab(TuneTab)
+    for space in Space:
+        window.workspace.show_space(space)
     for tabs in window.findChildren(LazyTabs):
         for index in range(tabs.bar.count()):
             tabs.content(index)

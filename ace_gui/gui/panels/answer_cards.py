@@ -1,0 +1,172 @@
+"""The answers of several models beside each other, and the choice of the models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from PySide6.QtCore import QSignalBlocker, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QCheckBox, QWidget
+
+from ace_gui.gui.control.operations import ModelAnswer
+from ace_gui.gui.panels.job_page import problem_label, show_problem
+from ace_gui.gui.text import plain
+from ace_gui.gui.widgets.controls import push_button, read_only
+from ace_gui.gui.widgets.labels import (
+    Bar,
+    ElidedLabel,
+    NamedBars,
+    Swatch,
+    heading,
+    muted_label,
+    secondary_label,
+)
+from ace_gui.gui.widgets.layout import FlowLayout, across, clear_layout, down
+
+MOST: Final = 6
+"""Maximum number of displayed labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedModel:
+    """A model that can be asked."""
+
+    key: str
+    """``base``, an expert's name, or the path of a merge's store."""
+
+    role: str
+    """base, expert or merge."""
+
+    name: str
+    """The expert's name or the merge's title; empty for the base."""
+
+    colour: str
+    """The name of its colour."""
+
+    @property
+    def title(self) -> str:
+        """The name among others."""
+        return self.name or self.role
+
+
+class ModelChoices(QWidget):
+    """A tick for each model that can be asked. ``changed``: the user ticked another."""
+
+    changed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._models: tuple[AskedModel, ...] = ()
+        self._ticks: dict[str, QCheckBox] = {}
+        self._touched: dict[str, bool] = {}
+        self._flow = FlowLayout(self, spacing=12)
+        self.setAccessibleName("Models to ask")
+
+    @property
+    def chosen(self) -> list[AskedModel]:
+        """The ticked models, in order."""
+        return [model for model in self._models if self._ticks[model.key].isChecked()]
+
+    def offer(self, models: Sequence[AskedModel], usual: Mapping[str, bool]) -> None:
+        """Offer these models. What the user ticked stays; ``usual``: whether others are ticked."""
+        if tuple(models) != self._models:
+            self._models = tuple(models)
+            clear_layout(self._flow)
+            self._ticks = {}
+            for model in models:
+                tick = QCheckBox(plain(model.title).replace("&", "&&"))
+                tick.setAccessibleName(f"Ask {model.title}")
+                tick.toggled.connect(lambda on, key=model.key: self._note(key, on))
+                self._ticks[model.key] = tick
+                self._flow.addWidget(tick)
+        for key, tick in self._ticks.items():
+            with QSignalBlocker(tick):
+                tick.setChecked(self._touched.get(key, usual.get(key, False)))
+
+    def _note(self, key: str, on: bool) -> None:
+        self._touched[key] = on
+        self.changed.emit()
+
+    def hide_names(self, hidden: bool) -> None:
+        """Whether models can be ticked."""
+        self.setEnabled(not hidden)
+
+
+class AnswerCard(QWidget):
+    """The answer of one model. ``best``: in a blind comparison, the user prefers this answer."""
+
+    best = Signal()
+
+    def __init__(self, model: AskedModel) -> None:
+        super().__init__()
+        self.model = model
+        self.swatch = Swatch()
+        self.role = heading("")
+        self.title = ElidedLabel()
+        self.question = secondary_label()
+        self.bars = NamedBars()
+        self.text = read_only(f"Answer of the model: {model.role}")
+        self.state = muted_label()
+        self.error = problem_label()
+        self.facts = muted_label()
+        self.copy = push_button("Copy", self._copy, kind="link", name=f"Copy: {model.title}")
+        self.prefer = push_button("This one is best", self.best.emit, kind="tinted")
+        head = across(self.swatch, self.role, (self.title, 1))
+        parts = (head, self.question, self.state, self.error, self.bars, (self.text, 100))
+        foot = across((self.facts, 1), self.copy)
+        self.setLayout(down(*parts, None, foot, self.prefer, margins=(8, 6, 8, 8)))
+        self._answer: ModelAnswer | None = None
+        self.show_answer(None, "", "")
+        self.name_it()
+        self.offer_choice(False)
+
+    def name_it(self, instead: str = "") -> None:
+        """Show the model's name, or another ``instead``."""
+        model = self.model
+        self.role.setText(instead or model.role.capitalize())
+        self.title.set_full_text("" if instead else model.name)
+        self.swatch.show_colour("" if instead else model.colour)
+        name = instead or model.title
+        self.text.setAccessibleName(f"Answer of the model: {name}")
+        self.prefer.setAccessibleName(f"This one is best: {name}")
+        self.copy.setAccessibleName(f"Copy: {name}")
+
+    def offer_choice(self, offered: bool) -> None:
+        """Whether the answer can be chosen as the best."""
+        self.prefer.setVisible(offered)
+
+    def show_answer(self, answer: ModelAnswer | None, question: str, colour: str) -> None:
+        """Show the answer, None if there is none yet. ``question``: what a chat answers."""
+        self._answer = answer
+        shares = () if answer is None else answer.shares
+        text = "" if answer is None else answer.earlier + answer.text
+        self.question.setText(plain(question))
+        self.question.setVisible(bool(question) and answer is not None)
+        self.bars.setVisible(bool(shares))
+        bars = []
+        for index, (label, share) in enumerate(shares[:MOST]):
+            bars.append(Bar(label, share, f"{100 * share:.1f} %", strong=index == 0))
+        self.bars.show_bars(bars, colour)
+        self.text.setVisible(bool(text))
+        self._write(plain(text))
+        show_problem(self.error, "" if answer is None else answer.error)
+        writes = answer is not None and bool(answer.text)
+        self.state.setText("writing …" if writes else "loading the model …")
+        self.state.setVisible(answer is not None and not answer.is_done)
+        self.facts.setText("" if answer is None else answer.facts)
+        self.copy.setVisible(answer is not None and answer.is_done and bool(answer.text))
+
+    def _write(self, text: str) -> None:
+        """Append only new text, so that selection and scroll position stay."""
+        shown = self.text.toPlainText()
+        if shown and text.startswith(shown):
+            self.text.moveCursor(self.text.textCursor().MoveOperation.End)
+            self.text.insertPlainText(text[len(shown) :])
+        elif text != shown:
+            self.text.setPlainText(text)
+
+    def _copy(self) -> None:
+        if self._answer is not None:
+            QGuiApplication.clipboard().setText(self._answer.text)
