@@ -111,6 +111,14 @@ class AdapterExport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TaskModelsExport:
+    """How a merge with modules is written as a whole model for each expert."""
+
+    dtype: str | None = _number_format()
+    """Number format of the weights; None: the recipe's, else the base's."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class OutputTraits:
     """What is known of a form without its class; by default, of a whole model."""
 
@@ -125,6 +133,9 @@ class OutputTraits:
 
     models_beside: int = 0
     """Whole models that are on the disk beside the first one while it is written."""
+
+    models_per_expert: int = 0
+    """As ``models_beside``, for each expert."""
 
     through_model: bool = True
     """Whether a whole model is made first. It can be aligned, and merged by a cluster."""
@@ -158,6 +169,18 @@ class Output(StrEnum):
             through_model=False,
             has_scores=False,
             files="adapter_model.safetensors, adapter_config.json, README.md, merge_recipe.yaml",
+        ),
+    )
+
+    TASK_MODELS = (
+        "task-models",
+        OutputTraits(
+            noun="a model for each expert",
+            title="a model for each expert",
+            export=TaskModelsExport,
+            models_per_expert=1,
+            has_scores=False,
+            files="for each expert a folder with its model, as ace-gui task makes it",
         ),
     )
 

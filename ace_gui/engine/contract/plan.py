@@ -369,6 +369,7 @@ def models_on_disk(plan: Plan, output: Output, *, complete_heads: bool) -> int:
     if not output.traits.through_model:
         return 0
     models = 1 + output.traits.models_beside
+    models += output.traits.models_per_expert * len(plan.experts)
     if complete_heads:
         heads = [row.experts for row in plan.rows if row.disposition is Disposition.PER_EXPERT]
         models += len(set().union(*heads))

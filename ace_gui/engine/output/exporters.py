@@ -18,6 +18,7 @@ from ace_gui.engine.contract.events import Event, Exported, JobProgress, exporte
 from ace_gui.engine.contract.plan import OUTPUT, Check, Verdict, worst_first
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.merging.store import MODEL, read_finished
+from ace_gui.engine.modules.stored import has_modules, read_manifest
 from ace_gui.engine.output.adapter_writing import require_adapter_disk, write_adapter
 from ace_gui.engine.output.exporting import (
     export,
@@ -26,10 +27,12 @@ from ace_gui.engine.output.exporting import (
     publish,
     write_model,
 )
+from ace_gui.engine.output.task_models import write_task_models
 from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter, require_factors
 from ace_gui.engine.planning.prepare import require_experts
-from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.errors import WorkbenchError
+from ace_gui.engine.planning.prepared import Prepared, module_rows
+from ace_gui.errors import RecipeError, WorkbenchError
+from ace_gui.methods.shared.expert_modules import Differences, Factors, Masks
 from ace_gui.output_files import writing
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.output_forms import AdapterExport, ModelExport, Output
@@ -201,11 +204,43 @@ class PeftAdapter(Straight):
             yield from events
 
 
+class TaskModels(FromModel):
+    """A folder for each expert, with its model as ``ace-gui task`` rebuilds it."""
+
+    output = Output.TASK_MODELS
+
+    def require(self, prepared: Prepared) -> None:
+        """The method must keep a part of each expert's weights."""
+        super().require(prepared)
+        modules = prepared.method.modules
+        if not isinstance(modules, Masks | Factors | Differences) or not module_rows(prepared):
+            raise RecipeError(
+                f"{prepared.method.title} keeps nothing from which the experts' models can be "
+                "made; choose a method such as emr, tsv_c or byom, or write a model.",
+                key="output",
+            )
+
+    def write(self, store: Path, folder: Path, chosen: Any) -> Written:
+        """As in other forms from a model, of a merge with modules."""
+        if not has_modules(store / MODEL):
+            raise RecipeError(
+                "The merge has no modules, from which the experts' models are made; export the "
+                "full model, or merge with a method such as emr, tsv_c or byom.",
+                key="output",
+            )
+        return super().write(store, folder, chosen)
+
+    def after(self, model: Path, folder: Path, _: Any) -> Iterator[JobProgress]:
+        """Write each expert's model; the merged one has the chosen number format."""
+        return write_task_models(model, read_manifest(model).experts, folder)
+
+
 EXPORTERS: Final[Mapping[Output, Exporter]] = {
     exporter.output: exporter
     for exporter in (
         WholeModel(),
         PeftAdapter(),
+        TaskModels(),
     )
 }
 """What writes each form."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ace_gui.checkpoints.side_files import copy_side_files, set_config_dtype
@@ -36,6 +36,19 @@ def write_task_model(folder: Path, expert: str, out: Path, *, base: Path | None 
             pass
         promote(stage, target)
     return target
+
+
+def write_task_models(model: Path, experts: Sequence[str], folder: Path) -> Iterator[JobProgress]:
+    """Write the models of some experts of a merged ``model`` with modules, as ``folder/EXPERT``.
+
+    Raises the errors of ``open_task``, OutputError and ResourceError.
+    """
+    for number, expert in enumerate(experts):
+        task_folder = folder / expert
+        task_folder.mkdir()
+        for step in _written(open_task(model, expert), task_folder):
+            done = number * step.total + step.done
+            yield JobProgress(done=done, total=len(experts) * step.total)
 
 
 def _written(task: TaskTensors, folder: Path) -> Iterator[JobProgress]:

@@ -49,7 +49,10 @@ from ace_gui.recipe.output_forms import AdapterExport, ModelExport, Output
 from ace_gui.recipe.values import model_name
 
 _EXPORTS: Final = "exports"
-_FORM_TIP: Final = "An adapter is a small file with the change; it is loaded onto the base"
+_FORM_TIP: Final = (
+    "An adapter is a small file with the change; it is loaded onto the base. Models of single "
+    "experts are made from a merge that keeps modules for each."
+)
 _CHANGED: Final = "Settings have changed since this merge. The exported model has the old settings."
 
 
