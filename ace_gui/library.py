@@ -44,7 +44,7 @@ from ace_gui.engine.in_memory import StateDict, merged_state_dicts
 from ace_gui.engine.inspecting import compare_recipes
 from ace_gui.engine.inspecting.model_diff import diff_models
 from ace_gui.engine.output.exporters import with_output_checks
-from ace_gui.engine.output.task_models import write_task_model
+from ace_gui.engine.output.models_of_experts import write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.service import run
 from ace_gui.errors import RecipeError

@@ -53,7 +53,7 @@ from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.events import Event, Exported, MergeFinished, PlanReady, Reported
 from ace_gui.engine.contract.plan import Plan, Verdict
 from ace_gui.engine.merging.merge import input_paths
-from ace_gui.engine.output.task_models import write_task_model
+from ace_gui.engine.output.models_of_experts import write_task_model
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import free_bytes, output_checks
 from ace_gui.engine.workflow import (

@@ -143,7 +143,8 @@ class NumpyArchive(FromModel):
     Insertion(
         file="engine/output/exporters.py",
         before="from ace_gui.",
-        lines="import numpy\nfrom safetensors.torch import load_file\n",
+        lines="import numpy\nfrom safetensors.torch import load_file\n"
+        "from ace_gui.errors import RecipeError\n",
     ),
 )
 CHOICE = (

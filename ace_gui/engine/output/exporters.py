@@ -27,7 +27,7 @@ from ace_gui.engine.output.exporting import (
     publish,
     write_model,
 )
-from ace_gui.engine.output.task_models import write_task_models
+from ace_gui.engine.output.models_of_experts import write_task_models
 from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter, require_factors
 from ace_gui.engine.planning.prepare import require_experts
 from ace_gui.engine.planning.prepared import Prepared, module_rows

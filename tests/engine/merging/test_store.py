@@ -221,15 +221,7 @@ def test_complete_heads_of_other_experts_than_were_merged_are_refused(prepared: 
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
     try:
         with pytest.raises(FileChangedError):
-            list(
-                export(
-                    tmp_path / "store",
-                    tmp_path / "out",
-                    dtype=None,
-                    shard_bytes=10**9,
-                    complete_heads=True,
-                )
-            )
+            list(export(tmp_path / "store", tmp_path / "out", ModelExport(complete_heads=True)))
     finally:
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert not (tmp_path / "out").exists()

@@ -13,7 +13,7 @@ from ace_gui.engine.contract.plan import OUTPUT, Verdict
 from ace_gui.engine.job_steps import steps_of
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.output.exporters import EXPORTERS, ThroughModel
-from ace_gui.engine.output.task_models import write_task_model
+from ace_gui.engine.output.models_of_experts import write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.output_files import staging_folder

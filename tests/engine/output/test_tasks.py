@@ -13,7 +13,7 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.modules.stored import MODULES, read_layout
 from ace_gui.engine.modules.task_tensors import open_task
 from ace_gui.engine.output.exporting import export, publish
-from ace_gui.engine.output.task_models import write_task_model
+from ace_gui.engine.output.models_of_experts import write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError, OutputError
 from ace_gui.recipe.output_forms import ModelExport
