@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 ParameterValue = float | int | bool | str
 
@@ -38,6 +38,54 @@ class FieldInfo:
     def applies(self, value_of: Callable[[str], ParameterValue | None]) -> bool:
         """Whether the parameter has an effect, given the values of the others."""
         return self.applies_when is None or value_of(self.applies_when[0]) in self.applies_when[1:]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option(FieldInfo):
+    """An attribute of a frozen dataclass, as a field of a form.
+
+    ``values``: the possible values by the texts to choose from. Without them the field is a number
+    or a line of text. The kind ``digits`` allows only digits; the kind ``text`` has several lines.
+    ``empty``: the meaning of an empty text, or of 0. ``read`` converts the typed text to a value,
+    or raises ValueError; ``write`` does the reverse.
+    """
+
+    kind: str = "str"
+    default: ParameterValue = ""
+    help: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    empty: str = ""
+    read: Callable[[Any], Any] = lambda typed: typed or None
+    write: Callable[[Any], ParameterValue] = lambda value: value
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "choices", tuple(self.values))
+        if self.values and not self.default:
+            object.__setattr__(self, "default", self.choices[0])
+
+    def get(self, record: Any) -> Any:
+        """The attribute of ``record``."""
+        return getattr(record, self.name)
+
+    def put(self, record: Any, value: Any) -> Any:
+        """A copy of ``record`` with this value."""
+        return replace(record, **{self.name: value})
+
+    def shown(self, record: Any) -> ParameterValue:
+        """The value of ``record`` as the field shows it."""
+        value = self.get(record)
+        if self.values:
+            return next((text for text, each in self.values.items() if each == value), str(value))
+        return self.default if value is None else self.write(value)
+
+    def edited(self, record: Any, shown: ParameterValue | None, usual: Any) -> Any:
+        """A copy with the shown value, or if None the usual one. Invalid text changes nothing."""
+        if shown is None:
+            return self.put(record, self.get(usual))
+        try:
+            return self.put(record, self.values[str(shown)] if self.values else self.read(shown))
+        except ValueError:
+            return record
 
 
 def applying(

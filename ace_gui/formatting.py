@@ -77,6 +77,12 @@ def listing(names: Collection[str]) -> str:
     return ", ".join(first) + (f" and {more} more" if more else "")
 
 
+def alternatives(words: Collection[str]) -> str:
+    """The words in a sentence, as in "a model or an adapter"."""
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def number_text(value: float, digits: int = 2) -> str:
     """``value`` with ``digits`` significant digits: "0.31", "12", "4.2×10⁻⁵"."""
     if not math.isfinite(value):

@@ -51,7 +51,8 @@ from ace_gui.engine.evaluating.loaded_models import loaded_model
 from ace_gui.engine.in_memory import StateDict, merged_state_dicts
 from ace_gui.engine.inspecting import compare_recipes
 from ace_gui.engine.inspecting.model_diff import diff_models
-from ace_gui.engine.output.exporting import write_task_model
+from ace_gui.engine.output.exporters import with_output_checks
+from ace_gui.engine.output.models_of_experts import write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.service import run
 from ace_gui.errors import RecipeError
@@ -79,7 +80,7 @@ def plan(recipe: GivenRecipe) -> Plan:
     >>> [(row.name, row.disposition.value) for row in ace_gui.plan(recipe).rows]
     [('layers.0.norm.weight', 'merged'), ('layers.0.q_proj.weight', 'merged')]
     """
-    return prepare(recipe_from(recipe)).plan
+    return with_output_checks(prepare(recipe_from(recipe))).plan
 
 
 def inspect(

@@ -44,6 +44,7 @@ from ace_gui.figures.charts import PanelKind
 from ace_gui.figures.sheet import Letters
 from ace_gui.paths import Sample
 from ace_gui.processes import go_offline
+from ace_gui.recipe.output_forms import Output
 
 
 def _print_version(wanted: bool) -> None:
@@ -150,7 +151,7 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
         "Align the merge with its experts, on inputs of the recipe's tasks without labels (64 of "
         "each; fewer by --limit).",
     )
-    kind: str | None = option("model|adapter", "What to write (default: a model).", "--as")
+    kind: str | None = option("|".join(Output), "What to write (default: a model).", "--as")
 
     def check(self) -> None:
         """Raise BadParameter for options that do not go together."""

@@ -53,7 +53,7 @@ from ace_gui.engine.contract.distilled import Distilled
 from ace_gui.engine.contract.events import Event, Exported, MergeFinished, PlanReady, Reported
 from ace_gui.engine.contract.plan import Plan, Verdict
 from ace_gui.engine.merging.merge import input_paths
-from ace_gui.engine.output.exporting import write_task_model
+from ace_gui.engine.output.models_of_experts import write_task_model
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import free_bytes, output_checks
 from ace_gui.engine.workflow import (
@@ -65,13 +65,14 @@ from ace_gui.engine.workflow import (
     report_to_file,
 )
 from ace_gui.errors import Cancelled, RecipeError
-from ace_gui.formatting import counted, duration, human_bytes, number_text
+from ace_gui.formatting import alternatives, counted, duration, human_bytes, number_text
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Recipe
 from ace_gui.recipe.distillation import Distillation
 from ace_gui.recipe.new_recipes import recipe_for_extraction
+from ace_gui.recipe.output_forms import Output
 from ace_gui.recipe.recipe_file import load_recipe
-from ace_gui.recipe.values import Output, limited
+from ace_gui.recipe.values import limited
 
 if TYPE_CHECKING:
     from ace_gui.cli.commands import Devices, Estimate, Extract, Merge, RebuildTask, Report
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
 def merge(command: Merge) -> None:
     """Merge a recipe, or a base and experts; with --dry-run only print what would be done."""
     recipe = recipe_of(command.models, command.method, command.settings or ())
-    recipe = as_adapter(recipe, command.kind, command.rank, command.energy)
+    recipe = in_form(recipe, command.kind, command.rank, command.energy)
     recipe = aligned(recipe, command.distil, command.limit)
     recipe = replace(recipe, tasks=limited(recipe.tasks, command.limit))
     inputs = (*map(Path, command.models), *recipe.paths)
@@ -102,15 +103,17 @@ def _options(command: Merge | Extract | Report) -> Options:
     return Options(memory_bytes=bytes_, **{name: getattr(command, name) for name in names})
 
 
-def as_adapter(recipe: Recipe, kind: str | None, rank: int | None, energy: float | None) -> Recipe:
+def in_form(recipe: Recipe, kind: str | None, rank: int | None, energy: float | None) -> Recipe:
     """The recipe with what ``--as``, ``--rank`` and ``--energy`` ask for. Raises RecipeError."""
     if kind is not None and kind not in set(Output):
-        raise RecipeError(f"A merge is written as a model or an adapter, not as {kind!r}.")
+        nouns = alternatives([form.traits.noun for form in Output])
+        raise RecipeError(f"A merge is written as {nouns}, not as {kind!r}.")
     output = recipe.output if kind is None else Output(kind)
-    if output == Output.MODEL and (rank is not None or energy is not None):
-        raise RecipeError("--rank and --energy go with --as adapter.")
     if rank is None and energy is None:
         return replace(recipe, output=output)
+    if not output.has("rank"):
+        forms = alternatives([f"--as {form}" for form in Output if form.has("rank")])
+        raise RecipeError(f"--rank and --energy go with {forms}.")
     return replace(recipe, output=output, rank=rank, energy=energy)
 
 

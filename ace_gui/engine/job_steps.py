@@ -31,7 +31,8 @@ from ace_gui.engine.inspecting.statistics import analyse, sampled
 from ace_gui.engine.inspecting.tune_parameters import tune
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, is_outdated, read_finished, reports
-from ace_gui.engine.output.exporting import energy_by_rank, export, export_adapter
+from ace_gui.engine.output.exporters import EXPORTERS
+from ace_gui.engine.output.exporting import energy_by_rank
 from ace_gui.engine.planning.scan import scan
 from ace_gui.engine.report.figure import figure
 from ace_gui.engine.report.page import report, require_inputs
@@ -207,11 +208,7 @@ def draw_figure(job: jobs.FigureJob, engine: Runner) -> Events:
 @steps_of.register(jobs.ExportJob)
 def export_store(job: jobs.ExportJob, _: Runner) -> Events:
     """Steps of a ``ExportJob``."""
-    store, folder, dtype = job.store, job.folder, job.dtype
-    if job.rank is not None or job.energy is not None:
-        return export_adapter(store, folder, dtype=dtype, rank=job.rank, energy=job.energy)
-    size, heads = job.shard_bytes, job.complete_heads
-    return export(store, folder, dtype=dtype, shard_bytes=size, complete_heads=heads)
+    return EXPORTERS[job.output].write(job.store, job.folder, job.chosen)
 
 
 @steps_of.register(jobs.EnergyByRankJob)

@@ -26,16 +26,16 @@ from ace_gui.engine.merging.merge import input_paths, merge
 from ace_gui.engine.merging.merge_manifest import AdapterOptions
 from ace_gui.engine.merging.store import MODEL
 from ace_gui.engine.merging.surveying import plan_ready
-from ace_gui.engine.output.adapter_writing import require_adapter_disk, write_adapter
-from ace_gui.engine.output.exporting import publish
-from ace_gui.engine.planning.adapter_plan import (
-    adapter_plan,
-    is_chosen,
-    require_adapter,
-    require_factors,
+from ace_gui.engine.output.adapter_writing import write_adapter
+from ace_gui.engine.output.exporters import (
+    Straight,
+    ThroughModel,
+    exporter_of,
+    with_output_checks,
 )
+from ace_gui.engine.planning.adapter_plan import is_chosen
 from ace_gui.engine.planning.dispositions import LeftOut
-from ace_gui.engine.planning.prepare import prepare, require_experts
+from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import output_checks, refuse_errors, store_checks
 from ace_gui.engine.planning.stages import (
@@ -51,7 +51,7 @@ from ace_gui.formatting import plain
 from ace_gui.output_files import check_file, check_output_folder, staging_folder, there
 from ace_gui.paths import conversions_folder, inspections_folder
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import Output
+from ace_gui.recipe.output_forms import Output
 from ace_gui.steps import result_of
 
 _log = logging.getLogger(__name__)
@@ -81,12 +81,17 @@ class Options:
 def prepared_with_consent(
     recipe: Recipe, *, convert: bool, left_out: LeftOut | None = None
 ) -> Prepared:
-    """The prepared recipe. Converts PyTorch pickles among its models only with ``convert``.
+    """The prepared recipe, also with the checks of its output.
+
+    Converts PyTorch pickles among its models only with ``convert``.
 
     ``left_out``: whether a tensor is not extracted; None if nothing is extracted.
     Raises the errors of ``prepare``, including PickleConsentError.
     """
-    return with_consent(lambda: prepare(recipe, left_out), conversions_folder(), convert=convert)
+    prepared = with_consent(
+        lambda: prepare(recipe, left_out), conversions_folder(), convert=convert
+    )
+    return with_output_checks(prepared)
 
 
 def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Event]:
@@ -101,8 +106,19 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
         Address.of(options.cluster)
     for folder, stage in recipe.stages.items():
         yield from _stage_to_folder(stage, folder, options)
-    write = _adapter_to_folder if recipe.output == Output.ADAPTER else _model_to_folder
-    yield from write(recipe, out, options)
+    exporter = exporter_of(recipe)
+    require_options(recipe, options)
+    if isinstance(exporter, ThroughModel):
+        yield from _through_model(exporter, recipe, out, options)
+        return
+    assert isinstance(exporter, Straight)
+    yield from exporter.merge(
+        prepared_with_consent(recipe, convert=options.convert),
+        out,
+        device=options.device,
+        threads=options.threads,
+        resume=options.resume,
+    )
 
 
 def _stage_to_folder(stage: Recipe, folder: Path, options: Options) -> Iterator[Event]:
@@ -122,10 +138,14 @@ def _stage_to_folder(stage: Recipe, folder: Path, options: Options) -> Iterator[
     accept_result(folder, before)
 
 
-def _model_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Event]:
+def _through_model(
+    exporter: ThroughModel, recipe: Recipe, out: Path, options: Options
+) -> Iterator[Event]:
+    """As ``merge_to_folder``, for a form for which a whole model is merged first."""
     use_threads(options.threads)
     device = resolve_device("cpu" if options.cluster else options.device)
     prepared = prepared_with_consent(recipe, convert=options.convert)
+    exporter.require(prepared)
     with claimed_output(out, prepared.plan.input_folders) as target:
         store = staging_folder(target)
         checks = output_checks(
@@ -156,7 +176,9 @@ def _model_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Ev
         scores: tuple[TaskScore, ...] = ()
         if options.evaluate:
             scores = result_of(merged_scores(prepared, store / MODEL, options.device))
-        yield publish(store, target, complete_heads=options.complete_heads, scores=scores)
+        yield from exporter.publish(
+            store, target, complete_heads=options.complete_heads, scores=scores
+        )
 
 
 def refuse_merge(
@@ -166,41 +188,31 @@ def refuse_merge(
 
     ``checks``: ``output_checks`` for this folder. ``out`` None: no folder is checked.
     """
-    adapter = prepared.recipe.output == Output.ADAPTER
-    if adapter:
-        _refuse_adapter(prepared.recipe, options)
-        require_experts(prepared)
-        require_factors(adapter_plan(prepared).completed())
+    exporter = exporter_of(prepared.recipe)
+    require_options(prepared.recipe, options)
+    exporter.require(prepared)
     if out is not None:
         target = check_output_folder(out, prepared.plan.input_folders)
-        if adapter:
-            require_adapter_disk(adapter_plan(prepared), prepared, target)
-    refuse_errors(() if adapter else checks)
+        if isinstance(exporter, Straight):
+            exporter.require_room(prepared, target)
+    if isinstance(exporter, ThroughModel):
+        refuse_errors(checks)
     if options.evaluate:
         result_of(check_tasks(prepared))
 
 
-def _refuse_adapter(recipe: Recipe, options: Options) -> None:
-    for name, chosen in {
-        "--cluster": options.cluster,
-        "--evaluate": options.evaluate,
-        "--complete-heads": options.complete_heads,
-    }.items():
-        if chosen:
-            raise RecipeError(f"{name} needs a whole model, not an adapter.", key="output")
-    require_adapter(recipe)
-
-
-def _adapter_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Event]:
-    """As ``merge_to_folder``, for an adapter."""
-    _refuse_adapter(recipe, options)
-    yield from write_adapter(
-        prepared_with_consent(recipe, convert=options.convert),
-        out,
-        device=options.device,
-        threads=options.threads,
-        resume=options.resume,
-    )
+def require_options(recipe: Recipe, options: Options) -> None:
+    """Raise RecipeError for an option that the form of the output does not have."""
+    output = Output(recipe.output)
+    traits = output.traits
+    refused = {
+        "--cluster": options.cluster and not traits.through_model,
+        "--evaluate": options.evaluate and not traits.has_scores,
+        "--complete-heads": options.complete_heads and not output.has("complete_heads"),
+    }
+    for name, is_refused in refused.items():
+        if is_refused:
+            raise RecipeError(f"{name} needs a whole model, not {traits.noun}.", key="output")
 
 
 def extract_adapter(

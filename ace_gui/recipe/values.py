@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from ace_gui.method_names import method_id
 from ace_gui.recipe.distillation import Distillation as Distillation
 from ace_gui.recipe.distillation import as_distillation
+from ace_gui.recipe.output_forms import Output as Output
 from ace_gui.recipe.overrides import After as After
 from ace_gui.recipe.overrides import Cap as Cap
 from ace_gui.recipe.overrides import Override as Override
@@ -173,13 +174,6 @@ class Poolers(StrEnum):
 
     MERGE = "merge"
     KEEP = "keep"
-
-
-class Output(StrEnum):
-    """The form of a merge on disk. The value is written in recipes."""
-
-    MODEL = "model"
-    ADAPTER = "adapter"
 
 
 OutputDtype = Literal["float32", "float16", "bfloat16", "float64"]

@@ -80,6 +80,73 @@ class MaskedWord(OfWholeText):
         lines="from ace_gui.engine.evaluating.metrics import share\n",
     ),
 )
+OUTPUT = (
+    Insertion(
+        file="recipe/output_forms.py",
+        before="class Output(StrEnum):",
+        lines='''
+@dataclass(frozen=True, kw_only=True)
+class NumpyExport:
+    """How a merge is written for NumPy."""
+
+    is_small: bool = option(False, Option(label="Small", values={"no": False, "yes": True}))
+    """Whether the file is compressed."""
+
+
+''',
+    ),
+    Insertion(
+        file="recipe/output_forms.py",
+        before="    ADAPTER = (",
+        lines="""
+    NUMPY = (
+        "numpy",
+        OutputTraits(
+            noun="an archive for NumPy",
+            title="an archive (NumPy)",
+            export=NumpyExport,
+            models_beside=1,
+            has_scores=False,
+            files="weights.npz",
+        ),
+    )
+""",
+    ),
+    Insertion(
+        file="engine/output/exporters.py",
+        before="EXPORTERS: Final",
+        lines='''
+class NumpyArchive(FromModel):
+    """One archive with every tensor."""
+
+    output = Output.NUMPY
+
+    def require(self, prepared):
+        super().require(prepared)
+        if prepared.recipe.out_dtype == "bfloat16":
+            raise RecipeError("NumPy has no bfloat16; write float32.", key="out_dtype")
+
+    def after(self, model, folder, chosen):
+        tensors = load_file(model / "model.safetensors")
+        save = numpy.savez_compressed if chosen.is_small else numpy.savez
+        save(folder / "weights.npz", **{name: tensors[name].numpy() for name in tensors})
+        yield JobProgress(done=1, total=1)
+
+
+''',
+    ),
+    Insertion(
+        file="engine/output/exporters.py",
+        before="        PeftAdapter(),",
+        lines="        NumpyArchive(),\n",
+    ),
+    Insertion(
+        file="engine/output/exporters.py",
+        before="from ace_gui.",
+        lines="import numpy\nfrom safetensors.torch import load_file\n"
+        "from ace_gui.errors import RecipeError\n",
+    ),
+)
 CHOICE = (
     Insertion(
         file="recipe/values.py",
@@ -215,6 +282,7 @@ PAGE = (
 )
 CHANGES: Mapping[str, tuple[Insertion, ...]] = {
     "kind": KIND,
+    "output": OUTPUT,
     "choice": CHOICE,
     "tab": TAB,
     "action": ACTION,

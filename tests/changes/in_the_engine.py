@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
+from safetensors.torch import load_file
 
 import ace_gui
 from ace_gui.engine.contract import jobs
@@ -15,6 +18,8 @@ from ace_gui.engine.contract.events import JobDone, JobProgress
 from ace_gui.engine.runner import Runner
 from ace_gui.engine.service import run, safe_steps
 from ace_gui.errors import WorkbenchError
+from ace_gui.recipe import Recipe
+from ace_gui.recipe.output_forms import Output
 from ace_gui.recipe.recipe_file import dump_recipe, load_recipe, recipe_from
 from tests.helpers.command import ace_gui as command
 from tests.helpers.engines import describe_here
@@ -74,6 +79,52 @@ def of_the_kind(file: Path) -> dict[str, Any]:
     }
 
 
+def of_the_output(file: Path) -> dict[str, Any]:
+    folder = file.parent
+    recipe = load_recipe(file)
+    written = replace(recipe, output=Output("numpy"), tasks=(), merge_method="linear")
+    (folder / "numpy.yaml").write_text(dump_recipe(written, folder))
+    by_option = command("merge", file, "--as", "numpy", "--out", folder / "by-option", "--quiet")
+    by_recipe = ace_gui.merge(folder / "numpy.yaml", folder / "by-recipe", device="cpu")
+    whole = replace(written, output=Output.MODEL)
+    ace_gui.merge(whole, folder / "whole", device="cpu")
+    expected = load_file(folder / "whole" / "model.safetensors")
+    archive = numpy.load(folder / "by-recipe" / "weights.npz")
+    for _ in run(jobs.MergeJob(recipe=whole, store=folder / "store", device="cpu")):
+        pass
+    chosen = written.output.traits.export(is_small=True)
+    job = jobs.ExportJob(
+        store=folder / "store", folder=folder / "exported", output=written.output, chosen=chosen
+    )
+    exported = list(run(job))[-1]
+    halved = replace(written, out_dtype="bfloat16")
+    return {
+        "help": command("merge", "--help", COLUMNS="120").stdout,
+        "status": by_option.returncode,
+        "by option": sorted(path.name for path in (folder / "by-option").iterdir()),
+        "by recipe": list(by_recipe.files),
+        "exported": list(exported.files),
+        "same": all((archive[name] == expected[name].numpy()).all() for name in expected),
+        "tensors": len(archive.files) == len(expected),
+        "recipe": (folder / "numpy.yaml").read_text(),
+        "unknown": command("merge", file, "--as", "cake", "--out", folder / "none").stderr,
+        "unknown in a recipe": sentence({"base_model": "b", "models": [], "output": "cake"}),
+        "scored": command(
+            "merge", file, "--as", "numpy", "--evaluate", "--out", folder / "none"
+        ).stderr,
+        "fits": [check.line for check in ace_gui.plan(written).checks if check.title == "Output"],
+        "fails": [check.line for check in ace_gui.plan(halved).checks if check.is_worry],
+        "refused": command(
+            "merge", _written(halved, folder / "halved.yaml"), "--out", folder / "none"
+        ).stderr,
+    }
+
+
+def _written(recipe: Recipe, file: Path) -> Path:
+    file.write_text(dump_recipe(recipe, file.parent))
+    return file
+
+
 def of_the_choice(file: Path) -> dict[str, Any]:
     recipe = load_recipe(file)
     mistyped = {"base_model": "b", "models": [], "quitely": True}
@@ -111,6 +162,7 @@ def main(folder: Path) -> dict[str, Any]:
     file = family(folder)
     return {
         "kind": of_the_kind(file),
+        "output": of_the_output(file),
         "choice": of_the_choice(file),
         "command": of_the_command(folder),
         "job": of_the_job(),

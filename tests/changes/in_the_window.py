@@ -14,10 +14,12 @@ os.environ["QT_QPA_PLATFORM"] = "offscreen"  # before Qt is imported
 from PySide6.QtCore import QSettings
 
 from ace_gui.engine.contract import jobs
+from ace_gui.engine.contract.events import JobDone
 from ace_gui.engine.contract.scored import TaskDescribed
 from ace_gui.gui.app import make_application
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.dialogs.help_dialogs import HelpDialog
+from ace_gui.gui.dialogs.output_dialogs import ExportDialog
 from ace_gui.gui.models.figures_model import rows_of
 from ace_gui.gui.models.layer_columns import COLUMNS, exported
 from ace_gui.gui.models.layers_model import LayersModel
@@ -27,9 +29,10 @@ from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.workspace import SCORES
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import apply_theme
+from ace_gui.recipe.output_forms import Output
 from ace_gui.recipe.task_kinds import TaskKind
 from ace_gui.recipe.values import Task
-from tests.gui.fakes import BASE, COLA, ENGINE, SST2, FakeWorker, load
+from tests.gui.fakes import BASE, COLA, ENGINE, SST2, FakeWorker, finished_merge, load, started
 
 
 def of_the_editor() -> dict[str, Any]:
@@ -55,6 +58,20 @@ def of_the_editor() -> dict[str, Any]:
     }
 
 
+def of_the_export(window: MainWindow) -> dict[str, Any]:
+    """What the dialog offers of the new form."""
+    dialog = ExportDialog(window.session, window.output, window)
+    before = dialog.bytes_needed()
+    dialog.form_choice.choose(Output("numpy"))
+    choice = dialog.form_choice
+    return {
+        "forms": [choice.itemText(index) for index in range(choice.count())],
+        "fields": list(dialog.form.fields),
+        "contents": dialog.contents.text(),
+        "models": dialog.bytes_needed() / before,
+    }
+
+
 def of_the_window(folder: Path) -> dict[str, Any]:
     worker = FakeWorker()
     window = MainWindow(worker, Settings(), MergeStores(folder / "merges"))
@@ -63,6 +80,9 @@ def of_the_window(folder: Path) -> dict[str, Any]:
     before = commands_of_menus(window.menuBar())
     window.opener.open_paths([BASE, COLA, SST2])
     load(worker, COLA, SST2)
+    worker.say(JobDone())
+    window.merge.start()
+    worker.say(started(), finished_merge(), JobDone())
     session, workspace = window.session, window.workspace
     workspace.show_space(SCORES)
     tabs = workspace.scores.tabs
@@ -70,6 +90,7 @@ def of_the_window(folder: Path) -> dict[str, Any]:
     praise = {command.title: command for command in commands_of_menus(window.menuBar())}["Praise"]
     option = window.workspace.method.options.fields["quietly"].field
     return {
+        "export": of_the_export(window),
         "tabs": [tabs.tabText(index) for index in range(tabs.count())],
         "action": {"shortcut": praise.shortcut, "why": praise.why, "menu": praise.menu},
         "action before": next(each.why for each in before if each.title == "Praise"),

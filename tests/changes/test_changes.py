@@ -34,7 +34,7 @@ def engine(program: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_touches_the_files_that_its_row_names(change: str):
     files = {insertion.file for insertion in CHANGES[change]}
-    most = {"choice": 2, "kind": 2, "command": 2, "job": 2}.get(change, 1)
+    most = {"choice": 2, "kind": 2, "output": 2, "command": 2, "job": 2}.get(change, 1)
     assert len(files) <= most
     for file in files:
         assert file in CONTRIBUTING or file == "cli/listing.py"
@@ -63,6 +63,34 @@ def test_a_kind_is_in_the_forms_of_the_window(window: dict[str, Any]):
     assert not {"prompt", "chat", "labels"} & set(editor["fields"])
     assert editor["pictures"] is False
     assert window["torch"] is False
+
+
+def test_an_output_is_in_the_command_line_and_the_recipe(engine: dict[str, Any]):
+    output = engine["output"]
+    assert "model|numpy|adapter" in output["help"]
+    assert output["status"] == 0
+    assert output["by option"] == output["by recipe"] == output["exported"] == ["weights.npz"]
+    assert output["same"]
+    assert output["tensors"]
+    assert "output: numpy" in output["recipe"]
+    assert "an archive for NumPy" in output["unknown"]
+    assert "'numpy'" in output["unknown in a recipe"]
+
+
+def test_an_output_checks_the_plan(engine: dict[str, Any]):
+    output = engine["output"]
+    assert output["fits"] == ["Output: The merge can be written as an archive for NumPy."]
+    assert output["fails"] == ["Output: NumPy has no bfloat16; write float32."]
+    assert "NumPy has no bfloat16; write float32." in output["refused"]
+    assert "--evaluate needs a whole model, not an archive for NumPy." in output["scored"]
+
+
+def test_an_output_is_in_the_dialog(window: dict[str, Any]):
+    export = window["export"]
+    assert export["forms"][:2] == ["the full model", "an archive (NumPy)"]
+    assert export["fields"] == ["is_small"]
+    assert export["contents"] == "weights.npz."
+    assert export["models"] == 2
 
 
 def test_a_choice_is_read_written_and_in_the_form(engine: dict[str, Any], window: dict[str, Any]):

@@ -19,6 +19,7 @@ from ace_gui.engine.output.exporting import export, publish
 from ace_gui.engine.planning import models as opening
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import MismatchError, PickleConsentError
+from ace_gui.recipe.output_forms import ModelExport
 from tests.helpers.merges import merged_folder
 from tests.helpers.recipes import recipe_over
 
@@ -156,7 +157,7 @@ def test_each_part_has_shards_and_an_index_of_its_own(tmp_path: Path):
     recipe = recipe_over(folders[0], folders[1:], merge_method="linear")
     for _ in merge(prepare(recipe), tmp_path / "store"):
         pass
-    for _ in export(tmp_path / "store", tmp_path / "out", dtype=None, shard_bytes=160):
+    for _ in export(tmp_path / "store", tmp_path / "out", ModelExport(gigabytes=160e-9)):
         pass
     index = json.loads((tmp_path / f"out/unet/{UNET}.safetensors.index.json").read_text())
     assert index["weight_map"] == {

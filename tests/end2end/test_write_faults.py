@@ -20,6 +20,7 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.errors import OutputError, ResourceError, WorkbenchError
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.output_forms import ModelExport
 from tests.helpers.checkpoints import save_model, tiny_bert
 from tests.helpers.faults import FailingDisk, complaint, failing
 from tests.helpers.merges import files
@@ -62,7 +63,7 @@ def merge_then_export(prepared: Prepared, folder: Path, *, resume: bool = False)
     """What the window does."""
     out, store = folder / "out", folder / "store"
     list(merge(prepared, store, device="cpu", resume=resume))
-    list(export(store, out, dtype="bfloat16", shard_bytes=500, complete_heads=True))
+    list(export(store, out, ModelExport(dtype="bfloat16", gigabytes=500e-9, complete_heads=True)))
     return out
 
 

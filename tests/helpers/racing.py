@@ -43,8 +43,9 @@ def merging(task: Task) -> None:
 def exporting(task: Task) -> None:
     """What the window does with a finished store."""
     from ace_gui.engine.output.exporting import export
+    from ace_gui.recipe.output_forms import ModelExport
 
-    list(export(task.what, task.out, dtype="float64", shard_bytes=30_000))
+    list(export(task.what, task.out, ModelExport(dtype="float64", gigabytes=30e-6)))
 
 
 def converting(task: Task) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import Any
 
 from ace_gui.engine.contract.events import Job, ScoringJob, Variant
 from ace_gui.engine.contract.findings import LayerReport, LayerStatistics
@@ -18,6 +19,7 @@ from ace_gui.engine.contract.tried import TryInput
 from ace_gui.figures.charts import PanelKind
 from ace_gui.figures.sheet import Sheet
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.output_forms import ModelExport, Output
 from ace_gui.recipe.values import Task
 
 
@@ -212,21 +214,15 @@ class FigureJob(Job):
 
 
 class ExportJob(Job, state="exporting"):
-    """Write a finished store as a model folder. Yields JobProgress, then Exported.
+    """Write a finished store as a folder in some form. Yields JobProgress, then Exported.
 
-    ``dtype`` None: the recipe's, else the base's. ``shard_bytes``: largest size of one file.
-    ``complete_heads``: also write a whole model for each expert with a head of its own.
-    ``rank`` or ``energy``: write the merged change as an adapter of this rank, or of the ranks
-    that keep this share of the energy.
+    ``chosen``: the form's options, ``output.traits.export``.
     """
 
     store: Path
     folder: Path
-    dtype: str | None = None
-    shard_bytes: int = 5_000_000_000
-    complete_heads: bool = False
-    rank: int | None = None
-    energy: float | None = None
+    output: Output = Output.MODEL
+    chosen: Any = ModelExport()
 
 
 class EnergyByRankJob(Job):

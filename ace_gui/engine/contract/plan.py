@@ -12,6 +12,7 @@ from typing import Final
 from ace_gui.ace_variants import AUTOMATIC
 from ace_gui.formatting import human_bytes
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.output_forms import Output
 from ace_gui.recipe.values import ParameterValue
 from ace_gui.stored_formats import FORMATS, RECIPE_TAGS, is_float
 
@@ -29,8 +30,8 @@ DISK: Final = "Disk"
 MEMORY: Final = "Memory"
 """Titles of the checks for memory and disk space."""
 
-ADAPTER: Final = "Adapter"
-"""Title of the check on a merge that is written as an adapter; merges in a store never are."""
+OUTPUT: Final = "Output"
+"""Title of the checks on the form in which a merge is written; merges in a store have none."""
 
 RECIPE: Final = "Recipe"
 """Title of the check on how the recipe's file was read."""
@@ -358,6 +359,21 @@ class Plan:
 def bytes_in_output(rows: Iterable[PlanRow], dtype: str | None) -> int:
     """Size of the merged model's tensors in an output of this dtype (None: as in the base)."""
     return _bytes((row, row.output_dtype(dtype)) for row in rows if row.in_base)
+
+
+def models_on_disk(plan: Plan, output: Output, *, complete_heads: bool) -> int:
+    """How many whole models are on the disk while a merge is written in a form.
+
+    ``complete_heads``: also a whole model for each expert with a head of its own.
+    """
+    if not output.traits.through_model:
+        return 0
+    models = 1 + output.traits.models_beside
+    models += output.traits.models_per_expert * len(plan.experts)
+    if complete_heads:
+        heads = [row.experts for row in plan.rows if row.disposition is Disposition.PER_EXPERT]
+        models += len(set().union(*heads))
+    return models
 
 
 def bytes_in_store(rows: Iterable[PlanRow]) -> int:

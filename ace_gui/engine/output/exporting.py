@@ -1,13 +1,13 @@
-"""From a finished store to a model folder, an adapter, or models of single experts."""
+"""From a finished store to a model folder or an adapter."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import torch
 
@@ -23,7 +23,7 @@ from ace_gui.engine.contract.plan import Disposition
 from ace_gui.engine.contract.scored import TaskScore
 from ace_gui.engine.merging import store as stores
 from ace_gui.engine.merging.distil import found_result
-from ace_gui.engine.merging.merge_manifest import SHARD_BYTES, AdapterOptions, InputFile, Manifest
+from ace_gui.engine.merging.merge_manifest import AdapterOptions, InputFile, Manifest
 from ace_gui.engine.merging.store import (
     MODEL,
     planned_shards,
@@ -34,29 +34,28 @@ from ace_gui.engine.merging.store import (
 )
 from ace_gui.engine.merging.tensor_merge import rounded
 from ace_gui.engine.modules.stored import (
-    MANIFEST,
     MODULES,
     has_modules,
     read_manifest,
     write_manifest,
 )
-from ace_gui.engine.modules.task_tensors import TaskTensors, open_task
 from ace_gui.engine.output.adapter_writing import write_adapter
 from ace_gui.engine.output.model_card import CARD, model_card
 from ace_gui.engine.planning.adapter_plan import adapter_plan, require_adapter
-from ace_gui.engine.planning.models import OpenedModel, open_files
+from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.recipe_models import HEADS
 from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.engine.planning.vocabulary import differs, vocabulary_tensors
 from ace_gui.engine.streaming import sha256
-from ace_gui.errors import CheckpointError, OutputError, RecipeError
+from ace_gui.errors import OutputError, RecipeError
 from ace_gui.linalg.singular import squared_values
 from ace_gui.output_files import RECIPE, check_output_folder, staging_folder, writing
 from ace_gui.recipe.new_recipes import recipe_for_extraction
-from ace_gui.recipe.recipe_file import dump_recipe, load_recipe
-from ace_gui.recipe.values import Output, OutputDtype, Vocabulary
+from ace_gui.recipe.output_forms import ModelExport, Output
+from ace_gui.recipe.recipe_file import dump_recipe
+from ace_gui.recipe.values import OutputDtype, Vocabulary
 from ace_gui.steps import result_of
 from ace_gui.stored_formats import RECIPE_NAMES
 
@@ -134,86 +133,50 @@ def _require_unchanged(expert: OpenedModel, manifest: Manifest) -> None:
             raise changed(stamp.path)
 
 
-def write_task_model(folder: Path, expert: str, out: Path, *, base: Path | None = None) -> Path:
-    """Write one expert's model from a merged folder with modules as a folder of its own.
-
-    ``base``: the base model; None: the one in the recipe of ``folder``. ``out`` must be missing or
-    empty; it appears only when it is complete. The config is that of ``heads/EXPERT/``, or of
-    the expert's own folder if it still exists, else the merged model's. Returns the folder. Raises
-    the errors of ``open_task``, OutputError and ResourceError.
-    """
-    task = open_task(folder, expert, base)
-    inputs = [folder, *(() if task.base_folder is None else (task.base_folder,))]
-    with claimed_output(out, inputs) as target, staged(target) as stage:
-        shards = plan_parts(list(task.outputs()), SHARD_BYTES, task.modules.merged.stems)
-        for _ in write_verified(stage, shards, task.tensors()):
-            pass
-        copy_side_files(_side_files(task), stage)
-        set_config_dtype(stage / "config.json", RECIPE_NAMES.get(task.modules.merged.dtype or ""))
-        promote(stage, target)
-    return target
-
-
-def _side_files(task: TaskTensors) -> Mapping[str, Path]:
-    """The merged model's side files, with the expert's config if it has its own."""
-    folder, merged = task.modules.folder, task.modules.merged
-    files = dict(merged.side_files)
-    folders = (folder / HEADS / task.expert, _own_folder(task))
-    config = next(filter(None, (_config_of(task, each) for each in folders)), None)
-    if config is not None:
-        files["config.json"] = config
-    return {name: path for name, path in files.items() if name not in (RECIPE, MANIFEST)}
-
-
-def _own_folder(task: TaskTensors) -> Path | None:
-    recipe = load_recipe(task.modules.folder / RECIPE)
-    entry = dict(zip(recipe.expert_names, recipe.models, strict=True)).get(task.expert)
-    return None if entry is None else entry.model
-
-
-def _config_of(task: TaskTensors, folder: Path | None) -> Path | None:
-    """The config.json of a model of this architecture; None if the folder is not such a model.
-
-    The merged folder, which names this folder, is not trusted, so no other file is copied.
-    """
-    try:
-        checkpoint = None if folder is None else open_files(folder)
-    except CheckpointError:  # it is gone, or never was a model
-        return None
-    config = None if checkpoint is None else checkpoint.config
-    merged = task.modules.merged.config
-    if checkpoint is None or config is None or merged is None:
-        return None
-    alike = config.get("model_type") == merged.get("model_type")
-    return checkpoint.side_files.get("config.json") if alike else None
+_USUAL: Final = ModelExport()
 
 
 def export(
-    store: Path, folder: Path, *, dtype: str | None, shard_bytes: int, complete_heads: bool = False
+    store: Path, folder: Path, chosen: ModelExport = _USUAL
 ) -> Iterator[JobProgress | Exported]:
     """Write a finished store as a model folder at ``folder``, completely or not at all.
 
-    ``dtype``: name of the output's float dtype; None: the recipe's, else the base's.
-    ``complete_heads``: also write a whole model for each expert with a head, in ``heads/EXPERT/``.
     Raises OutputError, ResourceError or CheckpointError.
     """
     manifest = read_finished(store)
-    wanted = dtype or manifest.recipe.out_dtype
-    dtypes = {row.tensor: row.output_dtype(wanted) for row in manifest.rows if row.in_base}
     with claimed_output(folder, manifest.input_folders) as target, staged(target) as stage:
-        checkpoint = open_checkpoint(store / MODEL)
-        outputs = [
-            OutputTensor(name=name, dtype=dtypes[name], shape=info.shape)
-            for name, info in checkpoint.tensors.items()
-        ]
-        shards = plan_parts(outputs, shard_bytes, manifest.stems, manifest.metadata)
-        hashes = yield from _convert(checkpoint, stage, shards, dtypes)
-        _copy_companions(store / MODEL, stage, planned_shards(manifest))
-        if complete_heads:
-            yield from complete_models(stage, manifest, shard_bytes)
-        _finish(stage, target, store, wanted, hashes, complete_heads)
+        yield from write_model(store, stage, target, chosen)
         promote(stage, target)
     yield exported(target)
+
+
+def write_model(
+    store: Path, stage: Path, folder: Path, chosen: ModelExport, title: str = ""
+) -> Iterator[JobProgress]:
+    """Write a finished store as a model into ``stage``, which is to become ``folder``.
+
+    ``title``: of the card, if it is not the folder's name. Raises the errors of ``export``.
+    """
+    manifest = read_finished(store)
+    wanted = chosen.dtype or manifest.recipe.out_dtype
+    dtypes = {row.tensor: row.output_dtype(wanted) for row in manifest.rows if row.in_base}
+    checkpoint = open_checkpoint(store / MODEL)
+    outputs = [
+        OutputTensor(name=name, dtype=dtypes[name], shape=info.shape)
+        for name, info in checkpoint.tensors.items()
+    ]
+    shards = plan_parts(outputs, chosen.shard_bytes, manifest.stems, manifest.metadata)
+    hashes = yield from _convert(checkpoint, stage, shards, dtypes)
+    _copy_companions(store / MODEL, stage, planned_shards(manifest))
+    if chosen.complete_heads:
+        yield from complete_models(stage, manifest, chosen.shard_bytes)
+    card = _Card(
+        title=title or folder.name,
+        dtype=wanted,
+        hashes=hashes,
+        complete_heads=chosen.complete_heads,
+    )
+    _add_files(store, stage, folder, card)
 
 
 def publish(
@@ -224,49 +187,77 @@ def publish(
     ``complete_heads`` as for ``export``; ``scores``: for the card. Raises the errors of ``export``,
     and then leaves a store that can be resumed.
     """
-    manifest = read_finished(store)
-    shards, checksums = planned_shards(manifest), stores.checksums(store)
     with writing(store):
-        hashes = verify_shards(store / MODEL, shards, checksums)
-        if complete_heads:
-            for _ in complete_models(store / MODEL, manifest, manifest.shard_bytes):
-                pass
-        dtype = manifest.recipe.out_dtype
-        _finish(store / MODEL, folder, store, dtype, hashes, complete_heads, scores)
+        finish_model(store, folder, folder.name, complete_heads=complete_heads, scores=scores)
         promote(store / MODEL, folder)
         discard(store)
     return exported(folder)
 
 
-def _finish(
-    stage: Path,
-    folder: Path,
-    store: Path,
-    dtype: str | None,
-    hashes: Mapping[str, str],
-    complete_heads: bool,
-    scores: tuple[TaskScore, ...] = (),
+def finish_model(
+    store: Path, folder: Path, title: str, *, complete_heads: bool, scores: tuple[TaskScore, ...]
 ) -> None:
-    """Add the files next to the tensors: config, card and recipe."""
+    """Make the model in a store complete, which is in the output's own dtype.
+
+    ``folder``: where the model is going to be. ``title``, ``scores``: of the card. Raises the
+    errors of ``export``, and OSError.
+    """
     manifest = read_finished(store)
+    hashes = verify_shards(store / MODEL, planned_shards(manifest), stores.checksums(store))
+    if complete_heads:
+        for _ in complete_models(store / MODEL, manifest, manifest.shard_bytes):
+            pass
+    card = _Card(
+        title=title,
+        dtype=manifest.recipe.out_dtype,
+        hashes=hashes,
+        complete_heads=complete_heads,
+        scores=scores,
+    )
+    _add_files(store, store / MODEL, folder, card)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Card:
+    """What the card of a model says besides what the store has."""
+
+    title: str
+    """Its heading."""
+
+    dtype: str | None
+    """The number format that was chosen for the output; None: the base's."""
+
+    hashes: Mapping[str, str]
+    """The SHA-256 of each file of weights."""
+
+    complete_heads: bool
+    """Whether ``heads/EXPERT/`` has whole models."""
+
+    scores: tuple[TaskScore, ...] = ()
+    """Of base, experts and this model."""
+
+
+def _add_files(store: Path, stage: Path, folder: Path, card: _Card) -> None:
+    """Add the files next to the tensors: config, card and recipe."""
+    manifest, hashes = read_finished(store), card.hashes
     if has_modules(stage):
         hashes = {**hashes, MODULES: sha256(stage / MODULES)}
         write_manifest(stage, replace(read_manifest(stage), hashes=hashes))
     for part in manifest.stems:
-        set_config_dtype(stage / part / "config.json", dtype)
-    card = model_card(
-        folder.name,
+        set_config_dtype(stage / part / "config.json", card.dtype)
+    text = model_card(
+        card.title,
         stage,
         manifest,
         reports(store),
         _head_names(stage),
-        dtype,
+        card.dtype,
         hashes,
-        complete_heads=complete_heads,
-        scores=scores,
+        complete_heads=card.complete_heads,
+        scores=card.scores,
         distilled=found_result(store),
     )
-    (stage / CARD).write_text(card, encoding="utf-8")
+    (stage / CARD).write_text(text, encoding="utf-8")
     (stage / RECIPE).write_text(dump_recipe(manifest.resolved_recipe, folder), encoding="utf-8")
 
 

@@ -18,12 +18,9 @@ from ace_gui.checkpoints.derived import NOWHERE, ChangedInfo, ExtendedInfo, Modu
 from ace_gui.checkpoints.index import Checkpoint
 from ace_gui.checkpoints.reader import DerivedInfo
 from ace_gui.engine.contract.plan import (
-    ADAPTER,
     NOTHING_AFTER,
-    Check,
     Disposition,
     PlanRow,
-    Verdict,
 )
 from ace_gui.engine.planning.adapter_tensors import (
     AdapterPlan,
@@ -36,11 +33,10 @@ from ace_gui.engine.planning.adapter_tensors import (
 from ace_gui.engine.planning.dispositions import LEFT_OUT
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.prepared import Prepared
-from ace_gui.errors import MismatchError, RecipeError, WorkbenchError
+from ace_gui.errors import MismatchError, RecipeError
 from ace_gui.formatting import listing, plain
 from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.recipe import Recipe
-from ace_gui.recipe.values import Output
 
 _NUMBERED: Final = re.compile(r"\.experts\.(\d+)\.")
 _OF_EXPERTS: Final = frozenset(("gate_proj", "up_proj", "down_proj", "w1", "w2", "w3", "gate"))
@@ -123,18 +119,6 @@ def _parameters(prepared: Prepared) -> tuple[Parameter, ...]:
             shape = (experts, rows // experts, info.shape[1])
             parameters.append(Parameter(names=(stack.module,), tensors=members, shape=shape))
     return tuple(parameters)
-
-
-def adapter_checks(prepared: Prepared) -> tuple[Check, ...]:
-    """Whether the merge can be written as an adapter; none if the recipe does not ask for one."""
-    if prepared.recipe.output != Output.ADAPTER or not prepared.experts:
-        return ()
-    try:
-        require_adapter(prepared.recipe)
-        require_factors(adapter_plan(prepared).completed())
-    except WorkbenchError as error:
-        return (Check(ADAPTER, error.sentence, Verdict.ERROR),)
-    return (Check(ADAPTER, "The merge can be written as an adapter."),)
 
 
 def require_adapter(recipe: Recipe) -> None:

@@ -51,10 +51,10 @@ def alignment_obstacle(prepared: Prepared) -> str:
     recipe = prepared.recipe
     distil = recipe.distil
     assert distil
-    if recipe.output == Output.ADAPTER:
-        return (
-            "An adapter cannot be aligned with the experts; write a model, or leave `distil` out."
-        )
+    output = Output(recipe.output).traits
+    if not output.through_model:
+        noun = output.noun[0].upper() + output.noun[1:]
+        return f"{noun} cannot be aligned with the experts; write a model, or leave `distil` out."
     if recipe.slices:
         return (
             "The experts of a recipe with slices are no whole models, whose answers are needed; "

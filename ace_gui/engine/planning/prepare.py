@@ -19,7 +19,6 @@ from ace_gui.engine.contract.plan import (
     bytes_in_output,
     worst_first,
 )
-from ace_gui.engine.planning.adapter_plan import adapter_checks
 from ace_gui.engine.planning.alignment_checks import alignment_bytes, alignment_checks
 from ace_gui.engine.planning.chat_templates import chat_checks, with_chat_template
 from ace_gui.engine.planning.dispositions import (
@@ -163,7 +162,6 @@ _FINDERS: Final = (
     chat_checks,
     data_checks,
     module_checks,
-    adapter_checks,
     alignment_checks,
 )
 """Each finds checks in a plan."""

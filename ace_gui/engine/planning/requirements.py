@@ -19,10 +19,10 @@ from ace_gui.architecture.traits import Role
 from ace_gui.checkpoints.folder import MODULES
 from ace_gui.engine.capabilities import memory_of, resolve_device
 from ace_gui.engine.contract.plan import (
-    ADAPTER,
     CALIBRATION,
     DISK,
     NOTHING_AFTER,
+    OUTPUT,
     Check,
     Disposition,
     Plan,
@@ -30,6 +30,7 @@ from ace_gui.engine.contract.plan import (
     Verdict,
     bytes_in_store,
     disk_check,
+    models_on_disk,
     replaced,
 )
 from ace_gui.engine.planning.prepared import Prepared, module_rows
@@ -52,6 +53,7 @@ from ace_gui.methods.shared.expert_modules import (
 from ace_gui.methods.shared.survey import Range
 from ace_gui.paths import merges_folder
 from ace_gui.recipe import Recipe
+from ace_gui.recipe.output_forms import Output
 from ace_gui.stored_formats import FORMATS
 
 FLOAT32 = 4
@@ -413,7 +415,7 @@ def store_checks(
     GPU used, 0 for the CPU. ``store``: path of the store; None if it needs no more disk space, as
     when resuming.
     """
-    checks = tuple(check for check in plan.checks if check.title not in (DISK, ADAPTER))
+    checks = tuple(check for check in plan.checks if check.title not in (DISK, OUTPUT))
     if store is not None:
         needed = bytes_in_store(plan.rows) + plan.bytes_for_experts
         advice = f"The merge is put into {path_text(store)}: free some space on that disk."
@@ -437,14 +439,12 @@ def output_checks(
     ``complete_heads``: with a whole model for each expert's own head. ``resumes``: disk space of
     the merged model is allocated already. For the rest see ``store_checks``.
     """
-    owners = {
-        t for row in plan.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
-    }
-    models = int(not resumes) + (len(owners) if complete_heads else 0)
+    models = models_on_disk(plan, Output(plan.recipe.output), complete_heads=complete_heads)
+    models -= int(resumes)
     needed = models * plan.bytes_to_write + plan.bytes_for_experts
     checks = store_checks(plan, memory_bytes=memory_bytes, gpu_memory=gpu_memory, store=None)
-    adapter = (check for check in plan.checks if check.title == ADAPTER)
-    return replaced((*checks, *adapter), disk_check(needed, free_bytes(target), _MORE_ROOM))
+    of_output = (check for check in plan.checks if check.title == OUTPUT)
+    return replaced((*checks, *of_output), disk_check(needed, free_bytes(target), _MORE_ROOM))
 
 
 def require_disk(needed: int, target: Path, output: str) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from PySide6.QtCore import QObject, Signal
 
@@ -40,6 +40,7 @@ from ace_gui.gui.control.merge_stores import (
 from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.results import relative_norm
+from ace_gui.recipe.output_forms import Output
 
 
 class MergeOperation:
@@ -383,28 +384,11 @@ class OutputOperations(QObject):
         super().__init__(engine)
         self._session, self.engine, self._runs = engine.session, engine, runs
 
-    def export(
-        self,
-        folder: Path,
-        dtype: str | None,
-        shard_bytes: int = ExportJob.shard_bytes,
-        *,
-        complete_heads: bool = False,
-        rank: int | None = None,
-        energy: float | None = None,
-    ) -> None:
-        """Write the finished merge, or with ``rank`` or ``energy`` its change as an adapter."""
+    def export(self, folder: Path, output: Output, chosen: Any) -> None:
+        """Write the finished merge in a form. ``chosen``: the form's options."""
         run = self._session.results.merge
         if run is not None and self._session.can_export:
-            job = ExportJob(
-                store=run.store,
-                folder=folder,
-                dtype=dtype,
-                shard_bytes=shard_bytes,
-                complete_heads=complete_heads,
-                rank=rank,
-                energy=energy,
-            )
+            job = ExportJob(store=run.store, folder=folder, output=output, chosen=chosen)
             self.engine.run(job, self._receive)
 
     def report(self, file: Path) -> None:

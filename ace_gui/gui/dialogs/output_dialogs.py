@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from itertools import chain, count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication
@@ -24,8 +22,9 @@ from ace_gui.engine.contract.events import EnergyByRank, Exported, JobProgress
 from ace_gui.engine.contract.findings import Regime
 from ace_gui.engine.contract.jobs import EnergyByRankJob, ExportJob
 from ace_gui.engine.contract.libraries import commands_of, library_of
-from ace_gui.engine.contract.plan import Disposition
+from ace_gui.engine.contract.plan import Disposition, models_on_disk
 from ace_gui.errors import WorkbenchError
+from ace_gui.field_info import Option
 from ace_gui.formatting import counted, human_bytes
 from ace_gui.gui.control.engine_client import Operation
 from ace_gui.gui.control.merge_operation import OutputOperations
@@ -41,80 +40,19 @@ from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.text import file_name, plain, short_score_text
 from ace_gui.gui.theme import Face, change_kind
-from ace_gui.gui.widgets.controls import named, push_button, read_only
+from ace_gui.gui.widgets.controls import Choice, named, push_button, read_only
 from ace_gui.gui.widgets.file_dialogs import ask_folders, folder_of, show
-from ace_gui.gui.widgets.form import Form, Option, OptionForm
+from ace_gui.gui.widgets.form import Form, OptionForm
 from ace_gui.gui.widgets.labels import heading, muted_label, plain_label, secondary_label
 from ace_gui.gui.widgets.layout import Column, across, down, pane
+from ace_gui.recipe.output_forms import AdapterExport, ModelExport, Output
 from ace_gui.recipe.values import model_name
 
-
-@dataclass(frozen=True, kw_only=True)
-class Written:
-    """How a merge is written. An adapter has a rank, or it keeps a share of the energy."""
-
-    adapter: bool = False
-    by_energy: bool = False
-    rank: int = 32
-    energy: float = 0.95
-    dtype: str | None = None
-    gigabytes: float = 5.0
-    heads: bool = False
-
-
-_KIND: Final = Option(
-    name="adapter",
-    label="Write as",
-    help="An adapter is a small file with the change; it is loaded onto the base",
-    values={"the full model": False, "an adapter (PEFT)": True},
-)
-_BY: Final = Option(
-    name="by_energy",
-    label="Size by",
-    help="One rank for all matrices, or for each matrix the smallest rank that keeps this share "
-    "of its change's squared norm",
-    values={"rank": False, "share of energy": True},
-)
-_RANK: Final = Option(
-    name="rank",
-    label="Rank",
-    kind="int",
-    default=Written.rank,
-    low=1,
-    high=65536,
-)
-_ENERGY: Final = Option(
-    name="energy",
-    label="Share of energy",
-    kind="float",
-    default=Written.energy,
-    low=0.01,
-    high=1,
-)
-_DTYPE: Final = Option(
-    name="dtype",
-    label="Number format",
-    help="Format of the weights; 16-bit formats are rounded once, from full precision",
-    values={"as in the recipe": None} | {n: n for n in ("float32", "bfloat16", "float16")},
-)
-_SHARD: Final = Option(
-    name="gigabytes",
-    label="Largest file, GB",
-    help="Larger models are split into several files with an index",
-    kind="float",
-    logarithmic=True,
-    default=Written.gigabytes,
-    low=0.1,
-    high=100,
-)
-_HEADS: Final = Option(
-    name="heads",
-    label="Heads",
-    help="A whole model loads without the others, and is as large as the merged model",
-    values={"in separate files": False, "a whole model for each": True},
-)
-_GIGABYTE: Final = 1_000_000_000
 _EXPORTS: Final = "exports"
+_FORM_TIP: Final = (
+    "An adapter is a small file with the change; it is loaded onto the base. Models of single "
+    "experts are made from a merge that keeps modules for each."
+)
 _CHANGED: Final = "Settings have changed since this merge. The exported model has the old settings."
 
 
@@ -132,13 +70,15 @@ class ExportDialog(Dialog):
     ) -> None:
         super().__init__("Export the merged model", parent, cancels=True)
         self._session, self._output, self._adds = session, output, adds
-        self._exported_to, self.written = Path(), Written()
+        self._exported_to = Path()
+        self.chosen = {form: form.traits.export() for form in Output}
         own = Disposition.PER_EXPERT
         self._has_heads = any(row.disposition is own for row in session.layers.rows)
         self.setMinimumWidth(580)
         self.notice = Notice()
         self.folder = named(QLineEdit(placeholderText="a new or empty folder"), "Target folder")
         self.verdict, self.contents = muted_label(), muted_label()
+        self.form_choice = Choice("Write as", {form: form.traits.title for form in Output})
         self.form, self.plot, self.curve = OptionForm(), KeptEnergyPlot(), Operation(output.engine)
         self.plot.setFixedHeight(280)
         self.button = RunButton("Compute the curve", self._find_curve, self.curve.stop)
@@ -151,6 +91,7 @@ class ExportDialog(Dialog):
         self.export_button = self.add_button(text, self._export)
         self.fill(self.notice, self._pages, self.progress)
         self.finished.connect(self.curve.stop)
+        self.form_choice.chosen.connect(self._change_form)
         self.form.changed.connect(self._change)
         for changed in (self.folder.textChanged, session.activity.changed, self.curve.changed):
             changed.connect(self.refresh)
@@ -167,7 +108,8 @@ class ExportDialog(Dialog):
         folders = plan.input_folders if plan is not None else ()
         verdict = check_folder(self.folder.text(), self.bytes_needed(), folders)
         exporting = self._session.activity.is_running(State.EXPORTING)
-        self.form.show_record(self._options(), self.written, Written())
+        usual = self.form_now.traits.export()
+        self.form.show_record(self._options(), self.chosen[self.form_now], usual)
         self._show_curve()
         self.verdict.setText(verdict.sentence)
         change_kind(self.verdict, "caption" if verdict.good else "bad")
@@ -183,25 +125,34 @@ class ExportDialog(Dialog):
             return
         super().reject()
 
-    def _options(self) -> Iterator[Option]:
-        """The options for this kind of output."""
-        yield _KIND
-        if self.written.adapter:
-            yield from (_BY, _ENERGY if self.written.by_energy else _RANK)
-        yield _DTYPE
-        if not self.written.adapter:
-            yield from (_SHARD, _HEADS) if self._has_heads else (_SHARD,)
+    @property
+    def form_now(self) -> Output:
+        """The chosen form."""
+        return Output(self.form_choice.current)
 
-    def _change(self, written: Written) -> None:
-        """Take another choice, and compute the curve only for an adapter."""
-        old, self.written = self.written, written
+    @property
+    def _size_of_adapter(self) -> AdapterExport | None:
+        """The chosen size of an adapter; None for other forms."""
+        chosen = self.chosen[self.form_now]
+        return chosen if isinstance(chosen, AdapterExport) else None
+
+    def _options(self) -> list[Option]:
+        """The options of the chosen form that matter for this merge."""
+        idle = () if self._has_heads else ("complete_heads",)
+        return [option for option in self.form_now.options if option.name not in idle]
+
+    def _change(self, chosen: Any) -> None:
+        self.chosen[self.form_now] = chosen
         self.refresh()
-        if written.adapter and not old.adapter:
+
+    def _change_form(self) -> None:
+        """Show the options of another form, and compute the curve only for an adapter."""
+        self.refresh()
+        if self._size_of_adapter is not None:
             self._find_curve()
-        elif not written.adapter:
+        else:
             self.curve.stop()
-        if written.adapter != old.adapter:
-            self.adjustSize()
+        self.adjustSize()
 
     def _find_curve(self) -> None:
         run = self._session.results.merge
@@ -211,15 +162,18 @@ class ExportDialog(Dialog):
     def _show_curve(self) -> None:
         """Show the share that each rank keeps, as far as it is known."""
         found, progress = self.curve.last(EnergyByRank), self.curve.progress(JobProgress)
+        adapter = self._size_of_adapter
         for widget in (self.plot, self.button):
-            widget.setVisible(self.written.adapter)
+            widget.setVisible(adapter is not None)
+        if adapter is None:
+            return
         if found is not None:
             self.button.hide()
         share = None if progress is None else progress.done / max(progress.total, 1)
         self.button.show_job(self.curve.is_running, "", share=share)
         if found is not None and found.shares:
-            written = self.written
-            rank, energy = (None, written.energy) if written.by_energy else (written.rank, None)
+            rank = None if adapter.by_energy else adapter.rank
+            energy = adapter.energy if adapter.by_energy else None
             self.plot.show_shares(found, rank, energy)
         elif found is not None:
             self.plot.show_message("No matrix of a linear layer changes.")
@@ -237,6 +191,7 @@ class ExportDialog(Dialog):
         line = across((self.folder, 1), browse)
         above.add_row("Merge", pane(merge))
         above.add_row("Folder", pane(down(line, self.verdict, gap=4)))
+        above.add_row("Write as", self.form_choice, _FORM_TIP)
         below.add_row("Contents", self.contents)
         return pane(down(above, self.form, self.plot, across(None, self.button), below))
 
@@ -268,25 +223,28 @@ class ExportDialog(Dialog):
         plan, run = self._session.draft.plan, self._session.results.merge
         if plan is None or run is None:
             return None
-        dtype = self.written.dtype or run.recipe.out_dtype
-        return output_size(plan, dtype, round(self.written.gigabytes * _GIGABYTE))
+        chosen = self.chosen[self.form_now]
+        dtype = getattr(chosen, "dtype", None) or run.recipe.out_dtype
+        return output_size(plan, dtype, getattr(chosen, "shard_bytes", ModelExport().shard_bytes))
 
     def bytes_needed(self) -> int:
         """Bytes of everything to be written, except side files; 0 for an adapter: it is small."""
         plan, size = self._session.draft.plan, self._size()
-        if plan is None or size is None or self.written.adapter:
+        if plan is None or size is None:
             return 0
-        rows = self._session.layers.rows if self.written.heads else ()
-        owners = [row.experts for row in rows if row.disposition is Disposition.PER_EXPERT]
-        models = 1 + len(set().union(*owners))
-        return models * size.bytes + plan.bytes_for_experts
+        models = models_on_disk(plan, self.form_now, complete_heads=self._has_complete_heads)
+        return models * size.bytes + plan.bytes_for_experts if models else 0
+
+    @property
+    def _has_complete_heads(self) -> bool:
+        return getattr(self.chosen[self.form_now], "complete_heads", False)
 
     def _contents(self) -> str:
         size = self._size()
         if size is None:
             return ""
-        if self.written.adapter:
-            return "adapter_model.safetensors, adapter_config.json, README.md, merge_recipe.yaml."
+        if self.form_now.traits.files:
+            return f"{self.form_now.traits.files}."
         weights = (
             "model.safetensors" if size.shards == 1 else f"{size.shards} files and their index"
         )
@@ -294,7 +252,7 @@ class ExportDialog(Dialog):
         parts.append("the base's config and tokenizer files, README.md, merge_recipe.yaml")
         if self._has_heads:
             parts.append("the experts' heads in heads/")
-        if self.written.heads:
+        if self._has_complete_heads:
             parts.append(f"a model of {human_bytes(size.bytes)} for each of these")
         return "; ".join(parts) + "."
 
@@ -318,14 +276,8 @@ class ExportDialog(Dialog):
     def _export(self) -> None:
         self.notice.hide()
         self._exported_to = Path(self.folder.text().strip()).expanduser()
-        export = partial(self._output.export, self._exported_to, self.written.dtype)
-        if self.written.adapter:
-            self.curve.stop()
-            by_energy, energy, rank = self.written.by_energy, self.written.energy, self.written.rank
-            export(rank=None if by_energy else rank, energy=energy if by_energy else None)
-        else:
-            shard_bytes = round(self.written.gigabytes * _GIGABYTE)
-            export(shard_bytes, complete_heads=self.written.heads)
+        self.curve.stop()
+        self._output.export(self._exported_to, self.form_now, self.chosen[self.form_now])
 
     def _add(self) -> None:
         self.accept()

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QWidget
 
 from ace_gui.engine.contract.events import FigureMade
 from ace_gui.engine.contract.figure_panels import needs_matrices, title_of
+from ace_gui.field_info import Option
 from ace_gui.figures.charts import PanelKind
 from ace_gui.figures.sheet import (
     LARGEST,
@@ -29,7 +30,7 @@ from ace_gui.gui.panels.job_page import MARGINS, problem_label, show_problem
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.widgets.controls import push_button, read_only
 from ace_gui.gui.widgets.file_dialogs import PICTURES, ask_target
-from ace_gui.gui.widgets.form import Option, OptionForm
+from ace_gui.gui.widgets.form import OptionForm
 from ace_gui.gui.widgets.labels import heading, muted_label, secondary_label
 from ace_gui.gui.widgets.layout import GAP, across, card, down, pane, scroll_area, split
 from ace_gui.gui.widgets.lazy import Following

@@ -13,13 +13,14 @@ from PySide6.QtWidgets import QListWidget, QListWidgetItem, QWidget
 
 from ace_gui.ace_variants import AUTOMATIC
 from ace_gui.engine.contract.model_figures import Forecast
+from ace_gui.field_info import Option
 from ace_gui.gui.state.draft import Inputs
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.text import plain, tooltip
 from ace_gui.gui.theme import Face
 from ace_gui.gui.widgets.alignment_form import AlignmentForm
 from ace_gui.gui.widgets.controls import action_button, named, tool_button, widget_action
-from ace_gui.gui.widgets.form import AfterForm, Form, Option, OptionForm, ParameterField
+from ace_gui.gui.widgets.form import AfterForm, Form, OptionForm, ParameterField
 from ace_gui.gui.widgets.labels import ElidedLabel, explain, heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout import (
     Folding,

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.scored import ShownExample, TaskDescribed
+from ace_gui.field_info import Option
 from ace_gui.formatting import counted, path_text
 from ace_gui.gui.control.scoring import Scoring
 from ace_gui.gui.models.list_models import expert_colour
@@ -37,7 +38,7 @@ from ace_gui.gui.theme import Face, current_theme, face, icon
 from ace_gui.gui.theme.painting import swatch, write
 from ace_gui.gui.widgets.controls import named, push_button, widget_action
 from ace_gui.gui.widgets.file_dialogs import DATA, ask_paths
-from ace_gui.gui.widgets.form import Form, Option, OptionForm
+from ace_gui.gui.widgets.form import Form, OptionForm
 from ace_gui.gui.widgets.labels import ElidedLabel, EmptyState, heading, muted_label, plain_label
 from ace_gui.gui.widgets.layout import (
     GAP,

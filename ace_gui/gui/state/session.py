@@ -15,7 +15,7 @@ from ace_gui.engine.contract.findings import (
     LayerStatistics,
 )
 from ace_gui.engine.contract.model_figures import fit_checks, plan_changes
-from ace_gui.engine.contract.plan import ADAPTER, Check, Plan, Verdict, replaced, worst_first
+from ace_gui.engine.contract.plan import Check, Plan, Verdict, replaced, worst_first
 from ace_gui.errors import NonFiniteError, WorkbenchError
 from ace_gui.formatting import counted
 from ace_gui.gui.state.activity import Activity, Level, Log, Source, State
@@ -90,7 +90,7 @@ def checks_of(
     """
     if plan is None:
         return ()
-    checks = tuple(check for check in plan.checks if check.title != ADAPTER)
+    checks = plan.checks
     if memory_bytes is not None or gpu_memory:
         checks = replaced(checks, plan.memory_check(memory_bytes, gpu_memory))
     if statistics is not None:

@@ -7,7 +7,8 @@ from typing import Final, Literal
 
 from PySide6.QtCore import Signal
 
-from ace_gui.gui.widgets.form import Option, OptionForm
+from ace_gui.field_info import Option
+from ace_gui.gui.widgets.form import OptionForm
 from ace_gui.recipe.distillation import MOST_INPUTS, MOST_STEPS, Distillation, Trained
 
 _ALIGN: Final = (

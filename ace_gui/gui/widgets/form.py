@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import floor, inf, isfinite, log10, nextafter
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from PySide6.QtWidgets import (
 )
 
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, CAP_FIELD, value_of, with_value
-from ace_gui.field_info import FieldInfo
+from ace_gui.field_info import FieldInfo, Option
 from ace_gui.gui.text import quoted, tooltip, value_text
 from ace_gui.gui.theme import icon
 from ace_gui.gui.widgets.controls import Choice
@@ -123,54 +123,6 @@ _DOT = QSize(14, 22)
 _INSET = _DOT.width() + _GAP
 _DIGITS = QRegularExpression(r"\d{1,18}")
 _TITLE = 10  # characters of a choice that are always visible
-
-
-@dataclass(frozen=True, kw_only=True)
-class Option(FieldInfo):
-    """An attribute of a frozen dataclass, as a field of a form.
-
-    ``values``: the possible values by the texts to choose from. Without them the field is a number
-    or a line of text. The kind ``digits`` allows only digits; the kind ``text`` has several lines.
-    ``empty``: the meaning of an empty text, or of 0. ``read`` converts the typed text to a value,
-    or raises ValueError; ``write`` does the reverse.
-    """
-
-    kind: str = "str"
-    default: ParameterValue = ""
-    help: str = ""
-    values: Mapping[str, Any] = field(default_factory=dict)
-    empty: str = ""
-    read: Callable[[Any], Any] = lambda typed: typed or None
-    write: Callable[[Any], ParameterValue] = lambda value: value
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "choices", tuple(self.values))
-        if self.values and not self.default:
-            object.__setattr__(self, "default", self.choices[0])
-
-    def get(self, record: Any) -> Any:
-        """The attribute of ``record``."""
-        return getattr(record, self.name)
-
-    def put(self, record: Any, value: Any) -> Any:
-        """A copy of ``record`` with this value."""
-        return replace(record, **{self.name: value})
-
-    def shown(self, record: Any) -> ParameterValue:
-        """The value of ``record`` as the field shows it."""
-        value = self.get(record)
-        if self.values:
-            return next((text for text, each in self.values.items() if each == value), str(value))
-        return self.default if value is None else self.write(value)
-
-    def edited(self, record: Any, shown: ParameterValue | None, usual: Any) -> Any:
-        """A copy with the shown value, or if None the usual one. Invalid text changes nothing."""
-        if shown is None:
-            return self.put(record, self.get(usual))
-        try:
-            return self.put(record, self.values[str(shown)] if self.values else self.read(shown))
-        except ValueError:
-            return record
 
 
 class ParameterField(QWidget):

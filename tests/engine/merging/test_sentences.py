@@ -289,7 +289,7 @@ def test_the_card_names_every_such_tensor(roberta: Family, broken: Path, tmp_pat
     experts = (broken, roberta.experts["task1"])
     skipping = recipe(roberta.base, *experts, choice=NonFinite.SKIP_EXPERT)
     merged(skipping, tmp_path / "store")
-    exporting = export(tmp_path / "store", tmp_path / "out", dtype=None, shard_bytes=10**9)
+    exporting = export(tmp_path / "store", tmp_path / "out")
     assert list(exporting)
     card = (tmp_path / "out" / "README.md").read_text()
     assert "- 2 with NaN or Inf in an expert, where these experts were left out:" in card

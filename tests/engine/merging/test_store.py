@@ -25,6 +25,7 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.runner import Runner
 from ace_gui.errors import FileChangedError, OutputError, RecipeError, ResumeError
 from ace_gui.recipe import ModelEntry, Recipe
+from ace_gui.recipe.output_forms import ModelExport
 from tests.helpers.merges import stopped_merge
 from tests.helpers.models import Family, roberta_family
 from tests.helpers.recipes import recipe_of
@@ -156,7 +157,7 @@ def test_a_folder_of_someone_else_is_never_removed(prepared: Prepared, tmp_path)
 
 
 def test_export_rounds_once_and_shards(prepared: Prepared, whole: Path, tmp_path):
-    events = list(export(whole, tmp_path / "out", dtype="bfloat16", shard_bytes=20_000))
+    events = list(export(whole, tmp_path / "out", ModelExport(dtype="bfloat16", gigabytes=20e-6)))
     last = events[-1]
     assert "model.safetensors.index.json" in last.files
     kept = load_file(whole / MODEL / "model.safetensors")
@@ -184,7 +185,7 @@ def test_export_that_overflows_leaves_nothing(whole: Path, roberta: Family, tmp_
     prepared = prepare(Recipe(base_model=tmp_path / "base", models=(entry,)))
     list(merge(prepared, tmp_path / "store"))
     with pytest.raises(OutputError, match="do not fit into float16"):
-        list(export(tmp_path / "store", tmp_path / "out", dtype="float16", shard_bytes=10**9))
+        list(export(tmp_path / "store", tmp_path / "out", ModelExport(dtype="float16")))
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".*"))
 
@@ -220,15 +221,7 @@ def test_complete_heads_of_other_experts_than_were_merged_are_refused(prepared: 
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
     try:
         with pytest.raises(FileChangedError):
-            list(
-                export(
-                    tmp_path / "store",
-                    tmp_path / "out",
-                    dtype=None,
-                    shard_bytes=10**9,
-                    complete_heads=True,
-                )
-            )
+            list(export(tmp_path / "store", tmp_path / "out", ModelExport(complete_heads=True)))
     finally:
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert not (tmp_path / "out").exists()

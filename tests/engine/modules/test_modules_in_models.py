@@ -16,7 +16,7 @@ import ace_gui
 from ace_gui.engine.modules.layers import SmileExperts
 from ace_gui.engine.modules.stored import MANIFEST, MODULES
 from ace_gui.engine.modules.task_tensors import open_task
-from ace_gui.engine.output.exporting import write_task_model
+from ace_gui.engine.output.models_of_experts import write_task_model
 from ace_gui.errors import OutputError, ResourceError
 from tests.helpers import module_oracles as oracle
 from tests.helpers.models import Family, neox_family

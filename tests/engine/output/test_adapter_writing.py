@@ -31,6 +31,7 @@ from ace_gui.linalg.singular import cut, cut_product, joined, rank_for, squared_
 from ace_gui.methods import METHODS, checked_parameters
 from ace_gui.output_files import staging_folder
 from ace_gui.recipe import Override
+from ace_gui.recipe.output_forms import AdapterExport, Output
 from ace_gui.recipe.values import Task
 from tests.helpers.adapters import SIZES, factors, save_adapter
 from tests.helpers.command import ace_gui as command
@@ -393,7 +394,7 @@ def test_the_plan_refuses_what_the_merge_would_refuse(
     """A merge in a store holds whole tensors and is not refused."""
     model = fine_tune(base, tmp_path / "model")
     recipe = recipe_over(base, [experts[0], model], output="adapter", **keys)
-    plan = prepare(recipe).plan
+    plan = ace_gui.plan(recipe)
     (error,) = (check for check in plan.checks if check.verdict is Verdict.ERROR)
     assert words in error.sentence
     with pytest.raises(RecipeError) as raised:
@@ -402,7 +403,8 @@ def test_the_plan_refuses_what_the_merge_would_refuse(
     assert not (tmp_path / "x").exists()
     assert error in output_checks(plan, tmp_path, gpu_memory=0)
     stored = store_checks(plan, memory_bytes=None, gpu_memory=0, store=None)
-    for checks in (stored, checks_of(plan, None, None)):
+    of_window = prepare(recipe).plan
+    for checks in (stored, checks_of(of_window, None, None)):
         assert Verdict.ERROR not in {check.verdict for check in checks}
 
 
@@ -500,16 +502,17 @@ def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
     mean = sum(s.cumsum(0) / s.sum() for s in squares) / 2
     assert (found.matrices, len(found.shares)) == (2, 16)
     assert found.shares == pytest.approx(mean.tolist())
-    for size in ({"rank": 1}, {"energy": 0.5}):
-        out = tmp_path / f"out-{next(iter(size))}"
-        *progress, end = steps_of(ExportJob(store=store, folder=out, **size), None)
+    for chosen in (AdapterExport(rank=1), AdapterExport(by_energy=True, energy=0.5)):
+        out = tmp_path / f"out-{chosen.by_energy}"
+        job = ExportJob(store=store, folder=out, output=Output.ADAPTER, chosen=chosen)
+        *progress, end = steps_of(job, None)
         assert end.folder == out
         assert isinstance(progress[0], JobProgress)
         config = json.loads((out / "adapter_config.json").read_text())
         assert set(config["target_modules"]) == {Q, V}, "what no expert changes is left out"
         assert config["modules_to_save"] == ["model.norm"]
         a = load_file(out / WEIGHTS)[f"base_model.model.{Q}.lora_A.weight"]
-        assert a.shape[0] == size.get("rank", rank_for(squares[0], 0.5))
+        assert a.shape[0] == (rank_for(squares[0], 0.5) if chosen.by_energy else 1)
         text = (out / "README.md").read_text() + (out / "merge_recipe.yaml").read_text()
         assert str(store) not in text
         assert "ties" in text
@@ -519,7 +522,8 @@ def test_a_finished_merge_becomes_an_adapter_whose_files_name_its_models(
 def test_a_cancelled_adapter_leaves_nothing(base: Path, experts: list[Path], tmp_path):
     store, out = tmp_path / "store", tmp_path / "new" / "out"
     merged_tensors(prepare(recipe_over(base, experts)), store, device="cpu")
-    steps = steps_of(ExportJob(store=store, folder=out, rank=1), None)
+    chosen = AdapterExport(rank=1)
+    steps = steps_of(ExportJob(store=store, folder=out, output=Output.ADAPTER, chosen=chosen), None)
     next(steps)
     assert staging_folder(out).exists()
     steps.close()

@@ -20,6 +20,7 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.output.exporting import export
 from ace_gui.engine.output.model_card import lineage_of
 from ace_gui.engine.planning.prepare import prepare
+from ace_gui.recipe.output_forms import ModelExport
 from tests.helpers.adapters import factors, save_adapter
 from tests.helpers.merges import merged_folder
 from tests.helpers.recipes import recipe_over
@@ -173,7 +174,7 @@ def test_what_a_single_file_says_of_itself_goes_into_the_merged_one(tmp_path):
         assert file.metadata() == {"modelspec.title": "Mine", "format": "pt"}
     store = tmp_path / "again"
     list(merge(prepare(recipe_over(base, [expert], merge_method="linear")), store))
-    list(export(store, tmp_path / "exported", dtype="float16", shard_bytes=10**9))
+    list(export(store, tmp_path / "exported", ModelExport(dtype="float16")))
     with safe_open(tmp_path / "exported/model.safetensors", "pt") as file:
         assert file.metadata() == {"modelspec.title": "Mine", "format": "pt"}
 

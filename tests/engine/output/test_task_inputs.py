@@ -16,7 +16,7 @@ from torch import Tensor
 import ace_gui
 from ace_gui.engine.modules.stored import EXPERTS, LAYOUT, MANIFEST, MODULES
 from ace_gui.engine.modules.task_tensors import open_task
-from ace_gui.engine.output.exporting import write_task_model
+from ace_gui.engine.output.models_of_experts import write_task_model
 from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError, WorkbenchError
 from tests.helpers.merges import merged_folder

@@ -12,9 +12,11 @@ from ace_gui.cli.commands import app
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.modules.stored import MODULES, read_layout
 from ace_gui.engine.modules.task_tensors import open_task
-from ace_gui.engine.output.exporting import export, publish, write_task_model
+from ace_gui.engine.output.exporting import export, publish
+from ace_gui.engine.output.models_of_experts import write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import CheckpointError, MismatchError, OutputError
+from ace_gui.recipe.output_forms import ModelExport
 from ace_gui.recipe.values import NonFinite
 from tests.helpers import method_oracles as oracle
 from tests.helpers.merges import merged_folder
@@ -88,8 +90,8 @@ def test_a_task_model_is_a_folder_with_the_experts_head_and_config(
 def test_an_export_in_another_dtype_has_the_modules_too(gpt2: Family, tmp_path):
     store = tmp_path / "store"
     list(merge(prepare(recipe_of(gpt2, merge_method="emr")), store, device="cpu"))
-    list(export(store, tmp_path / "half", dtype="bfloat16", shard_bytes=10**9))
-    list(export(store, tmp_path / "full", dtype=None, shard_bytes=10**9))
+    list(export(store, tmp_path / "half", ModelExport(dtype="bfloat16")))
+    list(export(store, tmp_path / "full"))
     half, full = (
         dict(open_task(tmp_path / name, "task0").tensors())[MATRIX] for name in ("half", "full")
     )

@@ -16,7 +16,8 @@ from torch import Tensor
 from ace_gui import load_model
 from ace_gui.engine.contract.plan import COMBINED, Disposition, PlanRow
 from ace_gui.engine.merging.merge import merge
-from ace_gui.engine.output.exporting import publish, write_task_model
+from ace_gui.engine.output.exporting import publish
+from ace_gui.engine.output.models_of_experts import write_task_model
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.recipe import ModelEntry, Override, Recipe

@@ -38,6 +38,7 @@ from ace_gui.gui.control.merge_operation import MergeOperation, OutputOperations
 from ace_gui.gui.control.merge_stores import MergeStores
 from ace_gui.gui.state.activity import State
 from ace_gui.gui.state.session import Session
+from ace_gui.recipe.output_forms import ModelExport, Output
 from tests.gui.fakes import (
     COLA,
     ENGINE,
@@ -352,9 +353,10 @@ def test_a_spectrum_may_be_taken_from_a_finished_merge_of_the_same_recipe(
 
 def test_an_export_tells_its_progress_and_its_end(merging, session, worker, qtbot, tmp_path):
     worker.say(finished_merge(), JobDone())
-    merging.output.export(tmp_path / "out", "bfloat16", 10)
+    chosen = ModelExport(dtype="bfloat16")
+    merging.output.export(tmp_path / "out", Output.MODEL, chosen)
     job = worker.jobs[worker.newest(ExportJob)]
-    assert (job.store, job.dtype) == (session.results.merge.store, "bfloat16")
+    assert (job.store, job.chosen) == (session.results.merge.store, chosen)
     worker.say(JobProgress(done=1, total=4))
     assert session.activity.progress.state is State.EXPORTING
     with qtbot.waitSignal(merging.output.exported):

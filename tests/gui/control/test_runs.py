@@ -25,6 +25,7 @@ from ace_gui.gui.state.activity import MergeRun
 from ace_gui.gui.state.results import run_titles
 from ace_gui.gui.state.settings import Settings
 from ace_gui.output_files import STORE_COMPLETE
+from ace_gui.recipe.output_forms import ModelExport, Output
 from tests.gui.fakes import (
     BASE,
     COLA,
@@ -200,7 +201,7 @@ def test_the_panel_renames_compares_and_deletes(loaded, worker, merge):
 
 def test_an_exported_run_says_so_and_goes_unasked(loaded, worker, merge, tmp_path):
     run = merge()
-    loaded.output.export(tmp_path / "out", None, 10)
+    loaded.output.export(tmp_path / "out", Output.MODEL, ModelExport())
     worker.say(Exported(folder=tmp_path / "out", files=(), bytes=1), JobDone())
     loaded.runs.finish()
     record = read_record(record_of(run.store))

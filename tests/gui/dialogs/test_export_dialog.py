@@ -17,6 +17,7 @@ from ace_gui.errors import OutputError
 from ace_gui.gui.dialogs.output_dialogs import ExportDialog, load_snippet
 from ace_gui.gui.state.output_size import check_folder, output_size
 from ace_gui.output_files import staging_folder
+from ace_gui.recipe.output_forms import ModelExport, Output
 from tests.gui.fakes import COLA, SST2, finished_merge, load, plan, recipe, row, started
 from tests.helpers.merges import merged_tensors
 from tests.helpers.models import gpt2_family
@@ -141,7 +142,7 @@ def test_a_disk_without_room_is_said_before_the_export(dialog, tmp_path, monkeyp
     monkeypatch.setattr("ace_gui.gui.state.output_size.shutil.disk_usage", lambda _: whole)
     dialog.folder.setText(str(tmp_path / "out"))
     assert dialog.export_button.isEnabled()
-    choose(dialog, "heads", "a whole model for each")  # needs more
+    choose(dialog, "complete_heads", "a whole model for each")  # needs more
     assert not dialog.export_button.isEnabled()
     assert "are needed" in dialog.verdict.text()
     assert "Choose another disk" in dialog.verdict.text()
@@ -151,15 +152,16 @@ def test_a_disk_without_room_is_said_before_the_export(dialog, tmp_path, monkeyp
 def test_an_export_and_its_result(dialog, worker, tmp_path):
     assert all(each in dialog.contents.text() for each in ("model.safetensors", "heads/"))
     assert "for each of these" not in dialog.contents.text()
-    choose(dialog, "heads", "a whole model for each")  # only when asked for
+    choose(dialog, "complete_heads", "a whole model for each")  # only when asked for
     assert "for each of these" in dialog.contents.text()
     folder = tmp_path / "out"
     dialog.folder.setText(str(folder))
     choose(dialog, "dtype", "float16")
     dialog.export_button.click()
     (job,) = worker.asked(ExportJob)
-    assert (job.folder, job.dtype, job.shard_bytes) == (folder, "float16", 5_000_000_000)
-    assert job.complete_heads
+    assert job.folder == folder
+    assert job.chosen == ModelExport(dtype="float16", complete_heads=True)
+    assert job.chosen.shard_bytes == 5_000_000_000
     worker.say(Exported(folder=folder, files=("a", "b"), bytes=2_000_000), JobDone())
     assert str(folder) in dialog.snippet.toPlainText()
     assert "2.0 MB" in dialog.outcome.text()
@@ -223,7 +225,7 @@ def test_the_merge_is_written_as_an_adapter_of_the_chosen_size(window, worker, t
     window.dialogs.open_export()
     dialog = window.dialogs.export
     assert not worker.asked(EnergyByRankJob)
-    choose(dialog, "adapter", "an adapter (PEFT)")
+    dialog.form_choice.choose(Output.ADAPTER)
     number = worker.newest(EnergyByRankJob)
     worker.say(*steps_of(worker.jobs[number], None), JobDone(), job=number)
     dialog.form.fields["rank"].control.setValue(2)
@@ -250,12 +252,12 @@ def test_the_curve_stops_with_the_choice(dialog, worker):
         worker.say(JobCancelled(), job=asked[-1])
         return len(set(asked)) == len(asked) and asked[-1] in worker.cancelled
 
-    choose(dialog, "adapter", "an adapter (PEFT)")
+    dialog.form_choice.choose(Output.ADAPTER)
     dialog.button.click()
     assert stopped()
     dialog.button.click()
-    choose(dialog, "adapter", "the full model")
+    dialog.form_choice.choose(Output.MODEL)
     assert stopped()
-    choose(dialog, "adapter", "an adapter (PEFT)")
+    dialog.form_choice.choose(Output.ADAPTER)
     dialog.reject()
     assert stopped()

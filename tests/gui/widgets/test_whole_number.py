@@ -15,10 +15,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ace_gui.field_info import Option
 from ace_gui.gui.panels.tune_tab import TuneTab
 from ace_gui.gui.shell.main_window import MainWindow
 from ace_gui.gui.shell.window_frame import Space
-from ace_gui.gui.widgets.form import Option, ParameterField, ScientificSpinBox
+from ace_gui.gui.widgets.form import ParameterField, ScientificSpinBox
 from ace_gui.gui.widgets.lazy import LazyTabs
 from ace_gui.recipe.values import Task
 from tests.gui.fakes import BASE, FakeWorker, field
