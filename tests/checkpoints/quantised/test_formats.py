@@ -17,10 +17,12 @@ from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
 from ace_gui.checkpoints.quantised_weights import QuantisedInfo
 from ace_gui.checkpoints.reader import TensorReader
 from tests.helpers.checkpoints import save_model
+from tests.helpers.gguf_files import gguf_of_parts
 from tests.helpers.quantised_weights import FORMATS, Quantised
 
 HERE = Path(__file__).parent
 SHAPE = (64, 256)
+LLAMA = {"general.architecture": "llama", "llama.attention.head_count": 2}
 NORM = {"norm.weight": torch.ones(5, dtype=torch.bfloat16)}
 
 
@@ -42,7 +44,7 @@ def read_in_parts(checkpoint: Checkpoint, name: str) -> Tensor:
             (0, 1),
             (5, 61),
             (99, end - 2),
-            (end // 2, end // 2 + 600),
+            (end // 2, end // 2 + 300),
             (end - 1, end),
         )
         for start, stop in ranges:
@@ -103,6 +105,19 @@ def test_the_table_of_gguf_types_is_the_librarys(kind: int):
     )
 
 
+@pytest.mark.parametrize("kind", QUANTISED_TYPES)
+def test_each_type_of_gguf_is_what_its_library_makes_of_it(kind: int, tmp_path):
+    """Samples of llama.cpp's own quantisation, which the library dequantised."""
+    blocks = load_file(HERE / "gguf-types.safetensors")
+    raw, exact = blocks[f"{kind}"], blocks[f"{kind}.values"]
+    tensor = (kind, (2, len(exact)), 2 * raw.numpy().tobytes())
+    (tmp_path / "m.gguf").write_bytes(gguf_of_parts(LLAMA, {"blk.0.ffn_up.weight": tensor}))
+    checkpoint = open_checkpoint(tmp_path / "m.gguf")
+    assert checkpoint.quantised == {f"GGUF {QUANTISED_TYPES[kind].name}": 1}
+    read = read_in_parts(checkpoint, "model.layers.0.mlp.up_proj.weight")
+    assert torch.equal(read, torch.stack([exact, exact]))
+
+
 def test_no_type_that_the_library_knows_is_missing():
     import gguf
     from gguf.quants import _type_traits
@@ -128,3 +143,22 @@ def test_the_rounding_is_told_by_the_steps(tag: str, tmp_path):
 def test_a_table_of_equal_levels_has_no_steps():
     assert torch.equal(cell_widths(torch.full((16,), 0.5)), torch.zeros(16))
     assert torch.equal(cell_widths(torch.tensor([0.0, 4.0, 1.0])), torch.tensor([1.0, 3.0, 2.0]))
+
+
+LARGE = (512, 2048)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_little_is_needed_beside_the_result(name: str, tmp_path):
+    """Grids are small, whatever the size of the weight; codes picked by columns are bytes."""
+    parts, _ = FORMATS[name].make("q", LARGE, np.random.default_rng(0))
+    config = {"quantization_config": FORMATS[name].config}
+    checkpoint = open_checkpoint(save_model(tmp_path / "m", parts, config=config))
+    info = checkpoint.tensors["q.weight"]
+    assert isinstance(info, QuantisedInfo)
+    with TensorReader(checkpoint) as reader:
+        count = 0
+        for grid in info.grids(reader, 0, -(-LARGE[0] * LARGE[1] // info.unit)):
+            count += grid.codes.numel()
+            assert grid.codes.numel() <= max(1 << 19, info.unit)
+    assert count == LARGE[0] * LARGE[1]
