@@ -125,6 +125,11 @@ class ExtendedInfo(DerivedInfo):
             rows[means] = self._mean(reader, count).to(rows.dtype)
         return rows.reshape(-1)[start - first * width : stop - first * width]
 
+    def rounding(self, reader: TensorReader) -> float:
+        """The share of a quantisation's rounding in the base's rows."""
+        info = self.own.info if self.own is not None else None
+        return info.rounding(reader) if isinstance(info, DerivedInfo) else 0.0
+
     def _mean(self, reader: TensorReader, count: int) -> Tensor:
         """The mean of those of the first ``count`` rows that a model has, in float64."""
         step = max(1, _BLOCK // self.width)
@@ -231,6 +236,10 @@ class ChangedInfo(DerivedInfo):
     def parts(self) -> tuple[TensorInfo, ...]:
         """The tensor to change, and the factors."""
         return (self.under, *(info for change, _ in self.changes for info in change.parts))
+
+    def rounding(self, reader: TensorReader) -> float:
+        """The share of a quantisation's rounding in the tensor that is changed."""
+        return self.under.rounding(reader) if isinstance(self.under, DerivedInfo) else 0.0
 
     def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
         """Elements of the changed tensor."""
@@ -432,4 +441,6 @@ def _changed(
         "nbytes": math.prod(under.shape) * (8 if wide else 4),
     }
     fields = {**under.fields, **replaced}
-    return ChangedInfo(**fields, under=under, changes=changes, brought=under.file == first.file)
+    brought = under.file == first.file
+    written = under.written if isinstance(under, DerivedInfo) else ""
+    return ChangedInfo(**fields, under=under, changes=changes, brought=brought, written=written)

@@ -1,15 +1,17 @@
-"""GGUF files of 16 and 32 bits, read tensor by tensor under Hugging Face's names.
+"""GGUF files of every type, read tensor by tensor under Hugging Face's names.
 
 The format (ggml's ``docs/gguf.md``): magic, version, two counts, the metadata, an entry for each
 tensor, then the tensors, each at a multiple of the alignment. llama.cpp's converter renames the
 tensors, reorders the rows of Llama's queries and keys, and adds 1 to Gemma's norms; all three are
-undone here. Lengths and counts in a file are not trusted.
+undone here. Quantised types are dequantised as they are read. Lengths and counts in a file are
+not trusted.
 """
 
 from __future__ import annotations
 
 import re
 import struct
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -18,12 +20,14 @@ from typing import Final
 
 from torch import Tensor
 
+from ace_gui.checkpoints.gguf_types import OTHER_TYPES, PLAIN_TYPES, QUANTISED_TYPES
 from ace_gui.checkpoints.header import TENSOR_LIMIT, Header, TensorInfo, byte_count
 from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_bytes, refusal
+from ace_gui.checkpoints.quantised_weights import GgufInfo
 from ace_gui.checkpoints.reader import DerivedInfo, TensorReader
 from ace_gui.errors import CheckpointError
-from ace_gui.formatting import plain
-from ace_gui.stored_formats import FORMATS
+from ace_gui.formatting import dimensions, plain
+from ace_gui.stored_formats import FORMATS, is_float
 
 SUFFIX: Final = ".gguf"
 HEADER_LIMIT: Final = 64_000_000
@@ -37,15 +41,11 @@ NO_CONFIG: Final = (
 _MALFORMED: Final = "The header of this GGUF file is malformed. Download it again."
 _VERSIONS: Final = (2, 3)
 _KEYS_LIMIT: Final = 100_000
+_TEXTS_LIMIT: Final = 4_000_000
+"""Most texts in the arrays of a file; the largest vocabularies have a quarter of a million."""
 _RANK_LIMIT: Final = 4
 _STRING, _ARRAY = 8, 9
 _NUMBERS: Final = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
-_TAGS: Final = {0: "F32", 1: "F16", 28: "F64", 30: "BF16"}
-_BLOCKS: Final = {
-    **{2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K"},
-    **{12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 23: "IQ4_XS", 39: "MXFP4"},
-}
-
 _AROUND: Final = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
@@ -95,6 +95,14 @@ class StoredInfo(DerivedInfo):
         """The tensor in the file."""
         return (self.stored,)
 
+    def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
+        """Elements of the weight, as the file has them."""
+        return reader.elements(self.stored, start, stop)
+
+    def rounding(self, reader: TensorReader) -> float:
+        """The share of a quantisation's rounding in its energy."""
+        return self.stored.rounding(reader) if isinstance(self.stored, DerivedInfo) else 0.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeadsInfo(StoredInfo):
@@ -129,7 +137,10 @@ class _Cursor:
     """Reads values from the beginning of a file; ``at`` counts bytes."""
 
     def __init__(self, path: Path, data: bytes) -> None:
-        self._path, self._data, self.at = path, data, 0
+        self._path = path
+        self._data = data
+        self._texts = 0
+        self.at = 0
 
     def take(self, count: int) -> bytes:
         """The next ``count`` bytes. Raises CheckpointError if there are fewer."""
@@ -162,7 +173,10 @@ class _Cursor:
         if item in _NUMBERS:
             self.take(count * struct.calcsize(f"<{_NUMBERS[item]}"))
         elif item == _STRING:
-            for _ in range(count):  # ends where the bytes do
+            self._texts += count
+            if self._texts > _TEXTS_LIMIT:
+                raise self.malformed()
+            for _ in range(count):
                 self.take(self.number("Q"))
         else:
             raise self.malformed()
@@ -173,11 +187,12 @@ class _Cursor:
         return refusal(self._path, _MALFORMED)
 
 
-def read_gguf(path: Path) -> Header:
+def read_gguf(path: Path, written: str = "") -> Header:
     """Read and check the header of a GGUF file.
 
-    Raises CheckpointError with the path, and the tensor if one is at fault. Quantised tensors and
-    architectures with unknown names are refused too.
+    ``written``: the dtype tag in an output, if the file is quantised; empty: as it is read. Raises
+    CheckpointError with the path, and the tensor if one is at fault. Types that nothing here
+    dequantises and architectures with unknown names are refused too.
     """
     with open_regular(path) as (descriptor, stamp):
         data = read_bytes(descriptor, path, 0, min(stamp.size, HEADER_LIMIT))
@@ -193,31 +208,88 @@ def read_gguf(path: Path) -> Header:
         if key in metadata:
             raise refusal(path, f"The key `{plain(key)}` stands twice. Download it again.")
         metadata[key] = cursor.value(cursor.number("I"))
-    stored = [_entry(path, cursor) for _ in range(count)]
+    entries = [_entry(path, cursor) for _ in range(count)]
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment <= 0 or alignment.bit_count() != 1:
         raise cursor.malformed()
-    placed = _placed(stored, cursor.at, alignment, stamp)
-    return Header(stamp=stamp, tensors=_renamed(path, metadata, placed), metadata={})
+    placed = _placed([entry.info for entry in entries], cursor.at, alignment, stamp)
+    tensors = [_dequantised(entry, info) for entry, info in zip(entries, placed, strict=True)]
+    types = Counter(info.format for info in tensors if isinstance(info, GgufInfo))
+    renamed = _renamed(path, metadata, tensors)
+    if types:
+        renamed = tuple(_as_written(info, written) for info in renamed)
+    return Header(stamp=stamp, tensors=renamed, metadata={}, quantised=types)
 
 
-def _entry(path: Path, cursor: _Cursor) -> TensorInfo:
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """A tensor in the header. ``info``: its bytes, if it is quantised."""
+
+    info: TensorInfo
+    shape: tuple[int, ...]
+    kind: int
+
+
+def _dequantised(entry: _Entry, placed: TensorInfo) -> TensorInfo:
+    """The tensor in numbers, read from its place in the file."""
+    if entry.kind not in QUANTISED_TYPES:
+        return placed
+    type_ = QUANTISED_TYPES[entry.kind]
+    read_as = {"dtype": "F32", "shape": entry.shape, "nbytes": 4 * prod(entry.shape)}
+    return GgufInfo(
+        **{**placed.fields, **read_as},
+        codes=placed,
+        format=f"GGUF {type_.name}",
+        kind=entry.kind,
+        typical_rounding=type_.rounding,
+    )
+
+
+def _as_written(info: TensorInfo, written: str) -> TensorInfo:
+    """The tensor of a quantised file, whose norms are wider than those of the original model."""
+    if isinstance(info, DerivedInfo):
+        return replace(info, written=written)
+    if is_float(info.dtype):
+        return StoredInfo(**info.fields, stored=info, written=written)
+    return info
+
+
+def _entry(path: Path, cursor: _Cursor) -> _Entry:
     """One tensor under its name in the file; ``start`` counts from the first tensor's byte."""
     name, rank = cursor.text(), cursor.number("I")
     if rank > _RANK_LIMIT:
         raise cursor.malformed()
     shape = tuple(reversed([cursor.number("Q") for _ in range(rank)]))
     kind, start = cursor.number("I"), cursor.number("Q")
-    if kind not in _TAGS:
-        format_ = _BLOCKS.get(kind, f"type {kind}")
-        sentence = f"`{plain(name)}` is quantised (GGUF {format_}). "
-        sentence += "Merging needs a GGUF file of F16, BF16 or F32, or the original weights."
+    if kind in QUANTISED_TYPES:
+        info = _blocks(path, name, shape, kind, start)
+    elif kind in PLAIN_TYPES:
+        nbytes = byte_count(FORMATS[PLAIN_TYPES[kind]].bits, shape)
+        if nbytes is None:
+            raise refusal(path, f"`{plain(name)}` declares an impossible size.", tensor=name)
+        tag = PLAIN_TYPES[kind]
+        info = TensorInfo(name=name, dtype=tag, shape=shape, file=path, start=start, nbytes=nbytes)
+    else:
+        type_ = OTHER_TYPES.get(kind, f"type {kind}")
+        sentence = f"`{plain(name)}` is quantised (GGUF {type_}), which is not read here. "
+        sentence += "Make a file of 16 bits of it: `llama-quantize --allow-requantize FILE OUT f16`"
+        raise refusal(path, f"{sentence}. Or open the original weights.", tensor=name)
+    return _Entry(info=info, shape=shape, kind=kind)
+
+
+def _blocks(path: Path, name: str, shape: tuple[int, ...], kind: int, start: int) -> TensorInfo:
+    """The bytes of a quantised tensor, rows × bytes."""
+    type_ = QUANTISED_TYPES[kind]
+    columns = shape[-1] if shape else 0
+    if columns == 0 or columns % type_.block or byte_count(32, shape) is None:
+        sentence = (
+            f"`{plain(name)}` is quantised (GGUF {type_.name}), which needs rows of whole blocks "
+            f"of {type_.block}; it is {dimensions(shape)}. Download it again."
+        )
         raise refusal(path, sentence, tensor=name)
-    nbytes = byte_count(FORMATS[_TAGS[kind]].bits, shape)
-    if nbytes is None:
-        raise refusal(path, f"`{plain(name)}` declares an impossible size.", tensor=name)
+    sizes = (prod(shape[:-1]), columns // type_.block * type_.bytes)
     return TensorInfo(
-        name=name, dtype=_TAGS[kind], shape=shape, file=path, start=start, nbytes=nbytes
+        name=name, dtype="U8", shape=sizes, file=path, start=start, nbytes=prod(sizes)
     )
 
 

@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,6 +58,11 @@ class TensorInfo:
         return self.nbytes
 
     @property
+    def written_dtype(self) -> str:
+        """The dtype tag in an output of the model's own formats."""
+        return self.dtype
+
+    @property
     def fields(self) -> dict[str, Any]:
         """Its fields by name, to make another tensor from it."""
         return {name: getattr(self, name) for name in TensorInfo.__slots__}
@@ -70,6 +75,8 @@ class Header:
     stamp: FileStamp
     tensors: tuple[TensorInfo, ...]
     metadata: Mapping[str, str]
+    quantised: Mapping[str, int] = field(default_factory=dict)
+    """The number of quantised tensors by type, of a GGUF file."""
 
 
 class _Repeated:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Final
 
+from ace_gui.checkpoints.assembling import assembled
 from ace_gui.checkpoints.folder import (
     MAIN,
     PIPELINE,
@@ -38,15 +39,15 @@ from ace_gui.checkpoints.input_files import (
 )
 from ace_gui.checkpoints.quantised import (
     plain_config,
+    quantised_note,
     refuse_unmergeable,
-    with_scales,
     without_quantisation,
 )
-from ace_gui.checkpoints.reader import DerivedInfo
+from ace_gui.checkpoints.quantised_parts import written_dtype
 from ace_gui.checkpoints.side_files import SideFiles, find_side_files
 from ace_gui.errors import PickleConsentError
 from ace_gui.formatting import NAMES_SHOWN, listing, path_text, plain
-from ace_gui.stored_formats import is_float
+from ace_gui.stored_formats import RECIPE_NAMES, is_float
 
 _NAMES: Final = {f"{stem}{SUFFIX}" for stem in STEMS}
 
@@ -90,6 +91,8 @@ class Checkpoint:
     adapter: Checkpoint | None = None
     tied_changes: tuple[str, ...] = ()
     """Of an adapter: a sentence for each change of a tensor that is another one, too."""
+    quantised: Mapping[str, int] = field(default_factory=dict)
+    """The number of its quantised weights by format; empty for an adapter on a base."""
 
     @property
     def bytes(self) -> int:
@@ -149,11 +152,12 @@ def open_checkpoint(
 
 def _open_gguf(path: Path) -> Checkpoint:
     """A GGUF file, with the config and the tokenizer that may be in its folder."""
-    headers = [read_gguf(path)]
     file = path.parent / "config.json"
     if not os.path.lexists(file):
+        headers = [read_gguf(path)]
         return _assembled(path, None, {MAIN: _read(headers, ModelPart())}, (NO_CONFIG,))
     config = without_quantisation(read_config(file))
+    headers = [read_gguf(path, written_dtype(config, ()))]
     side = find_side_files(path.parent)
     parts = {MAIN: _read(headers, ModelPart(config=config))}
     return _assembled(path, None, parts, _side_warnings(side, [config]), side=side)
@@ -167,6 +171,8 @@ class _Read:
     headers: list[Header]
     tensors: Mapping[str, TensorInfo]
     warnings: tuple[str, ...] = ()
+    quantised: Mapping[str, int] = field(default_factory=dict)
+    """The number of its quantised weights by format."""
 
 
 def _open_folder(path: Path, folder: Path, converted: Converted) -> Checkpoint:
@@ -202,7 +208,7 @@ def _read_part(folder: Path, converted: Converted, chosen: str | None = None) ->
     if config is None:
         return read
     cleaned = plain_config(folder, config, read.tensors.values())
-    if cleaned is not config and not any(isinstance(i, DerivedInfo) for i in read.tensors.values()):
+    if cleaned is not config and not read.quantised:
         warning = (
             "config.json calls the weights quantised, but all are floating point of 16 bits or "
             "more. They are read as stored, and the merged model's config lacks that entry."
@@ -218,9 +224,25 @@ def _read(
     warnings: tuple[str, ...] = (),
 ) -> _Read:
     """The part in these files; its config may say how weights are quantised."""
-    tensors, scaled = with_scales(_by_name(headers), config)
-    warnings += (*scaled, *_tie_warnings(headers, tensors))
-    return _Read(part=part, headers=headers, tensors=tensors, warnings=warnings)
+    metadata = {key: text for header in headers for key, text in header.metadata.items()}
+    found = assembled(_by_name(headers), config, metadata)
+    formats = Counter(found.formats)
+    for header in headers:
+        formats.update(header.quantised)
+    if formats:
+        warnings += (quantised_note(formats, _written(found.tensors)),)
+    warnings += _tie_warnings(headers, found.tensors)
+    return _Read(
+        part=part, headers=headers, tensors=found.tensors, warnings=warnings, quantised=formats
+    )
+
+
+def _written(tensors: Mapping[str, TensorInfo]) -> str:
+    """The name of the number format in which an output has most weights."""
+    sizes: Counter[str] = Counter()
+    for info in tensors.values():
+        sizes[info.written_dtype] += info.nbytes
+    return RECIPE_NAMES.get(sizes.most_common(1)[0][0], "float32")
 
 
 def _headers(weights: Weights) -> tuple[list[Header], tuple[str, ...]]:
@@ -306,13 +328,28 @@ def _assembled(
         parts={name: read.part for name, read in parts.items()},
         side_files=side.files,
         warnings=tuple(f"{path_text(path)}: {warning}" for warning in warnings),
-        metadata=_metadata([header for read in parts.values() for header in read.headers]),
+        metadata=_metadata(parts.values()),
+        quantised=_sum([read.quantised for read in parts.values()]),
     )
 
 
-def _metadata(headers: Sequence[Header]) -> dict[str, str]:
-    """The metadata of the only file, without hashes, which would be wrong for any other file."""
-    metadata = headers[0].metadata if len(headers) == 1 else {}
+def _sum(counts: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return dict(total)
+
+
+def _metadata(parts: Iterable[_Read]) -> dict[str, str]:
+    """The metadata of the only file, without hashes, which would be wrong for any other file.
+
+    None of quantised weights, which it may describe.
+    """
+    parts = list(parts)
+    headers = [header for read in parts for header in read.headers]
+    if len(headers) > 1 or any(read.quantised for read in parts):
+        return {}
+    metadata = headers[0].metadata
     return {key: text for key, text in metadata.items() if not _HASH.search(key)}
 
 

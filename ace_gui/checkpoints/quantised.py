@@ -1,26 +1,19 @@
-"""Weights that are not plain: quantised ones with scales are read as float32, others are refused.
+"""Tensors that cannot be merged as they are, and the sentences that refuse them.
 
-Formats with scales are fp8 (E4M3) of FBGEMM, compressed-tensors and DeepSeek's models, int8 of
-bitsandbytes, and MXFP4 of gpt-oss: W = scale · q, per tensor, row or block. An adapter in place of
-a whole model is refused, too.
+Quantised weights whose format is known were put together before (``quantised_formats.py``); what is
+left here is named with what to do. An adapter in place of a whole model is refused, too.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from math import prod
 from pathlib import Path
-from typing import Any, Final
-
-import torch
-from torch import Tensor
+from typing import Final
 
 from ace_gui.checkpoints.header import TensorInfo
-from ace_gui.checkpoints.input_files import open_regular, read_bytes, refusal
-from ace_gui.checkpoints.reader import DerivedInfo, TensorReader
+from ace_gui.checkpoints.input_files import refusal
+from ace_gui.checkpoints.quantised_parts import CONFIG_KEYS
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import counted, path_text, plain
 from ace_gui.stored_formats import FORMATS, is_float
@@ -30,20 +23,34 @@ ADAPTER_SENTENCE: Final = (
     "trained on."
 )
 
-_CONFIG_KEYS: Final = ("quantization_config", "compression_config", "quantization")
-
 # Companions that only a quantised weight has, by the last part of their names.
 _COMPANIONS: Final = {
     "qweight": "GPTQ or AWQ",
     "qzeros": "GPTQ or AWQ",
     "weight_scale_inv": "fp8 with block scales",
     "weight_packed": "compressed-tensors",
+    "weight_scale_2": "NVFP4 of ModelOpt",
     "absmax": "bitsandbytes",
     "SCB": "bitsandbytes",
     "W_q": "HQQ",
+    "_weight_qdata": "torchao",
     "codebooks": "AQLM",
     "q_weight": "EXL2",
+    "trellis": "EXL3",
 }
+
+_BY_TRANSFORMERS: Final = (
+    "from transformers import AutoModel as M; "
+    "M.from_pretrained('FOLDER').dequantize().save_pretrained('PLAIN')"
+)
+_WAYS: Final = {
+    "bitsandbytes": f'With bitsandbytes: `python -c "{_BY_TRANSFORMERS}"`.',
+    "integers with scales": (
+        "If MLX wrote them: `mlx_lm.convert --hf-path FOLDER --mlx-path PLAIN -d`."
+    ),
+}
+"""By how a tensor is quantised, the command that makes plain weights of it."""
+_ORIGINAL: Final = "Or open the original weights, which are more exact."
 
 _INTEGER_SCALES: Final = frozenset({"scales", "scale", "weight_scale", "weight_scales"})
 
@@ -104,7 +111,7 @@ def without_quantisation(config: Mapping[str, object]) -> dict[str, object]:
 
 
 def _of_quantisation(key: str, value: object) -> bool:
-    return key in _CONFIG_KEYS and isinstance(value, dict) and bool(value)
+    return key in CONFIG_KEYS and isinstance(value, dict) and bool(value)
 
 
 def _method(config: Mapping[str, object]) -> str:
@@ -169,223 +176,18 @@ def _quantisation(tensor: TensorInfo, tensors: Mapping[str, TensorInfo]) -> str 
 
 def _quantised(path: Path, what: str, how: str, *, tensor: str | None = None) -> CheckpointError:
     sentence = f"`{what}` is quantised ({how}). Merging needs BF16, FP16 or FP32; dequantise first."
-    return refusal(path, sentence, tensor=tensor)
+    way = _WAYS.get(how, "")
+    return refusal(path, " ".join(filter(None, (sentence, way, _ORIGINAL))), tensor=tensor)
 
 
-_FP4: Final = tuple(sign * x for sign in (1.0, -1.0) for x in (0, 0.5, 1, 1.5, 2, 3, 4, 6))
-_FP8: Final = "F8_E4M3"
-_FP8_SCALES: Final = ("weight_scale_inv", "weight_scale")
-_SCALE_FORMATS: Final = ("F32", "BF16", "F16")
-_FORMAT: Final = ".weight_format"
-_BY_ROWS: Final = 0
-"""bitsandbytes' number of the layout; others belong to old GPUs."""
-_COMFY_MARKER: Final = "comfy_quant"
-"""ComfyUI's JSON beside a weight, as bytes: how it is quantised."""
-_COMFY_LIMIT: Final = 4096
-"""Most bytes of such a marker; it has a format and a few switches."""
-_OF_RUNNING: Final = (
-    "input_scale",
-    "input_activation_scale",
-    "input_scale_ub",  # FBGEMM's upper limit
-    "q_scale",  # of a quantised cache of keys and values
-    "k_scale",
-    "v_scale",
-)
-"""Scales that only a running quantised model needs; a merged one is not quantised."""
+def quantised_note(formats: Mapping[str, int], written: str) -> str:
+    """A sentence on weights that are dequantised, by the number of each format.
 
-
-@dataclass(frozen=True, kw_only=True)
-class QuantisedInfo(DerivedInfo):
-    """A weight read as float32, from the stored ``quantised`` weight and its ``scale``."""
-
-    quantised: TensorInfo
-    scale: TensorInfo
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes in the file."""
-        return self.quantised.nbytes
-
-    @property
-    def parts(self) -> tuple[TensorInfo, ...]:
-        """The quantised weight and its scales."""
-        return self.quantised, self.scale
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScaledInfo(QuantisedInfo):
-    """A weight in fp8 or int8. ``block``: rows and columns per scale. W = scale·q/``divisor``."""
-
-    block: tuple[int, int]
-    divisor: float = 1.0
-
-    def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
-        """Elements of the weight, multiplied by the scales of their rows."""
-        raw = reader.elements(replace(self.quantised, dtype="U8"), start, stop)
-        is_int8 = self.quantised.dtype == "I8"
-        part = raw.view(torch.int8 if is_int8 else torch.float8_e4m3fn).to(torch.float32)
-        if start < stop:
-            width = self.shape[-1]
-            first, last = start // width, -(-stop // width)
-            scales = reader.whole(self.scale)
-            factors = self._factors(scales, first, last).reshape(-1)
-            part.mul_(factors[start - first * width : stop - first * width]).div_(self.divisor)
-        return part
-
-    def _factors(self, scales: Tensor, first: int, last: int) -> Tensor:
-        """The scale of each element of the rows ``first`` to ``last``, numbered through a stack."""
-        rows, columns = self.shape[-2:]
-        grid = scales.to(torch.float32).reshape(-1, max(1, -(-columns // self.block[1])))
-        per_matrix = -(-rows // self.block[0])
-        at = torch.arange(first, last)
-        wanted = grid[at // rows * per_matrix + at % rows // self.block[0]]
-        return wanted.repeat_interleave(self.block[1], dim=1)[:, :columns]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PackedInfo(QuantisedInfo):
-    """A stack of experts in MXFP4, as gpt-oss has it: experts × inputs × outputs when read.
-
-    The file has experts × outputs × groups × 16 bytes with two numbers each, the lower four bits
-    first, and an exponent of 2 for each group of 32 numbers.
+    ``written``: name of the number format of an output.
     """
-
-    def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
-        """Elements of the stack; one expert's matrix is unpacked at a time."""
-        size = prod(self.shape[1:])
-        part = torch.empty(stop - start)
-        for expert in range(start // size, -(-stop // size)):
-            at = expert * size
-            first, last = max(start, at), min(stop, at + size)
-            matrix = self._matrix(reader, expert)
-            part[first - start : last - start] = matrix[first - at : last - at]
-        return part
-
-    def _matrix(self, reader: TensorReader, expert: int) -> Tensor:
-        outputs, groups, packed = self.quantised.shape[1:]
-        count = outputs * groups
-        size = count * packed
-        raw = reader.elements(self.quantised, expert * size, (expert + 1) * size)
-        exponents = reader.elements(self.scale, expert * count, (expert + 1) * count)
-        nibbles = torch.stack([raw & 15, raw >> 4], dim=-1).reshape(count, 2 * packed)
-        values = torch.ldexp(
-            torch.tensor(_FP4)[nibbles.long()], exponents[:, None].to(torch.int32) - 127
-        )
-        return values.reshape(outputs, -1).T.reshape(-1)
-
-
-def with_scales(
-    tensors: Mapping[str, TensorInfo], config: Mapping[str, Any] | None
-) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
-    """The tensors, in which quantised weights with scales are float32, and a note on the cost.
-
-    ``config``: the model's config, which may have the size of the blocks. Weights without scales,
-    or with scales that do not fit, are returned unchanged and refused later.
-    """
-    scaled = {
-        name: read
-        for name, info in tensors.items()
-        if (read := _scaled(info, tensors, _blocks(config)) or _packed(info, tensors)) is not None
-    }
-    if not scaled:
-        return dict(tensors), ()
-    ends = tuple(f".{end}" for end in _OF_RUNNING)
-    used = {read.scale.name for read in scaled.values()}
-    used |= {name.replace(".SCB", _FORMAT) for name in used if name.endswith(".SCB")}
-    used |= {f"{name.removesuffix('.weight')}.{_COMFY_MARKER}" for name in scaled}
-    kept = {
-        scaled[name].name if name in scaled else name: scaled.get(name, info)
-        for name, info in tensors.items()
-        if name not in used and not name.endswith(ends)
-    }
-    weights = counted(len(scaled), "quantised weight is", "quantised weights are")
-    note = (
-        f"{weights} read as float32 (fp8, int8 or MXFP4, with scales). The merged model is not "
-        "quantised: its weights are four times as large as fp8 and int8, eight times as large as "
-        "MXFP4, and half of that with `out_dtype: bfloat16`. Their rounding errors are in every "
-        "change."
+    count = sum(formats.values())
+    weights = counted(count, "quantised weight is", "quantised weights are")
+    return (
+        f"{weights} dequantised when read ({', '.join(formats)}). The merged model is not "
+        f"quantised: its weights are {written}, if the recipe names no other format."
     )
-    return kept, (note,)
-
-
-def _blocks(config: Mapping[str, Any] | None) -> tuple[int, int] | None:
-    settings = (config or {}).get("quantization_config")
-    sizes = settings.get("weight_block_size") if isinstance(settings, dict) else None
-    if isinstance(sizes, list) and len(sizes) == 2 and all(type(n) is int and n > 0 for n in sizes):
-        return sizes[0], sizes[1]
-    return None
-
-
-def _scaled(
-    info: TensorInfo, tensors: Mapping[str, TensorInfo], blocks: tuple[int, int] | None
-) -> ScaledInfo | None:
-    owner, _, last = info.name.rpartition(".")
-    if info.dtype == "I8" and last == "weight" and len(info.shape) == 2:
-        return _int8(info, tensors, owner)
-    if info.dtype != _FP8 or last != "weight" or len(info.shape) not in (2, 3):
-        return None
-    named = (tensors.get(f"{owner}.{end}") for end in _FP8_SCALES)
-    scale = next((each for each in named if each is not None), None)
-    if scale is None or scale.dtype not in _SCALE_FORMATS or not prod(info.shape):
-        return None
-    marker = tensors.get(f"{owner}.{_COMFY_MARKER}")
-    if marker is not None and not _says_fp8(marker):
-        return None
-    rows, columns = info.shape[-2:]
-    stack = prod(info.shape[:-2])
-    for block in (blocks, (1, columns), (rows, columns)):
-        if block is None:
-            continue
-        block = min(block[0], rows), min(block[1], columns)
-        grid = stack * -(-rows // block[0]) * -(-columns // block[1])
-        whole = scale.shape[-2:] == (-(-rows // block[0]), -(-columns // block[1]))
-        if prod(scale.shape) == grid and (whole or block[1] == columns):
-            return _as_float32(info, scale, block)
-    return None
-
-
-def _says_fp8(marker: TensorInfo) -> bool:
-    """Whether a marker of ComfyUI is of a weight of this kind, W = scale · q."""
-    if marker.nbytes > _COMFY_LIMIT:
-        return False
-    with open_regular(marker.file) as (descriptor, _):
-        content = read_bytes(descriptor, marker.file, marker.start, marker.nbytes)
-    try:
-        settings = json.loads(content.decode())
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(settings, dict) and settings.get("format") == "float8_e4m3fn"
-
-
-def _int8(info: TensorInfo, tensors: Mapping[str, TensorInfo], owner: str) -> ScaledInfo | None:
-    """W = q · SCB / 127, row by row (Dettmers et al. 2022, section 3), stored by rows."""
-    scale, layout = tensors.get(f"{owner}.SCB"), tensors.get(f"{owner}{_FORMAT}")
-    if scale is None or scale.dtype != "F32" or scale.shape != info.shape[:1]:
-        return None
-    if layout is not None:
-        with open_regular(layout.file) as (descriptor, _):
-            byte = read_bytes(descriptor, layout.file, layout.start, 1)
-        if layout.nbytes != 1 or byte[0] != _BY_ROWS:
-            return None
-    return _as_float32(info, scale, (1, info.shape[1]), divisor=127.0)
-
-
-def _as_float32(
-    info: TensorInfo, scale: TensorInfo, block: tuple[int, int], divisor: float = 1.0
-) -> ScaledInfo:
-    fields = info.fields | {"dtype": "F32", "nbytes": 4 * prod(info.shape)}
-    return ScaledInfo(**fields, quantised=info, scale=scale, block=block, divisor=divisor)
-
-
-def _packed(info: TensorInfo, tensors: Mapping[str, TensorInfo]) -> PackedInfo | None:
-    name = info.name.removesuffix("_blocks")
-    scale = tensors.get(f"{name}_scales")
-    if name == info.name or name in tensors or scale is None:
-        return None
-    fits = len(info.shape) == 4 and info.shape[3] == 16 and scale.shape == info.shape[:3]
-    if not fits or (info.dtype, scale.dtype) != ("U8", "U8") or not prod(info.shape):
-        return None
-    experts, outputs, groups, _ = info.shape
-    shape = (experts, 32 * groups, outputs)
-    replaced = {"name": name, "dtype": "F32", "shape": shape, "nbytes": 4 * prod(shape)}
-    return PackedInfo(**{**info.fields, **replaced}, quantised=info, scale=scale)

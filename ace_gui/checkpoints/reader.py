@@ -38,6 +38,14 @@ from ace_gui.linalg.passes import is_finite
 class DerivedInfo(TensorInfo):
     """A tensor that is computed when it is read; files have other tensors instead."""
 
+    written: str = ""
+    """The dtype tag in an output of the model's own formats; empty: as it is read."""
+
+    @property
+    def written_dtype(self) -> str:
+        """The dtype tag in an output of the model's own formats."""
+        return self.written or self.dtype
+
     @property
     def parts(self) -> tuple[TensorInfo, ...]:
         """The tensors it is made from, if they are worth prefetching."""
@@ -46,6 +54,10 @@ class DerivedInfo(TensorInfo):
     def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
         """Elements ``start`` to ``stop`` of the flattened tensor."""
         raise NotImplementedError
+
+    def rounding(self, _reader: TensorReader) -> float:
+        """The share of a quantisation's rounding in its energy; 0 if it was never quantised."""
+        return 0.0
 
 
 class Tensors(Protocol):
@@ -102,7 +114,7 @@ class TensorReader:
         """Elements of a tensor of the checkpoint's files, as ``read_part``."""
         if isinstance(info, DerivedInfo):
             return info.read(self, start, stop)
-        part = _allocate(info, stop - start)
+        part = allocate(info, stop - start)
         buffer = part.view(torch.uint8).numpy().data
         with open_regular(info.file) as (descriptor, stamp):
             self._require_same(stamp)
@@ -147,7 +159,8 @@ def _stored(info: TensorInfo) -> Iterator[TensorInfo]:
         yield info
 
 
-def _allocate(info: TensorInfo, elements: int) -> Tensor:
+def allocate(info: TensorInfo, elements: int) -> Tensor:
+    """Memory for some elements of a tensor. Raises ResourceError."""
     try:
         return torch.empty(elements, dtype=torch_dtype(info.dtype))
     except RuntimeError as error:  # torch has no class of error for this on the CPU

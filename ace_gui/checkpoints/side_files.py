@@ -52,7 +52,12 @@ _WEIGHTS: Final = (
     *("*.safetensors*", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.gguf", "*.onnx", "*.h5"),
     *("*.msgpack", "*.npz", "*.index.json"),
 )
-_FOREIGN: Final = (*_WEIGHTS, "trainer_state.json", "*_results.json", "adapter_*")
+_OF_QUANTISATION: Final = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")
+"""What tools of quantisation write beside the weights; merged weights are not quantised."""
+_FOREIGN: Final = (
+    *(*_WEIGHTS, *_OF_QUANTISATION),
+    *("trainer_state.json", "*_results.json", "adapter_*"),
+)
 
 # A sub-folder with one of these belongs to a tokenizer, a processor or a scheduler.
 _OF_SUB_FOLDERS: Final = (

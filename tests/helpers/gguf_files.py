@@ -43,11 +43,7 @@ def gguf_of(model: PreTrainedModel, path: Path, dtype: torch.dtype = torch.float
     for own, tensor in model.state_dict().items():
         if own == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        name, value = own, tensor
-        for theirs, short in NAMES:
-            name = name.replace(theirs, short)
-        after = "post_attention_norm" if gemma else "ffn_norm"
-        name = name.replace("post_attention_layernorm", after)
+        name, value = gguf_name(own, gemma=gemma), tensor
         if architecture == "llama" and ("attn_q." in name or "attn_k." in name):
             count = heads if "attn_q." in name else fewer
             pairs = value.reshape(count, 2, value.shape[0] // count // 2, *value.shape[1:])
@@ -66,18 +62,37 @@ def gguf_of(model: PreTrainedModel, path: Path, dtype: torch.dtype = torch.float
     return path
 
 
-def gguf_bytes(
-    metadata: Mapping[str, str | int | list[str]], tensors: Mapping[str, Tensor]
-) -> bytes:
+def gguf_name(name: str, *, gemma: bool = False) -> str:
+    """The name of a tensor in a file of GGUF."""
+    for theirs, short in NAMES:
+        name = name.replace(theirs, short)
+    after = "post_attention_norm" if gemma else "ffn_norm"
+    return name.replace("post_attention_layernorm", after)
+
+
+Metadata = Mapping[str, str | int | list[str]]
+
+
+def gguf_bytes(metadata: Metadata, tensors: Mapping[str, Tensor]) -> bytes:
     """The bytes of a file with this metadata and these tensors."""
+    parts = {}
+    for name, tensor in tensors.items():
+        stored = tensor.contiguous().view(torch.uint8).numpy().astype(np.uint8).tobytes()
+        parts[name] = (KINDS[tensor.dtype], tuple(tensor.shape), stored)
+    return gguf_of_parts(metadata, parts)
+
+
+def gguf_of_parts(
+    metadata: Metadata, tensors: Mapping[str, tuple[int, tuple[int, ...], bytes]]
+) -> bytes:
+    """The bytes of a file; each tensor has the number of its type, its shape and its bytes."""
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
     head += b"".join(text(key) + _value(value) for key, value in metadata.items())
     data = b""
-    for name, tensor in tensors.items():
-        head += text(name) + struct.pack("<I", tensor.ndim)
-        head += struct.pack(f"<{tensor.ndim}Q", *reversed(tensor.shape))
-        head += struct.pack("<IQ", KINDS[tensor.dtype], len(data))
-        stored = tensor.contiguous().view(torch.uint8).numpy().astype(np.uint8).tobytes()
+    for name, (kind, shape, stored) in tensors.items():
+        head += text(name) + struct.pack("<I", len(shape))
+        head += struct.pack(f"<{len(shape)}Q", *reversed(shape))
+        head += struct.pack("<IQ", kind, len(data))
         data += stored + bytes(-len(stored) % 32)
     return head + bytes(-len(head) % 32) + data
 

@@ -62,6 +62,8 @@ class DeclaredFigure:
     """Whether ``inspect`` leaves it out where the tensor's method does not distinguish regimes."""
     places: frozenset[Place] = EVERYWHERE
     """Where it is shown."""
+    only_if_known: bool = False
+    """Whether the report has no column of it where no tensor has it."""
 
     def value(
         self, statistics: LayerStatistics | None, report: LayerReport | None = None
@@ -149,6 +151,16 @@ REFINEMENT_RATIO: Final = DeclaredFigure(
     places=frozenset({Place.REPORT}),
 )
 
+QUANTISATION_NOISE: Final = DeclaredFigure(
+    name="quantisation_noise",
+    title="Quantisation noise",
+    meaning="Share of the experts' changes that is rounding of quantised models, by their steps",
+    of_report=lambda report: report.quantisation_noise,
+    report_heading="quantisation noise",
+    places=frozenset({Place.REPORT}),
+    only_if_known=True,
+)
+
 FIGURES: tuple[DeclaredFigure, ...] = (
     GAMMA,
     LOG_VARIANCE,
@@ -158,6 +170,7 @@ FIGURES: tuple[DeclaredFigure, ...] = (
     CONDITION,
     REFINEMENT_COSINE,
     REFINEMENT_RATIO,
+    QUANTISATION_NOISE,
 )
 """All figures, in the order of their columns. A new one is a member of this tuple."""
 

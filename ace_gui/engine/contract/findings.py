@@ -69,6 +69,9 @@ class LayerReport(MethodFigures):
     """Possible problems with the result, and remedies, one sentence each."""
     non_finite: tuple[str, ...] = ()
     """The experts with NaN or Inf here."""
+    quantisation_noise: float | None = None
+    """Estimated share of the rounding of quantised inputs in the energy of the experts' changes, at
+    most 1; None if no input is quantised here, or only the base below adapters."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,8 @@ from ace_gui.linalg.heterogeneity import (
 from ace_gui.recipe.values import Cap, ParameterValue
 
 NOTED_RIDGE_MASS: Final = 0.1
+NOTED_NOISE: Final = 0.01
+"""Share of quantisation noise in the experts' changes from which a tensor has a note."""
 """Ridge mass from which the refinement shows it."""
 
 SMALL_ENERGY: Final = 0.1
@@ -250,6 +252,13 @@ def _after(report: LayerReport, ratio: float | None) -> Iterator[Check]:
         yield _warning("Method", sentence)
     for sentence in report.notes:
         yield _note("Departure", sentence)
+    noise = report.quantisation_noise
+    if noise is not None and noise >= NOTED_NOISE:
+        yield _note(
+            "Quantisation",
+            f"About {noise:.0%} of the experts' changes here is rounding of quantised weights, by "
+            "the size of their steps. Merge the original weights if they can be had.",
+        )
     mass = report.ridge_mass
     refined = report.regime is Regime.HETEROGENEOUS
     if refined and mass is not None and NOTED_RIDGE_MASS < mass <= LARGEST_RIDGE_MASS:

@@ -231,6 +231,9 @@ class PlanRow:
     override: RowOverride | None = None
     part: MatrixPart | None = None
     after: RowAfter = NOTHING_AFTER
+    written: str = ""
+    """Its dtype tag in an output of the base's formats, if it is quantised there; empty: ``dtype``,
+    in which it is read."""
 
     @property
     def tensor(self) -> str:
@@ -259,6 +262,8 @@ class PlanRow:
 
     def output_dtype(self, wanted: str | None) -> str:
         """The dtype tag in an output of the recipe's dtype ``wanted`` (None: as in the base)."""
+        if wanted is None and self.written:
+            return self.written
         if wanted is None or self.disposition is Disposition.COPIED or not is_float(self.dtype):
             return self.dtype
         return RECIPE_TAGS[wanted]

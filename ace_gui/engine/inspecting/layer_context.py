@@ -15,7 +15,7 @@ import math
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Final, TypeVar
 
 import numpy as np
@@ -30,6 +30,7 @@ from ace_gui.engine.contract.findings import LayerReport
 from ace_gui.engine.contract.plan import PlanRow
 from ace_gui.engine.kept_files import ArrayCache, Arrays, text_array, text_of
 from ace_gui.engine.merging.learn import require_learned
+from ace_gui.engine.merging.quantisation_noise import quantisation_noise
 from ace_gui.engine.merging.readers import Readers, resolve_non_finite
 from ace_gui.engine.merging.surveying import surveyed
 from ace_gui.engine.merging.task_vectors import TaskVectors
@@ -121,7 +122,8 @@ class InspectionContext:
     def report(self, merged: Merged) -> LayerReport:
         """The report of a merge of the tensor."""
         norm = math.sqrt(energy(merged.delta))
-        return report_of(self.row, self.names, merged.diagnostics, norm)
+        report = report_of(self.row, self.names, merged.diagnostics, norm)
+        return replace(report, quantisation_noise=quantisation_noise(self.row, self.readers))
 
     def surveyed(self) -> Iterator[None]:
         """Survey the whole model first, if the tensor's method needs it."""

@@ -17,6 +17,7 @@ from ace_gui.checkpoints.derived import ExtendedInfo
 from ace_gui.engine.contract.findings import LayerReport, Regime
 from ace_gui.engine.contract.matrix_figures import effective_rank
 from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, PlanRow
+from ace_gui.engine.merging.quantisation_noise import quantisation_noise
 from ace_gui.engine.merging.readers import Readers, ResolvedRow, resolve_non_finite
 from ace_gui.engine.merging.task_vectors import (
     CPU,
@@ -205,6 +206,8 @@ class TensorMerge:
         if self._is_combined:
             norm = math.sqrt(self._squared_norm)
             report = report_of(self.row, self._names, self._diagnostics, norm)
+            noise = quantisation_noise(self.row, self._readers)
+            report = replace(report, quantisation_noise=noise)
         if self._resolved is not None:
             notes = (*self._resolved.notes, *report.notes)
             report = replace(report, notes=notes, non_finite=tuple(self._resolved.found))

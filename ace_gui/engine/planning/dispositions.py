@@ -133,6 +133,7 @@ class _Rules:
             block=traits.block,
             tied_to=traits.tied_to if traits.tied_to in self.base.checkpoint.tensors else None,
             experts=tuple(t for t, expert in enumerate(self.experts) if expert.has(name)),
+            written=info.written_dtype if info.written_dtype != info.dtype else "",
         )
         if row.tied_to is not None:
             return self._as_its_source(row)

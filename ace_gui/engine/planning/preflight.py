@@ -18,6 +18,7 @@ from ace_gui.checkpoints.derived import ChangedInfo
 from ace_gui.checkpoints.folder import PIPELINE, part_of
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.input_files import FileStamp, open_regular, read_at
+from ace_gui.checkpoints.reader import DerivedInfo
 from ace_gui.engine.contract.plan import (
     Check,
     Disposition,
@@ -35,7 +36,7 @@ from ace_gui.engine.planning.tie_checks import TIED_WEIGHTS, base_tie_checks, fi
 from ace_gui.engine.planning.token_ids import compare, has_tokenizer, tokenizer_stamps
 from ace_gui.engine.planning.vocabulary import match
 from ace_gui.errors import CheckpointError
-from ace_gui.formatting import dimensions, listing, path_text, plain
+from ace_gui.formatting import counted, dimensions, listing, path_text, plain
 from ace_gui.paths import merges_folder
 from ace_gui.recipe.values import BY_TOKEN, Vocabulary
 from ace_gui.stored_formats import is_float
@@ -60,7 +61,7 @@ def preflight(prepared: Prepared) -> tuple[Check, ...]:
         checks += _together("Names", _names, base, experts, "Every tensor of the base is there.")
         checks.append(Check("Shapes", "Every shared tensor has the base's shape."))
         checks += _together("Number format", _format, base, experts, f"All in {agreed}.")
-        checks.append(Check("Quantisation", "No model is quantised."))
+        checks.append(_quantisation(base, experts))
         checks += _together(TIED_WEIGHTS, find_ties, base, experts, "Tied as in the base.")
         checks += base_tie_checks(base)
         checks.append(_heads(plan.rows, experts))
@@ -175,14 +176,47 @@ def _more(expert: OpenedModel) -> _Finding:
     return None
 
 
+def _quantisation(base: OpenedModel, experts: Sequence[OpenedModel]) -> Check:
+    """Which models are quantised, and what that means for the merge."""
+    title = "Quantisation"
+    quantised = [model for model in (base, *experts) if model.checkpoint.quantised]
+    if not quantised:
+        return Check(title, "No model is quantised.")
+    formats = sorted({name for model in quantised for name in model.checkpoint.quantised})
+    sentences = [f"Dequantised as it is read: {', '.join(formats)}."]
+    adapters = any(expert.checkpoint.adapter is not None for expert in experts)
+    if base.checkpoint.quantised and adapters:
+        sentences.append(
+            "An adapter that was trained on this quantised base is rightly merged onto it as it is."
+        )
+    if not adapters or len(quantised) > 1 or not base.checkpoint.quantised:
+        sentences.append(
+            "The rounding stays in the merged weights: open the original ones if they can be had."
+        )
+    lines = [
+        f"{model.name}: {format_}, {counted(count, 'tensor', 'tensors')}"
+        for model in quantised
+        for format_, count in model.checkpoint.quantised.items()
+    ]
+    names = ", ".join(plain(model.name) for model in quantised)
+    return Check(title, " ".join(sentences), Verdict.NOTE, _plain_lines(lines), names)
+
+
+def _is_dequantised(model: OpenedModel, info: TensorInfo) -> bool:
+    return bool(model.checkpoint.quantised) and isinstance(info, DerivedInfo)
+
+
 def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:
     """Task vectors are differences: the coarser of the two formats determines their noise."""
     if expert.checkpoint.adapter is not None:
         return None
     pairs: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, own in expert.own_names.items():
-        first = base.checkpoint.tensors[name].dtype
-        second = expert.checkpoint.tensors[own].dtype
+        ours = base.checkpoint.tensors[name]
+        theirs = expert.checkpoint.tensors[own]
+        if _is_dequantised(base, ours) or _is_dequantised(expert, theirs):
+            continue
+        first, second = ours.dtype, theirs.dtype
         if first != second and is_float(first) and is_float(second):
             pairs[first, second].append(name)
     if not pairs:

@@ -22,6 +22,7 @@ from ace_gui.architecture.traits import Role, TensorTraits
 from ace_gui.checkpoints.derived import NOWHERE, ExtendedInfo, Source, extend
 from ace_gui.checkpoints.header import TensorInfo
 from ace_gui.checkpoints.input_files import JSON_LIMIT, FileStamp, read_json
+from ace_gui.checkpoints.reader import DerivedInfo
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.token_ids import (
     Joined,
@@ -338,6 +339,7 @@ class _Extended:
             padding=padding,
             merged=merged,
             unknown=tuple(sorted(set(rowless) - self._single.keys())),
+            written=info.written if isinstance(info, DerivedInfo) else "",
         )
 
     @cached_property

@@ -207,8 +207,16 @@ def _tensor(content: Content, row: PlanRow) -> Row:
         ("regime", _regime(content, row)),
         ("health", NONE if health is None else health.verdict.value),
         (GAMMA.title, number(content.gamma(row)) + (" ?" if content.gamma_unsure(row) else "")),
-        *(_figure(content, row, figure) for figure in figures_in(Place.REPORT)),
+        *(
+            _figure(content, row, figure)
+            for figure in figures_in(Place.REPORT)
+            if not figure.only_if_known or _is_known(content, figure)
+        ),
     ]
+
+
+def _is_known(content: Content, figure: DeclaredFigure) -> bool:
+    return any(figure.value(None, report) is not None for report in content.reports.values())
 
 
 def _figure(content: Content, row: PlanRow, figure: DeclaredFigure) -> tuple[str, str]:
