@@ -103,6 +103,9 @@ class MergeMethod(Generic[Parameters]):
     kind: Kind = Kind.MATRIX
     """Which tensors it gets, and in what form."""
 
+    whole: Callable[[Parameters], bool] | None = None
+    """Whether an entry or row method needs tensors whole with these parameters; None: never."""
+
     seeded: bool = False
     """Whether it draws random numbers, and therefore needs a random key."""
 
@@ -169,6 +172,12 @@ class MergeMethod(Generic[Parameters]):
 
     defaults: Defaults | None = None
     """The defaults that follow from the base's config."""
+
+    def needs_whole(self, parameters: Parameters) -> bool:
+        """Whether it must get tensors in one piece with these parameters."""
+        if self.kind in {Kind.TENSOR, Kind.MATRIX}:
+            return True
+        return self.whole is not None and self.whole(parameters)
 
     def need(self, parameters: Parameters) -> Need | None:
         """The statistics that must be measured with the experts' data before the merge."""

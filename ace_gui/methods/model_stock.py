@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import torch
+from torch import Tensor
 
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.experts import (
@@ -16,7 +17,16 @@ from ace_gui.methods.shared.experts import (
     on_experts,
     require_mean,
 )
-from ace_gui.methods.shared.kit import parameter, per_entry
+from ace_gui.methods.shared.inner_products import (
+    COEFFICIENT,
+    ENERGY,
+    combined,
+    inner_product_survey,
+    parts_memory,
+    weighted_energies,
+)
+from ace_gui.methods.shared.kit import parameter
+from ace_gui.methods.shared.survey import Findings, MethodSurvey, SumSurvey, SurveyContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,41 +43,75 @@ class ModelStockParameters:
     )
 
 
+COSINE: Final = "cosine"
+"""Name of a finding: the mean cosine over pairs of experts, the same for every expert."""
+
+
+def agreement(known: SurveyContext) -> SumSurvey | None:
+    """The mean cosine in a tensor, and each expert's coefficient; None if rows have their own."""
+    if known.parameters[0].filter_wise:
+        return None
+    experts = len(known.parameters)
+
+    def found(products: Tensor) -> Findings:
+        energies = weighted_energies(products, known)
+        counted = list(Census.of(energies).kept)
+        cosine = 1.0
+        share = 1.0
+        if len(counted) > 1:
+            cosine = mean_cosine(products[counted][:, counted])
+            share = interpolation(len(counted), cosine)
+        total = require_mean([known.weights[t] for t in counted]) if counted else 1.0
+        coefficients = [0.0] * experts
+        for t in counted:
+            coefficients[t] = share * known.weights[t] / total
+        return {
+            COEFFICIENT: tuple(coefficients),
+            ENERGY: energies,
+            COSINE: (cosine,) * experts,
+        }
+
+    return inner_product_survey(known, found)
+
+
+SURVEYS: Final = (MethodSurvey(survey=agreement, finds=(COEFFICIENT, ENERGY, COSINE)),)
+
+
 @on_experts
-def model_stock(experts: Experts, parameters: ModelStockParameters, _: Context) -> Merged:
+def model_stock(experts: Experts, parameters: ModelStockParameters, context: Context) -> Merged:
     """t · Σ w_t ΔW_t / Σ w_t, t = N c / (1 + (N − 1) c), c the mean cosine; any shape, float32.
 
     N counts the experts that changed the tensor. c is the mean cosine over their pairs (FusionBench
     takes the mean angle). It is at least 0, because a negative one would point away from the
-    experts. A single expert is returned unchanged. Reads every expert three times. Raises
-    MethodError if one is not finite, and for weights that sum to zero.
+    experts. A single expert is returned unchanged. Raises MethodError if one is not finite, and for
+    weights that sum to zero.
     """
-    census = experts.census()
-    kept = [experts.weights[t] for t in census.kept]
-    total = require_mean(kept) if kept else 1.0
-    notes: list[str] = []
-    share = 1.0
-    if len(kept) > 1:
-        if parameters.filter_wise:
-            return _by_rows(experts, census, [weight / total for weight in kept])
-        cosine = mean_cosine(experts, census)
-        share = interpolation(len(kept), cosine)
-        if cosine < 0:
-            notes.append(
-                f"The experts point in opposite directions (mean cosine {cosine:.2g}), so this "
-                "tensor stays as in the base."
-            )
-    coefficients = [share * weight / total for weight in kept]
-    merged = experts.combination(coefficients, census.kept)
-    return Merged.of(merged, diagnostics=census.diagnostics(notes))
+    if parameters.filter_wise:
+        return _by_rows(experts)
+    findings = experts.surveyed(SURVEYS, parameters, context).findings
+    notes = []
+    if findings[COSINE][0] < 0:
+        notes.append(
+            f"The experts point in opposite directions (mean cosine {findings[COSINE][0]:.2g}), so "
+            "this tensor stays as in the base."
+        )
+    diagnostics = Census.of(findings[ENERGY]).diagnostics(notes)
+    return Merged.of(combined(experts, findings), diagnostics=diagnostics)
 
 
-def _by_rows(experts: Experts, census: Census, shares: Sequence[float]) -> Merged:
+def _by_rows(experts: Experts) -> Merged:
     """Model Stock for each row along the last dimension; a row without a change has cosine 0."""
-    total = experts.zeros()
+    census = experts.census()
+    weights = [experts.weights[t] for t in census.kept]
+    mean = require_mean(weights) if weights else 1.0
+    shares = [weight / mean for weight in weights]
+    if len(weights) < 2:
+        merged = experts.combination(shares, census.kept)
+        return Merged.of(merged, diagnostics=census.diagnostics())
+    total = _in_rows(experts.zeros())
     changed = torch.zeros_like(total[..., :1])
     for t in census.kept:
-        row = experts.raw(t).to(torch.float64)
+        row = _in_rows(experts.raw(t)).to(torch.float64)
         norm = row.norm(dim=-1, keepdim=True)
         total.add_(row / torch.where(norm == 0, 1, norm))
         changed.add_(norm != 0)
@@ -76,7 +120,8 @@ def _by_rows(experts: Experts, census: Census, shares: Sequence[float]) -> Merge
     cosine = (total.square().sum(dim=-1, keepdim=True) - changed) / pairs
     held = cosine.clamp(0, 1)
     merged = experts.combination(shares, census.kept)
-    merged.mul_(count * held / (1 + (count - 1) * held))
+    factors = count * held / (1 + (count - 1) * held)
+    merged.mul_(factors if merged.ndim else factors[0])
     notes = []
     if opposite := int((cosine < 0).sum()):
         notes.append(
@@ -86,14 +131,17 @@ def _by_rows(experts: Experts, census: Census, shares: Sequence[float]) -> Merge
     return Merged.of(merged, diagnostics=census.diagnostics(notes))
 
 
-def mean_cosine(experts: Experts, census: Census) -> float:
-    """Mean cosine over all pairs of N ≥ 2 experts: (‖Σ u_t‖² − N) / (N (N − 1)), u_t of norm 1."""
-    total = experts.zeros()
-    for t in census.kept:
-        unit = experts.raw(t).to(torch.float64)
-        total.add_(unit / unit.norm())
-    count = len(census.kept)
-    return (float(total.square().sum()) - count) / (count * (count - 1))
+def _in_rows(tensor: Tensor) -> Tensor:
+    """The tensor; a number as a row of one."""
+    return tensor if tensor.ndim else tensor.reshape(1)
+
+
+def mean_cosine(products: Tensor) -> float:
+    """Mean cosine over all pairs of N ≥ 2 experts that changed something (N × N products)."""
+    norms = products.diagonal().sqrt()
+    cosines = products / norms / norms[:, None]
+    count = len(cosines)
+    return (float(cosines.sum()) - count) / (count * (count - 1))
 
 
 def interpolation(count: int, cosine: float) -> float:
@@ -119,6 +167,8 @@ MODEL_STOCK = MergeMethod(
     ),
     parameters=ModelStockParameters,
     merge=model_stock,
-    kind=Kind.TENSOR,
-    working_memory=per_entry(4),
+    kind=Kind.ENTRY,
+    whole=lambda parameters: parameters.filter_wise,
+    surveys=SURVEYS,
+    working_memory=parts_memory(entries=4),
 )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
+from ace_gui.methods.shared.experts import Census, Context, Experts, Merged, on_experts
+from ace_gui.methods.shared.inner_products import ENERGY, energies_survey
 from ace_gui.methods.shared.kit import parameter, per_entry, scaling_parameter
 from ace_gui.methods.shared.survey import (
     MethodSurvey,
@@ -15,7 +17,6 @@ from ace_gui.methods.shared.survey import (
     SumSurvey,
     SurveyContext,
     norms_survey,
-    required_findings,
 )
 
 
@@ -52,21 +53,28 @@ def norms(known: SurveyContext) -> SumSurvey | None:
     return norms_survey(len(known.parameters))
 
 
+SURVEYS: Final = (
+    MethodSurvey(survey=norms, over=Range.MODEL, finds=("norm",), uses=("norms",)),
+    MethodSurvey(survey=energies_survey, finds=(ENERGY,)),
+)
+
+
 @on_experts
 def nan(experts: Experts, parameters: NanParameters, context: Context) -> Merged:
     """Scaling · (T/2) Σ w_t c_t ΔW_t, c_t = ‖ΔW_t‖⁻¹ / Σ ‖ΔW_j‖⁻¹, any shape, float32.
 
     The norms are those of the unweighted task vectors, in one tensor or surveyed over the model.
     (The paper derives inverse squares and mentions a softmax, but this is its formula.) Experts
-    without a change, or of weight zero, are left out. Reads every expert twice. Raises MethodError
-    if one is not finite, and without findings where it needs them.
+    without a change, or of weight zero, are left out. Raises MethodError if one is not finite, and
+    without findings where it needs them.
     """
-    census = experts.census()
+    findings = experts.surveyed(SURVEYS, parameters, context).findings
+    census = Census.of(findings[ENERGY])
     kept: Sequence[int] = census.kept
     if parameters.norms == "tensor":
         norms = {t: math.sqrt(census.energies[t]) / abs(experts.weights[t]) for t in kept}
     else:
-        surveyed = required_findings(context.findings, len(experts))["norm"]
+        surveyed = findings["norm"]
         kept = [t for t, weight in enumerate(experts.weights) if weight and surveyed[t]]
         norms = {t: surveyed[t] for t in kept}
     total = sum(1 / norm for norm in norms.values())
@@ -89,7 +97,7 @@ NAN = MergeMethod(
     ),
     parameters=NanParameters,
     merge=nan,
-    kind=Kind.TENSOR,
+    kind=Kind.ENTRY,
     working_memory=per_entry(3),
-    surveys=(MethodSurvey(survey=norms, over=Range.MODEL, finds=("norm",), uses=("norms",)),),
+    surveys=SURVEYS,
 )

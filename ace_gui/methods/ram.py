@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
 from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
+from ace_gui.methods.shared.survey import Findings, MethodSurvey, SumSurvey, SurveyContext
 
 CITATION: Final = "Reinforced Agent Merging, 2026, arXiv:2601.13572"
 
@@ -70,21 +72,48 @@ def ram(experts: Experts, parameters: RamParameters, _: Context) -> Merged:
     return Merged.of(total.div_(counts.clamp_(min=1)))
 
 
+UNIQUE: Final = "unique"
+SHARED: Final = "shared"
+"""Names of findings: numbers of a tensor's entries that only this expert changed, or others too."""
+
+
+def overlap(known: SurveyContext) -> SumSurvey:
+    """The numbers of unique and of shared entries of each expert in a tensor."""
+    epsilon = known.parameters[0].epsilon
+
+    def figures(deltas: Sequence[Tensor], _start: int) -> Iterable[Sequence[float]]:
+        experts = Experts(deltas, known.weights)
+        _, counts = _gathered(experts, epsilon)
+        unique = counts == 1
+        for t in range(len(experts)):
+            changed = _changed(experts, t, epsilon) != 0
+            alone = int(torch.count_nonzero(unique & changed))
+            yield alone, int(torch.count_nonzero(changed)) - alone
+
+    def found(sums: list[list[float]]) -> Findings:
+        alone, shared = zip(*sums, strict=True)
+        return {UNIQUE: alone, SHARED: shared}
+
+    return SumSurvey(len(known.parameters), 2, figures, found)
+
+
+SURVEYS: Final = (MethodSurvey(survey=overlap, finds=(UNIQUE, SHARED)),)
+
+
 @on_experts
-def ramplus_tl(experts: Experts, parameters: RamPlusParameters, _: Context) -> Merged:
-    """As RAM, with each expert's unique entries scaled; any shape, float32. Reads each twice.
+def ramplus_tl(experts: Experts, parameters: RamPlusParameters, context: Context) -> Merged:
+    """As RAM, with each expert's unique entries scaled; any shape, float32.
 
     Raises MethodError if a task vector is not finite.
     """
+    findings = experts.surveyed(SURVEYS, parameters, context).findings
     total, counts = _gathered(experts, parameters.epsilon)
     unique = counts == 1
     for t in range(len(experts)):
         value = _changed(experts, t, parameters.epsilon)
-        own = unique & (value != 0)
-        alone = int(torch.count_nonzero(own))
-        shared = int(torch.count_nonzero(value)) - alone
-        ratio = min(shared / max(alone, parameters.epsilon or 1), parameters.alpha)
-        total.add_(torch.where(own, value, 0), alpha=parameters.r * ratio)
+        alone = max(findings[UNIQUE][t], parameters.epsilon or 1)
+        ratio = min(findings[SHARED][t] / alone, parameters.alpha)
+        total.add_(torch.where(unique, value, 0), alpha=parameters.r * ratio)
     return Merged.of(total.div_(counts.clamp_(min=1)))
 
 
@@ -131,6 +160,7 @@ RAMPLUS_TL = MergeMethod(
     citation=CITATION,
     parameters=RamPlusParameters,
     merge=ramplus_tl,
-    kind=Kind.TENSOR,
+    kind=Kind.ENTRY,
     working_memory=per_entry(6),
+    surveys=SURVEYS,
 )

@@ -10,8 +10,23 @@ from torch import Tensor
 
 from ace_gui.errors import MethodError
 from ace_gui.methods.method import Kind, MergeMethod
-from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
+from ace_gui.methods.shared.experts import (
+    Context,
+    Experts,
+    Merged,
+    on_experts,
+    require_mean,
+    require_one,
+)
+from ace_gui.methods.shared.inner_products import (
+    COEFFICIENT,
+    OF_BASE,
+    combined,
+    inner_product_survey,
+    parts_memory,
+)
 from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
+from ace_gui.methods.shared.survey import Findings, MethodSurvey, SumSurvey, SurveyContext
 
 CITATION: Final = (
     "K. Shoemake, Animating rotation with quaternion curves, SIGGRAPH 1985; for models: C. Goddard "
@@ -91,35 +106,84 @@ class BaseSlerpParameters:
     )
 
 
+def slerp_coefficients(known: SurveyContext) -> SumSurvey:
+    """How much of each of two experts the point on the arc between them has."""
+    require_pair(len(known.parameters))
+    weights = torch.tensor(known.weights, dtype=torch.float64)
+    straight = (1 - NEARLY_PARALLEL**2) ** 0.5
+
+    def found(products: Tensor) -> Findings:
+        products = products * weights * weights[:, None]
+        shares = shares_of(products, known.parameters[0].t, straight=straight)
+        return {COEFFICIENT: tuple((shares * weights).tolist())}
+
+    return inner_product_survey(known, found)
+
+
+def nuslerp_coefficients(known: SurveyContext) -> SumSurvey | None:
+    """The same by the experts' weights; None if every row or column has its own angle."""
+    require_pair(len(known.parameters))
+    if angles_of_parts(known.parameters[0]):
+        return None
+    t = known.weights[1] / require_mean(known.weights)
+
+    def found(products: Tensor) -> Findings:
+        return {COEFFICIENT: tuple(shares_of(products, t, straight=NO_ANGLE).tolist())}
+
+    return inner_product_survey(known, found)
+
+
+def base_slerp_coefficients(known: SurveyContext) -> SumSurvey:
+    """How much of the expert's change and of W₀ the point between W₀ and the expert adds to W₀."""
+    require_one(len(known.parameters))
+    parameters, (weight,) = known.parameters[0], known.weights
+    straight = max(0.0, 1 - parameters.parallel**2) ** 0.5
+    # W₀ and W₀ + w ΔW, of ΔW and W₀
+    points = torch.tensor([[0.0, 1.0], [weight, 1.0]], dtype=torch.float64)
+
+    def found(products: Tensor) -> Findings:
+        shares = shares_of(points @ products @ points.T, parameters.t, straight=straight)
+        of_change, of_base = (shares @ points).tolist()
+        return {COEFFICIENT: (of_change,), OF_BASE: (of_base - 1,)}
+
+    return inner_product_survey(known, found, with_base=True)
+
+
+SLERP_SURVEYS: Final = (MethodSurvey(survey=slerp_coefficients, finds=(COEFFICIENT,)),)
+NUSLERP_SURVEYS: Final = (MethodSurvey(survey=nuslerp_coefficients, finds=(COEFFICIENT,)),)
+BASE_SURVEYS: Final = (MethodSurvey(survey=base_slerp_coefficients, finds=(COEFFICIENT, OF_BASE)),)
+
+
 @on_experts
-def slerp(experts: Experts, parameters: SlerpParameters, _: Context) -> Merged:
+def slerp(experts: Experts, parameters: SlerpParameters, context: Context) -> Merged:
     """From w_1 ΔW_1 to w_2 ΔW_2 of any shape, as one vector each; float32.
 
     The angle is that of the vectors; lengths are not normalised. Linear if |cos| > 0.9995. A vector
     of zeros is at a right angle to any other. Raises MethodError if there are not exactly two
     experts, and if one is not finite.
     """
-    one, other = _pair(experts)
-    straight = (1 - NEARLY_PARALLEL**2) ** 0.5
-    merged = arc(one.reshape(-1), other.reshape(-1), parameters.t, straight=straight)
-    return Merged.of(merged.reshape(one.shape))
+    known = experts.surveyed(SLERP_SURVEYS, parameters, context)
+    return Merged.of(combined(experts, known.findings))
 
 
 @on_experts
-def nuslerp(experts: Experts, parameters: NuslerpParameters, _: Context) -> Merged:
+def nuslerp(experts: Experts, parameters: NuslerpParameters, context: Context) -> Merged:
     """From ΔW_1 to ΔW_2 by t = w_2 / (w_1 + w_2), any shape, as one vector or row by row; float32.
 
     Raises MethodError if there are not exactly two experts, for weights that sum to zero, and if an
     expert is not finite.
     """
-    one, other = _pair(experts.unweighted())
+    known = experts.surveyed(NUSLERP_SURVEYS, parameters, context)
+    if not angles_of_parts(parameters):
+        return Merged.of(combined(experts, known.findings))
     t = experts.weights[1] / experts.total_weight
+    one, other = experts.unweighted().weighted(0), experts.unweighted().weighted(1)
     if parameters.column_wise and one.ndim:
-        merged = arc(one.movedim(0, -1), other.movedim(0, -1), t, straight=NO_ANGLE).movedim(-1, 0)
-    elif parameters.row_wise and one.ndim:
-        merged = arc(one, other, t, straight=NO_ANGLE)
+        merged = arc(one.movedim(0, -1), other.movedim(0, -1), t).movedim(-1, 0)
+    elif one.ndim:
+        merged = arc(one, other, t)
     else:
-        merged = arc(one.reshape(-1), other.reshape(-1), t, straight=NO_ANGLE)
+        merged = arc(one.reshape(1), other.reshape(1), t)
     return Merged.of(merged.reshape(one.shape))
 
 
@@ -129,36 +193,55 @@ def base_slerp(experts: Experts, parameters: BaseSlerpParameters, context: Conte
 
     Raises MethodError unless there is exactly one expert, which is finite, and a base.
     """
-    change = experts.only()
-    base = context.required_base().to(torch.float64).reshape(-1)
-    other = base + change.reshape(-1)
-    straight = max(0.0, 1 - parameters.parallel**2) ** 0.5
-    merged = arc(base, other, parameters.t, straight=straight) - base
-    return Merged.of(merged.reshape(change.shape))
+    require_one(len(experts))
+    known = experts.surveyed(BASE_SURVEYS, parameters, context)
+    return Merged.of(combined(experts, known.findings, context.required_base()))
 
 
-def arc(one: Tensor, other: Tensor, t: float, *, straight: float) -> Tensor:
+def angles_of_parts(parameters: NuslerpParameters) -> bool:
+    """Whether every row or column has an angle of its own."""
+    return parameters.row_wise or parameters.column_wise
+
+
+def arc(one: Tensor, other: Tensor, t: float) -> Tensor:
     """[sin((1 − t) θ) a + sin(t θ) b] / sin θ, θ the angle between a and b, float64.
 
-    For vectors along the last dimension. Linear where sin θ does not exceed ``straight``.
+    For vectors along the last dimension. Linear where they are parallel or opposite.
     """
     norms = one.norm(dim=-1, keepdim=True).clamp(min=SHORTEST)
     norms = norms * other.norm(dim=-1, keepdim=True).clamp(min=SHORTEST)
-    cosine = ((one * other).sum(dim=-1, keepdim=True) / norms).clamp(-1, 1)
+    cosine = (one * other).sum(dim=-1, keepdim=True) / norms
+    first, second = positions(cosine, t, straight=NO_ANGLE)
+    return first * one + second * other
+
+
+def shares_of(products: Tensor, t: float, *, straight: float) -> Tensor:
+    """The shares of two vectors in the point on the arc, from their inner products (2 × 2).
+
+    One root of both squares makes the cosine of equal vectors exactly 1.
+    """
+    squares = products.diagonal().clamp(min=SHORTEST**2)
+    cosine = products[0, 1] / squares.prod().sqrt()
+    return torch.stack(positions(cosine, t, straight=straight))
+
+
+def positions(cosine: Tensor, t: float, *, straight: float) -> tuple[Tensor, Tensor]:
+    """sin((1 − t) θ) / sin θ and sin(t θ) / sin θ; linear where sin θ is up to ``straight``."""
+    cosine = cosine.clamp(-1, 1)
     curved = (1 - cosine.square()) > straight**2
     angle = torch.where(curved, cosine, 0).acos()
     first = torch.where(curved, ((1 - t) * angle).sin() / angle.sin(), 1 - t)
     second = torch.where(curved, (t * angle).sin() / angle.sin(), t)
-    return first * one + second * other
+    return first, second
 
 
-def _pair(experts: Experts) -> tuple[Tensor, Tensor]:
-    if len(experts) != 2:
+def require_pair(experts: int) -> None:
+    """Raise MethodError for another number of experts."""
+    if experts != 2:
         raise MethodError(
-            f"This method goes from one expert to another, but there are {len(experts)}; choose "
+            f"This method goes from one expert to another, but there are {experts}; choose "
             "two, or merge more with karcher."
         )
-    return experts.weighted(0), experts.weighted(1)
 
 
 SLERP = MergeMethod(
@@ -173,8 +256,9 @@ SLERP = MergeMethod(
     citation=CITATION,
     parameters=SlerpParameters,
     merge=slerp,
-    kind=Kind.TENSOR,
-    working_memory=per_entry(5.5),
+    kind=Kind.ENTRY,
+    surveys=SLERP_SURVEYS,
+    working_memory=parts_memory(entries=3),
     least=2,
     most=2,
 )
@@ -191,7 +275,9 @@ NUSLERP = MergeMethod(
     citation=CITATION,
     parameters=NuslerpParameters,
     merge=nuslerp,
-    kind=Kind.TENSOR,
+    kind=Kind.ENTRY,
+    whole=angles_of_parts,
+    surveys=NUSLERP_SURVEYS,
     working_memory=per_entry(5.5),
     least=2,
     most=2,
@@ -211,7 +297,8 @@ BASE_SLERP = MergeMethod(
     citation=CITATION,
     parameters=BaseSlerpParameters,
     merge=base_slerp,
-    kind=Kind.TENSOR,
-    working_memory=per_entry(6),
+    kind=Kind.ENTRY,
+    surveys=BASE_SURVEYS,
+    working_memory=parts_memory(entries=3),
     most=1,
 )

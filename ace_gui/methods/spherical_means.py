@@ -8,7 +8,7 @@ point is x = Σ b_t u_t, and its inner products with the u_t are C b.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -20,14 +20,23 @@ from ace_gui.errors import MethodError
 from ace_gui.methods.method import Kind, MergeMethod
 from ace_gui.methods.shared.experts import (
     Census,
-    Computed,
     Context,
     Experts,
     Merged,
     on_experts,
     require_mean,
 )
-from ace_gui.methods.shared.kit import parameter, per_entry, share_parameter
+from ace_gui.methods.shared.inner_products import (
+    COEFFICIENT,
+    ENERGY,
+    OF_BASE,
+    combined,
+    inner_product_survey,
+    parts_memory,
+    weighted_energies,
+)
+from ace_gui.methods.shared.kit import parameter, share_parameter
+from ace_gui.methods.shared.survey import Findings, MethodSurvey, SumSurvey, SurveyContext
 
 CHANGES: Final = "changes"
 WEIGHTS: Final = "weights"
@@ -60,28 +69,56 @@ class PointsParameters:
     )
 
 
-def merged_points(
-    merge: Callable[[Experts], Merged],
+Mean = Callable[[Tensor, Sequence[float]], Sequence[float]]
+"""Maps the inner products of points (P × P) and their weights to the coefficients of their mean."""
+
+
+def mean_survey(known: SurveyContext, mean: Mean) -> SumSurvey:
+    """How much of each expert's change and of W₀ a mean of changes or of whole weights adds to W₀.
+
+    Among whole weights, the base is the first point if it has a weight.
+    """
+    parameters: PointsParameters = known.parameters[0]
+    experts = len(known.parameters)
+    of_changes = parameters.points == CHANGES
+    points = torch.eye(experts, experts if of_changes else experts + 1, dtype=torch.float64)
+    weights = list(known.weights)
+    if not of_changes:
+        points[:, -1] = 1  # W₀ + ΔW
+        if parameters.base_weight:
+            base = torch.zeros(1, experts + 1, dtype=torch.float64)
+            base[0, -1] = 1
+            points = torch.cat([base, points])
+            weights = [parameters.base_weight, *weights]
+
+    def found(products: Tensor) -> Findings:
+        energies = weighted_energies(products, known)
+        Census.of(energies)  # names an expert with NaN, before the others' points have it too
+        shares = torch.tensor(mean(points @ products @ points.T, weights), dtype=torch.float64)
+        coefficients = (shares @ points).tolist()
+        of_base = 0.0 if of_changes else coefficients.pop() - 1
+        return {
+            COEFFICIENT: tuple(coefficients),
+            OF_BASE: (of_base,) * experts,
+            ENERGY: energies,
+        }
+
+    return inner_product_survey(known, found, with_base=not of_changes)
+
+
+def merged_mean(
     experts: Experts,
+    surveys: Sequence[MethodSurvey],
     parameters: PointsParameters,
     context: Context,
-) -> Merged:
-    """The mean of changes or of whole weights by ``merge``, as a change of the base.
+) -> tuple[Tensor, Findings]:
+    """The mean of changes or of whole weights, as a change of the base, and the survey's findings.
 
-    Raises MethodError if whole weights are requested and there is no base.
+    Float64. Raises MethodError if whole weights are requested and there is no base.
     """
-    if parameters.points == CHANGES:
-        return merge(experts)
-    base, base_weights = (
-        context.required_base(),
-        [parameters.base_weight] if parameters.base_weight else [],
-    )
-    first, deltas = len(base_weights), experts.deltas
-    points = Computed(
-        first + len(deltas), lambda t: base if t < first else deltas[t - first] + base
-    )
-    merged = merge(Experts(points, [*base_weights, *experts.weights]))
-    return Merged(delta=merged.delta.sub_(base))
+    findings = experts.surveyed(surveys, parameters, context).findings
+    base = None if parameters.points == CHANGES else context.required_base()
+    return combined(experts, findings, base), findings
 
 
 VANISHING: Final = 1e-7
@@ -107,60 +144,52 @@ class KarcherParameters(PointsParameters):
     )
 
 
+def karcher_coefficients(known: SurveyContext) -> SumSurvey:
+    """The survey for the Karcher mean. Raises MethodError for negative weights."""
+    return mean_survey(known, partial(_karcher_mean, known.parameters[0]))
+
+
+KARCHER_SURVEYS: Final = (
+    MethodSurvey(survey=karcher_coefficients, finds=(COEFFICIENT, OF_BASE, ENERGY)),
+)
+
+
 @on_experts
 def karcher(experts: Experts, parameters: KarcherParameters, context: Context) -> Merged:
     """The weighted spherical mean of the directions, times the weighted mean norm; float32.
 
     Any shape, each tensor as one vector. Weights are normalised. Experts without a change, or of
-    weight zero, are left out. Reads every expert as often as there are experts, and twice more.
-    Raises MethodError if one is not finite, for negative weights, and if directions cancel.
+    weight zero, are left out. Raises MethodError if one is not finite, for negative weights, and if
+    directions cancel.
     """
-    return merged_points(partial(_mean, parameters), experts, parameters, context)
+    merged, findings = merged_mean(experts, KARCHER_SURVEYS, parameters, context)
+    if parameters.points == WEIGHTS:
+        return Merged.of(merged)
+    return Merged.of(merged, diagnostics=Census.of(findings[ENERGY]).diagnostics())
 
 
-def _mean(parameters: KarcherParameters, experts: Experts) -> Merged:
-    weights = experts.weights
+def _karcher_mean(
+    parameters: KarcherParameters, products: Tensor, weights: Sequence[float]
+) -> list[float]:
+    """The coefficients of the points in the mean; 0 for those without a direction."""
     if any(weight < 0 for weight in weights):
         raise MethodError(
             "A mean of directions needs weights of at least 0; change the negative ones."
         )
-    census = experts.census()
-    if not census.kept:
-        return Merged.of(experts.combination((), ()), diagnostics=census.diagnostics())
-    shares = torch.tensor([weights[t] for t in census.kept], dtype=torch.float64)
-    norms = _norms(census, shares)
+    squares = products.diagonal().tolist()
+    pairs = zip(weights, squares, strict=True)
+    counted = list(Census.of([weight * weight * square for weight, square in pairs]).kept)
+    coefficients = [0.0] * len(weights)
+    if not counted:
+        return coefficients
+    norms = products.diagonal()[counted].sqrt()
+    shares = torch.tensor([weights[t] for t in counted], dtype=torch.float64)
     shares /= shares.sum()
-    point_T = spherical_mean(cosines(experts, census), shares, parameters)
-    coefficients = point_T / norms * float(shares @ norms)
-    merged = experts.combination(coefficients.tolist(), census.kept)
-    return Merged.of(merged, diagnostics=census.diagnostics())
-
-
-def _norms(census: Census, shares: Tensor) -> Tensor:
-    """‖ΔW_t‖ of the kept experts, unweighted."""
-    weighted = [math.sqrt(census.energies[t]) for t in census.kept]
-    return torch.tensor(weighted, dtype=torch.float64) / shares
-
-
-def cosines(experts: Experts, census: Census) -> Tensor:
-    """Cosines between the experts that changed the tensor, float64, on the CPU.
-
-    Each tensor is one vector. Holds two experts at a time; reads each as often as there are others.
-    """
-    size = len(census.kept)
-    cosines_TT = torch.eye(size, dtype=torch.float64)
-    for i, t in enumerate(census.kept[:-1]):
-        one = _unit(experts.raw(t))
-        for j in range(i + 1, size):
-            other = _unit(experts.raw(census.kept[j]))
-            cosines_TT[i, j] = cosines_TT[j, i] = float(one @ other)
-    return cosines_TT.clamp_(-1, 1)
-
-
-def _unit(delta: Tensor) -> Tensor:
-    flat = delta.reshape(-1).to(torch.float64)
-    unit: Tensor = flat / flat.norm()
-    return unit
+    cosines_TT = products[counted][:, counted] / norms / norms[:, None]
+    point_T = spherical_mean(cosines_TT.clamp(-1, 1), shares, parameters)
+    for t, coefficient in zip(counted, point_T / norms * float(shares @ norms), strict=True):
+        coefficients[t] = float(coefficient)
+    return coefficients
 
 
 def spherical_mean(cosines_TT: Tensor, shares_T: Tensor, parameters: KarcherParameters) -> Tensor:
@@ -204,13 +233,14 @@ KARCHER = MergeMethod(
     ),
     parameters=KarcherParameters,
     merge=karcher,
-    kind=Kind.TENSOR,
-    working_memory=per_entry(5),
+    kind=Kind.ENTRY,
+    surveys=KARCHER_SURVEYS,
+    working_memory=parts_memory(entries=3),
 )
 
 
-CANCELLED: Final = 1e-8
-"""Norm of a mean of directions that counts as zero; also added to norms, as in mergekit."""
+SHORTEST: Final = 1e-8
+"""Is added to norms, as in mergekit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +257,16 @@ class MultislerpParameters(PointsParameters):
     )
 
 
+def multislerp_coefficients(known: SurveyContext) -> SumSurvey:
+    """The survey for multi-SLERP."""
+    return mean_survey(known, partial(_multislerp_mean, known.parameters[0]))
+
+
+MULTISLERP_SURVEYS: Final = (
+    MethodSurvey(survey=multislerp_coefficients, finds=(COEFFICIENT, OF_BASE, ENERGY)),
+)
+
+
 @on_experts
 def multislerp(experts: Experts, parameters: MultislerpParameters, context: Context) -> Merged:
     """The normalised weighted mean of the directions, times the weighted mean norm; float32.
@@ -234,27 +274,30 @@ def multislerp(experts: Experts, parameters: MultislerpParameters, context: Cont
     multi-SLERP computes this, as its step in the tangent space at that mean is zero. Any shape,
     each tensor as one vector. An expert without a change has no direction, and norm 0. A single
     expert is returned unchanged. If the directions of two experts cancel, their mean is returned.
-    Reads every expert twice. Raises MethodError if one is not finite, if the weights sum to zero,
-    and if the directions of more than two cancel.
+    Raises MethodError if one is not finite, if the weights sum to zero, and if the directions of
+    more than two cancel.
     """
-    return merged_points(partial(_multislerp, parameters), experts, parameters, context)
+    merged, _ = merged_mean(experts, MULTISLERP_SURVEYS, parameters, context)
+    return Merged.of(merged)
 
 
-def _multislerp(parameters: MultislerpParameters, experts: Experts) -> Merged:
-    count, weights = len(experts), experts.weights
+def _multislerp_mean(
+    parameters: MultislerpParameters, products: Tensor, weights: Sequence[float]
+) -> list[float]:
+    """The coefficients of the points in the mean."""
+    count = len(weights)
     if count == 1:
-        return Merged.of(experts.combination([1.0], [0]))
+        return [1.0]
     total = require_mean(weights) if parameters.normalize else 1.0
-    shares = [weight / total for weight in weights]
-    norms = [float(experts.delta(t).to(torch.float64).norm()) for t in range(count)]
-    units = [share / (norm + CANCELLED) for share, norm in zip(shares, norms, strict=True)]
-    mean = experts.combination(units, range(count))
-    length = float(mean.norm())
-    if length >= CANCELLED:
-        mean_norm = sum(share * norm for share, norm in zip(shares, norms, strict=True))
-        return Merged.of(mean, mean_norm / length)
-    if count == 2 or not any(norms):
-        return Merged.of(experts.combination(shares, range(count)))
+    shares = torch.tensor(weights, dtype=torch.float64) / total
+    norms = products.diagonal().clamp(min=0).sqrt()
+    units = shares / (norms + SHORTEST)
+    length = math.sqrt(max(0.0, float(units @ products @ units)))
+    # Inner products tell lengths apart from rounding only above this.
+    if length >= VANISHING * float((units.abs() * norms).sum()) and length > 0:
+        return list((units * (float(shares @ norms) / length)).tolist())
+    if count == 2 or not bool(norms.any()):
+        return list(shares.tolist())
     raise MethodError(_CANCELLED_OUT)
 
 
@@ -266,6 +309,7 @@ MULTISLERP = MergeMethod(
     citation="C. Goddard et al., Arcee's MergeKit, 2024, arXiv:2403.13257",
     parameters=MultislerpParameters,
     merge=multislerp,
-    kind=Kind.TENSOR,
-    working_memory=per_entry(5),
+    kind=Kind.ENTRY,
+    surveys=MULTISLERP_SURVEYS,
+    working_memory=parts_memory(entries=3),
 )

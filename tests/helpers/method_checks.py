@@ -82,9 +82,10 @@ def whole(deltas: Array) -> Array:
 
 
 def between(deltas: Array, t: float, straight: float) -> Array:
-    """From the base's weights to the expert's."""
+    """From the base's weights to the expert's; what only the base's rounding changes is nothing."""
     base = whole(deltas)
-    return oracle.slerp(base, base + deltas[0], t, straight) - base
+    change = oracle.slerp(base, base + deltas[0], t, straight) - base
+    return np.where(np.abs(change) <= np.spacing(np.abs(base)), 0, change)
 
 
 def equal_weights(deltas: Array) -> Array:

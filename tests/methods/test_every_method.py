@@ -15,7 +15,7 @@ from ace_gui.linalg import products
 from ace_gui.methods import METHODS, MergeMethod, checked_parameters, parameter_fields
 from ace_gui.methods.method import Kind
 from ace_gui.methods.shared.draws import seed_of
-from ace_gui.methods.shared.experts import SURPLUS, Merged, Vote
+from ace_gui.methods.shared.experts import SURPLUS, Merged, Vote, vectors_for
 from ace_gui.methods.shared.survey import (
     Findings,
     Range,
@@ -233,7 +233,8 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
     def carry_out(survey: Survey) -> Findings:
         def measured() -> Iterator[torch.Tensor]:
             for number, part in enumerate(parts):
-                yield survey.measure(range(len(part)), part, 100 * number)
+                vectors = vectors_for(survey, part, extra["base"].split(100)[number])
+                yield survey.measure(range(len(part)), vectors, 100 * number)
 
         return in_passes(survey, measured)
 
@@ -246,6 +247,7 @@ def test_entrywise_methods_give_the_same_in_parts(method: MergeMethod[Any]) -> N
         pieces = []
         for number, part in enumerate(parts):
             reported: dict[str, Any] = extra | _measured(method, part) | {"findings": findings}
+            reported["base"] = extra["base"].split(100)[number]
             if here is not None:
                 reported["random_key"] = replace(here, start=100 * number)
             pieces.append(method.merge(part, weights, parameters, **reported))

@@ -44,6 +44,7 @@ from ace_gui.methods.shared.experts import (
     Diagnostics,
     Merged,
     Vote,
+    vectors_for,
 )
 from ace_gui.methods.shared.survey import (
     Findings,
@@ -162,12 +163,18 @@ class TensorMerge:
         """The findings of the model's surveys, and of this tensor's surveys."""
         row, prepared, experts = self.row, self._prepared, range(len(self.row.experts))
 
+        def vectors(survey: Survey, part: Part) -> Sequence[Tensor]:
+            deltas = self._vectors(part)
+            return vectors_for(survey, deltas, deltas.base)
+
         def measure(survey: Survey, part: Part) -> Tensor:
-            return survey.measure(experts, self._vectors(part), part[0])
+            return survey.measure(experts, vectors(survey, part), part[0])
 
         def carry_out(survey: Survey) -> Findings:
             if len(parts) == 1:
-                return pool.submit(lambda: found_at_once(survey, self._vectors(parts[0]))).result()
+                return pool.submit(
+                    lambda: found_at_once(survey, vectors(survey, parts[0]))
+                ).result()
             return in_passes(survey, lambda: ordered(pool, partial(measure, survey), parts))
 
         random_key = _random_key(row, prepared, self._names, parts[0])
@@ -380,7 +387,10 @@ def merge_deltas(
         return _after(row, mean, deltas, weights)
     random_key = _random_key(row, prepared, deltas.names, deltas.part)
     if findings is None:
-        at_once = partial(found_at_once, deltas=deltas)
+
+        def at_once(survey: Survey) -> Findings:
+            return found_at_once(survey, vectors_for(survey, deltas, deltas.base))
+
         with merging_of(row.name, deltas.names):
             findings = _tensor_findings(row, prepared, random_key, at_once)
     context = Context(

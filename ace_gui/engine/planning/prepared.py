@@ -81,9 +81,10 @@ class Prepared:
         """
         if not row.is_merged:
             return False
-        kind = self.method_of(row).kind
-        by_rows = kind is Kind.ROW and not row.transposed
-        return row.after != NOTHING_AFTER or not (kind is Kind.ENTRY or by_rows)
+        method = self.method_of(row)
+        rows_are_columns = method.kind is Kind.ROW and row.transposed
+        has_steps = row.after != NOTHING_AFTER
+        return has_steps or rows_are_columns or method.needs_whole(self.parameters_of(row))
 
     def row_width(self, row: PlanRow) -> int | None:
         """How many elements of a row merged in parts stay together; None: each is independent."""

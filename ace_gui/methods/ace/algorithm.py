@@ -39,9 +39,25 @@ from ace_gui.linalg.passes import energy, is_finite, norms
 from ace_gui.linalg.polar import TopPolar, top_polars
 from ace_gui.linalg.products import full_float32, widest
 from ace_gui.methods.ace import closed_form, notes
-from ace_gui.methods.ace.float32_check import LayerEnergies, Probes, exact_enough, measure
+from ace_gui.methods.ace.energies import measure
+from ace_gui.methods.ace.float32_check import (
+    ProbedSums,
+    exact_enough,
+    promising,
+    refined_exactly_enough,
+)
 from ace_gui.methods.ace.parameters import AceParameters
-from ace_gui.methods.ace.problem import Precision, Problem, Refinement, Rule, Share, Solution, Terms
+from ace_gui.methods.ace.probes import Probes
+from ace_gui.methods.ace.problem import (
+    LayerEnergies,
+    Precision,
+    Problem,
+    Refinement,
+    Rule,
+    Share,
+    Solution,
+    Terms,
+)
 from ace_gui.methods.method import MethodInput
 from ace_gui.methods.shared.after import cap_, largest_change
 from ace_gui.methods.shared.experts import Context, Experts, Merged, on_experts
@@ -82,16 +98,15 @@ def _merged(
     """Algorithm 1: measure, choose a rule by γ, weigh the experts, solve, refine."""
     experts = [Experts(layer.deltas, layer.weights) for layer in layers]
     tolerances = [layer.tolerance.scaled(parameters.scaling) for layer in layers]
-    epsilon = None if parameters.variant == AUTOMATIC else parameters.epsilon
-    measured, probes = measure(experts, epsilon, tolerances)
+    measured, probes = measure(experts, parameters, tolerances)
     solutions: dict[int, Solution] = {}
-    for rule, single, indices in _alike(measured, parameters):
-        group, limits = [measured[b] for b in indices], [tolerances[b] for b in indices]
+    for rule, indices in _alike(measured, parameters):
+        group = [measured[b] for b in indices]
+        limits = [tolerances[b] for b in indices]
         problem = weighed([experts[b] for b in indices], group, rule, parameters, limits)
         problem = replace(problem, measured=layers[indices[0]].measured)
         with full_float32():
-            usable = probes if single and problem.measured is None else None
-            solved = _solved(problem, group, parameters, usable, indices)
+            solved = _solved(problem, group, parameters, probes, indices)
             solutions |= zip(indices, solved, strict=True)
     merged = []
     for b, figures in enumerate(measured):
@@ -102,19 +117,18 @@ def _merged(
 
 def _alike(
     measured: Sequence[LayerEnergies], parameters: AceParameters
-) -> Iterator[tuple[Rule, bool, list[int]]]:
+) -> Iterator[tuple[Rule, list[int]]]:
     """Groups of layers that can be solved together, with the same experts and the same rule.
 
-    Each comes with its rule and whether float32 may be exact enough. Layers with fewer than two
-    experts are left out.
+    Each comes with its rule. Layers with fewer than two experts are left out.
     """
-    groups: dict[tuple[tuple[int, ...], Rule, bool], list[int]] = {}
+    groups: dict[tuple[tuple[int, ...], Rule], list[int]] = {}
     for b, figures in enumerate(measured):
         if figures.gamma is not None:
             rule = _rule(figures.gamma, parameters)
-            groups.setdefault((figures.kept, rule, figures.single), []).append(b)
-    for (_, rule, single), indices in groups.items():
-        yield rule, single, indices
+            groups.setdefault((figures.kept, rule), []).append(b)
+    for (_, rule), indices in groups.items():
+        yield rule, indices
 
 
 def _rule(gamma: float, parameters: AceParameters) -> Rule:
@@ -197,24 +211,47 @@ def _solved(
     ``probes``: None if float32 is not exact enough; ``indices``: of the problem's layers in them.
     """
     solved: dict[int, Solution] = {}
-    single = [] if probes is None else probes.promising(problem, indices)
-    if probes is not None and single:
-        part, layers = problem.of(single), [group[b] for b in single]
-        terms = closed_form.solve(part, torch.float32)
-        precisions = probes.weighed(part, [indices[b] for b in single]).precisions(terms, part)
-        solutions = _refined(part, terms, layers, parameters, precisions)
-        solved = {
-            b: solution
-            for b, solution in zip(single, solutions, strict=True)
-            if exact_enough(solution, problem.tolerances[b])
-        }
-        del terms, solutions
-    rest = [b for b in range(len(group)) if b not in solved]
-    if rest:
-        part, layers = problem.of(rest), [group[b] for b in rest]
+    if probes is not None:
+        solved = _solved_in_float32(problem, group, parameters, probes, indices)
+    in_float64 = [b for b in range(len(group)) if b not in solved]
+    if in_float64:
+        part = problem.of(in_float64)
+        layers = [group[b] for b in in_float64]
         solutions = _refined(part, closed_form.solve(part), layers, parameters)
-        solved |= zip(rest, solutions, strict=True)
+        solved |= zip(in_float64, solutions, strict=True)
     return [solved[b] for b in range(len(group))]
+
+
+def _solved_in_float32(
+    problem: Problem,
+    group: Sequence[LayerEnergies],
+    parameters: AceParameters,
+    probes: Probes,
+    indices: Sequence[int],
+) -> dict[int, Solution]:
+    """The solutions for which float32 is exact enough, by the layer's position in the problem.
+
+    It is tried where it promises to be, and checked before and after the refinement.
+    """
+    tried = promising(probes, problem, group, indices)
+    if not tried:
+        return {}
+    part = problem.of(tried)
+    terms = closed_form.solve(part, torch.float32, probes.probes_PI)
+    sums = ProbedSums.of(probes, part, [indices[b] for b in tried])
+    checked = list(zip(sums.precisions(terms, part), terms.cuts, part.tolerances, strict=True))
+    passed = [number for number, check in enumerate(checked) if exact_enough(*check)]
+    if not passed:
+        return {}
+    positions = [tried[number] for number in passed]
+    precisions = [checked[number][0] for number in passed]
+    layers = [group[b] for b in positions]
+    solutions = _refined(part.of(passed), terms.of(passed), layers, parameters, precisions)
+    return {
+        b: solution
+        for b, solution, precision in zip(positions, solutions, precisions, strict=True)
+        if refined_exactly_enough(precision, solution.refinement, problem.tolerances[b])
+    }
 
 
 def _refined(

@@ -29,18 +29,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ace_gui.linalg.passes import centre_, energy
+from ace_gui.linalg.passes import centre_, energy, norms
 from ace_gui.linalg.products import add_gram_, add_product_, gram, mirror_, one_each, product
 from ace_gui.linalg.solve import right_divide_
 from ace_gui.methods.ace.problem import Problem, Share, Terms
 from ace_gui.methods.shared.measured import covariance
 
 
-def solve(problem: Problem, dtype: torch.dtype = torch.float64) -> Terms:
-    """Eqs. 14 and 17 by the shorter way, computed in ``dtype``; reads each expert once."""
+def solve(
+    problem: Problem, dtype: torch.dtype = torch.float64, probes_PI: Tensor | None = None
+) -> Terms:
+    """Eqs. 14 and 17 by the shorter way, computed in ``dtype``; reads each expert once.
+
+    ``probes_PI``: random rows that measure the inverse of the system.
+    """
     if problem.measured is None and few_experts(problem.shape, len(problem.shares)):
-        return solve_by_rows(problem, dtype)
-    return solve_by_inputs(problem, dtype)
+        return solve_by_rows(problem, dtype, probes_PI)
+    return solve_by_inputs(problem, dtype, probes_PI)
 
 
 def few_experts(shape: tuple[int, int], experts: int) -> bool:
@@ -80,16 +85,20 @@ class Sums:
     rest: ResidualSums | None
 
 
-def solve_by_inputs(problem: Problem, dtype: torch.dtype = torch.float64) -> Terms:
+def solve_by_inputs(
+    problem: Problem, dtype: torch.dtype = torch.float64, probes_PI: Tensor | None = None
+) -> Terms:
     """Solve with I × I sums over the experts, which are in memory one at a time."""
     sums = collect(problem, dtype)
     residual_BOI = None if sums.rest is None else residual(sums, sums.rest, problem)
-    value_BOI, cuts = preliminary(sums, problem)
+    probes_BPI = _copies(probes_PI, sums.scaled_BII)
+    value_BOI, cuts = preliminary(sums, problem, probes_BPI)
     return Terms(
         preliminary_BOI=value_BOI,
         cuts=cuts,
         residual_BOI=residual_BOI,
         total_BOI=None if sums.rest is None else sums.rest.total_BOI,
+        inverse_size_B=None if probes_BPI is None else _size(probes_BPI),
     )
 
 
@@ -184,22 +193,43 @@ def residual(sums: Sums, rest: ResidualSums, problem: Problem) -> Tensor:
     return result_BOI.addcmul_(left_BOI, one_each(problem.ridge_masses, result_BOI))
 
 
-def preliminary(sums: Sums, problem: Problem) -> tuple[Tensor, list[int]]:
-    """W_pre (Eq. 14) without an explicit inverse; overwrites the sums.
+def preliminary(
+    sums: Sums, problem: Problem, probes_BPI: Tensor | None = None
+) -> tuple[Tensor, list[int]]:
+    """W_pre (Eq. 14) without an explicit inverse; overwrites the sums, and probes z by z S⁻¹.
 
     Also, for each layer, how many directions of S were left out.
     """
-    system_BII, value_BOI = sums.scaled_BII, sums.numerator_BOI
+    system_BII = sums.scaled_BII
+    value_BOI = sums.numerator_BOI
     q_B1I = system_BII.sum(dim=1, keepdim=True)
     _add_ridge_(system_BII, problem.ridge_masses)
-    cuts = right_divide_(system_BII, value_BOI, q_B1I)
+    numerators = [value_BOI, q_B1I]
+    if probes_BPI is not None:
+        numerators.append(probes_BPI)
+    cuts = right_divide_(system_BII, *numerators)
     if sums.reference_BOI is not None:
         value_BOI.add_(sums.reference_BOI)
     _apply_prior_(value_BOI, q_B1I, problem.prior_scales)
     return value_BOI, cuts
 
 
-def solve_by_rows(problem: Problem, dtype: torch.dtype = torch.float64) -> Terms:
+def _copies(probes_PI: Tensor | None, system_BNN: Tensor) -> Tensor | None:
+    """The probes' first entries, as many as there are unknowns, for every system (B × P × N)."""
+    if probes_PI is None:
+        return None
+    layers, unknowns, _ = system_BNN.shape
+    return probes_PI[:, :unknowns].to(system_BNN.dtype).repeat(layers, 1, 1)
+
+
+def _size(solved_BPN: Tensor) -> Tensor:
+    """‖S⁻¹‖_F/√N of every system (B) from z S⁻¹, float64."""
+    return norms(solved_BPN) / math.sqrt(solved_BPN.shape[1] * solved_BPN.shape[2])
+
+
+def solve_by_rows(
+    problem: Problem, dtype: torch.dtype = torch.float64, probes_PI: Tensor | None = None
+) -> Terms:
     """Solve with the products between experts, which are all in memory at once."""
     rows_BNI, total_BOI, mean_B1I = _stacked(problem, dtype)
     gram_BNN = gram(rows_BNI.mT)
@@ -217,7 +247,11 @@ def solve_by_rows(problem: Problem, dtype: torch.dtype = torch.float64) -> Terms
     left_BON = _coefficients(gram_BNN, problem, regularised=True)
     q_B1N = rows_BNI.sum(dim=2)[:, None]
     _add_ridge_(gram_BNN, problem.ridge_masses)
-    cuts = right_divide_(gram_BNN, left_BON, q_B1N)
+    probes_BPN = _copies(probes_PI, gram_BNN)
+    numerators = [left_BON, q_B1N]
+    if probes_BPN is not None:
+        numerators.append(probes_BPN)
+    cuts = right_divide_(gram_BNN, *numerators)
     value_BOI = product(left_BON, rows_BNI)
     _apply_prior_(value_BOI, product(q_B1N, rows_BNI), problem.prior_scales)
     beyond = rows_BNI.shape[2] - rows_BNI.shape[1]  # directions in which S is only e I
@@ -226,7 +260,20 @@ def solve_by_rows(problem: Problem, dtype: torch.dtype = torch.float64) -> Terms
         cuts=[cut and cut + beyond for cut in cuts],
         residual_BOI=residual_BOI,
         total_BOI=total_BOI if problem.with_residual else None,
+        inverse_size_B=None if probes_BPN is None else _size_by_rows(probes_BPN, problem),
     )
+
+
+def _size_by_rows(solved_BPN: Tensor, problem: Problem) -> Tensor:
+    """‖S⁻¹‖_F/√I, as S⁻¹ has the eigenvalues of (M Mᵀ + e I)⁻¹, and 1/e in all other directions."""
+    unknowns = solved_BPN.shape[2]
+    inputs = problem.shape[1]
+    inverse_masses = [1 / mass for mass in problem.ridge_masses]
+    inverse_mass_B = one_each(inverse_masses, solved_BPN.double())[:, 0, 0]
+    squares_B = (
+        unknowns * _size(solved_BPN).square() + (inputs - unknowns) * inverse_mass_B.square()
+    )
+    return (squares_B / inputs).sqrt()
 
 
 def _stacked(problem: Problem, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,9 +10,8 @@ from ace_gui.linalg.heterogeneity import (
     by_scale_alone,
     gamma_near_pole,
 )
-from ace_gui.methods.ace.float32_check import LayerEnergies
 from ace_gui.methods.ace.parameters import AceParameters
-from ace_gui.methods.ace.problem import Precision, Refinement, Rule, Solution
+from ace_gui.methods.ace.problem import LayerEnergies, Precision, Refinement, Rule, Solution
 from ace_gui.methods.shared.experts import Diagnostics
 from ace_gui.methods.shared.tolerance import IN_FLOAT64, Tolerance
 

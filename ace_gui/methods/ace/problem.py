@@ -18,9 +18,40 @@ from enum import Enum
 import torch
 from torch import Tensor
 
+from ace_gui.linalg.heterogeneity import Heterogeneity
+from ace_gui.linalg.products import some
 from ace_gui.methods.shared.experts import Experts, stacked
 from ace_gui.methods.shared.measured import Measured
 from ace_gui.methods.shared.tolerance import Tolerance
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerEnergies:
+    """Figures of one layer."""
+
+    energies: tuple[float, ...]
+    """E_t = ‖ΔW_t‖²_F of each expert."""
+
+    traces: tuple[float, ...]
+    """Tr Σ̂_t of each expert."""
+
+    shape: tuple[int, int]
+    """(O, I)."""
+
+    double: bool
+    """Whether a task vector is float64, so that float32 would lose some of it."""
+
+    heterogeneity: Heterogeneity
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The experts that changed the layer, by index."""
+        return self.heterogeneity.kept
+
+    @property
+    def gamma(self) -> float | None:
+        """γ (Eq. 7); None if fewer than two experts changed the layer."""
+        return self.heterogeneity.gamma
 
 
 class Rule(Enum):
@@ -95,13 +126,28 @@ class Terms:
 
     ``preliminary_BOI``: W_pre (Eq. 14). ``cuts``: for each layer, how many directions of S were
     lost in rounding and left out. If a residual was requested, ``residual_BOI`` is Δ_res (Eq. 17)
-    and ``total_BOI`` is Σ_t ΔW_t.
+    and ``total_BOI`` is Σ_t ΔW_t. ``inverse_size_B``: ‖A⁻¹‖_F/√I of each layer, float64, if probes
+    were given.
     """
 
     preliminary_BOI: Tensor
     cuts: list[int]
     residual_BOI: Tensor | None = None
     total_BOI: Tensor | None = None
+    inverse_size_B: Tensor | None = None
+
+    def of(self, indices: Sequence[int]) -> Terms:
+        """The terms of only these layers, without the inverse's size."""
+
+        def chosen(matrices_BOI: Tensor | None) -> Tensor | None:
+            return None if matrices_BOI is None else some(matrices_BOI, indices)
+
+        return Terms(
+            preliminary_BOI=some(self.preliminary_BOI, indices),
+            cuts=[self.cuts[b] for b in indices],
+            residual_BOI=chosen(self.residual_BOI),
+            total_BOI=chosen(self.total_BOI),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Final, Protocol, Self, TypeVar, overload
 
 import torch
@@ -25,9 +25,11 @@ from ace_gui.methods.shared.survey import (
     MethodSurvey,
     RandomKey,
     Range,
+    Survey,
     SurveyContext,
     found_at_once,
     known_of_tensor,
+    reads_base,
     required_findings,
 )
 from ace_gui.methods.shared.tolerance import STRICT, Tolerance
@@ -68,6 +70,8 @@ class Diagnostics(MethodFigures):
     warnings: tuple[str, ...] = ()
     """What may be wrong with the result and what to do, one sentence each."""
 
+
+NO_BASE: Final = "This method works on whole weights; pass the base's tensor."
 
 SURPLUS: Final = "surplus"
 """Name of a finding: the sum of the votes of a tensor's parts, the same for every expert."""
@@ -143,7 +147,7 @@ class Context:
     def required_base(self) -> Tensor:
         """The base's weights. Raises MethodError if they were not given."""
         if self.base is None:
-            raise MethodError("This method works on whole weights; pass the base's tensor.")
+            raise MethodError(NO_BASE)
         return self.base
 
 
@@ -189,6 +193,19 @@ class Computed(OnDemand):
     def read(self, index: int) -> Tensor:
         """``function(index)``."""
         return self._function(index)
+
+
+def vectors_for(survey: Survey, deltas: Deltas, base: Tensor | None) -> Deltas:
+    """What a survey of a tensor reads: the task vectors, and W₀ after them if it wants it.
+
+    Raises MethodError if it does and there is no base.
+    """
+    if not reads_base(survey):
+        return deltas
+    if base is None:
+        raise MethodError(NO_BASE)
+    count = len(deltas)
+    return Computed(count + 1, lambda index: base if index == count else deltas[index])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,11 +307,7 @@ class Experts:
 
     def only(self) -> Tensor:
         """w ΔW of a single expert, as ``weighted``. Raises MethodError if there are more."""
-        if len(self) != 1:
-            raise MethodError(
-                f"This method goes from the base to one expert, but there are {len(self)}; choose "
-                "one."
-            )
+        require_one(len(self))
         return self.weighted(0)
 
     def matrix(self, t: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -399,7 +412,12 @@ class Experts:
                 of_tensor.append(declared)
             elif declared.survey(known) is not None:
                 required_findings(context.findings, len(self), declared.finds)
-        return known_of_tensor(of_tensor, known, partial(found_at_once, deltas=self.deltas))
+
+        def carry_out(survey: Survey) -> Findings:
+            deltas = Computed(len(self), self.raw)
+            return found_at_once(survey, vectors_for(survey, deltas, context.base))
+
+        return known_of_tensor(of_tensor, known, carry_out)
 
 
 def on_experts(
@@ -440,6 +458,14 @@ def require_mean(weights: Weights) -> float:
     if total == 0:
         raise MethodError("The experts' weights sum to zero, so they have no mean; change one.")
     return total
+
+
+def require_one(experts: int) -> None:
+    """Raise MethodError for another number of experts."""
+    if experts != 1:
+        raise MethodError(
+            f"This method goes from the base to one expert, but there are {experts}; choose one."
+        )
 
 
 def require_matrix(shape: torch.Size, t: int = 0) -> None:

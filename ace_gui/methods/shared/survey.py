@@ -242,13 +242,18 @@ def in_passes(survey: Survey, measured: Callable[[], Iterable[Tensor]]) -> Findi
 
 
 def surveyed(survey: Survey, tensors: Sequence[Sequence[Tensor]]) -> Findings:
-    """Run a survey in memory. ``tensors``: for each tensor, one task vector per expert."""
+    """Run a survey in memory. ``tensors``: for each tensor what the survey reads."""
 
     def measured() -> Iterator[Tensor]:
-        for deltas in tensors:
-            yield survey.measure(range(len(deltas)), deltas)
+        for vectors in tensors:
+            yield survey.measure(range(len(vectors) - reads_base(survey)), vectors)
 
     return in_passes(survey, measured)
+
+
+def reads_base(survey: Survey) -> bool:
+    """Whether a survey of a tensor reads W₀ after the task vectors."""
+    return bool(getattr(survey, "with_base", False))
 
 
 def found_at_once(survey: Survey, deltas: Sequence[Tensor]) -> Findings:
@@ -406,11 +411,15 @@ class SumSurvey:
         width: int,
         figures: Callable[[Sequence[Tensor], int], Iterable[Sequence[float]]],
         found: Callable[[list[list[float]]], Findings],
+        *,
+        with_base: bool = False,
     ) -> None:
         """``figures``: maps a part's task vectors and its start to ``width`` numbers per expert.
 
-        ``found``: maps the sums, T × ``width``, to the findings.
+        ``found``: maps the sums, T × ``width``, to the findings. ``with_base``: whether W₀ comes
+        after the task vectors; only for surveys of a tensor.
         """
+        self.with_base = with_base
         self._sums = torch.zeros(experts, width, dtype=torch.float64)
         self._figures, self._found = figures, found
 

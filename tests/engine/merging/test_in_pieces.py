@@ -65,9 +65,13 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("pcb", {"trim": "tensor", "density": 0.3}),
     ("sce", {"select_topk": 0.3, "alike_below": 0.0}),
     ("sce", {"select_topk": 0.01}),
+    *((n, {"points": "weights", "base_weight": 0.5}) for n in ("karcher", "multislerp")),
+    ("multislerp", {"points": "weights", "base_weight": 0.0}),
+    *(("nuslerp", {where: True}) for where in ("row_wise", "column_wise")),
+    ("model_stock", {"filter_wise": True}),
 ]
 CASES = [(name, given) for name, given in CASES if not needs_data(METHODS[name])]
-SUMS = {"sce"}
+SUMS = {"sce", "slerp", "nuslerp", "base_slerp", "karcher", "multislerp", "model_stock", "nan"}
 """Whose coefficients are sums over a tensor: they round differently in other pieces."""
 
 
@@ -100,6 +104,13 @@ def turned(prepared: Prepared, *, matrices: bool) -> Prepared:
         replace(row, transposed=matrices and len(row.shape) == 2) for row in prepared.plan.rows
     )
     return replace(prepared, plan=replace(prepared.plan, rows=rows))
+
+
+@pytest.mark.parametrize(
+    "method", ["slerp", "nuslerp", "base_slerp", "karcher", "multislerp", "model_stock", "nan"]
+)
+def test_what_needs_only_sums_over_a_tensor_never_has_it_whole(method: str) -> None:
+    assert not METHODS[method].needs_whole(METHODS[method].parameters())
 
 
 def experts_of(method: str) -> int:

@@ -26,7 +26,7 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.requirements import whole_bytes
 from ace_gui.engine.report.page import merge_reports
 from ace_gui.errors import NonFiniteError, lacks_room
-from ace_gui.methods.ace.float32_check import PROBES
+from ace_gui.methods.ace.probes import PROBES
 from tests.helpers import models
 from tests.helpers.device_stand_in import ERRORS, GPU, DeviceStandIn
 from tests.helpers.merges import merged_tensors

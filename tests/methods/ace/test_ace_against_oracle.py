@@ -9,7 +9,7 @@ from ace_gui.linalg import products
 from ace_gui.linalg.heterogeneity import GUARD, heterogeneity
 from ace_gui.linalg.polar import top_polars
 from ace_gui.methods.ace import AceParameters, ace, algorithm, closed_form
-from ace_gui.methods.ace.float32_check import measure
+from ace_gui.methods.ace.energies import measure
 from ace_gui.methods.ace.problem import Problem, Share
 from ace_gui.methods.ace.reference import reference_ace
 from ace_gui.methods.shared.experts import Experts
@@ -232,7 +232,7 @@ def test_experts_of_very_different_size_cost_no_digits(
     with mpmath.workdps(60):
         expected = np.array(_precise_preliminary(deltas, 1e-5, True).tolist(), float)
     experts = [Experts([torch.from_numpy(delta) for delta in deltas], [1.0] * T)]
-    measured, _ = measure(experts, 1e-5)
+    measured, _ = measure(experts, AceParameters(k_frac=0.0))
     rule = algorithm.Rule.HETEROGENEOUS
     given = algorithm.weighed(
         experts, measured, rule, AceParameters(k_frac=0.0), [STRICT] * len(experts)

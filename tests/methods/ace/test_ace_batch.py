@@ -117,7 +117,7 @@ def near_rank_one(T: int, m: int, n: int, epsilon: float, condition: float) -> A
 def test_sums_in_float32_that_only_one_layer_has_to_take_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(float32_check, "SINGLE", 3e-8)  # expects too little of an error
+    monkeypatch.setattr(float32_check, "ROUNDING", 1e-8)  # expects too little of an error
     epsilon, sound = 1e-2, random_deltas(8, 48, 64, 0.3, 5)
     given = [sound, near_rank_one(8, 48, 64, epsilon, 80.0), 0.5 * sound]
     layers = [MethodInput(Counted(deltas), weights) for deltas, weights, *_ in map(layer, given)]

@@ -13,10 +13,11 @@ from ace_gui.methods.ace import (
     ace,
     algorithm,
     closed_form,
+    energies,
     float32_check,
 )
-from ace_gui.methods.ace.float32_check import exact_enough, measure
-from ace_gui.methods.ace.problem import Solution
+from ace_gui.methods.ace.energies import measure
+from ace_gui.methods.ace.float32_check import ProbedSums, exact_enough, promising
 from ace_gui.methods.ace.reference import reference_ace
 from ace_gui.methods.shared import tolerance
 from ace_gui.methods.shared.experts import Experts
@@ -98,17 +99,15 @@ def test_refinement_is_never_worse_than_the_published_procedure(make: Make, m: i
 def both(deltas: list[torch.Tensor], epsilon: float) -> tuple[torch.Tensor | None, Array]:
     """W_pre from sums in float32, None where they were rejected; and the oracle's."""
     layers = [Experts(deltas, [1.0] * len(deltas))]
-    measured, probes = measure(layers, epsilon)
+    parameters, rule = AceParameters(epsilon=epsilon), algorithm.Rule.HOMOGENEOUS
+    measured, probes = measure(layers, parameters)
     found = None
-    if probes is not None and measured[0].single:
-        parameters, rule = AceParameters(epsilon=epsilon), algorithm.Rule.HOMOGENEOUS
-        problem = algorithm.weighed(layers, measured, rule, parameters, [STRICT])
-        terms = closed_form.solve(problem, torch.float32)
-        (precision,) = probes.weighed(problem, [0]).precisions(terms, problem)
-        solution = Solution(
-            value_OI=terms.preliminary_BOI[0], cut=terms.cuts[0], precision=precision
-        )
-        found = solution.value_OI if exact_enough(solution, STRICT) else None
+    problem = algorithm.weighed(layers, measured, rule, parameters, [STRICT])
+    if probes is not None and promising(probes, problem, measured, [0]):
+        terms = closed_form.solve(problem, torch.float32, probes.probes_PI)
+        (precision,) = ProbedSums.of(probes, problem, [0]).precisions(terms, problem)
+        if exact_enough(precision, terms.cuts[0], STRICT):
+            found = terms.preliminary_BOI[0]
     exact = np.array([delta.double().numpy() for delta in deltas])
     return found, oracle.preliminary(exact, epsilon, False)
 
@@ -130,7 +129,7 @@ def test_the_probes_see_the_rounding_of_float32(
     """By a limit just above the true error they accept, by one well below it they reject."""
     deltas = single(make(T, m, n, 0.3, n))
     epsilon = (condition(deltas, 1.0) - 1) / wanted
-    monkeypatch.setattr(float32_check, "EXACT", 1.0)
+    monkeypatch.setattr(energies, "EXACT", 1.0)
     monkeypatch.setattr(tolerance, "EXACT", 1.0)
     found, expected = both(deltas, epsilon)
     assert found is not None
@@ -169,7 +168,7 @@ def test_rounding_errors_that_add_up_are_noticed(T: int, wanted: float) -> None:
 def test_only_where_float32_was_tried_in_vain_is_there_a_third_reading(
     wanted: float, reads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(float32_check, "SINGLE", 3e-8)  # expects too little of an error
+    monkeypatch.setattr(float32_check, "ROUNDING", 1e-8)  # expects too little of an error
     deltas = single(shared_direction(8, 48, 64, 0.3, 3))
     counted = Counted(deltas)
     epsilon = (condition(deltas, 1.0) - 1) / wanted

@@ -1,0 +1,134 @@
+"""Methods whose result is Σ c_t ΔW_t, with c_t from the inner products of the experts' changes.
+
+A survey takes the inner products in one pass over a tensor, and the method combines in a second,
+both in parts. T experts. A method of whole weights takes W₀ as one more vector, the last one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from ace_gui.linalg.passes import energy
+from ace_gui.methods.shared.experts import Experts
+from ace_gui.methods.shared.kit import WorkingMemory
+from ace_gui.methods.shared.survey import Findings, SumSurvey, SurveyContext
+
+COEFFICIENT: Final = "coefficient"
+"""Name of a finding: c_t of each expert's unweighted task vector."""
+
+OF_BASE: Final = "coefficient of the base"
+"""Name of a finding: the coefficient of W₀ in the change, the same for every expert."""
+
+ENERGY: Final = "energy"
+"""Name of a finding: ‖w_t ΔW_t‖²_F of each expert."""
+
+BLOCK: Final = 1 << 14
+"""Elements of each vector that are widened to float64 at a time; they fit into a CPU cache."""
+
+STACKED: Final = 1 << 20
+"""Elements of a vector up to which all are in memory at once; of larger ones two are."""
+
+
+def inner_products(vectors: Sequence[Tensor]) -> Tensor:
+    """⟨v_s, v_t⟩ for all pairs of tensors of one shape, float64, in the processor's memory."""
+    count = len(vectors)
+    products = torch.zeros(count, count, dtype=torch.float64)
+    first = vectors[0].reshape(-1)
+    if first.numel() <= STACKED:
+        rest = [vectors[index].reshape(-1) for index in range(1, count)]
+        return _products([first, *rest])
+    for row in range(count):
+        left = first if row == 0 else vectors[row].reshape(-1)
+        products[row, row] = _products([left])[0, 0]
+        for column in range(row + 1, count):
+            product = _products([left, vectors[column].reshape(-1)])[0, 1]
+            products[row, column] = product
+            products[column, row] = product
+    return products
+
+
+def _products(vectors: Sequence[Tensor]) -> Tensor:
+    """``inner_products`` of flat vectors."""
+    count = len(vectors)
+    width = min(BLOCK, vectors[0].numel())
+    like = vectors[0].new_empty(0, dtype=torch.float64)
+    products = like.new_zeros(count, count)
+    block = like.new_empty(count, width)
+    for pieces in zip(*(torch.split(vector, BLOCK) for vector in vectors), strict=True):
+        wide = block[:, : len(pieces[0])]
+        for row, piece in zip(wide, pieces, strict=True):
+            row.copy_(piece)
+        products.addmm_(wide, wide.T)
+    return products.cpu()
+
+
+def inner_product_survey(
+    known: SurveyContext, found: Callable[[Tensor], Findings], *, with_base: bool = False
+) -> SumSurvey:
+    """A survey of a tensor's inner products.
+
+    ``found``: maps them (T × T, float64, of unweighted task vectors) to the findings. With the base
+    they are (T + 1) × (T + 1), and W₀ is last.
+    """
+    experts = len(known.parameters)
+
+    def figures(vectors: Sequence[Tensor], _start: int) -> Iterable[Sequence[float]]:
+        products: list[list[float]] = inner_products(vectors).tolist()
+        if with_base:
+            base_energy = products.pop()[-1]
+            products = [[*row, base_energy] for row in products]
+        return products
+
+    def findings(sums: list[list[float]]) -> Findings:
+        if with_base:
+            of_base = [row[-2] for row in sums]
+            sums = [*(row[:-1] for row in sums), [*of_base, sums[0][-1]]]
+        return found(torch.tensor(sums, dtype=torch.float64))
+
+    width = experts + 2 if with_base else experts
+    return SumSurvey(experts, width, figures, findings, with_base=with_base)
+
+
+def weighted_energies(products: Tensor, known: SurveyContext) -> tuple[float, ...]:
+    """‖w_t ΔW_t‖²_F of each expert."""
+    energies = products.diagonal().tolist()
+    return tuple(
+        weight * weight * square
+        for weight, square in zip(known.weights, energies[: len(known.weights)], strict=True)
+    )
+
+
+def energies_survey(known: SurveyContext) -> SumSurvey:
+    """A survey of the energies of the weighted task vectors in a tensor."""
+
+    def figures(vectors: Sequence[Tensor], _start: int) -> Iterable[Sequence[float]]:
+        return ([energy(vectors[index])] for index in range(len(vectors)))
+
+    def found(sums: list[list[float]]) -> Findings:
+        pairs = zip(known.weights, sums, strict=True)
+        return {ENERGY: tuple(weight * weight * square for weight, (square,) in pairs)}
+
+    return SumSurvey(len(known.parameters), 1, figures, found)
+
+
+def combined(experts: Experts, findings: Findings, base: Tensor | None = None) -> Tensor:
+    """Σ c_t ΔW_t in float64, with the coefficients found, plus the base with its own."""
+    total = experts.combination(findings[COEFFICIENT], range(len(experts)))
+    return total if base is None else total.add_(base, alpha=findings[OF_BASE][0])
+
+
+def parts_memory(*, entries: float) -> WorkingMemory:
+    """``entries`` numbers for each element, or what the survey holds of all experts."""
+
+    def numbers(shape: tuple[int, ...], experts: int) -> float:
+        count = math.prod(shape)
+        at_once = experts + 1 if count <= STACKED else 2
+        surveying = at_once * (0.5 * count + min(count, BLOCK))
+        return max(entries * count, surveying)
+
+    return numbers
