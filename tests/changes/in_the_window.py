@@ -26,7 +26,7 @@ from ace_gui.gui.models.layers_model import LayersModel
 from ace_gui.gui.panels.tasks_tab import TaskEditor
 from ace_gui.gui.shell.help_desk import commands_of_menus
 from ace_gui.gui.shell.main_window import MainWindow
-from ace_gui.gui.shell.workspace import SCORES
+from ace_gui.gui.shell.window_frame import Space
 from ace_gui.gui.state.settings import Settings
 from ace_gui.gui.theme import apply_theme
 from ace_gui.recipe.output_forms import Output
@@ -84,7 +84,7 @@ def of_the_window(folder: Path) -> dict[str, Any]:
     window.merge.start()
     worker.say(started(), finished_merge(), JobDone())
     session, workspace = window.session, window.workspace
-    workspace.show_space(SCORES)
+    workspace.show_space(Space.SCORES)
     tabs = workspace.scores.tabs
     layers = LayersModel(session, workspace.healths).shown
     praise = {command.title: command for command in commands_of_menus(window.menuBar())}["Praise"]

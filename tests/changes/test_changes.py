@@ -109,7 +109,7 @@ def test_a_job_runs_in_the_callers_process_and_in_the_engines(
 
 
 def test_a_tab_of_the_scores_is_there(window: dict[str, Any]):
-    assert window["tabs"] == ["Tasks", "Scores", "Examples", "Try it", "Words", "Tune"]
+    assert window["tabs"] == ["Tasks", "Scores", "Examples", "Words", "Tune"]
 
 
 def test_an_action_is_in_its_menu_with_its_key_and_reason(window: dict[str, Any]):
