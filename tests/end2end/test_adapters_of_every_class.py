@@ -13,6 +13,7 @@ from typing import Any
 import peft
 import pytest
 import torch
+import transformers
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
@@ -107,6 +108,14 @@ def problem_of(model_class: type[Any], folder: Path) -> str:
     expected = read_by_peft(model, config)
     different = {n for n in {*shapes, *expected} if shapes.get(n) != expected.get(n)}
     return ", ".join(sorted(different)[:10])
+
+
+def test_a_module_that_peft_would_take_twice_is_refused(tmp_path: Path) -> None:
+    """`norm` also ends `groupnorm`, which is inside `patch_embedder`."""
+    model = built(transformers.PeAudioEncoder)
+    folders = [hollow(model, tmp_path / name) for name in ("base", "model")]
+    with pytest.raises(RecipeError, match="groupnorm`, which is inside the second"):
+        written(*folders)
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ by its full name, and whatever else PEFT would find by this name is listed, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -243,7 +243,23 @@ def _owners(
             f"also take `{plain(lists[0])}`, a list of modules. Write a whole model instead.",
             key="output",
         )
-    return tuple(sorted(name for name in matched if not is_inside(name, matched)))
+    owners = tuple(sorted(name for name in matched if not is_inside(name, matched)))
+    _refuse_nested(owners, matched)
+    return owners
+
+
+def _refuse_nested(owners: Sequence[str], matched: Iterable[str]) -> None:
+    """Raise RecipeError if PEFT would take a module, and another one inside it by its ending."""
+    for module in sorted(matched):
+        if is_inside(module, owners) and module.endswith(tuple(owners)):
+            outer = next(owner for owner in owners if is_inside(module, [owner]))
+            ending = next(owner for owner in owners if module.endswith(owner))
+            raise RecipeError(
+                f"PEFT cannot load an adapter with `{plain(ending)}` and `{plain(outer)}`: by its "
+                f"ending, the first would also name `{plain(module)}`, which is inside the second. "
+                "Write a whole model instead.",
+                key="output",
+            )
 
 
 def _is_list(module: str, modules: Iterable[str]) -> bool:
