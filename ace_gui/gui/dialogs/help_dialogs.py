@@ -43,7 +43,7 @@ from ace_gui.paths import resource_path
 PAGES = (
     *("start", "two-models", "walkthrough", "which-method", "ace", "recipes", "mergekit", "tasks"),
     *("data-methods", "modules", "command-line", "library", "reference", "cluster"),
-    *("adapters", "limits", "glossary", "evidence", "sample", "privacy"),
+    *("adapters", "quantised", "limits", "glossary", "evidence", "sample", "privacy"),
 )
 """The file names of the help pages, in reading order."""
 
