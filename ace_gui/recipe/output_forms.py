@@ -147,14 +147,6 @@ class OutputTraits:
     """The names of its files; empty: those of a whole model."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NumpyExport:
-    """How a merge is written for NumPy."""
-
-    is_small: bool = option(False, Option(label="Small", values={"no": False, "yes": True}))
-    """Whether the file is compressed."""
-
-
 class Output(StrEnum):
     """The form of a merge on disk. The value is written in recipes."""
 
@@ -168,18 +160,6 @@ class Output(StrEnum):
         return form
 
     MODEL = "model"
-
-    NUMPY = (
-        "numpy",
-        OutputTraits(
-            noun="an archive for NumPy",
-            title="an archive (NumPy)",
-            export=NumpyExport,
-            models_beside=1,
-            has_scores=False,
-            files="weights.npz",
-        ),
-    )
     ADAPTER = (
         "adapter",
         OutputTraits(

@@ -13,9 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-import numpy
-from safetensors.torch import load_file
-
 from ace_gui.checkpoints.staging import claimed_output, discard, promote, staged
 from ace_gui.engine.contract.events import Event, Exported, JobProgress, exported
 from ace_gui.engine.contract.plan import OUTPUT, Check, Verdict, worst_first
@@ -238,30 +235,10 @@ class TaskModels(FromModel):
         return write_task_models(model, read_manifest(model).experts, folder)
 
 
-class NumpyArchive(FromModel):
-    """One archive with every tensor."""
-
-    output = Output.NUMPY
-
-    def require(self, prepared: Prepared) -> None:
-        """Its numbers must be numbers of NumPy."""
-        super().require(prepared)
-        if prepared.recipe.out_dtype == "bfloat16":
-            raise RecipeError("NumPy has no bfloat16; write float32.", key="out_dtype")
-
-    def after(self, model: Path, folder: Path, chosen: Any) -> Iterator[JobProgress]:
-        """Write the archive."""
-        tensors = load_file(model / "model.safetensors")
-        save = numpy.savez_compressed if chosen.is_small else numpy.savez
-        save(folder / "weights.npz", **{name: tensors[name].numpy() for name in tensors})
-        yield JobProgress(done=1, total=1)
-
-
 EXPORTERS: Final[Mapping[Output, Exporter]] = {
     exporter.output: exporter
     for exporter in (
         WholeModel(),
-        NumpyArchive(),
         PeftAdapter(),
         TaskModels(),
     )
