@@ -31,7 +31,6 @@ from ace_gui.methods.fisher import FISHER, UBGM
 from ace_gui.methods.free import FR_MERGING, FREE_MERGING
 from ace_gui.methods.iso import ISO_C, ISO_CTS
 from ace_gui.methods.knots import KNOTS_DARE_TIES, KNOTS_TIES
-from ace_gui.methods.largest_changes import LARGEST_CHANGES
 from ace_gui.methods.linear import LINEAR
 from ace_gui.methods.localize_stitch import LOCALIZE_STITCH, LOCALIZE_STITCH_FEW_SHOT
 from ace_gui.methods.method import Kind, MergeMethod
@@ -68,7 +67,7 @@ FAMILIES: Final[Mapping[str, tuple[MergeMethod[Any], ...]]] = MappingProxyType(
         "Sums of task vectors": (TASK_ARITHMETIC, NAN, SCE, RAM, RAMPLUS_TL),
         "Sparse task vectors": (
             *(TIES, DARE_LINEAR, DARE_TIES, DELLA, DELLA_LINEAR, BREADCRUMBS, BREADCRUMBS_TIES),
-            *(CONSENSUS_TA, LARGEST_CHANGES, LOCALIZE_STITCH, PCB, NEARSWAP, ARCEE_FUSION),
+            *(CONSENSUS_TA, LOCALIZE_STITCH, PCB, NEARSWAP, ARCEE_FUSION),
         ),
         "Spectra and bases": (
             TSV_M,

@@ -238,7 +238,6 @@ CHECKS = [
     check("ties", lambda d: oracle.ties(d, 0.2), trim="tensor"),
     check("nan", oracle.nan, norms="model"),
     check("pcb", lambda d: 1.2 * oracle.pcb(d, 0.05), trim="tensor"),
-    check("largest_changes", lambda d: oracle.largest_changes(d, 0.1)),
     check("localize_stitch", lambda d: oracle.localize_stitch(d, 0.05)),
     check("emr", oracle.emr),
     check("tall_masks", lambda d: 0.3 * d.sum(axis=0)),

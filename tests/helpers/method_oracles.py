@@ -471,11 +471,6 @@ def localize_stitch(deltas: Array, density: float) -> Array:
     return kept.sum(axis=0) / np.maximum(counts, 1)
 
 
-def largest_changes(deltas: Array, density: float) -> Array:
-    """Sum of what each expert keeps; ``deltas``: (T, entries of the whole model)."""
-    return sum(largest(delta, density) for delta in deltas)
-
-
 def knots(deltas: Array) -> tuple[Array, Array]:
     """U and the blocks S V_tᵀ of [ΔW_1 … ΔW_T] = U S [V_1ᵀ … V_Tᵀ]."""
     u, s, vh = np.linalg.svd(np.concatenate(list(deltas), axis=1), full_matrices=False)
