@@ -178,6 +178,12 @@ def read_blocks(descriptor: int, path: Path, start: int, stop: int) -> Iterator[
         yield block
 
 
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file as it is on the disk now. Raises CheckpointError."""
+    with open_regular(path) as (descriptor, stamp):
+        return _digest(descriptor, stamp)
+
+
 def content_digest(path: Path, *, follow: bool = True) -> str:
     """The SHA-256 of a file, read once per process and state of the file.
 
@@ -190,12 +196,16 @@ def content_digest(path: Path, *, follow: bool = True) -> str:
 @lru_cache(maxsize=4096)
 def _digest_of(stamp: FileStamp, _ctime_ns: int) -> str:
     """The SHA-256 of a file; its time of change is only part of the cache's key."""
-    digest = hashlib.sha256()
     with open_regular(stamp.path) as (descriptor, now):
         if now != stamp:
             raise changed(stamp.path)
-        for block in read_blocks(descriptor, stamp.path, 0, stamp.size):
-            digest.update(block)
+        return _digest(descriptor, stamp)
+
+
+def _digest(descriptor: int, stamp: FileStamp) -> str:
+    digest = hashlib.sha256()
+    for block in read_blocks(descriptor, stamp.path, 0, stamp.size):
+        digest.update(block)
     return digest.hexdigest()
 
 

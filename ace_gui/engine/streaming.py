@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from math import prod
-from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 import torch
@@ -102,18 +101,6 @@ def tensors_digest(named: Iterable[tuple[str, Tensor]]) -> str:
     for name, tensor in named:
         digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
         digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-_BLOCK: Final = 1 << 22
-
-
-def sha256(path: Path) -> str:
-    """The file's SHA-256 in hexadecimal. Raises OSError."""
-    digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
     return digest.hexdigest()
 
 

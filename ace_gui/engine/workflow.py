@@ -106,18 +106,26 @@ def merge_to_folder(recipe: Recipe, out: Path, options: Options) -> Iterator[Eve
         Address.of(options.cluster)
     for folder, stage in recipe.stages.items():
         yield from _stage_to_folder(stage, folder, options)
-    exporter = exporter_of(recipe)
+    yield from _to_folder(_prepared_to_write(recipe, options), out, options)
+
+
+def _prepared_to_write(recipe: Recipe, options: Options) -> Prepared:
+    """The prepared recipe of a merge. Raises first what can be found without the models."""
     require_options(recipe, options)
+    use_threads(options.threads)
+    resolve_device("cpu" if options.cluster else options.device)
+    return prepared_with_consent(recipe, convert=options.convert)
+
+
+def _to_folder(prepared: Prepared, out: Path, options: Options) -> Iterator[Event]:
+    """As ``merge_to_folder``, for a recipe whose stages are merged."""
+    exporter = exporter_of(prepared.recipe)
     if isinstance(exporter, ThroughModel):
-        yield from _through_model(exporter, recipe, out, options)
+        yield from _through_model(exporter, prepared, out, options)
         return
     assert isinstance(exporter, Straight)
     yield from exporter.merge(
-        prepared_with_consent(recipe, convert=options.convert),
-        out,
-        device=options.device,
-        threads=options.threads,
-        resume=options.resume,
+        prepared, out, device=options.device, threads=options.threads, resume=options.resume
     )
 
 
@@ -130,21 +138,20 @@ def _stage_to_folder(stage: Recipe, folder: Path, options: Options) -> Iterator[
         name = plain(stage.stage_name)
         _log.warning("The stage %r is merged again: %s.", name, problem)
         forget_result(folder)
-    prepared = prepared_with_consent(stage, convert=options.convert)
+    options = replace(options, evaluate=False)
+    prepared = _prepared_to_write(stage, options)
     before = inputs_of(prepared, calibration_files(prepared))
-    for event in merge_to_folder(stage, folder, replace(options, evaluate=False)):
+    for event in _to_folder(prepared, folder, options):
         if not isinstance(event, Exported):
             yield event
     accept_result(folder, before)
 
 
 def _through_model(
-    exporter: ThroughModel, recipe: Recipe, out: Path, options: Options
+    exporter: ThroughModel, prepared: Prepared, out: Path, options: Options
 ) -> Iterator[Event]:
-    """As ``merge_to_folder``, for a form for which a whole model is merged first."""
-    use_threads(options.threads)
+    """As ``_to_folder``, for a form for which a whole model is merged first."""
     device = resolve_device("cpu" if options.cluster else options.device)
-    prepared = prepared_with_consent(recipe, convert=options.convert)
     exporter.require(prepared)
     with claimed_output(out, prepared.plan.input_folders) as target:
         store = staging_folder(target)

@@ -180,7 +180,7 @@ class Output(StrEnum):
             export=TaskModelsExport,
             models_per_expert=1,
             has_scores=False,
-            files="for each expert a folder with its model, as ace-gui task makes it",
+            files="A folder for each expert with its model, as ace-gui task makes it",
         ),
     )
 

@@ -50,6 +50,17 @@ def traits_of(described: Field[Any]) -> Traits:
     return found
 
 
+def limits_of(part: type[Any], name: str) -> dict[str, Any]:
+    """The limits of a dataclass's field, as arguments of a ``FieldInfo``."""
+    (item,) = (item for item in fields(part) if item.name == name)
+    limits = traits_of(item).limits
+    return {
+        "low": limits.get("gt", limits.get("ge")),
+        "high": limits.get("le"),
+        "low_open": "gt" in limits,
+    }
+
+
 def require_limits(part: Any, heading: str) -> None:
     """Raise RecipeError for a value of a dataclass that is out of its field's limits."""
     for item in fields(part):

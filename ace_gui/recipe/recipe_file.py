@@ -160,7 +160,9 @@ class _Stages:
         self._used.add(name)
         recipe = self._recipe(name)
         data = [task.calibration for task in recipe.tasks if task.calibration is not None]
-        paths = [*recipe.paths, *data]
+        # A folder of a stage is named by its inputs; whether it is there yet must not matter.
+        models = [path for path in recipe.paths if path not in recipe.stages]
+        paths = [*models, *data]
         text = dump_recipe(recipe, Path("/")) + "".join(map(_state, paths))
         folder = merges_folder() / f"stage-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
         needed |= {**recipe.stages, folder: recipe}

@@ -13,9 +13,14 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 from ace_gui import versions
+from ace_gui.engine import workflow
 from ace_gui.engine.planning import stages
+from ace_gui.engine.planning.dispositions import LeftOut
+from ace_gui.engine.planning.prepare import prepare
+from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.workflow import Options, merge_to_folder
 from ace_gui.paths import merges_folder
+from ace_gui.recipe import Recipe
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.end2end.test_stages import FIRST, LAST, write
 from tests.helpers.calibrated_models import gpt2_family
@@ -195,6 +200,39 @@ def test_edited_calibration_data(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     again = merged(file, tmp_path / "again")
     assert "one-inputs.csv has changed" in caplog.text
     assert any(not torch.equal(again[key], before[key]) for key in before)
+
+
+SECOND = {
+    "name": "second",
+    "merge_method": "linear",
+    "models": [{"model": name, "parameters": {"weight": 1.0}} for name in ("first", "b")],
+    "dtype": "float32",
+}
+LAST_OF_TWO = {
+    **LAST,
+    "models": [{"model": name, "parameters": {"weight": 0.5}} for name in ("second", "c")],
+}
+
+
+@pytest.mark.parametrize("documents", [[FIRST, LAST], [FIRST, SECOND, LAST_OF_TWO]])
+def test_each_recipe_of_a_file_is_planned_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, documents: list[object]
+) -> None:
+    make_models(tmp_path)
+    file = write(tmp_path, *documents)
+    recipe = load_recipe(file)
+    planned: list[str] = []
+
+    def noted(part: Recipe, left_out: LeftOut | None = None) -> Prepared:
+        planned.append(part.stage_name)
+        return prepare(part, left_out)
+
+    monkeypatch.setattr(workflow, "prepare", noted)
+    merged(file, tmp_path / "out")
+    assert planned == [stage.stage_name for stage in (*recipe.stages.values(), recipe)]
+    planned.clear()
+    merged(file, tmp_path / "again")
+    assert planned == [recipe.stage_name], "the results are used again"
 
 
 def begun(file: Path, out: Path, events: int = 8) -> None:

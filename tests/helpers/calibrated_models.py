@@ -93,7 +93,7 @@ def measured(file: Path, need: Need) -> tuple[Prepared, tuple[Statistics, ...]]:
     """The recipe, and what is measured of its experts."""
     prepared = prepare(load_recipe(file))
     list(measure(prepared, need, CPU))
-    return prepared, prepared.measurements[need]
+    return prepared, prepared.groundwork.measurements[need]
 
 
 def texts(folder: Path, name: str) -> list[str]:

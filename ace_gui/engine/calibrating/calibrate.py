@@ -175,12 +175,12 @@ def calibrated(
 ) -> Iterator[PassProgress | None]:
     """Measure what the methods of the plan need from the experts' data, unless it is known already.
 
-    Adds to ``prepared.measurements``. An interrupted run is continued. ``workers``: each takes one
-    expert after another; None: this process measures all. Raises TaskError if an expert has no
+    Adds to ``Groundwork.measurements``. An interrupted run is continued. ``workers``: each takes
+    one expert after another; None: this process measures all. Raises TaskError if an expert has no
     calibration inputs, and the errors of reading data, loading models and writing.
     """
     for need in prepared.needs:
-        if not need.learned and need not in prepared.measurements:
+        if not need.learned and need not in prepared.groundwork.measurements:
             yield from measure(prepared, need, device, workers)
 
 
@@ -207,7 +207,7 @@ def measure(
         for t, folder in missing.items():
             index = folder_to_write(folder, prepared)
             kept[t] = yield from _measured(prepared, t, need, sources[t], index, where)
-    prepared.measurements[need] = tuple(kept[t] for t in range(len(sources)))
+    prepared.groundwork.measurements[need] = tuple(kept[t] for t in range(len(sources)))
 
 
 def _measured_by(
@@ -256,7 +256,7 @@ def recall(prepared: Prepared, need: Need, device: torch.device) -> Steps[bool]:
 
     Unreadable data count as not measured; ``measure`` raises the error.
     """
-    if need in prepared.measurements:
+    if need in prepared.groundwork.measurements:
         return True
     statistics = []
     if prepared.recipe.without_calibration:
@@ -271,7 +271,7 @@ def recall(prepared: Prepared, need: Need, device: torch.device) -> Steps[bool]:
             return False
         statistics.append(known)
         yield
-    prepared.measurements[need] = tuple(statistics)
+    prepared.groundwork.measurements[need] = tuple(statistics)
     return True
 
 

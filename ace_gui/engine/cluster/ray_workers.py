@@ -137,8 +137,8 @@ class RayWorkers:
 
     def begin(self, prepared: Prepared) -> None:
         """Make the workers open the models."""
-        measurements = prepared.measurements.items()
-        measured = {need: [each.folder for each in statistics] for need, statistics in measurements}
+        known = prepared.groundwork.statistics.items()
+        measured = {need: [each.folder for each in statistics] for need, statistics in known}
         recipe = prepared.recipe.absolute()
         self.broadcast("prepare", recipe, layout_digest(prepared), measured)
 
@@ -182,7 +182,7 @@ class RayWorkers:
         shared: SharedOutput | None,
     ) -> Iterator[UnitMerged | None]:
         """The merged units as they finish, most work first. Raises the errors of ``Workers``."""
-        terms = [(*key, findings) for key, findings in prepared.findings.items()]
+        terms = [(*key, findings) for key, findings in prepared.groundwork.findings.items()]
         self.broadcast("know", terms, dict(dtypes), shared)
         calls = [
             Call(

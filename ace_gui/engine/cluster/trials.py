@@ -72,7 +72,8 @@ def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
     not tried. Raises CheckpointError, FileChangedError, OutputError, ResourceError and
     ClusterError.
     """
-    prepared = replace(prepared, findings=dict(prepared.findings))
+    groundwork = replace(prepared.groundwork, findings=dict(prepared.groundwork.findings))
+    prepared = replace(prepared, groundwork=groundwork)
     scan = sum(_scan_time(group, prepared, workers) for group in groups(prepared))
     deadline, trials = time.monotonic() + TRIAL_SECONDS, list[tuple[PlanRow, _Timed]]()
     speed = _speed_of(trials, prepared, scan)
@@ -202,12 +203,14 @@ def _scan_time(group: Group, prepared: Prepared, workers: RayWorkers | None) -> 
     if not rows:
         return 0.0
     some = _rows_to_scan(rows, 1 if workers is None else workers.count)
-    part = replace(prepared, plan=replace(prepared.plan, rows=tuple(some)), findings={}, surveys={})
+    plan = replace(prepared.plan, rows=tuple(some))
+    groundwork = replace(prepared.groundwork, findings={}, surveys={})
+    part = replace(prepared, plan=plan, groundwork=groundwork)
     before = time.monotonic() if workers is None else workers.scan_seconds
     for _ in surveyed(Readers(part), workers=workers):
         pass
     seconds = (time.monotonic() if workers is None else workers.scan_seconds) - before
-    prepared.findings.update(part.findings)
+    prepared.groundwork.findings.update(part.groundwork.findings)
     return seconds * _entries(rows) / _entries(some)
 
 

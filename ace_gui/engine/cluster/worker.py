@@ -129,8 +129,10 @@ class Worker:
                 f"The models on {platform.node()} are not those on the machine that merges; give "
                 "all machines the same files under the same paths."
             )
+        groundwork = self._prepared.groundwork
         for need, folders in measured.items():
-            self._prepared.measurements[need] = tuple(map(Statistics, folders))
+            statistics = groundwork.learned if need.learned else groundwork.measurements
+            statistics[need] = tuple(map(Statistics, folders))
         self._rooms = budgets_of(resolve_device(self._device))
         self._readers = Readers(self._prepared)
         self._rows = {row.name: row for row in self._prepared.plan.rows}
@@ -155,7 +157,7 @@ class Worker:
         ``output``: its location; None: results are sent.
         """
         for method, parameters, model_findings in findings:
-            self._prepared.findings[method, parameters] = model_findings
+            self._prepared.groundwork.findings[method, parameters] = model_findings
         self._dtypes = dtypes
         self._output = output
 

@@ -6,27 +6,18 @@ from dataclasses import replace
 from typing import Final
 
 from ace_gui.field_info import FieldInfo
-from ace_gui.recipe.overrides import LARGEST_CAP, LARGEST_FACTOR, LARGEST_POWER
+from ace_gui.recipe.overrides import limits_of
 from ace_gui.recipe.values import After, Cap, ParameterValue
 
 _DEPTHS: Final = ("depth[0]", "depth[1]")
 
 
-def _field(
-    name: str, label: str, help: str, low: float, high: float, default: float = 1.0
-) -> FieldInfo:
-    return FieldInfo(
-        name=f"after.{name}",
-        default=default,
-        label=label,
-        help=help,
-        low=low,
-        high=high,
-        low_open=name == "rank",
-    )
+def _field(name: str, label: str, help: str, of: str = "") -> FieldInfo:
+    """A step that is one number. ``of``: the step whose limits it has; empty: its own."""
+    limits = limits_of(After, of or name)
+    return FieldInfo(name=f"after.{name}", default=1.0, label=label, help=help, **limits)
 
 
-_FACTORS: Final = (-LARGEST_FACTOR, LARGEST_FACTOR)
 _FIRST: Final = "Factor of the first block; see the last block."
 _LAST: Final = (
     "Factor of the last block; between the two it changes linearly (LiNeS). A matrix outside the "
@@ -42,15 +33,17 @@ _SPECTRUM: Final = (
 _CAP: Final = "Limit on a change's norm, as a share of the base's. The experts' mean is allowed."
 
 AFTER_FIELDS: Final = (
-    _field("rank", "Rank", _RANK, 0, 1),
-    _field("spectrum", "Spectrum p", _SPECTRUM, 0, LARGEST_POWER),
-    _field(_DEPTHS[0], "First block", _FIRST, *_FACTORS),
-    _field(_DEPTHS[1], "Last block", _LAST, *_FACTORS),
-    _field("scale", "Scale", "Factor on every change.", *_FACTORS),
+    _field("rank", "Rank", _RANK),
+    _field("spectrum", "Spectrum p", _SPECTRUM),
+    _field(_DEPTHS[0], "First block", _FIRST, of="scale"),
+    _field(_DEPTHS[1], "Last block", _LAST, of="scale"),
+    _field("scale", "Scale", "Factor on every change."),
 )
 """In the order in which they are applied; the cap is the last."""
 
-CAP_FIELD: Final = _field("cap", "Cap δ", _CAP, 0, LARGEST_CAP, default=Cap().delta)
+CAP_FIELD: Final = FieldInfo(
+    name="after.cap", default=Cap().delta, label="Cap δ", help=_CAP, **limits_of(Cap, "delta")
+)
 
 
 def value_of(after: After, name: str) -> float | None:

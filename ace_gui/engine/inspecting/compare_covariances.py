@@ -77,7 +77,7 @@ def _compares(row: PlanRow) -> bool:
 
 
 def _compared(context: InspectionContext) -> Iterator[LayerCovariances | None]:
-    statistics = context.prepared.measurements[Need.INPUTS]
+    statistics = context.prepared.groundwork.measurements[Need.INPUTS]
     key = context.key(f"covariances by {[statistics[t].key for t in context.row.experts]}")
     known = context.cache.get(key)
     if known is None:

@@ -153,7 +153,7 @@ class InspectionContext:
             prepared.own_of(row),
             prepared.weights_of(row),
             prepared.findings_of(row),
-            [each.key for statistics in prepared.measurements.values() for each in statistics],
+            [each.key for pair in prepared.groundwork.statistics.values() for each in pair],
             [item for item in prepared.recipe.choices().items() if item[0] not in _IN_ROWS],
             self.names,
             self.device.type,

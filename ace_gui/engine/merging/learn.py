@@ -89,12 +89,12 @@ TITLE: Final = "learning with {}"
 def learned(prepared: Prepared, device: torch.device) -> Progress:
     """Learn the values that the plan's methods need, unless they are known already.
 
-    Adds to ``prepared.measurements``. An interrupted run is continued. Raises TaskError if an
+    Adds to ``Groundwork.learned``. An interrupted run is continued. Raises TaskError if an
     expert has no data of the required kind, MismatchError if a model lacks tensors of the merged
     model, and the errors of reading data, loading models and writing.
     """
     for need in prepared.needs:
-        if need.learned and need not in prepared.measurements:
+        if need.learned and need not in prepared.groundwork.learned:
             require_experts(prepared)
             yield from _learned(prepared, need, device)
 
@@ -102,12 +102,12 @@ def learned(prepared: Prepared, device: torch.device) -> Progress:
 def require_learned(prepared: Prepared, device: torch.device) -> None:
     """Use the values learned earlier. Raises MethodError if there are none."""
     for need, title in prepared.needs.items():
-        if need.learned and need not in prepared.measurements:
+        if need.learned and need not in prepared.groundwork.learned:
             sources = _sources(prepared, need)
             for kind in dict.fromkeys((device.type, "cuda", "cpu")):
                 statistics = found_statistics(_folder(prepared, need, sources, kind))
                 if statistics is not None:
-                    prepared.measurements[need] = (statistics,)
+                    prepared.groundwork.learned[need] = (statistics,)
                     break
             else:
                 raise MethodError(f"{title} learns from data first; merge, then inspect again.")
@@ -169,7 +169,7 @@ def _learned(prepared: Prepared, need: Need, device: torch.device) -> Progress:
         statistics = Statistics(folder)
     else:
         yield _finished_event(prepared, found_curves(statistics.folder))
-    prepared.measurements[need] = (statistics,)
+    prepared.groundwork.learned[need] = (statistics,)
 
 
 def _finished_event(prepared: Prepared, curves: Curves) -> LearningProgress:

@@ -149,7 +149,7 @@ def _measure(
     prepared: Prepared, device: torch.device, workers: Workers | None
 ) -> Generator[Event | None, None, tuple[str, ...]]:
     """Measure statistics and learn values for the methods; returns all warnings so far."""
-    prepared.measurements.clear()  # their data may have changed since
+    prepared.groundwork.forget_statistics()
     yield from calibrated(prepared, device, workers)
     warnings = yield from _warnings_of(learned(prepared, device))
     return prepared.plan.warnings + far_lines(prepared) + warnings

@@ -163,7 +163,7 @@ def make_manifest(
         side_by_side=at_once,
         products=library(),
         measurements=tuple(
-            statistics.key for own in prepared.measurements.values() for statistics in own
+            statistics.key for own in prepared.groundwork.statistics.values() for statistics in own
         ),
         warnings=warnings,
         notes=notes,

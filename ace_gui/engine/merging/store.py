@@ -31,6 +31,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ace_gui.checkpoints.header import tag_of
+from ace_gui.checkpoints.input_files import file_digest
 from ace_gui.checkpoints.reader import ReadChecksums, TensorReader
 from ace_gui.checkpoints.staging import discard, mark
 from ace_gui.checkpoints.writer import OutputTensor, Shard, ShardedWriter, plan_parts
@@ -46,8 +47,8 @@ from ace_gui.engine.merging.journal import (
     refuse_links,
 )
 from ace_gui.engine.merging.merge_manifest import Manifest
-from ace_gui.engine.streaming import Assembly, checksum, parts_of, sha256, single_threads
-from ace_gui.errors import OutputError
+from ace_gui.engine.streaming import Assembly, checksum, parts_of, single_threads
+from ace_gui.errors import CheckpointError, OutputError
 from ace_gui.formatting import path_text, plain
 from ace_gui.linalg.passes import is_finite
 from ace_gui.output_files import STORE_COMPLETE, output_error, sync
@@ -351,10 +352,10 @@ def verify_shards(
 def _verified_shard(path: Path, shard: Shard, checksums: Mapping[str, int]) -> str:
     try:
         with single_threads(2) as pool:  # hashing releases the GIL and takes as long as the rest
-            digest = pool.submit(sha256, path)
+            digest = pool.submit(file_digest, path)
             pool.submit(_require_planned, path, shard, checksums).result()
             return digest.result()
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, CheckpointError) as error:
         raise _wrong(path, str(error)) from error
 
 

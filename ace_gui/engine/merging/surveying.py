@@ -70,7 +70,7 @@ def surveyed(
     only: PlanRow | None = None,
     workers: Workers | None = None,
 ) -> Iterator[PassProgress | None]:
-    """Add the missing findings that the methods of the rows need to ``prepared.findings``.
+    """Add the missing findings that the methods of the rows need to ``Groundwork.findings``.
 
     ``store``: an unfinished merge that keeps findings. ``only``: restrict to the needs of this
     row's method. ``workers``: the processes that survey; None: this process. This process combines
@@ -78,6 +78,7 @@ def surveyed(
     and merging.
     """
     prepared, kept = readers.prepared, _kept(store)
+    findings = prepared.groundwork.findings
     wanted = None if only is None else prepared.parameters_of(only)
     scan = scanned_here(readers)
     if workers is not None:
@@ -86,14 +87,14 @@ def surveyed(
         if only is not None and group.parameters != wanted:
             continue
         key = (group.method.name, group.parameters)
-        if key not in prepared.findings and kept.get(_label(group)) is not None:
-            prepared.findings[key] = kept[_label(group)]
-        if key not in prepared.findings:
+        if key not in findings and kept.get(_label(group)) is not None:
+            findings[key] = kept[_label(group)]
+        if key not in findings:
             if _wants_norms(group.method, group.parameters):
-                prepared.findings[key] = yield from _norms(group, len(prepared.experts), scan)
+                findings[key] = yield from _norms(group, len(prepared.experts), scan)
             else:
-                prepared.findings[key] = yield from _found(group, prepared, scan)
-        kept[_label(group)] = prepared.findings[key]
+                findings[key] = yield from _found(group, prepared, scan)
+        kept[_label(group)] = findings[key]
     if kept and store is not None:
         keep_json(store / SURVEY, kept)
 
@@ -103,15 +104,16 @@ def _found(
 ) -> Generator[PassProgress | None, None, Findings]:
     """The findings of the method's surveys of the model, or of earlier ones that are the same."""
     known = SurveyContext.of_model(group.parameters, len(prepared.experts))
+    surveys = prepared.groundwork.surveys
     for declared in group.method.surveys_over(Range.MODEL, group.parameters):
         survey = declared.due(known)
         if survey is None:
             continue
         key = _survey_key(group, declared)
-        if key not in prepared.surveys:
+        if key not in surveys:
             yield from passes(survey, group.rows, scan, TITLE)
-            prepared.surveys[key] = survey.findings
-        known = declared.added_to(known, prepared.surveys[key])
+            surveys[key] = survey.findings
+        known = declared.added_to(known, surveys[key])
     return known.findings
 
 
@@ -288,7 +290,8 @@ def distance_checks(prepared: Prepared) -> tuple[Check, ...]:
     whether to look closer. Warnings are about all tensors, by the distances of ``plan_changes``.
     Does nothing if the check was made before. Raises CheckpointError or FileChangedError.
     """
-    if not prepared.distances:
+    distances = prepared.groundwork.distances
+    if not distances:
         recipe = prepared.recipe
         weighs = zip(recipe.expert_names, recipe.weights, strict=True)
         weights = {name: float(weight != 0) for name, weight in weighs}
@@ -299,8 +302,8 @@ def distance_checks(prepared: Prepared) -> tuple[Check, ...]:
         if far_experts(changes):
             changes = relative_changes(_energies(prepared, _compared(prepared)), weights)
             checks = far_experts(changes) or fit_checks(changes)
-        prepared.distances.extend(checks)
-    return tuple(prepared.distances)
+        distances.extend(checks)
+    return tuple(distances)
 
 
 def plan_ready(prepared: Prepared, checks: Iterable[Check]) -> PlanReady:

@@ -265,7 +265,7 @@ def measured_of(
 
     Raises MethodError if nothing was measured at all.
     """
-    known = prepared.measurements.get(need)
+    known = prepared.groundwork.statistics.get(need)
     if known is None:
         raise MethodError("The experts' data have not been measured yet; merge the whole recipe.")
     if need.learned:

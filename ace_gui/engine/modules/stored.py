@@ -38,10 +38,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from ace_gui.checkpoints.header import TensorInfo, read_header
 from ace_gui.checkpoints.index import Checkpoint
-from ace_gui.checkpoints.input_files import read_json, refusal
+from ace_gui.checkpoints.input_files import file_digest, read_json, refusal
 from ace_gui.checkpoints.side_files import own_file
 from ace_gui.engine.contract.plan import MatrixPart
-from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError
 from ace_gui.formatting import plain
 from ace_gui.methods.shared.expert_modules import ModuleKind
@@ -114,7 +113,7 @@ def require_hashes(folder: Path, manifest: ModulesManifest) -> None:
     for name, digest in manifest.hashes.items():
         path = folder / name
         inside = not set(name) & set("/\\") and path.is_file() and own_file(path, name)
-        if not inside or sha256(path) != digest:
+        if not inside or file_digest(path) != digest:
             raise refusal(
                 folder, f"{plain(name)} is not the file that {MANIFEST} belongs to; merge again."
             )

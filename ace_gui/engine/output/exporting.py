@@ -13,7 +13,7 @@ import torch
 
 from ace_gui.checkpoints.header import torch_dtype
 from ace_gui.checkpoints.index import Checkpoint, open_checkpoint
-from ace_gui.checkpoints.input_files import changed
+from ace_gui.checkpoints.input_files import changed, file_digest
 from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.checkpoints.side_files import copy_side_files, set_config_dtype
 from ace_gui.checkpoints.staging import claimed_output, discard, promote, staged
@@ -48,7 +48,6 @@ from ace_gui.engine.planning.prepared import Prepared
 from ace_gui.engine.planning.recipe_models import HEADS
 from ace_gui.engine.planning.slices import open_recipe
 from ace_gui.engine.planning.vocabulary import differs, vocabulary_tensors
-from ace_gui.engine.streaming import sha256
 from ace_gui.errors import OutputError, RecipeError
 from ace_gui.linalg.singular import squared_values
 from ace_gui.output_files import RECIPE, check_output_folder, staging_folder, writing
@@ -241,7 +240,7 @@ def _add_files(store: Path, stage: Path, folder: Path, card: _Card) -> None:
     """Add the files next to the tensors: config, card and recipe."""
     manifest, hashes = read_finished(store), card.hashes
     if has_modules(stage):
-        hashes = {**hashes, MODULES: sha256(stage / MODULES)}
+        hashes = {**hashes, MODULES: file_digest(stage / MODULES)}
         write_manifest(stage, replace(read_manifest(stage), hashes=hashes))
     for part in manifest.stems:
         set_config_dtype(stage / part / "config.json", card.dtype)
@@ -283,7 +282,7 @@ def _copy_companions(model: Path, stage: Path, stored: Sequence[Shard]) -> None:
         elif name not in weights:
             shutil.copyfile(path, stage / name)
     copy = stage / MODULES
-    if copy.exists() and sha256(copy) != sha256(model / MODULES):
+    if copy.exists() and file_digest(copy) != file_digest(model / MODULES):
         raise OutputError(
             f"{MODULES} was read back and is not what was written. Check the disk, then export "
             "again.",

@@ -27,6 +27,7 @@ from ace_gui.engine.planning.dispositions import (
     plan_rows,
     refuse_other_than_floats,
 )
+from ace_gui.engine.planning.groundwork import Groundwork
 from ace_gui.engine.planning.models import OpenedModel
 from ace_gui.engine.planning.overridden_rows import check_overrides, completed, overridden
 from ace_gui.engine.planning.preflight import preflight
@@ -118,7 +119,7 @@ def preparing(
             method=method,
             parameters=parameters,
             tokenizers=tokenizers,
-            surveys=surveys,
+            groundwork=Groundwork(surveys=surveys),
         )
     )
 

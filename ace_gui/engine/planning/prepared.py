@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ace_gui.checkpoints.input_files import FileStamp, status_of
 from ace_gui.checkpoints.reader import TensorReader
 from ace_gui.checkpoints.writer import OutputTensor
-from ace_gui.engine.contract.plan import NOTHING_AFTER, Check, Disposition, Plan, PlanRow
+from ace_gui.engine.contract.plan import NOTHING_AFTER, Disposition, Plan, PlanRow
+from ace_gui.engine.planning.groundwork import Groundwork
 from ace_gui.engine.planning.models import OpenedModel, answering_name
 from ace_gui.engine.planning.recipe_models import RecipeModels
 from ace_gui.engine.planning.vocabulary import deciding_tokenizers
@@ -24,20 +25,14 @@ from ace_gui.methods.shared.trimming import kept_count
 from ace_gui.recipe import Recipe
 from ace_gui.stored_formats import FORMATS
 
-if TYPE_CHECKING:
-    from ace_gui.engine.calibrating.statistics_folder import Statistics
-
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
     """A plan, and the opened models and methods that carry it out.
 
     ``method``, ``parameters``: the recipe's, which a row may override. ``tokenizers``: files that
-    determine matching rows, if rows are matched by token. ``findings``: the known findings on the
-    whole model, by method and parameters; ``surveying`` adds to it. ``surveys``: the surveys of
-    recipes that differ only in method and parameters, so that each is made once. ``measurements``:
-    the finished measurements of the experts' data, one per expert; ``calibrating`` adds to it.
-    ``distances``: checks of the experts' distances from the base, set by ``distance_checks``.
+    determine matching rows, if rows are matched by token. ``groundwork``: what is found out about
+    the models before the merge; all else stays as it is.
     """
 
     plan: Plan
@@ -46,10 +41,7 @@ class Prepared:
     method: MergeMethod[Any]
     parameters: Any
     tokenizers: tuple[FileStamp, ...] = ()
-    findings: dict[tuple[str, Any], Findings] = field(default_factory=dict, compare=False)
-    surveys: dict[Hashable, Findings] = field(default_factory=dict, compare=False)
-    measurements: dict[Need, tuple[Statistics, ...]] = field(default_factory=dict, compare=False)
-    distances: list[Check] = field(default_factory=list, compare=False)
+    groundwork: Groundwork = field(default_factory=Groundwork, compare=False)
 
     @property
     def recipe(self) -> Recipe:
@@ -121,7 +113,7 @@ class Prepared:
 
     def findings_of(self, row: PlanRow) -> Findings | None:
         """The findings that the method of a row needs, for the row's experts; None if unknown."""
-        found = self.findings.get((self.method_of(row).name, self.parameters_of(row)))
+        found = self.groundwork.findings.get((self.method_of(row).name, self.parameters_of(row)))
         return None if found is None else findings_of(found, row.experts)
 
     @property

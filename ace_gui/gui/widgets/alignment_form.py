@@ -9,7 +9,8 @@ from PySide6.QtCore import Signal
 
 from ace_gui.field_info import Option
 from ace_gui.gui.widgets.form import OptionForm
-from ace_gui.recipe.distillation import MOST_INPUTS, MOST_STEPS, Distillation, Trained
+from ace_gui.recipe.distillation import Distillation, Trained
+from ace_gui.recipe.overrides import limits_of
 
 _ALIGN: Final = (
     "After the merge, a few of its numbers are trained until it answers inputs of every task as "
@@ -44,8 +45,7 @@ _OPTIONS: Final = (
         help="Inputs of each task. Fewer than 64 may harm.",
         kind="int",
         default=Distillation().inputs,
-        low=2,
-        high=MOST_INPUTS,
+        **limits_of(Distillation, "inputs"),
         read=int,
         applies_when=("align", _ALIGNED),
     ),
@@ -55,8 +55,7 @@ _OPTIONS: Final = (
         help="Training steps. The best of them is taken, by inputs that are kept back.",
         kind="int",
         default=Distillation().steps,
-        low=0,
-        high=MOST_STEPS,
+        **limits_of(Distillation, "steps"),
         read=int,
         applies_when=("align", _ALIGNED),
     ),

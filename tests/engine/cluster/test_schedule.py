@@ -86,7 +86,7 @@ def test_a_speed_is_measured_on_real_matrices_and_leaves_nothing(
     assert {kind_of(row, prepared) for row in rows} == speed.tried.keys()
     assert all(seconds > 0 for seconds in speed.tried.values())
     assert bool(speed.scan) is (method != "ace")
-    assert not prepared.findings  # what it was tried with is no finding
+    assert not prepared.groundwork.findings  # what it was tried with is no finding
     assert not list(tmp_path.iterdir())
 
 

@@ -159,7 +159,7 @@ def test_calibration(tmp_path, monkeypatch, count: int):
         assert prepared.needs
         events = list(calibrated(prepared, torch.device("cpu"), members))
         assert any(isinstance(event, PassProgress) for event in events)
-        assert prepared.measurements.keys() == prepared.needs.keys()
+        assert prepared.groundwork.statistics.keys() == prepared.needs.keys()
         files = (path for path in statistics_folder().rglob("*") if path.is_file())
         return {str(path.relative_to(cache)): path.read_bytes() for path in files}
 

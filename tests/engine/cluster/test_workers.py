@@ -194,8 +194,8 @@ def test_looks_at_the_whole_model_are_put_together(
     members.begin(there)
     readers = Readers(there)
     list(surveyed(readers, workers=members))
-    assert here.findings
-    assert here.findings == there.findings
+    assert here.groundwork.findings
+    assert here.groundwork.findings == there.groundwork.findings
     assert members.lost == 1
     assert readers.checksums.fresh()  # so that the journal says what was looked at
     assert members.scan_seconds > 0

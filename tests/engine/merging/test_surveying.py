@@ -139,7 +139,7 @@ def test_one_row_asks_for_its_own_survey_only(models: list[Path]):
     prepared = prepare(recipe_of(models, overrides=(rule,)))
     row = prepared.plan.rows[0]
     list(surveyed(Readers(prepared), only=row))
-    assert len(prepared.findings) == 1
+    assert len(prepared.groundwork.findings) == 1
     assert prepared.findings_of(row) is not None
     assert prepared.findings_of(prepared.plan.rows[-1]) is None
 

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import ace_gui
+from ace_gui.checkpoints.input_files import file_digest
 from ace_gui.engine.contract.events import LearningProgress
 from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.modules.layers import Correction
@@ -21,7 +22,6 @@ from ace_gui.engine.modules.stored import MANIFEST, MODULES, TRAINED
 from ace_gui.engine.modules.task_tensors import open_task
 from ace_gui.engine.planning.prepare import prepare
 from ace_gui.engine.routing import fitted
-from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError, OutputError, ResourceError, TaskError
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.helpers import module_oracles as oracle
@@ -60,7 +60,7 @@ def retrained(folder: Path, copy: Path, **tensors: torch.Tensor) -> Path:
     changed = load_file(copy / MODULES) | {TRAINED + n: t for n, t in tensors.items()}
     save_file(changed, copy / MODULES, metadata)
     reported = json.loads((copy / MANIFEST).read_text())
-    reported["hashes"] = {**reported["hashes"], MODULES: sha256(copy / MODULES)}
+    reported["hashes"] = {**reported["hashes"], MODULES: file_digest(copy / MODULES)}
     (copy / MANIFEST).write_text(json.dumps(reported))
     return copy
 

@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import ace_gui
+from ace_gui.checkpoints.input_files import file_digest
 from ace_gui.engine.modules.stored import EXPERTS, LAYOUT, MANIFEST, MODULES
 from ace_gui.engine.modules.task_tensors import open_task
 from ace_gui.engine.output.models_of_experts import write_task_model
-from ace_gui.engine.streaming import sha256
 from ace_gui.errors import CheckpointError, WorkbenchError
 from tests.helpers.merges import merged_folder
 from tests.helpers.models import Family, gpt2_family
@@ -58,7 +58,7 @@ def change(folder: Path, how: Callable[[Tensors, Layout], object]) -> None:
     layout = json.loads(metadata[LAYOUT])
     how(tensors, layout)
     save_file(tensors, file, {LAYOUT: json.dumps(layout), EXPERTS: metadata[EXPERTS]})
-    say(folder, hashes={MODULES: sha256(file)})
+    say(folder, hashes={MODULES: file_digest(file)})
 
 
 def say(folder: Path, **fields: object) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from ace_gui.checkpoints.input_files import file_digest
 from ace_gui.checkpoints.writer import OutputTensor, Shard, ShardedWriter, plan_shards
-from ace_gui.engine.merging.store import sha256, verify_shards
+from ace_gui.engine.merging.store import verify_shards
 from ace_gui.engine.streaming import checksum
 from ace_gui.errors import OutputError
 
@@ -31,7 +32,7 @@ def written(folder: Path, tensors: dict[str, torch.Tensor] = TENSORS) -> tuple[S
 def test_a_sound_file_gives_its_hash(tmp_path):
     shards = written(tmp_path)
     hashes = verify_shards(tmp_path, shards, CHECKSUMS)
-    assert hashes == {"model.safetensors": sha256(tmp_path / "model.safetensors")}
+    assert hashes == {"model.safetensors": file_digest(tmp_path / "model.safetensors")}
 
 
 def test_every_flipped_bit_is_found(tmp_path):
