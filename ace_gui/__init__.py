@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ace_gui import errors as errors
     from ace_gui.engine.contract.events import Exported as Exported
     from ace_gui.engine.contract.events import FigureMade as FigureMade
+    from ace_gui.engine.contract.events import GgufWritten as GgufWritten
     from ace_gui.engine.contract.events import JobProgress as JobProgress
     from ace_gui.engine.contract.events import MergeFinished as MergeFinished
     from ace_gui.engine.contract.events import PlanReady as PlanReady
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ace_gui.library import report as report
     from ace_gui.library import routes as routes
     from ace_gui.library import task as task
+    from ace_gui.library import to_gguf as to_gguf
     from ace_gui.library import tune as tune
     from ace_gui.library_results import Comparison as Comparison
     from ace_gui.library_results import Evaluation as Evaluation
@@ -58,13 +60,13 @@ if TYPE_CHECKING:
 
 _NAMES: Final = {
     "ace_gui.engine.contract.events": (
-        "Exported FigureMade JobProgress MergeFinished PlanReady TensorFinished"
+        "Exported FigureMade GgufWritten JobProgress MergeFinished PlanReady TensorFinished"
     ),
     "ace_gui.engine.contract.findings": "ModelDiff",
     "ace_gui.figures.sheet": "Sheet",
     "ace_gui.library": (
         "compare devices diff evaluate extract figure inspect list_methods load_model merge "
-        "merge_state_dicts plan report routes task tune"
+        "merge_state_dicts plan report routes task to_gguf tune"
     ),
     "ace_gui.methods.method": "Kind",
     "ace_gui.methods.registry": "register_method",

@@ -25,6 +25,7 @@ from ace_gui.engine.contract.events import (
     Event,
     Exported,
     FigureMade,
+    GgufWritten,
     MergeFinished,
     MethodCompared,
     MethodInfo,
@@ -36,6 +37,7 @@ from ace_gui.engine.contract.jobs import (
     CovariancesJob,
     EvaluateJob,
     FigureJob,
+    GgufJob,
     RoutesJob,
     TuneJob,
 )
@@ -433,6 +435,34 @@ def figure(
         device=device,
     )
     return _last(run(job, convert=convert), FigureMade, progress)
+
+
+def to_gguf(
+    folder: Path | str,
+    out: Path | str | None = None,
+    *,
+    kind: str = "auto",
+    llama_cpp: Path | str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> GgufWritten:
+    """Make a GGUF file from a folder by the person's own llama.cpp; ``out`` None: beside it.
+
+    ``kind``: auto, f32, f16, bf16, q8_0, or one of llama-quantize, such as q4_k_m. ``llama_cpp``:
+    its source folder, which is remembered. Raises OutputError if it is missing, for a folder that
+    llama.cpp does not read, and for a file that is there without ``overwrite``.
+
+    >>> ace_gui.to_gguf("merged", kind="q8_0", llama_cpp="llama.cpp").files  # doctest: +SKIP
+    (PosixPath('merged-q8_0.gguf'), PosixPath('merged-q8_0.Modelfile'))
+    """
+    job = GgufJob(
+        folder=Path(folder),
+        file=None if out is None else Path(out),
+        kind=kind,
+        llama_cpp=None if llama_cpp is None else Path(llama_cpp),
+        overwrite=overwrite,
+    )
+    return _last(run(job), GgufWritten, progress)
 
 
 def task(

@@ -43,6 +43,11 @@ def cache_root() -> Path:
     return platformdirs.user_cache_path(_APPLICATION)
 
 
+def llama_cpp_file() -> Path:
+    """The file with the path of the person's llama.cpp."""
+    return platformdirs.user_data_path(_APPLICATION) / "llama-cpp.txt"
+
+
 def conversions_folder() -> Path:
     """The folder of converted pickles."""
     return cache_root() / "converted"

@@ -28,6 +28,7 @@ from ace_gui.cli.options import (
     command,
     counts_given,
     flag,
+    llama_cpp_option,
     method_option,
     model_given,
     new_folder,
@@ -152,6 +153,10 @@ class Merge(Computing, WithLimit, WithCluster, WithRank, WithJson):
         "each; fewer by --limit).",
     )
     kind: str | None = option("|".join(Output), "What to write (default: a model).", "--as")
+    gguf: str | None = option(
+        "auto|f16|bf16|q8_0|…", "Then also make a GGUF file of this format, beside the folder."
+    )
+    llama_cpp: Path | None = llama_cpp_option()
 
     def check(self) -> None:
         """Raise BadParameter for options that do not go together."""
@@ -336,6 +341,19 @@ class Tune(Computing, WithLimit, WithCluster, WithJson):
         "N", "Number of merges to try (default: 9, or 25 for several parameters).", min=2
     )
     out: Path | None = path_option("FILE", "Write the recipe with the chosen values.")
+
+
+@command(app, "gguf", "gguf_files:convert")
+class Gguf(WithOverwrite):
+    """Make a GGUF file from a model's or an adapter's folder, by your own llama.cpp."""
+
+    folder: Path = argument("DIR", "The folder of a model or an adapter.", parser=path_given)
+    out: Path | None = path_option("FILE.gguf", "The file (default: beside the folder).")
+    kind: str = option(
+        "auto|f16|bf16|q8_0|…", "The format; auto: the model's 16 bits.", "--type", default="auto"
+    )
+    llama_cpp: Path | None = llama_cpp_option()
+    base: Path | None = path_option("DIR", "An adapter's base, if its config names no folder.")
 
 
 @command(app, "mergekit", "recipes:write_mergekit")

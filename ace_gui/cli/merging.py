@@ -27,6 +27,7 @@ from ace_gui.cli.console import (
     shown,
     table,
 )
+from ace_gui.cli.gguf_files import job_after_merge, make, require_llama_cpp
 from ace_gui.cli.options import counts_given
 from ace_gui.cli.recipes import recipe_of
 from ace_gui.cli.streams import say
@@ -90,9 +91,14 @@ def merge(command: Merge) -> None:
         print_dry_run(recipe, command, _options(command), outputs)
         return
     assert command.out is not None
+    if command.gguf is not None:
+        require_llama_cpp(command.out, command.gguf, command.llama_cpp)
     events = merge_to_folder(recipe, command.out, _options(command))
     done = f"Merged {counted(len(recipe.models), 'expert', 'experts')}"
     _merge(command, command.out, events, outputs, done)
+    if command.gguf is not None:
+        job = job_after_merge(command.out, command.gguf, command.llama_cpp)
+        make(job, Terminal.of(command))
 
 
 def _options(command: Merge | Extract | Report) -> Options:

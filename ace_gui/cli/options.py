@@ -128,6 +128,12 @@ def settings_option() -> Any:
     return option("KEY=VALUE", about, "--set")
 
 
+def llama_cpp_option() -> Any:
+    """The folder of the person's llama.cpp."""
+    about = "The source folder of llama.cpp; it is remembered."
+    return path_option("DIR", about)
+
+
 def new_folder() -> Any:
     """The folder that a command writes."""
     return path_option("DIR", "The output folder; it must be new or empty.", default=...)

@@ -16,7 +16,14 @@ from ace_gui.checkpoints.pickle_conversion import converting
 from ace_gui.engine.capabilities import engine_ready, resolve_device, use_threads
 from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.contract import jobs
-from ace_gui.engine.contract.events import Event, Job, JobProgress, PlanReady, StoreRead
+from ace_gui.engine.contract.events import (
+    Event,
+    GgufWritten,
+    Job,
+    JobProgress,
+    PlanReady,
+    StoreRead,
+)
 from ace_gui.engine.evaluating.evaluate import evaluate, known_scores
 from ace_gui.engine.evaluating.shown_answers import compared_examples, described, routed, tried
 from ace_gui.engine.inspecting.compare_covariances import (
@@ -33,6 +40,7 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, is_outdated, read_finished, reports
 from ace_gui.engine.output.exporters import EXPORTERS
 from ace_gui.engine.output.exporting import energy_by_rank
+from ace_gui.engine.output.gguf_file import file_for, finished, llama_cpp, written_gguf
 from ace_gui.engine.planning.scan import scan
 from ace_gui.engine.report.figure import figure
 from ace_gui.engine.report.page import report, require_inputs
@@ -209,6 +217,16 @@ def draw_figure(job: jobs.FigureJob, engine: Runner) -> Events:
 def export_store(job: jobs.ExportJob, _: Runner) -> Events:
     """Steps of a ``ExportJob``."""
     return EXPORTERS[job.output].write(job.store, job.folder, job.chosen)
+
+
+@steps_of.register(jobs.GgufJob)
+def make_gguf(job: jobs.GgufJob, _: Runner) -> Events:
+    """Steps of a ``GgufJob``."""
+    file = job.file or file_for(job.folder, job.kind)
+    llama = llama_cpp(job.llama_cpp)
+    steps = written_gguf(job.folder, file, job.kind, llama, base=job.base, overwrite=job.overwrite)
+    for event in steps:
+        yield finished(event, job.folder) if isinstance(event, GgufWritten) else event
 
 
 @steps_of.register(jobs.EnergyByRankJob)

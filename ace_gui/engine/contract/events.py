@@ -268,6 +268,19 @@ class Reported:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GgufWritten:
+    """A GGUF file is complete."""
+
+    files: tuple[Path, ...]
+    """The file; for a model also Ollama's description of it."""
+
+    bytes: int
+
+    commands: tuple[str, ...] = ()
+    """To run the model, each to copy."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FigureMade:
     """A figure is drawn, and written if a file was named."""
 

@@ -225,6 +225,28 @@ class ExportJob(Job, state="exporting"):
     chosen: Any = ModelExport()
 
 
+class GgufJob(Job, state="exporting"):
+    """Make a GGUF file by the person's llama.cpp. Yields JobProgress, then GgufWritten."""
+
+    folder: Path
+    """Of a model or an adapter."""
+
+    file: Path | None = None
+    """None: beside the folder, with its name."""
+
+    kind: str = "auto"
+    """Such as q8_0; auto: the 16 bits of the model."""
+
+    llama_cpp: Path | None = None
+    """Its source folder; None: the one of last time."""
+
+    base: Path | None = None
+    """Of an adapter, if its config names no folder."""
+
+    overwrite: bool = False
+    """Whether an existing file is replaced."""
+
+
 class EnergyByRankJob(Job):
     """Find how much of a merge's change each rank keeps. Yields JobProgress, then EnergyByRank."""
 
