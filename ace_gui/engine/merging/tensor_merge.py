@@ -56,7 +56,7 @@ from ace_gui.methods.shared.survey import (
     in_passes,
     known_of_tensor,
 )
-from ace_gui.methods.shared.tolerance import STRICT
+from ace_gui.methods.shared.tolerance import STRICT, Tolerance
 from ace_gui.stored_formats import FORMATS
 
 FELL_BACK: Final = "GPU memory was too small for this matrix: it was merged on the processor."
@@ -335,8 +335,8 @@ def _merged_batch(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -
     parameters, bases = prepared.parameters_of(rows[0]), [own.base for own in deltas]
     found = merged_together(prepared.method_of(rows[0]), layers, bases, parameters)
     return [
-        _after(row, merged, own, weight)
-        for row, merged, own, weight in zip(rows, found, deltas, weights, strict=True)
+        _after(work.row, merged, own, layer.weights, layer.tolerance)
+        for work, merged, own, layer in zip(works, found, deltas, layers, strict=True)
     ]
 
 
@@ -384,7 +384,7 @@ def merge_deltas(
     measured = None if need is None else measured_of(row, prepared, deltas, need)
     if need is not None and measured is None:
         mean = averaged(linear(deltas, weights, LinearParameters()))
-        return _after(row, mean, deltas, weights)
+        return _after(row, mean, deltas, weights, deltas.tolerance(weights, output))
     random_key = _random_key(row, prepared, deltas.names, deltas.part)
     if findings is None:
 
@@ -393,30 +393,38 @@ def merge_deltas(
 
         with merging_of(row.name, deltas.names):
             findings = _tensor_findings(row, prepared, random_key, at_once)
+    tolerance = deltas.tolerance(weights, output) if prepared.is_whole(row) else STRICT
     context = Context(
         keep_preliminary=keep_preliminary,
         random_key=random_key,
         findings=findings,
         own=prepared.own_of(row),
         base=deltas.base,
-        tolerance=deltas.tolerance(weights, output) if prepared.is_whole(row) else STRICT,
+        tolerance=tolerance,
         measured=measured,
     )
     parameters = prepared.parameters_of(row)
     method = prepared.method_of(row)
     with merging_of(row.name, deltas.names):
         merged = merged_by(method, deltas, weights, parameters, deltas.base, context)
-    return _after(row, merged, deltas, weights)
+    return _after(row, merged, deltas, weights, tolerance)
 
 
-def _after(row: PlanRow, merged: Merged, deltas: TaskVectors, weights: Sequence[float]) -> Merged:
+def _after(
+    row: PlanRow,
+    merged: Merged,
+    deltas: TaskVectors,
+    weights: Sequence[float],
+    tolerance: Tolerance,
+) -> Merged:
     """The merged task vector after the recipe's later steps for this row."""
     if row.after == NOTHING_AFTER:
         return merged
     matrix = replace(merged, delta=merged.delta.flatten(1))  # of a convolution; others have 2 axes
     matrices = Computed(len(deltas), lambda t: deltas[t].flatten(1))
     base_OI = deltas.base.flatten(1)
-    changed = changed_after(matrix, matrices, weights, base_OI, **asdict(row.after))
+    steps = asdict(row.after)
+    changed = changed_after(matrix, matrices, weights, base_OI, **steps, tolerance=tolerance)
     return replace(changed, delta=changed.delta.view(merged.delta.shape))
 
 

@@ -19,9 +19,16 @@ from torch import Tensor
 from ace_gui.errors import MethodError
 from ace_gui.linalg.heterogeneity import heterogeneity
 from ace_gui.linalg.passes import centre_, energy
-from ace_gui.linalg.singular import shape_
+from ace_gui.linalg.root_spectrum import RootSpectrum, root_spectrum, worth_trying
+from ace_gui.linalg.singular import Shaped, noise_floor, shape_
 from ace_gui.methods.shared.experts import Deltas, Merged, Weights
-from ace_gui.methods.shared.tolerance import EXACT
+from ace_gui.methods.shared.tolerance import EXACT, STRICT, Tolerance
+
+ROOT: Final = 0.5
+"""The power of the singular values for which there is a way in float32."""
+
+SHARE_AFTER: Final = 0.5
+"""Share of the allowed error that these steps may make; the method itself makes some, too."""
 
 FREE: Final = "The cap does not apply here: fewer than two experts changed this matrix."
 FLAT: Final = "The cap does not apply here: the experts move all outputs alike, so it has no scale."
@@ -79,30 +86,49 @@ def changed_after(
     spectrum: float = 1.0,
     scale: float = 1.0,
     cap: float | None = None,
+    tolerance: Tolerance = STRICT,
 ) -> Merged:
     """The merge of a matrix by any method, after the steps on its change.
 
     ``rank``: share of the singular directions kept; ``spectrum``: power of the singular values;
-    ``scale``: factor; ``cap``: δ, or None for no cap. Overwrites ``merged.delta``. The defaults
+    ``scale``: factor; ``cap``: δ, or None for no cap. ``tolerance``: the accuracy that the result
+    needs; float32 is used where it is exact enough. Overwrites ``merged.delta``. The defaults
     change nothing.
     """
     if rank != 1 or spectrum != 1:
-        merged = _reshaped(merged, base_OI, rank, spectrum)
+        merged = _reshaped(merged, base_OI, rank, spectrum, tolerance)
     if scale != 1:
         merged.delta.mul_(scale)
     return merged if cap is None else limited(merged, deltas, weights, base_OI, cap)
 
 
-def _reshaped(merged: Merged, base_OI: Tensor, rank: float, spectrum: float) -> Merged:
+def _reshaped(
+    merged: Merged, base_OI: Tensor, rank: float, spectrum: float, tolerance: Tolerance
+) -> Merged:
     """The merge with new singular values; the diagnostics have those before and after."""
     noise = EXACT * math.sqrt(energy(merged.delta))
     if merged.delta.dtype == torch.float32 or base_OI.dtype == torch.float32:
         noise += torch.finfo(torch.float32).eps * math.sqrt(energy(base_OI))
-    shaped = shape_(merged.delta, share=rank, power=spectrum, noise=noise)
+    shaped: RootSpectrum | Shaped | None = None
+    if rank == 1 and spectrum == ROOT:
+        shaped = _rooted(merged.delta, noise, tolerance)
+    if shaped is None:
+        shaped = shape_(merged.delta, share=rank, power=spectrum, noise=noise)
     if shaped.matrix_OI.data_ptr() != merged.delta.data_ptr():
         merged.delta.copy_(shaped.matrix_OI)
-    both = shaped.before_R.tolist(), shaped.after_R.tolist()
-    return replace(merged, diagnostics=replace(merged.diagnostics, reshaped=both))
+    values = shaped.before_R.tolist(), shaped.after_R.tolist()
+    return replace(merged, diagnostics=replace(merged.diagnostics, reshaped=values))
+
+
+def _rooted(delta_OI: Tensor, noise: float, tolerance: Tolerance) -> RootSpectrum | None:
+    """The roots of the singular values in float32; None if that is not exact enough."""
+    norm = math.sqrt(energy(delta_OI))
+    limit = SHARE_AFTER * tolerance.relative(norm)
+    few = min(delta_OI.shape)
+    if delta_OI.dtype != torch.float32 or not worth_trying(norm, tolerance.rounding, few, limit):
+        return None
+    rooted = root_spectrum(delta_OI, noise_floor(noise, tuple(delta_OI.shape)))
+    return rooted if rooted.error <= limit else None
 
 
 def _sentence(factor: float) -> str:
