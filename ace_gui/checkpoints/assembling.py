@@ -47,20 +47,20 @@ def assembled(
     weights: dict[str, QuantisedInfo] = {}
     used: set[str] = set()
     for info in tensors.values():
-        for known in _formats_of(info.name):
-            owner = info.name.removesuffix(known.end)
+        for weight_format in _formats_of(info.name):
+            owner = info.name.removesuffix(weight_format.end)
             candidate = Candidate(
                 info=info,
                 owner=owner,
-                format=known.title,
+                format=weight_format.title,
                 tensors=tensors,
                 settings=settings,
                 metadata=metadata,
             )
-            weight = known.assemble(candidate)
+            weight = weight_format.assemble(candidate)
             if weight is not None:
                 weights[weight.codes.name] = weight
-                used |= {info.name, *(f"{owner}{end}" for end in known.companions)}
+                used |= {info.name, *(f"{owner}{end}" for end in weight_format.companions)}
                 break
     if not weights:
         return Assembled(tensors=dict(tensors))
@@ -68,7 +68,7 @@ def assembled(
 
 
 def _formats_of(name: str) -> list[WeightFormat]:
-    return [known for known in FORMATS if name.endswith(known.end)]
+    return [candidate for candidate in FORMATS if name.endswith(candidate.end)]
 
 
 def _put_together(

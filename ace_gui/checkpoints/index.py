@@ -225,15 +225,15 @@ def _read(
 ) -> _Read:
     """The part in these files; its config may say how weights are quantised."""
     metadata = {key: text for header in headers for key, text in header.metadata.items()}
-    found = assembled(_by_name(headers), config, metadata)
-    formats = Counter(found.formats)
+    contents = assembled(_by_name(headers), config, metadata)
+    formats = Counter(contents.formats)
     for header in headers:
         formats.update(header.quantised)
     if formats:
-        warnings += (quantised_note(formats, _written(found.tensors)),)
-    warnings += _tie_warnings(headers, found.tensors)
+        warnings += (quantised_note(formats, _written(contents.tensors)),)
+    warnings += _tie_warnings(headers, contents.tensors)
     return _Read(
-        part=part, headers=headers, tensors=found.tensors, warnings=warnings, quantised=formats
+        part=part, headers=headers, tensors=contents.tensors, warnings=warnings, quantised=formats
     )
 
 

@@ -46,139 +46,153 @@ _HQQ_SETTINGS: Final = (
 )
 
 
-def bitsandbytes_4(found: Candidate) -> QuantisedInfo | None:
+def bitsandbytes_4(candidate: Candidate) -> QuantisedInfo | None:
     """NF4 and FP4, in blocks of the flattened weight."""
-    weight, table = found.part(""), found.part(".quant_map")
-    states = (found.part(f".quant_state.bitsandbytes__{kind}") for kind in ("nf4", "fp4"))
-    state = next((each for each in states if each is not None), None)
+    weight = candidate.part("")
+    table = candidate.part(".quant_map")
+    states = (candidate.part(f".quant_state.bitsandbytes__{kind}") for kind in ("nf4", "fp4"))
+    state = next((part for part in states if part is not None), None)
     if weight is None or table is None or state is None:
         return None
-    settings = found.json(state)
-    shape = _shape(found, settings.get("shape"))
+    settings = candidate.json(state)
+    shape = _shape(candidate, settings.get("shape"))
     blocksize = settings.get("blocksize")
     if not is_count(blocksize) or blocksize % 2:
-        found.refuse("its blocksize is not an even number up to a million")
+        candidate.refuse("its blocksize is not an even number up to a million")
     count = prod(shape)
     size = -(-count // 2)
     if weight.nbytes != size:
-        found.refuse(f"{dimensions(shape)} numbers need {size} bytes, and it has {weight.nbytes}")
+        candidate.refuse(
+            f"{dimensions(shape)} numbers need {size} bytes, and it has {weight.nbytes}"
+        )
     blocks = -(-count // blocksize)
-    found.require_part(table, ("F32",), (16,))
-    nested = _nested(found, settings, blocks)
-    found.require_part(found.info, ("F32",) if nested is None else ("U8",), (blocks,), (blocks, 1))
+    candidate.require_part(table, ("F32",), (16,))
+    nested = _nested(candidate, settings, blocks)
+    candidate.require_part(
+        candidate.info, ("F32",) if nested is None else ("U8",), (blocks,), (blocks, 1)
+    )
     kind = "NF4" if state.name.endswith("nf4") else "FP4"
     return BlocksInfo(
-        **found.fields(weight.name, shape, f"bitsandbytes {kind}", weight),
-        absmax=found.info,
+        **candidate.fields(weight.name, shape, f"bitsandbytes {kind}", weight),
+        absmax=candidate.info,
         table=table,
         blocksize=blocksize,
         nested=nested,
     )
 
 
-def _shape(found: Candidate, value: object) -> tuple[int, ...]:
+def _shape(candidate: Candidate, value: object) -> tuple[int, ...]:
     """The shape in a weight's settings. Raises CheckpointError."""
     sizes = value if isinstance(value, list) else []
     natural = 0 < len(sizes) <= RANK_LIMIT and all(is_count(size, _MOST) for size in sizes)
     if natural and prod(sizes) <= _MOST:
         return tuple(sizes)
-    raise found.misfit("its settings have no shape that can be read")
+    raise candidate.misfit("its settings have no shape that can be read")
 
 
-def _nested(found: Candidate, settings: Mapping[str, Any], blocks: int) -> NestedScales | None:
+def _nested(candidate: Candidate, settings: Mapping[str, Any], blocks: int) -> NestedScales | None:
     """How bitsandbytes' largest values are quantised; None if they are not."""
-    absmax, table = found.part(".nested_absmax"), found.part(".nested_quant_map")
+    absmax = candidate.part(".nested_absmax")
+    table = candidate.part(".nested_quant_map")
     if absmax is None and table is None:
         return None
     blocksize = settings.get("nested_blocksize")
     offset = settings.get("nested_offset")
     number = isinstance(offset, float | int) and isfinite(offset)
     if absmax is None or table is None or not is_count(blocksize) or not number:
-        found.refuse("what its nested scales need is not complete")
-    found.require_part(absmax, ("F32",), (-(-blocks // blocksize),))
-    found.require_part(table, ("F32",), (256,))
+        candidate.refuse("what its nested scales need is not complete")
+    candidate.require_part(absmax, ("F32",), (-(-blocks // blocksize),))
+    candidate.require_part(table, ("F32",), (256,))
     return NestedScales(absmax=absmax, table=table, blocksize=blocksize, offset=float(offset or 0))
 
 
-def bitsandbytes_8(found: Candidate) -> QuantisedInfo | None:
+def bitsandbytes_8(candidate: Candidate) -> QuantisedInfo | None:
     """W = q · SCB / 127, row by row (Dettmers et al. 2022, section 3), stored by rows."""
-    info, scale = found.info, found.part(".SCB")
+    info = candidate.info
+    scale = candidate.part(".SCB")
     if info.dtype != "I8" or scale is None or len(info.shape) != 2 or not prod(info.shape):
         return None
-    layout = found.numbers(".weight_format")
-    found.require(layout in (None, (_BY_ROWS,)), "its layout belongs to old GPUs")
-    found.require_part(scale, ("F32",), info.shape[:1])
+    layout = candidate.numbers(".weight_format")
+    candidate.require(layout in (None, (_BY_ROWS,)), "its layout belongs to old GPUs")
+    candidate.require_part(scale, ("F32",), info.shape[:1])
     block = (1, info.shape[1])
-    fields = found.fields(info.name, info.shape, "bitsandbytes int8")
+    fields = candidate.fields(info.name, info.shape, "bitsandbytes int8")
     return RowsInfo(**fields, scale=scale, block=block, divisor=127.0)
 
 
-def gptq_or_awq(found: Candidate) -> QuantisedInfo | None:
+def gptq_or_awq(candidate: Candidate) -> QuantisedInfo | None:
     """Integers stored by inputs; AWQ has its words along the outputs, GPTQ along the inputs."""
-    info, zero, scale = found.info, found.part(".qzeros"), found.part(".scales")
+    info = candidate.info
+    zero = candidate.part(".qzeros")
+    scale = candidate.part(".scales")
     if zero is None or scale is None:
         return None
     flat = all(len(part.shape) == 2 and prod(part.shape) for part in (info, zero, scale))
-    found.require(flat, "its parts are not matrices")
+    candidate.require(flat, "its parts are not matrices")
     groups, outputs = scale.shape
     is_awq = info.shape[1] * 8 == outputs
     bits = 4 if is_awq else zero.shape[1] * 32 // outputs
-    _require_layout(found, is_awq=is_awq)
-    found.require(bits in (2, 3, 4, 8), f"{bits} bits a number are not known")
+    _require_layout(candidate, is_awq=is_awq)
+    candidate.require(bits in (2, 3, 4, 8), f"{bits} bits a number are not known")
     inputs = info.shape[0] if is_awq else info.shape[0] * 32 // bits
     columns = outputs // 8 if is_awq else outputs
     height = inputs if is_awq else inputs * bits // 32
-    found.require_part(info, (_WORDS,), (height, columns))
-    found.require(outputs * bits % 32 == 0, f"{outputs} outputs of {bits} bits fill no words")
-    found.require_part(zero, (_WORDS,), (groups, outputs * bits // 32))
-    found.require(scale.dtype in _FLOATS, f"its scales are {scale.dtype}")
-    order = None if is_awq else found.part(".g_idx")
+    candidate.require_part(info, (_WORDS,), (height, columns))
+    candidate.require(outputs * bits % 32 == 0, f"{outputs} outputs of {bits} bits fill no words")
+    candidate.require_part(zero, (_WORDS,), (groups, outputs * bits // 32))
+    candidate.require(scale.dtype in _FLOATS, f"its scales are {scale.dtype}")
+    order = None if is_awq else candidate.part(".g_idx")
     if order is not None:
-        found.require_groups(order, inputs, groups)
+        candidate.require_groups(order, inputs, groups)
     else:
-        found.require(inputs % groups == 0, f"{inputs} inputs are not {groups} equal groups")
+        candidate.require(inputs % groups == 0, f"{inputs} inputs are not {groups} equal groups")
     kind = f"{'AWQ' if is_awq else 'GPTQ'} {bits} bits"
     return ColumnsInfo(
-        **found.fields(f"{found.owner}.weight", (outputs, inputs), kind),
+        **candidate.fields(f"{candidate.owner}.weight", (outputs, inputs), kind),
         scale=scale,
         zero=zero,
         order=order,
         bits=bits,
         is_awq=is_awq,
-        less_one=found.settings.get("checkpoint_format") != "gptq_v2",
+        less_one=candidate.settings.get("checkpoint_format") != "gptq_v2",
     )
 
 
-def _require_layout(found: Candidate, *, is_awq: bool) -> None:
+def _require_layout(candidate: Candidate, *, is_awq: bool) -> None:
     """Raise CheckpointError for layouts of GPTQ and AWQ that are not known here."""
-    settings = found.settings
+    settings = candidate.settings
     method = str(settings.get("quant_method", "gptq")).lower()
-    found.require(method in ("gptq", "awq"), f"its method `{plain(method)}` is not read")
-    is_awq |= method == "awq"
-    key, layouts = ("version", ("gemm",)) if is_awq else ("checkpoint_format", ("gptq", "gptq_v2"))
+    candidate.require(method in ("gptq", "awq"), f"its method `{plain(method)}` is not read")
+    key = "checkpoint_format"
+    layouts: tuple[str, ...] = ("gptq", "gptq_v2")
+    if is_awq or method == "awq":
+        key = "version"
+        layouts = ("gemm",)
     layout = str(settings.get(key, layouts[0])).lower()
-    found.require(layout in layouts, f"its layout `{plain(layout)}` is not {' or '.join(layouts)}")
+    candidate.require(
+        layout in layouts, f"its layout `{plain(layout)}` is not {' or '.join(layouts)}"
+    )
 
 
-def compressed(found: Candidate) -> QuantisedInfo | None:
+def compressed(candidate: Candidate) -> QuantisedInfo | None:
     """compressed-tensors' packed formats: integers in words, NVFP4 and MXFP4 in bytes."""
-    scale = found.part(".weight_scale")
-    if scale is None or len(found.info.shape) != 2 or not prod(found.info.shape):
+    scale = candidate.part(".weight_scale")
+    if scale is None or len(candidate.info.shape) != 2 or not prod(candidate.info.shape):
         return None
-    if found.info.dtype == _WORDS:
-        return _packed_integers(found, scale)
-    rows, packed = found.info.shape
-    found.require(found.info.dtype == "U8", f"its codes are {found.info.dtype}")
-    divisor = found.part(".weight_global_scale")
+    if candidate.info.dtype == _WORDS:
+        return _packed_integers(candidate, scale)
+    rows, packed = candidate.info.shape
+    candidate.require(candidate.info.dtype == "U8", f"its codes are {candidate.info.dtype}")
+    divisor = candidate.part(".weight_global_scale")
     size = 32 if divisor is None else 16
-    found.require(2 * packed % size == 0, f"{2 * packed} inputs are not in groups of {size}")
+    candidate.require(2 * packed % size == 0, f"{2 * packed} inputs are not in groups of {size}")
     scales = _EXPONENTS if divisor is None else (_FP8,)
-    found.require_part(scale, scales, (rows, 2 * packed // size))
+    candidate.require_part(scale, scales, (rows, 2 * packed // size))
     if divisor is not None:
-        found.require_part(divisor, ("F32",), (1,), ())
+        candidate.require_part(divisor, ("F32",), (1,), ())
     kind = "MXFP4" if divisor is None else "NVFP4"
     return RowsInfo(
-        **found.fields(f"{found.owner}.weight", (rows, 2 * packed), kind),
+        **candidate.fields(f"{candidate.owner}.weight", (rows, 2 * packed), kind),
         scale=scale,
         block=(1, size),
         bits=4,
@@ -187,30 +201,31 @@ def compressed(found: Candidate) -> QuantisedInfo | None:
     )
 
 
-def _packed_integers(found: Candidate, scale: TensorInfo) -> QuantisedInfo:
-    info, shape = found.info, found.numbers(".weight_shape")
+def _packed_integers(candidate: Candidate, scale: TensorInfo) -> QuantisedInfo:
+    info = candidate.info
+    shape = candidate.numbers(".weight_shape")
     matrix = shape is not None and len(shape) == 2 and min(shape) > 0
-    found.require(matrix, "its shape is missing")
+    candidate.require(matrix, "its shape is missing")
     assert shape is not None
     rows, columns = shape
     fitting = [bits for bits in (2, 4, 8) if -(-columns * bits // 32) == info.shape[1]]
-    named = [bits for bits in _bits_named(found.settings) if bits in fitting]
+    told = [bits for bits in _bits_named(candidate.settings) if bits in fitting]
     if rows != info.shape[0] or not fitting:
-        found.refuse(
+        candidate.refuse(
             f"it is {dimensions(info.shape)}, which is no matrix {dimensions(shape)} of 2, 4 or 8 "
             "bits"
         )
-    bits = (named or fitting)[-1]
-    order = found.part(".weight_g_idx")
-    block = _block(found, scale, (rows, columns), any_groups=order is not None)
+    bits = (told or fitting)[-1]
+    order = candidate.part(".weight_g_idx")
+    block = _block(candidate, scale, (rows, columns), any_groups=order is not None)
     groups = -(-columns // block[1]) if order is None else scale.shape[1]
     if order is not None:
-        found.require_groups(order, columns, groups)
-    zero = found.part(".weight_zero_point")
+        candidate.require_groups(order, columns, groups)
+    zero = candidate.part(".weight_zero_point")
     if zero is not None:
-        found.require_part(zero, (_WORDS,), (-(-rows * bits // 32), groups))
+        candidate.require_part(zero, (_WORDS,), (-(-rows * bits // 32), groups))
     kind = f"compressed-tensors {bits} bits"
-    fields = found.fields(f"{found.owner}.weight", (rows, columns), kind)
+    fields = candidate.fields(f"{candidate.owner}.weight", (rows, columns), kind)
     return RowsInfo(**fields, scale=scale, block=block, bits=bits, zero=zero, order=order)
 
 
@@ -224,37 +239,37 @@ def _weight_groups(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     groups = settings.get("config_groups")
     values = groups.values() if isinstance(groups, dict) else ()
     weights = [group.get("weights") for group in values if isinstance(group, dict)]
-    return [{"num_bits": None, **each} for each in weights if isinstance(each, dict)]
+    return [{"num_bits": None, **group} for group in weights if isinstance(group, dict)]
 
 
-def one_byte(found: Candidate) -> QuantisedInfo | None:
+def one_byte(candidate: Candidate) -> QuantisedInfo | None:
     """fp8 and int8 with scales per tensor, row, group or block."""
-    info = found.info
-    named = (found.part(f".{end}") for end in _SCALES_OF_FP8)
-    scale = next((each for each in named if each is not None), None)
+    info = candidate.info
+    scales = (candidate.part(f".{end}") for end in _SCALES_OF_FP8)
+    scale = next((part for part in scales if part is not None), None)
     is_matrix = len(info.shape) in (2, 3) and prod(info.shape) > 0
     if info.dtype not in (_FP8, "I8") or scale is None or not is_matrix:
         return None
     if info.dtype == "I8" and len(scale.shape) < 2 and prod(scale.shape) > 1:
         return None  # of a format that is not known
-    if not _says_fp8(found):
+    if not _says_fp8(candidate):
         return None
     floats = info.dtype == _FP8
-    zero = None if floats else found.part(".weight_zero_point")
-    block = _block(found, scale, info.shape, (*_FLOATS, *_EXPONENTS) if floats else _FLOATS)
+    zero = None if floats else candidate.part(".weight_zero_point")
+    block = _block(candidate, scale, info.shape, (*_FLOATS, *_EXPONENTS) if floats else _FLOATS)
     if zero is not None:
-        found.require_part(zero, ("I8",), scale.shape)
-    fields = found.fields(info.name, info.shape, "fp8" if floats else "int8")
+        candidate.require_part(zero, ("I8",), scale.shape)
+    fields = candidate.fields(info.name, info.shape, "fp8" if floats else "int8")
     return RowsInfo(**fields, scale=scale, block=block, floats=floats, zero=zero)
 
 
-def _says_fp8(found: Candidate) -> bool:
+def _says_fp8(candidate: Candidate) -> bool:
     """Whether a marker of ComfyUI, if there is one, is of a weight of this kind."""
-    marks = [found.part(end) for end in (".comfy_quant", ".weight.comfy_quant")]
+    marks = [candidate.part(end) for end in (".comfy_quant", ".weight.comfy_quant")]
     for mark in marks:
         if mark is not None:
             try:
-                settings = found.json(mark)
+                settings = candidate.json(mark)
             except CheckpointError:
                 return False
             if settings.get("format") != "float8_e4m3fn":
@@ -263,7 +278,7 @@ def _says_fp8(found: Candidate) -> bool:
 
 
 def _block(
-    found: Candidate,
+    candidate: Candidate,
     scale: TensorInfo,
     shape: tuple[int, ...],
     dtypes: tuple[str, ...] = _FLOATS,
@@ -274,51 +289,56 @@ def _block(
 
     ``any_groups``: whether the columns of a group need not be consecutive.
     """
-    found.require(scale.dtype in dtypes, f"its scales are {scale.dtype}")
+    candidate.require(scale.dtype in dtypes, f"its scales are {scale.dtype}")
     rows, columns = shape[-2:]
     stack = prod(shape[:-2])
-    blocks = [(min(high, rows), min(wide, columns)) for high, wide in _blocks(found.settings)]
+    blocks = [(min(high, rows), min(wide, columns)) for high, wide in _blocks(candidate.settings)]
     grouped = len(scale.shape) > 1 and scale.shape[-2] == rows and scale.shape[-1] > 0
     if grouped and (any_groups or columns % scale.shape[-1] == 0):
         blocks.append((1, max(1, columns // scale.shape[-1])))
     for block in (*blocks, (1, columns), (rows, columns)):
-        height, width = -(-rows // block[0]), -(-columns // block[1])
+        height = -(-rows // block[0])
+        width = -(-columns // block[1])
         if any_groups and grouped:
             return block
         whole = scale.shape[-2:] == (height, width)
         if prod(scale.shape) == stack * height * width and (whole or block[1] == columns):
             return block
-    raise found.misfit(f"scales {dimensions(scale.shape)} do not fit a weight {dimensions(shape)}")
+    raise candidate.misfit(
+        f"scales {dimensions(scale.shape)} do not fit a weight {dimensions(shape)}"
+    )
 
 
 def _blocks(settings: Mapping[str, Any]) -> list[tuple[int, int]]:
     """The sizes of blocks in the settings: rows and columns."""
-    named = [settings.get("weight_block_size")]
-    named += [group.get("block_structure") for group in _weight_groups(settings)]
-    pairs = [size for size in named if isinstance(size, list) and len(size) == 2]
+    sizes = [settings.get("weight_block_size")]
+    sizes += [group.get("block_structure") for group in _weight_groups(settings)]
+    pairs = [size for size in sizes if isinstance(size, list) and len(size) == 2]
     return [(a, b) for a, b in pairs if type(a) is int and type(b) is int and a > 0 and b > 0]
 
 
-def torchao(found: Candidate) -> QuantisedInfo | None:
+def torchao(candidate: Candidate) -> QuantisedInfo | None:
     """int8 and fp8 of torchao, whose kind is in the metadata of the file."""
-    scale = found.part("_scale")
-    module, _, parameter = found.owner.rpartition("._")
+    scale = candidate.part("_scale")
+    module, _, parameter = candidate.owner.rpartition("._")
     name = f"{module}.{parameter}"
-    kind = _torchao_kind(found.metadata.get(name))
+    kind = _torchao_kind(candidate.metadata.get(name))
     if kind not in (None, "Int8Tensor", "IntxUnpackedToInt8Tensor", "Float8Tensor"):
-        found.refuse(f"its kind `{plain(kind)}` of torchao is not read")
-    info = found.info
+        candidate.refuse(f"its kind `{plain(kind)}` of torchao is not read")
+    info = candidate.info
     if not module or scale is None or info.dtype not in ("I8", _FP8) or len(info.shape) != 2:
         return None
-    found.require(prod(info.shape), "it is empty")
-    before = found.part("_act_pre_scale")
-    found.require(before is None, "its inputs are scaled, too, which no plain weight can express")
-    block = _block(found, scale, info.shape)
-    zero = found.part("_zero_point")
+    candidate.require(prod(info.shape), "it is empty")
+    before = candidate.part("_act_pre_scale")
+    candidate.require(
+        before is None, "its inputs are scaled, too, which no plain weight can express"
+    )
+    block = _block(candidate, scale, info.shape)
+    zero = candidate.part("_zero_point")
     if zero is not None:
-        found.require_part(zero, ("I8", "I32", "I64", *_FLOATS), scale.shape)
+        candidate.require_part(zero, ("I8", "I32", "I64", *_FLOATS), scale.shape)
     floats = info.dtype == _FP8
-    fields = found.fields(name, info.shape, f"torchao {'fp8' if floats else 'int8'}")
+    fields = candidate.fields(name, info.shape, f"torchao {'fp8' if floats else 'int8'}")
     return RowsInfo(**fields, scale=scale, block=block, floats=floats, zero=zero)
 
 
@@ -328,57 +348,60 @@ def _torchao_kind(text: str | None) -> str | None:
     return str(content.get("_type")) if isinstance(content, dict) else None
 
 
-def hqq(found: Candidate) -> QuantisedInfo | None:
+def hqq(candidate: Candidate) -> QuantisedInfo | None:
     """HQQ of 2, 3, 4 and 8 bits, in rows of the reshaped weight."""
-    info, scale, zero = found.info, found.part(".scale"), found.part(".zero")
+    info = candidate.info
+    scale = candidate.part(".scale")
+    zero = candidate.part(".zero")
     if scale is None or zero is None:
         return None
     flat = len(info.shape) == 2 and prod(info.shape) > 0
-    found.require(flat, f"its codes are {dimensions(info.shape)}, not a matrix")
-    shape = found.numbers(".shape")
+    candidate.require(flat, f"its codes are {dimensions(info.shape)}, not a matrix")
+    shape = candidate.numbers(".shape")
     matrix = shape is not None and len(shape) == 2 and 0 < min(shape) <= max(shape) < 2**31
-    found.require(matrix, "its shape is missing")
+    candidate.require(matrix, "its shape is missing")
     assert shape is not None
-    axis = _hqq_setting(found, "axis", 1)
-    found.require(axis in (0, 1), f"its axis {axis} is not 0 or 1")
+    axis = _hqq_setting(candidate, "axis", 1)
+    candidate.require(axis in (0, 1), f"its axis {axis} is not 0 or 1")
     height, width = info.shape
     rows = prod(shape) // width
-    found.require(prod(shape) == rows * width, f"{dimensions(shape)} is not rows of {width}")
-    bits = _hqq_setting(found, "nbits", 8 * height // rows if info.dtype == "U8" else 3)
-    found.require(bits in (2, 3, 4, 8), f"{bits} bits a number are not read")
-    found.require(info.dtype == ("I32" if bits == 3 else "U8"), f"its codes are {info.dtype}")
+    candidate.require(prod(shape) == rows * width, f"{dimensions(shape)} is not rows of {width}")
+    bits = _hqq_setting(candidate, "nbits", 8 * height // rows if info.dtype == "U8" else 3)
+    candidate.require(bits in (2, 3, 4, 8), f"{bits} bits a number are not read")
+    candidate.require(info.dtype == ("I32" if bits == 3 else "U8"), f"its codes are {info.dtype}")
     if height != -(-rows // (10 if bits == 3 else 8 // bits)):
-        found.refuse(f"{rows} rows of {bits} bits are not in {height} rows of words")
+        candidate.refuse(f"{rows} rows of {bits} bits are not in {height} rows of words")
     scales = (rows, 1) if axis == 1 else (1, width)
-    found.require_part(scale, _FLOATS, scales)
-    found.require_part(zero, _FLOATS, scales)
-    fields = found.fields(f"{found.owner}.weight", shape, f"HQQ {bits} bits")
+    candidate.require_part(scale, _FLOATS, scales)
+    candidate.require_part(zero, _FLOATS, scales)
+    fields = candidate.fields(f"{candidate.owner}.weight", shape, f"HQQ {bits} bits")
     return StretchesInfo(**fields, scale=scale, zero=zero, bits=bits, axis=axis)
 
 
-def _hqq_setting(found: Candidate, name: str, otherwise: int) -> int:
+def _hqq_setting(candidate: Candidate, name: str, otherwise: int) -> int:
     """A setting beside the weight, or else in the config."""
-    beside = found.numbers(f".{name}")
+    beside = candidate.numbers(f".{name}")
     if beside is not None:
         return beside[0]
-    inner = found.settings.get("quant_config")
+    inner = candidate.settings.get("quant_config")
     inner = inner.get("weight_quant_params") if isinstance(inner, dict) else None
-    for settings in (inner, found.settings):
+    for settings in (inner, candidate.settings):
         if isinstance(settings, dict) and type(settings.get(name)) is int:
             return int(settings[name])
     return otherwise
 
 
-def stack_of_experts(found: Candidate) -> QuantisedInfo | None:
+def stack_of_experts(candidate: Candidate) -> QuantisedInfo | None:
     """MXFP4 of gpt-oss: a matrix for each expert."""
-    info, scale = found.info, found.part("_scales")
-    if scale is None or found.owner in found.tensors:
+    info = candidate.info
+    scale = candidate.part("_scales")
+    if scale is None or candidate.owner in candidate.tensors:
         return None
     fits = len(info.shape) == 4 and info.shape[3] == 16 and scale.shape == info.shape[:3]
     if not fits or (info.dtype, scale.dtype) != ("U8", "U8") or not prod(info.shape):
         return None
     experts, outputs, groups, _ = info.shape
-    fields = found.fields(found.owner, (experts, 32 * groups, outputs), "MXFP4")
+    fields = candidate.fields(candidate.owner, (experts, 32 * groups, outputs), "MXFP4")
     return StackInfo(**fields, scale=scale)
 
 

@@ -69,10 +69,10 @@ class Candidate:
         """Raise CheckpointError unless a part has one of these formats and one of these shapes."""
         if info.dtype in dtypes and info.shape in shapes:
             return
-        wanted = " or ".join(dict.fromkeys(map(dimensions, shapes)))
+        expected = " or ".join(dict.fromkeys(map(dimensions, shapes)))
         self.refuse(
             f"its `{plain(info.name)}` is {dimensions(info.shape)} in {info.dtype} instead of "
-            f"{wanted} in {' or '.join(dtypes)}"
+            f"{expected} in {' or '.join(dtypes)}"
         )
 
     def refuse(self, sentence: str) -> NoReturn:

@@ -74,7 +74,8 @@ class QuantisedInfo(DerivedInfo):
         place = start // self.unit * self.unit
         for grid in self.grids(reader, start // self.unit, -(-stop // self.unit)):
             values = grid.values().reshape(-1)
-            low, high = max(start, place), min(stop, place + len(values))
+            low = max(start, place)
+            high = min(stop, place + len(values))
             part[low - start : high - start] = values[low - place : high - place]
             place += len(values)
         return part
@@ -128,13 +129,13 @@ class BlocksInfo(QuantisedInfo):
 
     def grids(self, reader: TensorReader, first: int, last: int) -> Iterator[Grid]:
         """As for any weight; the zeros after the last element are not part of the last grid."""
-        rest = prod(self.shape) - first * self.blocksize
+        remaining = prod(self.shape) - first * self.blocksize
         for grid in super().grids(reader, first, last):
-            if grid.codes.numel() > rest:
-                yield _flat(grid, rest)
+            if grid.codes.numel() > remaining:
+                yield _flat(grid, remaining)
             else:
                 yield grid
-            rest -= grid.codes.numel()
+            remaining -= grid.codes.numel()
 
 
 def _flat(grid: Grid, count: int) -> Grid:
@@ -188,7 +189,8 @@ class ColumnsInfo(QuantisedInfo):
 
     def grids(self, reader: TensorReader, first: int, last: int) -> Iterator[Grid]:
         """Rows; their codes are picked from the file in one go."""
-        codes_OI, groups = self._codes(reader, first, last), self.scale.shape[0]
+        codes_OI = self._codes(reader, first, last)
+        groups = self.scale.shape[0]
         scale_GO = reader.whole(self.scale)[:, first:last]
         zero_GO = self._zeros(reader.whole(self.zero))[:, first:last]
         group_I = torch.arange(self.unit) // (self.unit // groups)
@@ -252,7 +254,8 @@ class RowsInfo(QuantisedInfo):
         size = self.codes.nbytes // prod(self.shape[:-1])
         raw = _raw(reader, self.codes, first * size, last * size).view(last - first, size)
         spread = partial(self._spread, reader)
-        scale, zero = spread(self._scales(reader, first, last)), None
+        scale = spread(self._scales(reader, first, last))
+        zero = None
         if self.zero is not None and self.codes.dtype == "I32":
             zero = spread(self._unpacked_zeros(reader, self.zero, first, last))
         elif self.zero is not None:
@@ -287,7 +290,8 @@ class RowsInfo(QuantisedInfo):
         self, reader: TensorReader, zero: TensorInfo, first: int, last: int
     ) -> Tensor:
         """The zero points of some rows, which are in words along the rows: rows × groups."""
-        width, per_word = zero.shape[1], 32 // self.bits
+        width = zero.shape[1]
+        per_word = 32 // self.bits
         low = first // per_word
         words = reader.elements(zero, low * width, -(-last // per_word) * width)
         zeros = dequantise.unpacked(words.view(-1, width).T, self.bits).T
@@ -324,18 +328,21 @@ class StretchesInfo(QuantisedInfo):
 
     def grid(self, reader: TensorReader, first: int, last: int) -> Grid:
         """Reshaped rows."""
-        height, stretches = self.codes.shape[0], []
+        height = self.codes.shape[0]
+        stretches = []
         for number, shift in enumerate(dequantise.hqq_shifts(self.bits)):
-            low, high = max(first, number * height), min(last, (number + 1) * height)
+            low = max(first, number * height)
+            high = min(last, (number + 1) * height)
             if low < high:
                 start = (low - number * height) * self.unit
                 words = reader.elements(self.codes, start, start + (high - low) * self.unit)
                 stretches.append(dequantise.hqq_codes(words, self.bits, shift))
         read = partial(_numbers, reader)
-        span = (first, last) if self.axis == 1 else (0, self.unit)
-        scale, zero = read(self.scale, *span), read(self.zero, *span)
-        if self.axis == 1:
-            scale, zero = scale[:, None], zero[:, None]
+        by_rows = self.axis == 1
+        span = (first, last) if by_rows else (0, self.unit)
+        shape = (-1, 1) if by_rows else (1, -1)
+        scale = read(self.scale, *span).view(shape)
+        zero = read(self.zero, *span).view(shape)
         return Grid(codes=torch.cat(stretches).view(-1, self.unit), scale=scale, zero=zero)
 
 

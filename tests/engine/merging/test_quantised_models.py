@@ -16,9 +16,11 @@ from ace_gui.engine.contract.plan import Verdict
 from ace_gui.engine.merging.store import reports
 from ace_gui.engine.planning.preflight import preflight
 from ace_gui.engine.planning.prepare import prepare
+from tests.helpers.command import ace_gui
 from tests.helpers.merges import merged_folder, merged_tensors
+from tests.helpers.pages import Page
 from tests.helpers.quantised_models import NAMES, Pair, quantised_llama
-from tests.helpers.recipes import recipe_over
+from tests.helpers.recipes import file_over, recipe_over
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")
 
@@ -146,3 +148,19 @@ def test_the_report_of_a_layer_says_how_much_of_the_change_is_rounding(
     assert of_few_bits > value
     of_adapter = noise(pairs["NF4, nested"].quantised, [adapter], tmp_path / "3")
     assert set(of_adapter.values()) == {None}
+
+
+@pytest.mark.parametrize("is_quantised", [True, False])
+def test_a_report_has_the_noise_where_something_is_quantised(
+    is_quantised: bool, pairs: dict[str, Pair], others: list[Path], tmp_path
+):
+    base = pairs["NF4, nested"].quantised if is_quantised else others[0]
+    file = file_over(tmp_path, base, [*others[1:], pairs["Q8_0"].plain], merge_method="linear")
+    result = ace_gui("report", file, "--out", tmp_path / "r.html", "--quiet")
+    assert result.returncode == 0, result.stderr
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert ("quantisation noise" in text) == is_quantised
+    assert ("is rounding of quantised weights" in text) == is_quantised
+    if is_quantised:
+        cells = Page(text).table("All tensors").column("quantisation noise").values()
+        assert any(cell != "–" for cell in cells)
