@@ -33,6 +33,9 @@ EXPECTED: Final = 3e-9
 RESOLVED: Final = 4e-4
 """Share of the largest singular value below which float32's Gram matrix holds only rounding."""
 
+SQUARE: Final = 16.0
+"""How much larger the error of a square matrix is than that of a long one, about."""
+
 ROWS: Final = 256
 """Rows of a table of all pairs of eigenvalues that are computed at a time."""
 
@@ -59,14 +62,17 @@ class RootSpectrum:
     """Estimated error of M' as a share of its norm."""
 
 
-def worth_trying(norm: float, rounding: float, rows: int, limit: float) -> bool:
+def worth_trying(norm: float, rounding: float, shape: tuple[int, int], limit: float) -> bool:
     """Whether float32 is probably exact enough for a matrix of this norm.
 
-    ``rounding``: the norm of the rounding that it carries; ``limit``: largest relative error.
+    ``rounding``: the norm of the rounding that it carries; ``limit``: largest relative error. The
+    nearer a matrix of noise is to a square one, the smaller its smallest singular values.
     """
     if not rounding or not norm:
         return False
-    return EXPECTED * rows * (norm / rounding) ** 2 <= limit
+    rows, columns = sorted(shape)
+    squareness = 1 / max(1 - math.sqrt(rows / columns), 1 / SQUARE)
+    return EXPECTED * squareness * rows * (norm / rounding) ** 2 <= limit
 
 
 def root_spectrum(matrix_OI: Tensor, floor: float) -> RootSpectrum:

@@ -2,8 +2,9 @@
 
 On checkpoints it makes itself: ours (ACE and averaging) against the literal procedure as a whole
 program; peak memory above a process that only imports torch; reading and writing against the
-disk's own rates. Every figure is of whole processes: the best of some rounds, and the first one,
-which finds no description of the architecture in the cache.
+disk's own rates; processor time against its bound (``bound``), measured between the rounds. Every
+figure is of whole processes: the best of some rounds, and the first one, which finds no description
+of the architecture in the cache.
 """
 
 from __future__ import annotations
@@ -16,11 +17,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from safetensors import safe_open
-
 from tests.benchmarks import measuring
+from tests.benchmarks.bound import Rates, bound, matrices, measured_rates, operations
 from tests.benchmarks.checkpoints import gpt2_set, llama_set, vit_b32_set
-from tests.benchmarks.literal_merge import AVERAGED, CONV1D
 from tests.benchmarks.measuring import Run, say
 from tests.helpers.recipes import file_over
 
@@ -72,7 +71,9 @@ def measure_set(
         for method in ("ace", "linear")
     }
     runs: dict[str, list[Run]] = {method: [] for method in ours}
+    rates: list[Rates] = []
     for _ in range(options.rounds):
+        rates.append(measured_rates())
         for method, path in ours.items():
             if not runs[method]:
                 shutil.rmtree(folder / "cache", ignore_errors=True)
@@ -89,9 +90,11 @@ def measure_set(
             f"{first.seconds:.1f} s, {mb(first.peak_bytes - idle.peak_bytes)}; "
             f"torch aside {beside:.2f} × the disk's time"
         )
+        products = operations(base, experts) if method == "ace" else 0.0
+        say(f"                {bound(rates, products, size + written).beside(runs[method])}")
     if experts == options.literal:
         arguments = [base, folder / "literal", str(EPSILON[name]), *tuned]
-        compare_with_literal(arguments, runs["ace"], idle, options.threads, bound(base, experts))
+        compare_with_literal(arguments, runs["ace"], idle, options.threads, saved(base, experts))
 
 
 def compare_with_literal(
@@ -114,21 +117,16 @@ def compare_with_literal(
     )
 
 
-def bound(base: Path, experts: int) -> float:
+def saved(base: Path, experts: int) -> float:
     """How many times the operations of our sums and solutions the literal ones take.
 
     Homogeneous layers: of symmetric matrices one half is needed, and the smaller side may be used.
     """
     literal = ours = 0.0
-    with safe_open(base / "model.safetensors", "np") as file:
-        for name in file.keys():  # noqa: SIM118
-            shape = file.get_slice(name).get_shape()
-            if len(shape) != 2 or any(part in name for part in AVERAGED):
-                continue
-            o, i = reversed(shape) if name.endswith(CONV1D) else shape
-            literal += (6 * experts + 2) * o * i**2 + 2 * i**3
-            wide = (3 * experts - 2) * o * i**2
-            ours += min(wide, experts * (o * i**2 + 3 * o**2 * i)) + i**3 / 3 + 2 * o * i**2
+    for o, i in matrices(base):
+        literal += (6 * experts + 2) * o * i**2 + 2 * i**3
+        wide = (3 * experts - 2) * o * i**2
+        ours += min(wide, experts * (o * i**2 + 3 * o**2 * i)) + i**3 / 3 + 2 * o * i**2
     return literal / ours
 
 

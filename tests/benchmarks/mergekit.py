@@ -31,6 +31,7 @@ from ace_gui.engine.planning.prepare import prepare
 from ace_gui.errors import WorkbenchError
 from ace_gui.recipe.recipe_file import load_recipe
 from tests.benchmarks import measuring
+from tests.benchmarks.bound import Rates, bound, measured_rates
 from tests.benchmarks.checkpoints import gpt2_set, llama_set
 from tests.benchmarks.end_to_end import mb, merge, say, seconds
 from tests.benchmarks.measuring import Run
@@ -120,8 +121,10 @@ def compare(method: str, command: str, path: Path, base: Path, rounds: int) -> N
     """Both programs on one file in turn: time, memory, and the distance of the results."""
     ours: list[Run] = []
     theirs: list[Run] = []
+    rates: list[Rates] = []
     mine, other = path.with_suffix(".ours"), path.with_suffix(".theirs")
     for _ in range(rounds):
+        rates.append(measured_rates())
         ours.append(merge(path, mine, "cpu", keep=True))
         run = measuring.run([command, path, other, "--no-copy-tokenizer", "--no-write-model-card"])
         if run.status != 0:
@@ -137,6 +140,9 @@ def compare(method: str, command: str, path: Path, base: Path, rounds: int) -> N
         f"{rival.processor_seconds / best.processor_seconds:.1f} × in processor time, "
         f"{best.peak_bytes / rival.peak_bytes:.2f} of its memory; {apart:.1e} apart"
     )
+    size = sum(file.stat().st_size for file in base.parent.rglob("*.safetensors"))
+    size += sum(file.stat().st_size for file in base.rglob("*.safetensors"))
+    say(f"{'':<16} ours {bound(rates, 0.0, size).beside(ours)}")
 
 
 def distance(mine: Path, other: Path, base: Path) -> float:

@@ -107,8 +107,8 @@ def test_singular_values_before_and_after() -> None:
     [(1.0, 0.1, True), (1.0, 1e-3, False), (1.0, 0.0, False), (0.0, 0.1, False)],
 )
 def test_whether_it_is_tried(norm: float, rounding: float, taken: bool) -> None:
-    assert worth_trying(norm, rounding, 1024, 0.1 * rounding) == taken
-    assert not worth_trying(float("nan"), rounding, 1024, 0.1)
+    assert worth_trying(norm, rounding, (1024, 2816), 0.1 * rounding) == taken
+    assert not worth_trying(float("nan"), rounding, (1024, 2816), 0.1)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -133,7 +133,7 @@ def test_steps_after_the_method_use_it_where_weights_have_16_bits(
     coarse = tolerance.rounding > 0
     assert calls == [torch.float32 if coarse else torch.float64]
     error = float((found - wanted).norm() / wanted.norm())
-    assert error <= tolerance.relative(1.0) / 2
+    assert error <= 0.8 * tolerance.relative(1.0)
     assert coarse or torch.equal(found, wanted)
 
 

@@ -44,8 +44,8 @@ from ace_gui.methods.shared.tolerance import Tolerance
 ROUNDING: Final = 1e-7
 """‖R‖_F of a solution in float32, as a share of ‖S₀‖_F ‖W_pre‖_F, about."""
 
-REFINED: Final = 15.0
-"""Factor by which the refinement multiplies relative errors, about."""
+REFINED: Final = 40.0
+"""Factor by which the refinement multiplies the expected relative error, about."""
 
 SAFETY: Final = 1.3
 """Factor on the measured error. Over layers of all kinds, the true one was at most 1.24 times as

@@ -27,7 +27,7 @@ from ace_gui.methods.shared.tolerance import EXACT, STRICT, Tolerance
 ROOT: Final = 0.5
 """The power of the singular values for which there is a way in float32."""
 
-SHARE_AFTER: Final = 0.5
+SHARE_AFTER: Final = 0.8
 """Share of the allowed error that these steps may make; the method itself makes some, too."""
 
 FREE: Final = "The cap does not apply here: fewer than two experts changed this matrix."
@@ -124,10 +124,11 @@ def _rooted(delta_OI: Tensor, noise: float, tolerance: Tolerance) -> RootSpectru
     """The roots of the singular values in float32; None if that is not exact enough."""
     norm = math.sqrt(energy(delta_OI))
     limit = SHARE_AFTER * tolerance.relative(norm)
-    few = min(delta_OI.shape)
-    if delta_OI.dtype != torch.float32 or not worth_trying(norm, tolerance.rounding, few, limit):
+    outputs, inputs = delta_OI.shape
+    shape = (outputs, inputs)
+    if delta_OI.dtype != torch.float32 or not worth_trying(norm, tolerance.rounding, shape, limit):
         return None
-    rooted = root_spectrum(delta_OI, noise_floor(noise, tuple(delta_OI.shape)))
+    rooted = root_spectrum(delta_OI, noise_floor(noise, shape))
     return rooted if rooted.error <= limit else None
 
 
