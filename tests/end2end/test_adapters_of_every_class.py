@@ -110,6 +110,14 @@ def problem_of(model_class: type[Any], folder: Path) -> str:
     return ", ".join(sorted(different)[:10])
 
 
+def test_a_parameter_of_a_list_is_refused(tmp_path: Path) -> None:
+    """PEFT saves no `ParameterList`, such as Reformer's axial positions."""
+    model = built(transformers.ReformerModel)
+    folders = [hollow(model, tmp_path / name) for name in ("base", "model")]
+    with pytest.raises(RecipeError, match="a parameter of a list"):
+        written(*folders)
+
+
 def test_a_module_that_peft_would_take_twice_is_refused(tmp_path: Path) -> None:
     """`norm` also ends `groupnorm`, which is inside `patch_embedder`."""
     model = built(transformers.PeAudioEncoder)

@@ -237,6 +237,7 @@ def _owners(
     names = tuple({owner_of(name) for parameter in listed for name in parameter.names})
     matched = {module for module in modules if names and module.endswith(names)}
     lists = [module for module in matched.difference(names) if _is_list(module, modules)]
+    _refuse_lists_of_parameters(listed)
     if lists:
         raise RecipeError(
             f"PEFT cannot load an adapter with {listing(sorted(names))}: by this name it would "
@@ -246,6 +247,18 @@ def _owners(
     owners = tuple(sorted(name for name in matched if not is_inside(name, matched)))
     _refuse_nested(owners, matched)
     return owners
+
+
+def _refuse_lists_of_parameters(parameters: Iterable[Parameter]) -> None:
+    """Raise RecipeError for a parameter of a list, whose names are numbers: PEFT saves no list."""
+    for parameter in parameters:
+        for name in parameter.names:
+            if leaf_of(name).isdigit():
+                raise RecipeError(
+                    f"PEFT cannot load an adapter with `{plain(name)}`, a parameter of a list. "
+                    "Write a whole model instead.",
+                    key="output",
+                )
 
 
 def _refuse_nested(owners: Sequence[str], matched: Iterable[str]) -> None:
