@@ -38,7 +38,7 @@ from ace_gui.gui.state.output_size import OutputSize, check_folder, output_size
 from ace_gui.gui.state.results import mean_score, title_parts
 from ace_gui.gui.state.session import Session
 from ace_gui.gui.state.settings import Settings
-from ace_gui.gui.text import file_name, plain, short_score_text
+from ace_gui.gui.text import file_name, plain, short_score_text, tooltip
 from ace_gui.gui.theme import Face, change_kind
 from ace_gui.gui.widgets.controls import Choice, named, push_button, read_only
 from ace_gui.gui.widgets.file_dialogs import ask_folders, folder_of, show
@@ -49,6 +49,9 @@ from ace_gui.recipe.output_forms import AdapterExport, ModelExport, Output
 from ace_gui.recipe.values import model_name
 
 _EXPORTS: Final = "exports"
+_TITLE: Final = 10
+"""Characters of a form's title that are always visible, as in other fields."""
+
 _FORM_TIP: Final = (
     "An adapter is a small file with the change; it is loaded onto the base. Models of single "
     "experts are made from a merge that keeps modules for each."
@@ -79,6 +82,9 @@ class ExportDialog(Dialog):
         self.folder = named(QLineEdit(placeholderText="a new or empty folder"), "Target folder")
         self.verdict, self.contents = muted_label(), muted_label()
         self.form_choice = Choice("Write as", {form: form.traits.title for form in Output})
+        policy = Choice.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        self.form_choice.setSizeAdjustPolicy(policy)
+        self.form_choice.setMinimumContentsLength(_TITLE)
         self.form, self.plot, self.curve = OptionForm(), KeptEnergyPlot(), Operation(output.engine)
         self.plot.setFixedHeight(280)
         self.button = RunButton("Compute the curve", self._find_curve, self.curve.stop)
@@ -191,7 +197,7 @@ class ExportDialog(Dialog):
         line = across((self.folder, 1), browse)
         above.add_row("Merge", pane(merge))
         above.add_row("Folder", pane(down(line, self.verdict, gap=4)))
-        above.add_row("Write as", self.form_choice, _FORM_TIP)
+        above.add_row("Write as", self.form_choice, tooltip(_FORM_TIP))
         below.add_row("Contents", self.contents)
         return pane(down(above, self.form, self.plot, across(None, self.button), below))
 
