@@ -36,7 +36,7 @@ from ace_gui.linalg.passes import is_finite, squared_norm
 from ace_gui.methods.calling import merged_by, merged_together
 from ace_gui.methods.linear import LinearParameters, linear
 from ace_gui.methods.method import Kind, MethodInput
-from ace_gui.methods.shared.after import changed_after
+from ace_gui.methods.shared.after import SHARE_BEFORE, changed_after
 from ace_gui.methods.shared.experts import (
     SURPLUS,
     Computed,
@@ -328,16 +328,27 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
 def _merged_batch(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -> list[Merged]:
     rows, prepared = [work.row for work in works], works[0]._prepared
     weights = [prepared.weights_of(row) for row in rows]
-    layers = [
-        MethodInput(own, weight, own.base, own.tolerance(weight, work._dtype))
+    tolerances = [
+        own.tolerance(weight, work._dtype)
         for work, own, weight in zip(works, deltas, weights, strict=True)
+    ]
+    layers = [
+        MethodInput(own, weight, own.base, _of_method(row, tolerance))
+        for row, own, weight, tolerance in zip(rows, deltas, weights, tolerances, strict=True)
     ]
     parameters, bases = prepared.parameters_of(rows[0]), [own.base for own in deltas]
     found = merged_together(prepared.method_of(rows[0]), layers, bases, parameters)
     return [
-        _after(work.row, merged, own, layer.weights, layer.tolerance)
-        for work, merged, own, layer in zip(works, found, deltas, layers, strict=True)
+        _after(row, merged, own, weight, tolerance)
+        for row, merged, own, weight, tolerance in zip(
+            rows, found, deltas, weights, tolerances, strict=True
+        )
     ]
+
+
+def _of_method(row: PlanRow, tolerance: Tolerance) -> Tolerance:
+    """What the method may use of the tolerance, beside steps that use some."""
+    return tolerance.part(SHARE_BEFORE) if row.after.reshapes else tolerance
 
 
 def _tensor_findings(
@@ -400,7 +411,7 @@ def merge_deltas(
         findings=findings,
         own=prepared.own_of(row),
         base=deltas.base,
-        tolerance=tolerance,
+        tolerance=_of_method(row, tolerance),
         measured=measured,
     )
     parameters = prepared.parameters_of(row)

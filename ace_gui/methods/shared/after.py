@@ -27,8 +27,11 @@ from ace_gui.methods.shared.tolerance import EXACT, STRICT, Tolerance
 ROOT: Final = 0.5
 """The power of the singular values for which there is a way in float32."""
 
-SHARE_AFTER: Final = 0.8
-"""Share of the allowed error that these steps may make; the method itself makes some, too."""
+SHARE_BEFORE: Final = 0.8
+"""Share of the allowed error that the method may make before such a step."""
+
+SHARE_AFTER: Final = 0.6
+"""Share of the allowed error that the step may make: 0.8² + 0.6² = 1."""
 
 FREE: Final = "The cap does not apply here: fewer than two experts changed this matrix."
 FLAT: Final = "The cap does not apply here: the experts move all outputs alike, so it has no scale."

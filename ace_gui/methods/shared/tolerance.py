@@ -39,6 +39,10 @@ class Tolerance:
         """The largest error of a merged task vector of that norm, as a share of it."""
         return max(EXACT, SHARE * self.rounding / (norm or math.inf))
 
+    def part(self, share: float) -> Tolerance:
+        """What one of several steps may use. Shares whose squares add up to 1 keep the whole."""
+        return replace(self, rounding=share * self.rounding)
+
     def describe(self, error: float) -> str:
         """A sentence on float32's error and why it is small enough."""
         left = f"Computed in float32, which leaves {error:.0e} of the change"
