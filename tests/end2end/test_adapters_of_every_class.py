@@ -118,6 +118,14 @@ def test_a_parameter_of_a_list_is_refused(tmp_path: Path) -> None:
         written(*folders)
 
 
+def test_a_module_inside_one_with_factored_parameters_is_refused(tmp_path: Path) -> None:
+    """Such as a norm among experts that are parameters, which PEFT wraps."""
+    model = built(transformers.MuseSparkTextModel)
+    folders = [hollow(model, tmp_path / name) for name in ("base", "model")]
+    with pytest.raises(RecipeError, match="own parameters have factors"):
+        written(*folders)
+
+
 def test_a_module_that_peft_would_take_twice_is_refused(tmp_path: Path) -> None:
     """`norm` also ends `groupnorm`, which is inside `patch_embedder`."""
     model = built(transformers.PeAudioEncoder)

@@ -205,6 +205,7 @@ class AdapterPlan:
                 del factored[item.target]
                 changed[item.tensor] = self._whole(item.parameter)
             owners = _owners(changed.values(), factored, modules)
+        _refuse_inside_wrapped(owners, factored.values())
         whole = []
         for parameter in self.parameters:
             names = [name for name in parameter.names if is_inside(name, owners)]
@@ -247,6 +248,21 @@ def _owners(
     owners = tuple(sorted(name for name in matched if not is_inside(name, matched)))
     _refuse_nested(owners, matched)
     return owners
+
+
+def _refuse_inside_wrapped(owners: Iterable[str], factored: Iterable[Factored]) -> None:
+    """Raise RecipeError for a saved module inside one whose parameters themselves have factors.
+
+    PEFT wraps the outer module, and then takes nothing inside it.
+    """
+    wrapped = [item.parameter.module for item in factored if item.bare]
+    for owner in owners:
+        if is_inside(owner, wrapped):
+            raise RecipeError(
+                f"PEFT cannot load an adapter with `{plain(owner)}`: it is inside a module whose "
+                "own parameters have factors. Write a whole model instead.",
+                key="output",
+            )
 
 
 def _refuse_lists_of_parameters(parameters: Iterable[Parameter]) -> None:
