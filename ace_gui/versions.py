@@ -19,6 +19,7 @@ COMPUTING: Final = (
     "field_info.py",
     "linalg",
     "method_figures.py",
+    "method_names.py",
     "methods",
     "recipe",
     "stored_formats.py",

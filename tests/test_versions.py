@@ -48,6 +48,7 @@ HELPING = {
     "application",
     "crash_log",
     "errors",
+    "figures",
     "formatting",
     "machine",
     "output_files",
@@ -56,7 +57,7 @@ HELPING = {
     "steps",
     "versions",
 }
-"""Files beside the rooms that no number depends on."""
+"""Files and rooms beside those that no number depends on."""
 
 
 def test_all_that_computes_is_bound() -> None:

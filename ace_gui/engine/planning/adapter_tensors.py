@@ -278,9 +278,13 @@ def _refuse_lists_of_parameters(parameters: Iterable[Parameter]) -> None:
 
 
 def _refuse_nested(owners: Sequence[str], matched: Iterable[str]) -> None:
-    """Raise RecipeError if PEFT would take a module, and another one inside it by its ending."""
+    """Raise RecipeError if PEFT would take a module, and another one inside it by its ending.
+
+    It reads a child of the module itself rightly, and nothing that is deeper.
+    """
     for module in sorted(matched):
-        if is_inside(module, owners) and module.endswith(tuple(owners)):
+        is_deep = is_inside(module, owners) and owner_of(module) not in owners
+        if is_deep and module.endswith(tuple(owners)):
             outer = next(owner for owner in owners if is_inside(module, [owner]))
             ending = next(owner for owner in owners if module.endswith(owner))
             raise RecipeError(
