@@ -273,6 +273,8 @@ class FiguresPage(Following):
         if made is None:
             if figure.obstacle or figure.error:
                 self._clear()
+            elif figure.is_running:
+                self.size_text.setText("Drawing …")
             return
         self.caption.setPlainText(made.caption)
         self.paper.show_picture(made.picture, made.caption)
