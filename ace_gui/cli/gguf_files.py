@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from ace_gui.cli.console import Terminal, shown
 from ace_gui.engine.contract.events import GgufWritten
 from ace_gui.engine.contract.jobs import GgufJob
-from ace_gui.engine.output.gguf_file import TYPES, file_for, llama_cpp
+from ace_gui.engine.output.gguf_file import file_for, llama_cpp, require_type
 from ace_gui.engine.service import run
-from ace_gui.errors import OutputError
-from ace_gui.formatting import human_bytes, listing, plain
+from ace_gui.formatting import human_bytes, listing
 from ace_gui.output_files import check_file
 
 if TYPE_CHECKING:
@@ -44,8 +43,7 @@ def make(job: GgufJob, terminal: Terminal) -> None:
 def require_llama_cpp(folder: Path, kind: str, llama: Path | None) -> None:
     """Raise OutputError, before a merge begins, if its GGUF file could not be made or written."""
     llama_cpp(llama)
-    if kind not in TYPES:
-        raise OutputError(f"There is no GGUF type {plain(kind)}; there are {listing(TYPES)}.")
+    require_type(kind)
     check_file(file_for(folder, kind), ())
 
 

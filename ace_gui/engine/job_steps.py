@@ -18,7 +18,6 @@ from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.contract import jobs
 from ace_gui.engine.contract.events import (
     Event,
-    GgufWritten,
     Job,
     JobProgress,
     PlanReady,
@@ -40,7 +39,7 @@ from ace_gui.engine.merging.merge import merge
 from ace_gui.engine.merging.store import MODEL, is_outdated, read_finished, reports
 from ace_gui.engine.output.exporters import EXPORTERS
 from ace_gui.engine.output.exporting import energy_by_rank
-from ace_gui.engine.output.gguf_file import file_for, finished, llama_cpp, written_gguf
+from ace_gui.engine.output.gguf_file import file_for, llama_cpp, written_gguf
 from ace_gui.engine.planning.scan import scan
 from ace_gui.engine.report.figure import figure
 from ace_gui.engine.report.page import report, require_inputs
@@ -224,9 +223,9 @@ def make_gguf(job: jobs.GgufJob, _: Runner) -> Events:
     """Steps of a ``GgufJob``."""
     file = job.file or file_for(job.folder, job.kind)
     llama = llama_cpp(job.llama_cpp)
-    steps = written_gguf(job.folder, file, job.kind, llama, base=job.base, overwrite=job.overwrite)
-    for event in steps:
-        yield finished(event, job.folder) if isinstance(event, GgufWritten) else event
+    yield from written_gguf(
+        job.folder, file, job.kind, llama, base=job.base, overwrite=job.overwrite
+    )
 
 
 @steps_of.register(jobs.EnergyByRankJob)

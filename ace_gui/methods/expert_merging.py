@@ -20,7 +20,7 @@ from ace_gui.methods.shared.kit import (
     scaling_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.learned import as_learned
+from ace_gui.methods.shared.learned import AllSteps, as_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
@@ -30,7 +30,7 @@ LEAST_START = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpertMergingParameters:
+class ExpertMergingParameters(AllSteps):
     """Parameters of the training. With 0 ``steps``, the coefficients stay at their start."""
 
     steps: int = steps_parameter(
@@ -67,11 +67,6 @@ class ExpertMergingParameters:
         low=0.0,
         high=1e6,
     )
-
-    @property
-    def patience(self) -> int:
-        """All steps are taken: the loss is the distance from the experts itself."""
-        return 0
 
 
 def _start(deltas: Deltas, parameters: ExpertMergingParameters, _: Findings | None) -> Values:

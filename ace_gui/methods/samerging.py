@@ -18,14 +18,14 @@ from ace_gui.methods.shared.kit import (
     scaling_parameter,
     steps_parameter,
 )
-from ace_gui.methods.shared.learned import as_learned
+from ace_gui.methods.shared.learned import AllSteps, as_learned
 from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamergingParameters:
+class SamergingParameters(AllSteps):
     """Parameters of the training. With 0 ``steps``, the coefficients stay at their start."""
 
     steps: int = steps_parameter(
@@ -59,11 +59,6 @@ class SamergingParameters:
         high=100.0,
         logarithmic=True,
     )
-
-    @property
-    def patience(self) -> int:
-        """All steps are taken: the loss is the distance from the experts itself."""
-        return 0
 
 
 def _start(deltas: Deltas, parameters: SamergingParameters, _: Findings | None) -> Values:

@@ -89,7 +89,7 @@ class Calibration:
             CalibratedWith(
                 task=data.name,
                 data=tuple(map(str, data.table.files)),
-                digest=file_digest(data.table.files),
+                digest=files_digest(data.table.files),
                 examples=len(data.examples),
             )
             for data, _ in self.tasks
@@ -153,7 +153,7 @@ def digest(texts: Iterable[str]) -> str:
     return hasher.hexdigest()
 
 
-def file_digest(paths: Sequence[Path]) -> str:
+def files_digest(paths: Sequence[Path]) -> str:
     """SHA-256 of the contents of several files in order. Raises OSError."""
     hasher = hashlib.sha256()
     for path in paths:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -133,10 +133,15 @@ def _remember(folder: Path) -> None:
         llama_cpp_file().write_text(f"{folder}\n", "utf-8")
 
 
-def require_convertible(folder: Path, kind: str) -> None:
-    """Raise OutputError or CheckpointError for what llama.cpp does not read, before it starts."""
+def require_type(kind: str) -> None:
+    """Raise OutputError for an unknown format."""
     if kind not in TYPES:
         raise OutputError(f"There is no GGUF type {plain(kind)}; there are {listing(TYPES)}.")
+
+
+def require_convertible(folder: Path, kind: str) -> None:
+    """Raise OutputError or CheckpointError for what llama.cpp does not read, before it starts."""
+    require_type(kind)
     if is_peft_adapter(folder):
         if kind in QUANTISED:
             raise OutputError(f"An adapter is written as {listing(CONVERTED)}, not as {kind}.")
@@ -208,7 +213,11 @@ def written_gguf(
     files = [target]
     if not is_peft_adapter(folder):
         files.append(_modelfile(folder, target))
-    yield GgufWritten(files=tuple(files), bytes=target.stat().st_size)
+    yield GgufWritten(
+        files=tuple(files),
+        bytes=target.stat().st_size,
+        commands=tuple(_commands(files, folder)),
+    )
 
 
 def _converted(
@@ -346,9 +355,9 @@ def file_for(folder: Path, kind: str) -> Path:
     return folder.parent / f"{folder.name}{ending}.gguf"
 
 
-def commands_for(written: GgufWritten, folder: Path) -> list[str]:
+def _commands(files: Sequence[Path], folder: Path) -> list[str]:
     """What to type to run a model, one command a line."""
-    file, *others = written.files
+    file, *others = files
     if not others:
         return [f"llama-cli -m BASE.gguf --lora {file}"]
     name = file.stem.lower()
@@ -358,8 +367,3 @@ def commands_for(written: GgufWritten, folder: Path) -> list[str]:
         f"vllm serve {folder}",
         f"LM Studio: copy {file.name} to ~/.lmstudio/models/local/{name}/",
     ]
-
-
-def finished(written: GgufWritten, folder: Path) -> GgufWritten:
-    """The event with the commands to run the model."""
-    return replace(written, commands=tuple(commands_for(written, folder)))

@@ -89,10 +89,6 @@ class ModelChoices(QWidget):
         self._touched[key] = on
         self.changed.emit()
 
-    def hide_names(self, hidden: bool) -> None:
-        """Whether models can be ticked."""
-        self.setEnabled(not hidden)
-
 
 class AnswerCard(QWidget):
     """The answer of one model. ``best``: in a blind comparison, the user prefers this answer."""

@@ -93,7 +93,6 @@ class TryPage(JobPage):
         self._order: list[str] = []
         """The keys of the models of a blind comparison, as their answers are shown."""
 
-        self._latest = ""
         self.cards: list[AnswerCard] = []
         self.setAcceptDrops(True)
         self.task = Choice("Task", {"": ("–", "")})
@@ -378,7 +377,7 @@ class TryPage(JobPage):
         show_problem(self.problem, trying.error)
         self.verdict.setText(plain(self._choices.sentence))
         self.verdict.setVisible(bool(self._choices.sentence))
-        self.models.hide_names(hidden)
+        self.models.setEnabled(not hidden)
         self.new_chat.setVisible(bool(trying.questions) and not running)
         self.again.setVisible(job is not None and not running and bool(trying.by_model))
         self.button.show_job(running, self._obstacle, tip="Text so far stays" if running else "")

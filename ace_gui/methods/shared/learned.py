@@ -42,6 +42,15 @@ class LearningParameters:
     patience: int = patience_parameter()
 
 
+class AllSteps:
+    """Parameters of methods whose loss is the distance from the experts itself."""
+
+    @property
+    def patience(self) -> int:
+        """0: all steps are taken."""
+        return 0
+
+
 def factors_of(
     learning: Learning[Any], experts: Experts, parameters: Any, findings: Findings | None
 ) -> Iterator[Values]:
