@@ -258,7 +258,8 @@ class FiguresPage(Following):
         for widget in (self.matrices, self.take_selected, self.take_usual):
             widget.setVisible(shown)
         count = len(self.request.matrices)
-        chosen = counted(count, "Matrices: one, chosen in the table", "Matrices: %n, chosen there")
+        one = "Matrices: one, chosen in the table"
+        chosen = counted(count, one, "Matrices: %n, chosen in the table")
         self.matrices.setText(chosen if count else _STANDING_OUT)
         self.take_usual.setEnabled(bool(count))
 
