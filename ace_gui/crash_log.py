@@ -68,8 +68,8 @@ def take_crash(folder: Path | None = None) -> str:
     Empty logs of ended processes are removed, and all but the last few reported ones.
     """
     logs = folder or crashes_folder()
-    known = [file for file in logs.glob("*") if _is_ours(file)]
-    ended = [file for file in known if file.suffix == _NEW and not _runs(file)]
+    log_files = [file for file in logs.glob("*") if _is_ours(file)]
+    ended = [file for file in log_files if file.suffix == _NEW and not _runs(file)]
     texts = [take_words(file) for file in sorted(ended, key=_written)]
     reported = [file for file in logs.glob(f"*{_REPORTED}") if _is_ours(file)]
     for old in sorted(reported, key=_written)[:-_KEPT]:

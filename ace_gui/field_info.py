@@ -75,15 +75,15 @@ class Option(FieldInfo):
         """The value of ``record`` as the field shows it."""
         value = self.get(record)
         if self.values:
-            return next((text for text, each in self.values.items() if each == value), str(value))
+            return next((text for text, label in self.values.items() if label == value), str(value))
         return self.default if value is None else self.write(value)
 
-    def edited(self, record: Any, shown: ParameterValue | None, usual: Any) -> Any:
+    def edited(self, record: Any, value: ParameterValue | None, default: Any) -> Any:
         """A copy with the shown value, or if None the usual one. Invalid text changes nothing."""
-        if shown is None:
-            return self.put(record, self.get(usual))
+        if value is None:
+            return self.put(record, self.get(default))
         try:
-            return self.put(record, self.values[str(shown)] if self.values else self.read(shown))
+            return self.put(record, self.values[str(value)] if self.values else self.read(value))
         except ValueError:
             return record
 

@@ -51,13 +51,13 @@ def _csv_cell(value: object) -> object:
 
 def plain(name: str) -> str:
     """``printable`` text, shortened to 160 characters."""
-    shown = printable(name[: 2 * _LONGEST])
-    if len(name) <= _LONGEST and len(shown) <= _LONGEST:
-        return shown
-    return shown[: _LONGEST - 1] + "…"
+    printed = printable(name[: 2 * _LONGEST])
+    if len(name) <= _LONGEST and len(printed) <= _LONGEST:
+        return printed
+    return printed[: _LONGEST - 1] + "…"
 
 
-def shown(value: object) -> str:
+def quoted_value(value: object) -> str:
     """``repr`` of a value, printable and shortened; also if Python refuses to print a number."""
     try:
         return plain(repr(value))
@@ -112,9 +112,9 @@ def value_text(value: float | bool | str) -> str:
     return f"{value:.6g}"
 
 
-def counted(count: int, one: str, many: str, /, **values: object) -> str:
+def counted(count: int, singular: str, many: str, /, **values: object) -> str:
     """``1 matrix``, ``6 matrices``; or whole sentences, with the count instead of ``%n``."""
-    text = one if count == 1 else many
+    text = singular if count == 1 else many
     text = text.replace("%n", str(count)) if "%n" in many else f"{count} {text}"
     return text.format(**values) if values else text
 
@@ -143,9 +143,9 @@ def human_bytes(count: int) -> str:
 
 def duration(seconds: float) -> str:
     """``0:41``, ``1:02:03``."""
-    whole = max(0, math.ceil(seconds))
-    hours, rest = divmod(whole, 3600)
-    minutes, remainder = divmod(rest, 60)
+    total = max(0, math.ceil(seconds))
+    hours, below_hour = divmod(total, 3600)
+    minutes, remainder = divmod(below_hour, 60)
     if hours:
         return f"{hours}:{minutes:02d}:{remainder:02d}"
     return f"{minutes}:{remainder:02d}"

@@ -240,7 +240,9 @@ def compare(
         recipes = compare_recipes.by_method(recipes[0], _several(methods))
     if parameter is not None:
         recipes = tuple(
-            each for own in recipes for each in compare_recipes.by_value(own, parameter, tried)
+            row
+            for single_recipe in recipes
+            for row in compare_recipes.by_value(single_recipe, parameter, tried)
         )
     rows = []
     with workers_at(cluster, device, threads) as workers:
@@ -560,22 +562,22 @@ def _watched(events: Iterable[Any], progress: Progress | None) -> Iterator[Any]:
         yield event
 
 
-def _last(events: Iterable[Any], wanted: type[Result], progress: Progress | None) -> Result:
+def _last(events: Iterable[Any], result_type: type[Result], progress: Progress | None) -> Result:
     """The last event of a class."""
-    *_, last = (event for event in _watched(events, progress) if isinstance(event, wanted))
+    *_, last = (event for event in _watched(events, progress) if isinstance(event, result_type))
     return last
 
 
 def _tasks(
-    recipe: Recipe | None, given: GivenTasks | None, tables: Path | None = None
+    recipe: Recipe | None, given_tasks: GivenTasks | None, tables: Path | None = None
 ) -> tuple[Task, ...]:
     """The given tasks, or else the recipe's. ``tables``: a folder to store data from memory."""
-    if given is None:
+    if given_tasks is None:
         return () if recipe is None else recipe.tasks
-    if isinstance(given, str | Path):
-        return load_tasks(Path(given))
+    if isinstance(given_tasks, str | Path):
+        return load_tasks(Path(given_tasks))
     tasks = []
-    for number, item in enumerate(given):
+    for number, item in enumerate(given_tasks):
         if isinstance(item, Task):
             tasks.append(item)
             continue
@@ -589,20 +591,20 @@ def _tasks(
     return tuple(tasks)
 
 
-def _models(given: GivenModels) -> dict[str, Any]:
+def _models(given_models: GivenModels) -> dict[str, Any]:
     """Folders and models in memory, by name. The name of a folder is its path as given."""
-    if isinstance(given, Mapping):
-        named = dict(given)
+    if isinstance(given_models, Mapping):
+        named = dict(given_models)
     else:
-        models = [given] if hasattr(given, "state_dict") else _several(given)
+        models = [given_models] if hasattr(given_models, "state_dict") else _several(given_models)
         named = {}
         for model in models:
             name = str(model) if isinstance(model, str | Path) else type(model).__name__
-            number = sum(known.partition(" ")[0] == name for known in named)
+            number = sum(known_model.partition(" ")[0] == name for known_model in named)
             named[f"{name} {number + 1}" if number else name] = model
     return {k: Path(m) if isinstance(m, str | Path) else m for k, m in named.items()}
 
 
-def _several(given: str | Path | Sequence[Any]) -> list[Any]:
+def _several(value: str | Path | Sequence[Any]) -> list[Any]:
     """A single text or path counts as one item. As a sequence it would be split into characters."""
-    return [given] if isinstance(given, str | Path) else list(given)
+    return [value] if isinstance(value, str | Path) else list(value)

@@ -61,8 +61,8 @@ class Evaluation:
     scores: tuple[TaskScore, ...]
 
     def __repr__(self) -> str:
-        models = dict.fromkeys(each.model for each in self.scores)
-        tasks = dict.fromkeys(each.task for each in self.scores)
+        models = dict.fromkeys(score.model for score in self.scores)
+        tasks = dict.fromkeys(score.task for score in self.scores)
         return f"<Evaluation: {len(models)} models on {len(tasks)} tasks>"
 
     @property
@@ -110,9 +110,9 @@ class Tuning:
         best = self.result.best
         return pd.DataFrame(
             [
-                {**each.parameters, "score": each.score, "seconds": each.seconds}
-                | {"error": each.error, "chosen": each is best}
-                for each in self.result.points
+                {**point.parameters, "score": point.score, "seconds": point.seconds}
+                | {"error": point.error, "chosen": point is best}
+                for point in self.result.points
             ]
         )
 
@@ -159,5 +159,5 @@ def _tidy(row: MethodCompared) -> list[dict[str, Any]]:
         "error": row.error,
     }
     names = ("task", "metric", "score", "n", "standard_error", "normalised")
-    scores = [each.record() for each in row.scores]
-    return [figures | {name: each[name] for name in names} for each in scores] or [figures]
+    scores = [score.record() for score in row.scores]
+    return [figures | {name: record[name] for name in names} for record in scores] or [figures]

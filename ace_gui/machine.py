@@ -27,9 +27,9 @@ def free_memory(root: Path = _ROOT) -> int:
 
     ``root``: the folder of ``proc`` and ``sys``, for tests.
     """
-    left = [psutil.virtual_memory().available, *_left_under_limits()]
-    left += [group.memory_left() for group in _groups(root, "memory")]
-    return max(0, int(min(left)))
+    limits = [psutil.virtual_memory().available, *_left_under_limits()]
+    limits += [group.memory_left() for group in _groups(root, "memory")]
+    return max(0, int(min(limits)))
 
 
 def total_memory(root: Path = _ROOT) -> int:

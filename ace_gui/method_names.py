@@ -41,7 +41,7 @@ _OTHER_NAMES: Final = {
 }
 
 OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
-    {other: name for name, others in _OTHER_NAMES.items() for other in others.split()}
+    {alias: name for name, names in _OTHER_NAMES.items() for alias in names.split()}
 )
 """Methods by their other names. No method of a person's own may be called so."""
 

@@ -257,11 +257,11 @@ def before_heads(model: Any, tensors: Sequence[str], roles: Mapping[str, Role]) 
     """The names of ``tensors`` whose module feeds only task heads; ``roles``: of the heads."""
     body = [name for name in tensors if name not in roles]
     result = {name for name in body if names.is_pooler(name)}
-    whole, *inner = _parts(model, body)
-    if whole.base is None and inner and _FIXED_LABELS.search(whole.class_name):
-        free = (name for name in body if not name.startswith(whole.bodies))
+    outer, *inner = _parts(model, body)
+    if outer.base is None and inner and _FIXED_LABELS.search(outer.class_name):
+        free = (name for name in body if not name.startswith(outer.bodies))
         result |= {name for name in free if names.embedding_role(name) is None}
-    for part in (whole, *inner):
+    for part in (outer, *inner):
         if part.class_name in _NORM_OF_POOLED:
             start = part.prefix + _NORM_OF_POOLED[part.class_name]
             result |= {name for name in part.tensors if name.startswith(start)}
@@ -343,8 +343,8 @@ class _Part:
         parent = name.rpartition(".")[0]
         start = f"{self.prefix}{parent}."
         inside = self.base is not None and start.startswith(self.base)
-        whole = parent and not inside and not isinstance(modules[parent], PreTrainedModel)
-        return start if whole else f"{self.prefix}{name}."
+        from_parent = parent and not inside and not isinstance(modules[parent], PreTrainedModel)
+        return start if from_parent else f"{self.prefix}{name}."
 
 
 def _child(name: str, prefix: str) -> str:
@@ -386,10 +386,12 @@ def _labelled(model: Any) -> frozenset[str]:
     # A class that requires its own number of labels raises an error of any type.
     try:
         with transformers_library.quiet(), torch.device("meta"):
-            other = type(model)(config)
+            relabelled = type(model)(config)
     except Exception:
         return frozenset()
-    changed = {name: tuple(p.shape) for name, p in other.named_parameters(remove_duplicate=False)}
+    changed = {
+        name: tuple(p.shape) for name, p in relabelled.named_parameters(remove_duplicate=False)
+    }
     return frozenset(name for name, shape in shapes.items() if changed.get(name) != shape)
 
 

@@ -308,10 +308,10 @@ def _stored_inputs_first(name: str, shapes: Mapping[str, Shape]) -> bool | None:
     module, _, leaf = name.rpartition(".")
     if leaf not in ("gate_up_proj", "down_proj"):
         return None
-    both = [shapes.get(f"{module}.{side}", ()) for side in ("gate_up_proj", "down_proj")]
-    if [len(shape) for shape in both] != [3, 3]:
+    stored_shapes = [shapes.get(f"{module}.{side}", ()) for side in ("gate_up_proj", "down_proj")]
+    if [len(shape) for shape in stored_shapes] != [3, 3]:
         return None
-    (_, *gate_up), (_, *down) = both
+    (_, *gate_up), (_, *down) = stored_shapes
     if gate_up == [2 * down[1], down[0]]:
         return False
     return True if gate_up == [down[1], 2 * down[0]] else None

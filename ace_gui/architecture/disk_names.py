@@ -61,8 +61,8 @@ class DiskNames:
         for candidate in dict.fromkeys((name, names.modern_norm(names.unwrapped(name)))):
             if candidate in self.known:
                 return Destination(name=candidate)
-            if found := self._renamed(candidate):
-                return found
+            if renamed := self._renamed(candidate):
+                return renamed
         certain = self._canonical.get(names.canonical(name), [])
         return Destination(name=certain[0]) if len(certain) == 1 else None
 
@@ -199,7 +199,9 @@ def _moves_rows(operation: Any) -> bool:
 def _runs(rows: list[tuple[str, int]]) -> tuple[ModuleRows, ...]:
     """The ranges of consecutive rows of a module."""
     runs = []
-    for _, group in groupby(enumerate(rows), key=lambda each: (each[1][0], each[1][1] - each[0])):
-        (_, (module, start)), *others = group
-        runs.append(ModuleRows(module=module, start=start, rows=1 + len(others)))
+    for _, group in groupby(
+        enumerate(rows), key=lambda entry: (entry[1][0], entry[1][1] - entry[0])
+    ):
+        (_, (module, start)), *following = group
+        runs.append(ModuleRows(module=module, start=start, rows=1 + len(following)))
     return tuple(runs)

@@ -174,9 +174,9 @@ def _without_tower(name: str) -> str:
     return _TOWER.sub("", canonical(name))
 
 
-def _same_tower(one: str, other: str) -> bool:
+def _same_tower(first: str, second: str) -> bool:
     """Whether the names do not belong to different towers."""
-    towers = [match.group() for name in (one, other) if (match := _TOWER.match(canonical(name)))]
+    towers = [match.group() for name in (first, second) if (match := _TOWER.match(canonical(name)))]
     return len(set(towers)) < 2
 
 
@@ -198,8 +198,8 @@ def head_role(name: str) -> Role | None:
     bare = canonical(name)
     if is_vocabulary_head(bare) or _LM_HEAD.search(name):
         return Role.VOCABULARY_HEAD
-    first, *rest = bare.split(".")
-    pooling = first == "head" and rest and rest[0] in _POOLING
+    first, *further = bare.split(".")
+    pooling = first == "head" and further and further[0] in _POOLING
     if (first in _HEADS and not pooling) or is_pretraining_head(bare):
         return Role.HEAD
     return None
@@ -326,21 +326,21 @@ def match_part(base: Mapping[str, Shape], expert: Mapping[str, Shape]) -> dict[s
     everything before it. The map is empty if two prefixes fit equally well.
     """
     inner = _pairs(base, expert)
-    outer = {own: name for name, own in _pairs(expert, base).items()}
+    outer = {expert_name: name for name, expert_name in _pairs(expert, base).items()}
     return max(inner, outer, key=len)
 
 
-def _pairs(whole: Mapping[str, Shape], part: Mapping[str, Shape]) -> dict[str, str]:
+def _pairs(model: Mapping[str, Shape], part: Mapping[str, Shape]) -> dict[str, str]:
     """The name in the whole, by the name in the part."""
     ends: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for name in whole:
+    for name in model:
         for prefix, end in _ends(canonical(name)):
             ends[end].append((prefix, name))
     candidates = [
         (inner, prefix, name)
         for inner, shape in part.items()
         for prefix, name in ends[canonical(inner)]
-        if len(whole[name]) == len(shape) and whole[name][1:] == shape[1:]
+        if len(model[name]) == len(shape) and model[name][1:] == shape[1:]
     ]
     stacked = {prefix for inner, prefix, _ in candidates if stack_of(inner)}
     votes = Counter(prefix for _, prefix, _ in candidates if prefix in stacked).most_common(2)
@@ -361,12 +361,12 @@ def _ends(name: str) -> Iterable[tuple[str, str]]:
         yield ".".join(parts[:cut]), ".".join(parts[cut:])
 
 
-def whole_stacks(names: Iterable[str], known: Collection[str]) -> frozenset[str]:
-    """The stacks of blocks in ``names`` that have no tensor among ``known``."""
+def whole_stacks(names: Iterable[str], existing: Collection[str]) -> frozenset[str]:
+    """The stacks of blocks in ``names`` that have no tensor among ``existing``."""
     stacks: dict[str, list[str]] = defaultdict(list)
     for name in names:
         if stack := stack_of(name):
             stacks[stack].append(name)
     return frozenset(
-        stack for stack, members in stacks.items() if not any(name in known for name in members)
+        stack for stack, members in stacks.items() if not any(name in existing for name in members)
     )

@@ -221,8 +221,8 @@ def _write(path: Path, architecture: Architecture) -> None:
     content = _ARCHITECTURE.dump_json(architecture)
     with replacing(path) as fresh:
         fresh.write_bytes(_digest(path, content) + b"\n" + content)
-    kept = sorted(path.parent.glob("*.json"), key=lambda old: old.stat().st_mtime_ns)
-    for old in kept[:-LARGEST_NUMBER]:
+    stored = sorted(path.parent.glob("*.json"), key=lambda old: old.stat().st_mtime_ns)
+    for old in stored[:-LARGEST_NUMBER]:
         old.unlink(missing_ok=True)
 
 

@@ -128,9 +128,9 @@ def joined(parts: Mapping[str, Architecture]) -> Architecture:
     """
     if len(parts) == 1 and "" in parts:
         return parts[""]
-    known = [architecture for architecture in parts.values() if architecture.family]
+    recognised = [architecture for architecture in parts.values() if architecture.family]
     unknown = Architecture(family=None, model_class=None)
-    main = parts.get("") or (known[0] if len(known) == 1 else unknown)
+    main = parts.get("") or (recognised[0] if len(recognised) == 1 else unknown)
     traits = {}
     absent = {}
     for part, architecture in parts.items():

@@ -195,11 +195,11 @@ def _part_for(model_class: type[Any], config: Mapping[str, Any]) -> Mapping[str,
 
     CLIPVisionModel, for example, is also found in the folder of a whole CLIP model.
     """
-    wanted = model_class.config_class.model_type
+    model_type = model_class.config_class.model_type
     if "model_type" not in config:  # configs of 2019 name the class only
         return config
     parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
-    return next((part for part in parts if part.get("model_type") == wanted), None) or next(
+    return next((part for part in parts if part.get("model_type") == model_type), None) or next(
         (config[key] for key in [model_class.config_class.base_config_key] if key in config), None
     )
 
@@ -218,14 +218,14 @@ def _config_class(model_type: object) -> type[Any]:
 def _base_class(config_class: type[Any]) -> type[Any]:
     library = transformers()
     try:
-        found: Any = library.MODEL_MAPPING[config_class]
+        mapped: Any = library.MODEL_MAPPING[config_class]
     except KeyError as error:
         raise ArchitectureError(
             f"transformers {library.__version__} has no base model for "
             f"{config_class.__name__}; name the model class in the config's architectures.",
             key="architectures",
         ) from error
-    base: type[Any] = found[0] if isinstance(found, tuple) else found
+    base: type[Any] = mapped[0] if isinstance(mapped, tuple) else mapped
     return base
 
 

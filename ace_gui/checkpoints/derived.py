@@ -48,9 +48,9 @@ def compose(
     The rest is from ``model``, except for fields in ``changed``. The formats in ``tensors`` are
     those of the output; a base with an adapter is read in a wider one.
     """
-    files = {stamp.path: stamp for other, _ in sources.values() for stamp in other.files}
+    files = {stamp.path: stamp for source, _ in sources.values() for stamp in source.files}
     tensors = {
-        name: replace(other.tensors[key], name=name) for name, (other, key) in sources.items()
+        name: replace(source.tensors[key], name=name) for name, (source, key) in sources.items()
     }
     fields = {"tensors": tensors, "files": tuple(files.values()), "adapter": None, **changed}
     return replace(model, **fields)
@@ -302,7 +302,7 @@ class ChangedInfo(DerivedInfo):
 
 def read_factor(reader: TensorReader, info: TensorInfo) -> Tensor:
     """A tensor of an adapter in float32. Raises NonFiniteError."""
-    stored = reader.whole(info)
+    stored = reader.read_info(info)
     require_finite(stored, info.name, path_text(info.file), info.file)
     return stored.to(torch.float32)
 
@@ -337,17 +337,17 @@ def expand(
     pieces = pieces or {}
     _refuse_unanswered(adapter, {*answers, *pieces}, pieces)
     full = {answers.get(name, name): info for name, info in adapter.full.items()}
-    known = {**base.tensors, **full}
+    stored = {**base.tensors, **full}
     placed: dict[str, tuple[tuple[Change, ModuleRows], ...]] = {}
     for name, delta in adapter.deltas.items():
-        for piece in pieces.get(name) or [_whole(known[answers[name]], answers[name])]:
-            change = _oriented(delta, piece.tensor, known[piece.tensor], transposed)
-            _refuse_unfit(adapter, change, piece, known[piece.tensor], in_pieces=name in pieces)
+        for piece in pieces.get(name) or [_whole_rows(stored[answers[name]], answers[name])]:
+            change = _oriented(delta, piece.tensor, stored[piece.tensor], transposed)
+            _refuse_unfit(adapter, change, piece, stored[piece.tensor], in_pieces=name in pieces)
             placed[piece.tensor] = (*placed.get(piece.tensor, ()), (change, piece))
     return Checkpoint(
         path=adapter.path,
         folder=adapter.folder,
-        tensors={**known, **{n: _changed(known[n], n, c) for n, c in placed.items()}},
+        tensors={**stored, **{n: _changed(stored[n], n, c) for n, c in placed.items()}},
         files=(*base.files, *adapter.files),
         config=base.config,
         warnings=adapter.warnings,
@@ -355,7 +355,7 @@ def expand(
     )
 
 
-def _whole(info: TensorInfo, name: str) -> ModuleRows:
+def _whole_rows(info: TensorInfo, name: str) -> ModuleRows:
     shape = info.shape
     return ModuleRows(tensor=name, at=0, start=0, rows=shape[0] if shape else 1)
 
@@ -367,12 +367,12 @@ def _refuse_unfit(
 
     ``in_pieces``: whether the module's rows are in several tensors, or in a part of one.
     """
-    whole = (piece.at, piece.start) == (0, 0) and change.fits(info.shape)
+    covers_tensor = (piece.at, piece.start) == (0, 0) and change.fits(info.shape)
     height = math.prod(change.shape) // max(change.width, 1)
     inside = piece.start + piece.rows <= height and change.width == math.prod(info.shape[1:])
     of_rows = inside and not getattr(change, "turned", False) and not change.uses_base
     smaller = in_pieces and piece.rows < max(height, info.shape[0])
-    if not is_float(info.dtype) or not (whole or (of_rows and smaller)):
+    if not is_float(info.dtype) or not (covers_tensor or (of_rows and smaller)):
         _refuse_other_shape(adapter, info, change)
 
 
@@ -394,9 +394,9 @@ def _oriented(delta: Change, target: str, info: TensorInfo, transposed: Collecti
 
 
 def _refuse_unanswered(
-    adapter: Adapter, known: Collection[str], pieces: Mapping[str, Sequence[ModuleRows]]
+    adapter: Adapter, answered: Collection[str], pieces: Mapping[str, Sequence[ModuleRows]]
 ) -> None:
-    missing = [name for name in adapter.deltas if name not in known]
+    missing = [name for name in adapter.deltas if name not in answered]
     if missing:
         raise MismatchError(
             f"{path_text(adapter.path)}: {len(missing)} of the adapter's targets are not in the "

@@ -120,9 +120,9 @@ def find_weights(folder: Path, chosen: str | None = None) -> Weights:
 def adapter_and_model(names: Collection[str]) -> tuple[str, str] | None:
     """The files of an adapter and of a whole model in one folder; None if it has not both."""
     adapters = [name for name in ADAPTER_FILES if name in names]
-    whole = [name for name in MODEL_FILES if name in names]
-    if ADAPTER_CONFIG in names and adapters and whole:
-        return adapters[0], whole[0]
+    model_files = [name for name in MODEL_FILES if name in names]
+    if ADAPTER_CONFIG in names and adapters and model_files:
+        return adapters[0], model_files[0]
     return None
 
 
@@ -201,8 +201,8 @@ def _unread(single: str, index: str, names: Sequence[str]) -> tuple[str, ...]:
     """Warnings about other weight files in the folder of the file that is read."""
     if index in names:
         return (f"Holds both {single} and {index}; {single} is read, as transformers does.",)
-    others = [name for name in names if name.endswith(SUFFIX) and name != single]
-    return (f"Only {single} is read, not {listing(others)}.",) if others else ()
+    unread = [name for name in names if name.endswith(SUFFIX) and name != single]
+    return (f"Only {single} is read, not {listing(unread)}.",) if unread else ()
 
 
 def _no_weights(folder: Path, names: Sequence[str], singles: Sequence[str]) -> CheckpointError:
@@ -220,9 +220,9 @@ def _no_weights(folder: Path, names: Sequence[str], singles: Sequence[str]) -> C
     if gguf := [name for name in names if name.lower().endswith(GGUF_SUFFIX)]:
         sentence = "Open one of them. Join the parts of one with `llama-gguf-split --merge`."
         return refusal(folder, f"Holds several GGUF files: {listing(gguf)}. {sentence}")
-    if others := [name for name in names if name.lower().endswith(_OTHER_FRAMEWORKS)]:
+    if foreign := [name for name in names if name.lower().endswith(_OTHER_FRAMEWORKS)]:
         sentence = "of TensorFlow, Flax or ONNX. Merging needs the safetensors weights instead."
-        return refusal(folder, f"Holds only weights ({listing(others)}) {sentence}")
+        return refusal(folder, f"Holds only weights ({listing(foreign)}) {sentence}")
     if inner := [path.name for path in nested_models(folder)]:
         return refusal(
             folder,

@@ -325,8 +325,10 @@ def _renamed(
     """The tensors under Hugging Face's names; reading them undoes the converter's changes."""
     architecture = metadata.get("general.architecture")
     if architecture not in _ARCHITECTURES:
-        known = ", ".join(_ARCHITECTURES)
-        sentence = f"This is a GGUF file of `{plain(str(architecture))}`; {known} are read. "
+        architectures = ", ".join(_ARCHITECTURES)
+        sentence = (
+            f"This is a GGUF file of `{plain(str(architecture))}`; {architectures} are read. "
+        )
         raise refusal(path, f"{sentence}Open the original weights instead.")
     renamed: dict[str, TensorInfo] = {}
     for info in tensors:

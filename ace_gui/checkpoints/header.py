@@ -197,24 +197,26 @@ def _metadata(path: Path, value: object) -> Mapping[str, str]:
 
 
 def _tensor(path: Path, name: str, entry: object, data_start: int) -> TensorInfo:
-    shown = plain(name)
+    plain_name = plain(name)
     if not is_text(name) or not isinstance(entry, dict) or entry.keys() != _FIELDS:
-        raise refusal(path, f"The header's entry of `{shown}` is malformed.", tensor=name)
+        raise refusal(path, f"The header's entry of `{plain_name}` is malformed.", tensor=name)
     tag, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(tag, str) or tag not in FORMATS:
         unknown = plain(str(tag))
-        raise refusal(path, f"Unknown number format `{unknown}` in `{shown}`.", tensor=name)
+        raise refusal(path, f"Unknown number format `{unknown}` in `{plain_name}`.", tensor=name)
     if not _are_naturals(shape) or not _are_naturals(offsets) or len(offsets) != 2:
-        raise refusal(path, f"The shape or offset of `{shown}` is malformed.", tensor=name)
+        raise refusal(path, f"The shape or offset of `{plain_name}` is malformed.", tensor=name)
     if len(shape) > RANK_LIMIT:
-        sentence = f"`{shown}` has {len(shape)} dimensions; the limit is {RANK_LIMIT}."
+        sentence = f"`{plain_name}` has {len(shape)} dimensions; the limit is {RANK_LIMIT}."
         raise refusal(path, sentence, tensor=name)
     begin, end = offsets
     nbytes = byte_count(FORMATS[tag].bits, shape)
     if nbytes is None or end >= _IMPOSSIBLE or begin > end:
-        raise refusal(path, f"Tensor `{shown}` declares an impossible size.", tensor=name)
+        raise refusal(path, f"Tensor `{plain_name}` declares an impossible size.", tensor=name)
     if end - begin != nbytes:
-        sentence = f"`{shown}` needs {nbytes} bytes by its shape; the header gives {end - begin}."
+        sentence = (
+            f"`{plain_name}` needs {nbytes} bytes by its shape; the header gives {end - begin}."
+        )
         raise refusal(path, sentence, tensor=name)
     return TensorInfo(
         name=name, dtype=tag, shape=tuple(shape), file=path, start=data_start + begin, nbytes=nbytes
@@ -241,20 +243,22 @@ def byte_count(bits: int, shape: Iterable[int]) -> int | None:
     sizes = list(shape)
     if math.prod(max(size, 1) for size in sizes) * bits >= _IMPOSSIBLE:
         return None
-    nbytes, rest = divmod(math.prod(sizes) * bits, 8)
-    return nbytes if rest == 0 else None
+    nbytes, remainder = divmod(math.prod(sizes) * bits, 8)
+    return nbytes if remainder == 0 else None
 
 
 def _check_layout(stamp: FileStamp, tensors: Iterable[TensorInfo], data_start: int) -> None:
     """Raise CheckpointError unless the tensors, sorted by offset, exactly fill the file."""
     path, expected, previous = stamp.path, data_start, ""
     for tensor in tensors:
-        shown, missing = plain(tensor.name), tensor.start - expected
+        plain_name, missing = plain(tensor.name), tensor.start - expected
         if missing < 0:
-            sentence = f"`{shown}` overlaps `{plain(previous)}`; the file is malformed."
+            sentence = f"`{plain_name}` overlaps `{plain(previous)}`; the file is malformed."
             raise refusal(path, sentence, tensor=tensor.name)
         if missing > 0:
-            raise refusal(path, f"Gap of {missing} bytes before `{shown}`.", tensor=tensor.name)
+            raise refusal(
+                path, f"Gap of {missing} bytes before `{plain_name}`.", tensor=tensor.name
+            )
         expected, previous = tensor.start + tensor.nbytes, tensor.name
     if stamp.size < expected:
         raise refusal(path, f"Incomplete: expected {expected} bytes, found {stamp.size}.")
@@ -264,7 +268,9 @@ def _check_layout(stamp: FileStamp, tensors: Iterable[TensorInfo], data_start: i
 
 
 _DTYPES: Final[dict[str, torch.dtype]] = {
-    tag: getattr(torch, known.torch) for tag, known in FORMATS.items() if known.torch is not None
+    tag: getattr(torch, number_format.torch)
+    for tag, number_format in FORMATS.items()
+    if number_format.torch is not None
 }
 TAGS: Final = {dtype: tag for tag, dtype in _DTYPES.items()}
 

@@ -199,10 +199,10 @@ def _read_part(folder: Path, converted: Converted, chosen: str | None = None) ->
     try:
         weights = find_weights(folder, chosen)
     except PickleConsentError:
-        other = converted(folder)
-        if other is None:
+        converted_folder = converted(folder)
+        if converted_folder is None:
             raise
-        weights = find_weights(other)
+        weights = find_weights(converted_folder)
     headers, warnings = _headers(weights)
     read = _read(headers, ModelPart(stem=weights.stem), config, (*weights.warnings, *warnings))
     if config is None:
@@ -286,10 +286,10 @@ def _side_warnings(side: SideFiles, configs: Iterable[Mapping[str, object]]) -> 
 def _tie_warnings(headers: Iterable[Header], tensors: Mapping[str, TensorInfo]) -> tuple[str, ...]:
     """Warnings about ties: safetensors' ``save_model`` has left-out → stored names as metadata."""
     ties = [
-        f"`{plain(name)}` as `{plain(kept)}`"
+        f"`{plain(name)}` as `{plain(stored_name)}`"
         for header in headers
-        for name, kept in header.metadata.items()
-        if name not in tensors and kept in tensors
+        for name, stored_name in header.metadata.items()
+        if name not in tensors and stored_name in tensors
     ]
     if not ties:
         return ()

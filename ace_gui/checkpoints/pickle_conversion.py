@@ -189,7 +189,8 @@ def _convert(
     ]
     (shard,) = plan_shards(outputs, _ONE_FILE, stem=source.stem)
     shard = replace(
-        shard, metadata={name: kept for file in files for name, kept in file.ties.items()}
+        shard,
+        metadata={name: stored_name for file in files for name, stored_name in file.ties.items()},
     )
     checked = sum(entry.file_size for file in files for entry in file.entries)
     total = checked + sum(output.nbytes for output in outputs)

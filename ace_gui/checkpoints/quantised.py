@@ -91,22 +91,22 @@ def plain_config(
     plainer = without_quantisation(config)
     if plainer == config:
         return config
-    known = {tensor.name: tensor for tensor in tensors}
-    for tensor in known.values():
+    by_name = {tensor.name: tensor for tensor in tensors}
+    for tensor in by_name.values():
         wide = is_float(tensor.dtype) and FORMATS[tensor.dtype].bits >= 16
-        if not wide or _quantisation(tensor, known):
+        if not wide or _quantisation(tensor, by_name):
             raise _quantised(path, path_text(path), _method(config))
     return plainer
 
 
 def without_quantisation(config: Mapping[str, object]) -> dict[str, object]:
     """A config without its quantisation settings, including those of nested configs."""
-    kept = {key: value for key, value in config.items() if not _of_quantisation(key, value)}
+    remaining = {key: value for key, value in config.items() if not _of_quantisation(key, value)}
     return {
         key: without_quantisation(value)
-        if isinstance(value, dict) and any(_of_quantisation(*each) for each in value.items())
+        if isinstance(value, dict) and any(_of_quantisation(*item) for item in value.items())
         else value
-        for key, value in kept.items()
+        for key, value in remaining.items()
     }
 
 

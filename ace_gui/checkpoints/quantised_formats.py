@@ -301,8 +301,8 @@ def _block(
         width = -(-columns // block[1])
         if any_groups and grouped:
             return block
-        whole = scale.shape[-2:] == (height, width)
-        if prod(scale.shape) == stack * height * width and (whole or block[1] == columns):
+        full_grid = scale.shape[-2:] == (height, width)
+        if prod(scale.shape) == stack * height * width and (full_grid or block[1] == columns):
             return block
     raise candidate.misfit(
         f"scales {dimensions(scale.shape)} do not fit a weight {dimensions(shape)}"

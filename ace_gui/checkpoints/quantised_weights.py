@@ -125,7 +125,7 @@ class BlocksInfo(QuantisedInfo):
         absmax = reader.elements(self.absmax, first, last)
         if self.nested is not None:
             absmax = self.nested.values(reader, absmax, first)
-        return dequantise.bitsandbytes(raw, absmax, reader.whole(self.table), self.blocksize)
+        return dequantise.bitsandbytes(raw, absmax, reader.read_info(self.table), self.blocksize)
 
     def grids(self, reader: TensorReader, first: int, last: int) -> Iterator[Grid]:
         """As for any weight; the zeros after the last element are not part of the last grid."""
@@ -158,7 +158,7 @@ class NestedScales:
         places = torch.arange(first, first + len(codes)) // self.blocksize
         start = first // self.blocksize
         scales = reader.elements(self.absmax, start, int(places[-1]) + 1)
-        table = reader.whole(self.table)
+        table = reader.read_info(self.table)
         return dequantise.nested_absmax(codes, scales[places - start], table, self.offset)
 
 
@@ -191,11 +191,11 @@ class ColumnsInfo(QuantisedInfo):
         """Rows; their codes are picked from the file in one go."""
         codes_OI = self._codes(reader, first, last)
         groups = self.scale.shape[0]
-        scale_GO = reader.whole(self.scale)[:, first:last]
-        zero_GO = self._zeros(reader.whole(self.zero))[:, first:last]
+        scale_GO = reader.read_info(self.scale)[:, first:last]
+        zero_GO = self._zeros(reader.read_info(self.zero))[:, first:last]
         group_I = torch.arange(self.unit) // (self.unit // groups)
         if self.order is not None:
-            group_I = reader.whole(self.order).long()
+            group_I = reader.read_info(self.order).long()
         step = max(1, _AT_ONCE // self.unit)
         for start in range(0, last - first, step):
             rows = slice(start, start + step)
@@ -302,7 +302,7 @@ class RowsInfo(QuantisedInfo):
         if by_group.shape[1] == 1:
             return by_group
         if self.order is not None:
-            return by_group[:, reader.whole(self.order).long()]
+            return by_group[:, reader.read_info(self.order).long()]
         return by_group[:, torch.arange(self.unit) // self.block[1]]
 
 

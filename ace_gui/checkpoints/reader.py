@@ -97,7 +97,7 @@ class TensorReader:
         longer the one whose header was read, CheckpointError if it cannot be read, ResourceError
         if the tensor does not fit into memory.
         """
-        return self.whole(self._tensors[name])
+        return self.read_info(self._tensors[name])
 
     def read_part(self, name: str, start: int, stop: int) -> Tensor:
         """Elements ``start`` to ``stop`` of the flattened tensor, in one dimension.
@@ -106,7 +106,7 @@ class TensorReader:
         """
         return self.elements(self._tensors[name], start, stop)
 
-    def whole(self, info: TensorInfo) -> Tensor:
+    def read_info(self, info: TensorInfo) -> Tensor:
         """A tensor of the checkpoint's files, as ``read``."""
         return self.elements(info, 0, math.prod(info.shape)).reshape(info.shape)
 
@@ -180,9 +180,9 @@ def require_finite(tensor: Tensor, name: str, owner: str, path: Path) -> None:
         raise non_finite_error(values, name, owner, path)
 
 
-def non_finite_error(found: str, name: str, owner: str, path: Path) -> NonFiniteError:
-    """The error for the tensor ``name`` of ``owner``, which has ``found``."""
-    sentence = f"`{plain(name)}` of `{plain(owner)}` has {found}. Download it again."
+def non_finite_error(what: str, name: str, owner: str, path: Path) -> NonFiniteError:
+    """The error for the tensor ``name`` of ``owner``, which has ``what``."""
+    sentence = f"`{plain(name)}` of `{plain(owner)}` has {what}. Download it again."
     return NonFiniteError(sentence, path=path, tensor=name)
 
 
@@ -255,8 +255,8 @@ class ReadChecksums:
         """Add what an earlier run has read. Raises FileChangedError if files differ from it."""
         for name, spans in readings.items():
             _require_same(Path(name), spans)
-            known = {(start, stop): crc for start, stop, crc in spans}
-            self._seen.setdefault(name, {}).update(known)
+            checksums = {(start, stop): crc for start, stop, crc in spans}
+            self._seen.setdefault(name, {}).update(checksums)
 
     def require_unchanged(self, stamps: Iterable[FileStamp]) -> None:
         """Read ranges again if their file was touched since its stamp was taken.

@@ -89,14 +89,14 @@ def find_side_files(folder: Path) -> SideFiles:
         names = list(_files(folder))
     except OSError as error:
         raise unreadable(folder, error) from None
-    wanted = [name for name in names if belongs(name)]
+    chosen = [name for name in names if belongs(name)]
     if _MODULES in names:  # then the list describes modules of a merge
-        wanted = [name for name in wanted if name != MODULES]
-    files = {name: folder / name for name in wanted if own_file(folder / name, name)}
+        chosen = [name for name in chosen if name != MODULES]
+    files = {name: folder / name for name in chosen if own_file(folder / name, name)}
     return SideFiles(
         files=files,
         code=tuple(folder / name for name in names if _is_code(name)),
-        outside=tuple(folder / name for name in wanted if name not in files),
+        outside=tuple(folder / name for name in chosen if name not in files),
     )
 
 
@@ -156,8 +156,8 @@ def _files(folder: Path) -> Iterator[str]:
         elif entry.is_dir():
             inner.append(entry.name)
     listed = listed_folders(folder)
-    others = [name for name in inner if name not in listed and _is_side_folder(folder / name)]
-    for name in (*listed, *others):
+    unlisted = [name for name in inner if name not in listed and _is_side_folder(folder / name)]
+    for name in (*listed, *unlisted):
         yield from (f"{name}/{file}" for file in _file_names(folder / name))
 
 
@@ -238,8 +238,8 @@ def without_quantisation_settings(config: Path) -> None:
     if not config.exists():
         return
     content = read_config(config)
-    if (kept := without_quantisation(content)) != content:
-        _write_json(config, kept)
+    if (cleaned := without_quantisation(content)) != content:
+        _write_json(config, cleaned)
 
 
 def change_json(file: Path, changes: Mapping[str, object]) -> None:

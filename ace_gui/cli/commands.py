@@ -48,8 +48,8 @@ from ace_gui.processes import go_offline
 from ace_gui.recipe.output_forms import Output
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"ace-gui {__version__}")
         raise typer.Exit
 
@@ -409,7 +409,7 @@ def main() -> None:
 def _with_command(arguments: list[str]) -> list[str]:
     """Insert ``open`` where the first argument is a path."""
     first = next(iter(arguments), "-")
-    commands = {each.name for each in app.registered_commands}
+    commands = {command.name for command in app.registered_commands}
     if first.startswith("-") or first in commands:
         return arguments
     if os.path.exists(first) or Path(first).suffix or os.sep in first:  # noqa: PTH110

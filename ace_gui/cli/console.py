@@ -90,10 +90,10 @@ class Terminal:
                 if event is not None:
                     yield event
 
-    def result(self, events: Iterable[object], wanted: type[Result]) -> Result:
+    def result(self, events: Iterable[object], result_type: type[Result]) -> Result:
         """The first event of a class, with a progress bar before. Raises Cancelled without one."""
         for event in self.progressed(events):
-            if isinstance(event, wanted):
+            if isinstance(event, result_type):
                 return event
         raise Cancelled
 
@@ -118,15 +118,18 @@ def _stage(event: JobProgress) -> str:
 
 
 def table(
-    *headings: str, left: Collection[str] = (), folded: Collection[str] = (), title: str = ""
+    *headings: str,
+    left_aligned: Collection[str] = (),
+    folded: Collection[str] = (),
+    title: str = "",
 ) -> Table:
-    """A table without lines. Columns are aligned to the right, except ``left`` and ``folded`` ones,
+    """A table without lines. Columns are aligned to the right, except ``left_aligned`` and ``folded`` ones,
     and are never wrapped, except ``folded`` ones.
     """
     lines = Table(box=None, pad_edge=False, title=title or None, title_justify="left")
     for heading in headings:
         wraps = heading in folded
-        justify: Literal["left", "right"] = "left" if wraps or heading in left else "right"
+        justify: Literal["left", "right"] = "left" if wraps or heading in left_aligned else "right"
         lines.add_column(heading, justify=justify, no_wrap=not wraps, overflow="fold")
     return lines
 
@@ -177,17 +180,17 @@ class Outputs:
 def print_warnings(warnings: Sequence[str], console: Console) -> None:
     """Print warnings about a merge as a whole, one per line."""
     for warning in warnings:
-        console.print(shown(f"Warning: {warning}", style="yellow"), soft_wrap=True)
+        console.print(safe_text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
 
 
 def print_parameter_notes(plan: Plan, console: Console) -> None:
     """Print the value and the reason for each parameter that the recipe leaves open."""
     for name, note in plan.parameter_notes.items():
         value = value_text(plan.parameters[name])
-        console.print(shown(f"Note: {name} = {value}. {note}", style="dim"), soft_wrap=True)
+        console.print(safe_text(f"Note: {name} = {value}. {note}", style="dim"), soft_wrap=True)
 
 
-def shown(text: str, style: str = "") -> Text:
+def safe_text(text: str, style: str = "") -> Text:
     """Text that may contain names from files, safe for a terminal: no markup, no control
     characters.
     """
@@ -205,4 +208,4 @@ def print_checks(
         is_note = check.title == RECIPE and Verdict.WARNING in verdicts
         if check.verdict in verdicts or is_note:
             line = f"{check.verdict.value.title()}: {check.line}"
-            console.print(shown(line, style=styles.get(check.verdict, "dim")), soft_wrap=True)
+            console.print(safe_text(line, style=styles.get(check.verdict, "dim")), soft_wrap=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ace_gui.cli.console import Terminal, print_checks, print_warnings, shown
+from ace_gui.cli.console import Terminal, print_checks, print_warnings, safe_text
 from ace_gui.cli.evaluating import merged_and_measured, score_table
 from ace_gui.cli.inspecting import print_layers
 from ace_gui.engine.contract.events import Evaluated, Exported
@@ -55,19 +55,19 @@ def _scores(recipe: Recipe) -> tuple[TaskScore, ...]:
     *_, last = run(EvaluateJob(recipe=recipe, device="cpu"))
     assert isinstance(last, Evaluated)
     rows = merged_and_measured(by_method(recipe, COMPARED), "cpu")
-    merged = (replace(each, model=row.title) for row in rows for each in row.scores)
+    merged = (replace(score, model=row.title) for row in rows for score in row.scores)
     return (*last.scores, *merged)
 
 
 def _write(recipe: Recipe, recipe_file: Path, target: Path, console: Console) -> None:
     *_, result = merge_to_folder(recipe, target, Options(device="cpu"))
     assert isinstance(result, Exported)
-    console.print(shown(f"The merged model is in {target}: {', '.join(result.files)}"))
+    console.print(safe_text(f"The merged model is in {target}: {', '.join(result.files)}"))
     problem = take_picture(recipe_file, target / PICTURE)
     if problem:
         console.print(f"No picture of the window could be taken: {problem}")
     else:
-        console.print(shown(f"A picture of the window is in {target / PICTURE}."))
+        console.print(safe_text(f"A picture of the window is in {target / PICTURE}."))
 
 
 def take_picture(recipe: Path, file: Path) -> str:

@@ -14,7 +14,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from ace_gui.cli.console import USUAL, Outputs, Terminal, print_warnings, shown, table
+from ace_gui.cli.console import USUAL, Outputs, Terminal, print_warnings, safe_text, table
 from ace_gui.engine.capabilities import resolve_device
 from ace_gui.engine.cluster.ray_workers import workers_at
 from ace_gui.engine.contract.events import Evaluated, Event, JobProgress, MethodCompared
@@ -84,11 +84,11 @@ def evaluate_models(command: Evaluate) -> None:
         scores = terminal.result(run(job, convert=command.convert), Evaluated).scores
     by_harness: tuple[TaskScore, ...] = ()
     content: dict[str, Any] = {
-        "scores": [each.record() for each in scores],
-        "means": [each.record() for each in means(scores)],
+        "scores": [score.record() for score in scores],
+        "means": [mean.record() for mean in means(scores)],
     }
     if command.routing:
-        content["routes"] = [each.record() for each in routes]
+        content["routes"] = [route.record() for route in routes]
     if harness is not None:
         device = str(resolve_device(command.device))
         by_folder = (
@@ -96,7 +96,7 @@ def evaluate_models(command: Evaluate) -> None:
             for folder in folders
         )
         by_harness = tuple(chain.from_iterable(by_folder))
-        content["harness"] = [each.record() for each in by_harness]
+        content["harness"] = [score.record() for score in by_harness]
     outputs.write_json(command.json, content)
     _print(scores, routes, by_harness, terminal.results)
 
@@ -128,24 +128,26 @@ def _print(
     if scores:
         console.print(score_table(scores))
         for remark in missing(scores):
-            console.print(shown(f"{MARK} {remark}", style="yellow"))
-    for model in dict.fromkeys(each.model for each in routes):
-        console.print(_routes_table([each for each in routes if each.model == model]))
+            console.print(safe_text(f"{MARK} {remark}", style="yellow"))
+    for model in dict.fromkeys(route.model for route in routes):
+        console.print(_routes_table([route for route in routes if route.model == model]))
     if by_harness:
         console.print(_harness_table(by_harness))
     for remark in dict.fromkeys((*notes(scores), *notes(by_harness))):
-        console.print(shown(remark))
+        console.print(safe_text(remark))
 
 
 def _routes_table(routes: Sequence[TaskRoutes]) -> Table:
     """One line per task: the experts' mean shares over the layers, and the time."""
     title = f"routes of {printable(routes[0].model)}"
     experts = map(printable, routes[0].experts)
-    lines = table("task", *experts, "ms per example", "without modules", left=["task"], title=title)
+    lines = table(
+        "task", *experts, "ms per example", "without modules", left_aligned=["task"], title=title
+    )
     for route in routes:
         shares = [f"{share:.2f}" for share in route.mean_T]
         times = [f"{1000 * seconds:.1f}" for seconds in (route.seconds, route.plain_seconds)]
-        lines.add_row(shown(route.task), *shares, *times)
+        lines.add_row(safe_text(route.task), *shares, *times)
     return lines
 
 
@@ -153,9 +155,9 @@ def _harness_table(scores: Sequence[TaskScore]) -> Table:
     """One line per score, because the harness has several metrics per task."""
     folded = ("model", "task", "metric")
     lines = table(*folded, "n", "score", folded=folded, title="lm-eval")
-    for each in scores:
-        words = map(shown, (each.model, each.task, each.metric, str(each.n)))
-        lines.add_row(*words, _cell(each, errors=True))
+    for score in scores:
+        words = map(safe_text, (score.model, score.task, score.metric, str(score.n)))
+        lines.add_row(*words, _cell(score, errors=True))
     return lines
 
 
@@ -164,13 +166,15 @@ def score_table(scores: Sequence[TaskScore], *, errors: bool = True) -> Table:
 
     ``errors``: add standard errors.
     """
-    tasks = {each.task: each for each in scores}
+    tasks = {score.task: score for score in scores}
     headings = (f"{printable(name)}\n{score.metric}, n {score.n}" for name, score in tasks.items())
-    lines = table("model", *headings, "mean", "of experts", "base to expert", left=["model"])
+    lines = table(
+        "model", *headings, "mean", "of experts", "base to expert", left_aligned=["model"]
+    )
     for mean in means(scores):
-        by_task = {each.task: each for each in scores if line_of(each) == mean.model}
+        by_task = {score.task: score for score in scores if line_of(score) == mean.model}
         cells = [_cell(by_task.get(task), errors) for task in tasks]
-        lines.add_row(shown(mean.model), *cells, *mean_cells(mean), _number(mean.gain))
+        lines.add_row(safe_text(mean.model), *cells, *mean_cells(mean), _number(mean.gain))
     return lines
 
 
@@ -215,10 +219,10 @@ def compare_methods(command: Compare) -> None:
     console = terminal.results
     console.print(comparison_table(rows))
     for remark in dict.fromkeys(remark for row in rows for remark in row.mean.remarks):
-        console.print(shown(f"{MARK} {remark}", style="yellow"))
+        console.print(safe_text(f"{MARK} {remark}", style="yellow"))
     for row in rows:
         if row.error:
-            console.print(shown(f"{row.title}: {row.error}", style="yellow"))
+            console.print(safe_text(f"{row.title}: {row.error}", style="yellow"))
     warnings = dict.fromkeys(warning for row in rows for warning in row.warnings)
     print_warnings(tuple(warnings), terminal.notes)
     if all(row.error for row in rows):
@@ -265,10 +269,10 @@ def comparison_table(rows: Sequence[MethodCompared]) -> Table:
     tasks = next((row.by_task for row in rows if row.scores), {})
     scores = (*map(printable, tasks), "mean", "of experts") if tasks else ()
     figures = ("norm", "distance", "cosine", "warned", "seconds", "memory")
-    lines = table("method", *scores, *figures, left=["method"])
+    lines = table("method", *scores, *figures, left_aligned=["method"])
     for row in rows:
         if not row.error:
-            lines.add_row(shown(row.title), *_score_cells(row), *_cells(row))
+            lines.add_row(safe_text(row.title), *_score_cells(row), *_cells(row))
     return lines
 
 
@@ -339,7 +343,7 @@ def _print_tuned(tuned: Tuned, console: Console) -> None:
         values = map(value_text, point.parameters.values())
         score = "" if point.score is None else f"{point.score:.4f}"
         note = "chosen" if point is tuned.best else point.error
-        lines.add_row(*values, score, f"{point.seconds:.1f}", shown(note))
+        lines.add_row(*values, score, f"{point.seconds:.1f}", safe_text(note))
     console.print(lines)
     console.print("\nOn the other half of the data, which was not used for the choice:\n")
     console.print(score_table(tuned.compared))
@@ -350,7 +354,7 @@ def _record(tuned: Tuned) -> dict[str, object]:
     return {
         "points": [asdict(point) for point in tuned.points],
         "best": dict(tuned.best.parameters),
-        "scores": [each.record() for each in tuned.compared],
+        "scores": [comparison.record() for comparison in tuned.compared],
         "seconds": tuned.seconds,
     }
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ace_gui.cli.console import Terminal, shown
+from ace_gui.cli.console import Terminal, safe_text
 from ace_gui.engine.contract.events import FigureMade
 from ace_gui.engine.contract.jobs import FigureJob
 from ace_gui.engine.contract.scored import TaskScore, score_from
@@ -37,10 +37,10 @@ def draw(command: Figure) -> None:
     )
     made = terminal.result(run(job, convert=command.convert), FigureMade)
     if command.caption:
-        terminal.results.print(shown(made.caption), soft_wrap=True)
+        terminal.results.print(safe_text(made.caption), soft_wrap=True)
     files = listing([str(file) for file in made.files])
     size = f"{made.width:g} × {made.height:g} mm"
-    terminal.results.print(shown(f"The figure ({size}) is in {files}."), soft_wrap=True)
+    terminal.results.print(safe_text(f"The figure ({size}) is in {files}."), soft_wrap=True)
 
 
 def sheet_of(command: Figure) -> Sheet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ace_gui.cli.console import Terminal, shown
+from ace_gui.cli.console import Terminal, safe_text
 from ace_gui.engine.contract.events import GgufWritten
 from ace_gui.engine.contract.jobs import GgufJob
 from ace_gui.engine.output.gguf_file import file_for, llama_cpp, require_type
@@ -35,9 +35,9 @@ def make(job: GgufJob, terminal: Terminal) -> None:
     written = terminal.result(run(job), GgufWritten)
     files = listing([str(file) for file in written.files])
     line = f"The GGUF file ({human_bytes(written.bytes)}) is in {files}. To run it:"
-    terminal.results.print(shown(line), soft_wrap=True)
+    terminal.results.print(safe_text(line), soft_wrap=True)
     for text in written.commands:
-        terminal.results.print(shown(f"  {text}"), soft_wrap=True)
+        terminal.results.print(safe_text(f"  {text}"), soft_wrap=True)
 
 
 def require_llama_cpp(folder: Path, kind: str, llama: Path | None) -> None:

@@ -19,7 +19,7 @@ from ace_gui.cli.console import (
     print_checks,
     print_parameter_notes,
     print_warnings,
-    shown,
+    safe_text,
     table,
 )
 from ace_gui.engine.contract.declared_figures import GAMMA, Place, figures_in
@@ -116,7 +116,9 @@ def print_layers(plan: Plan, layers: Sequence[Layer], console: Console) -> None:
     """Print one line per tensor, then the number of heterogeneous ones."""
     names, figures = ("regime", "disposition", "role"), figures_in(Place.INSPECT)
     titles = [figure.title for figure in figures]
-    lines = table(GAMMA.title, *names, "shape", *titles, "tensor", left=names, folded=["tensor"])
+    lines = table(
+        GAMMA.title, *names, "shape", *titles, "tensor", left_aligned=names, folded=["tensor"]
+    )
     for layer in layers:
         lines.add_row(
             _gamma_text(layer),
@@ -125,7 +127,7 @@ def print_layers(plan: Plan, layers: Sequence[Layer], console: Console) -> None:
             layer.role,
             "×".join(map(str, layer.shape)),
             *(figure.terminal_text(layer.figures[figure.name]) for figure in figures),
-            shown(layer.name),
+            safe_text(layer.name),
         )
     console.print(lines)
     unsure = sum(layer.gamma_unreliable for layer in layers)
@@ -156,9 +158,9 @@ def _print_overrides(plan: Plan, console: Console) -> None:
         ruled = [row for row in plan.rows if row.override and index in row.override.rules]
         if ruled:
             reasons = Counter(row.reason for row in ruled)
-            console.print(shown(f"Override for {describe(rule)}: {len(ruled)} tensors"))
+            console.print(safe_text(f"Override for {describe(rule)}: {len(ruled)} tensors"))
             for reason, count in reasons.items():
-                console.print(shown(f"  {count} {reason}"))
+                console.print(safe_text(f"  {count} {reason}"))
 
 
 def _csv(layers: Sequence[Layer], plan: Plan) -> str:
@@ -178,18 +180,18 @@ def covariance_tables(matches: Sequence[CovarianceMatch]) -> tuple[Table, Table]
     """Two tables, with one line per matrix (the mean over the experts) and one per role."""
     lines = [
         mean_match(tuple(group), name, role)
-        for (name, role), group in groupby(matches, key=lambda each: (each.name, each.role))
+        for (name, role), group in groupby(matches, key=lambda match: (match.name, match.role))
     ]
     return _table(lines, "tensor"), _table(by_role(matches), "")
 
 
 def _table(matches: Sequence[CovarianceMatch], heading: str) -> Table:
     figures = ("cosine", "centred", "other experts", "overlap", "chance")
-    lines = table(*figures, "role", heading, left=["role"], folded=[heading])
-    for each in matches:
-        values = (each.cosine, each.centred, each.others, each.overlap, each.chance)
+    lines = table(*figures, "role", heading, left_aligned=["role"], folded=[heading])
+    for match in matches:
+        values = (match.cosine, match.centred, match.others, match.overlap, match.chance)
         cells = ["" if value is None else f"{value:.3f}" for value in values]
-        lines.add_row(*cells, each.role, printable(each.name))
+        lines.add_row(*cells, match.role, printable(match.name))
     return lines
 
 
@@ -206,9 +208,9 @@ def diff_models(command: Diff) -> None:
     events = differences(command.first, command.second, convert=command.convert)
     changes = terminal.result(events, ModelDiff)
     content = {
-        "tensors": [_record(each) for each in changes.tensors],
-        "blocks": [_record(each) for each in changes.by_block],
-        "roles": [_record(each) for each in changes.by_role],
+        "tensors": [_record(change) for change in changes.tensors],
+        "blocks": [_record(group) for group in changes.by_block],
+        "roles": [_record(group) for group in changes.by_role],
         "missing": changes.missing,
         "extra": changes.extra,
         "other_shape": changes.other_shape,
@@ -218,8 +220,8 @@ def diff_models(command: Diff) -> None:
     _print(changes, terminal)
 
 
-def _record(each: TensorChange | GroupChange) -> dict[str, Any]:
-    return _finite(asdict(each) | {"relative": each.relative})
+def _record(change: TensorChange | GroupChange) -> dict[str, Any]:
+    return _finite(asdict(change) | {"relative": change.relative})
 
 
 def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,38 +235,44 @@ def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
 def _print(changes: ModelDiff, terminal: Terminal) -> None:
     console = terminal.results
     wide_only = ("change", "shape") if console.width >= WIDE else ()
-    lines = table("relative", *wide_only, "role", "tensor", left=["role"], folded=["tensor"])
-    for each in changes.tensors:
-        formats = "" if each.dtype == each.second_dtype else f" ({each.dtype}, {each.second_dtype})"
-        label = shown(f"{each.name}{formats}")
-        figures = (_number(each.change), shape_text(each.shape)) if wide_only else ()
-        lines.add_row(_ratio_text(each), *figures, each.role, label)
+    lines = table(
+        "relative", *wide_only, "role", "tensor", left_aligned=["role"], folded=["tensor"]
+    )
+    for change in changes.tensors:
+        formats = (
+            ""
+            if change.dtype == change.second_dtype
+            else f" ({change.dtype}, {change.second_dtype})"
+        )
+        label = safe_text(f"{change.name}{formats}")
+        figures = (_number(change.change), shape_text(change.shape)) if wide_only else ()
+        lines.add_row(_ratio_text(change), *figures, change.role, label)
     console.print(lines)
     for heading, groups in (("block", changes.by_block), ("role", changes.by_role)):
         console.print("", _groups(heading, groups))
     total = changes.total
-    same = sum(not each.change for each in changes.tensors)
+    same = sum(not change.change for change in changes.tensors)
     console.print(
         f"\nThe whole change is {_ratio_text(total)} of the first model's norm; "
         f"{counted(same, 'tensor is', 'tensors are')} equal."
     )
-    for other, first, second in changes.other_shape:
-        line = f"Other shape: {other}: {shape_text(first)} and {shape_text(second)}"
-        console.print(shown(line, style="yellow"), soft_wrap=True)
+    for other_name, first, second in changes.other_shape:
+        line = f"Other shape: {other_name}: {shape_text(first)} and {shape_text(second)}"
+        console.print(safe_text(line, style="yellow"), soft_wrap=True)
     for title, names in (("first", changes.missing), ("second", changes.extra)):
         for name in names:
-            console.print(shown(f"Only in the {title}: {name}", style="yellow"), soft_wrap=True)
+            console.print(safe_text(f"Only in the {title}: {name}", style="yellow"), soft_wrap=True)
 
 
 def _groups(heading: str, groups: Sequence[GroupChange]) -> Table:
-    lines = table("relative", "change", "tensors", heading, left=[heading])
-    for each in groups:
-        lines.add_row(_ratio_text(each), _number(each.change), str(each.tensors), each.name)
+    lines = table("relative", "change", "tensors", heading, left_aligned=[heading])
+    for group in groups:
+        lines.add_row(_ratio_text(group), _number(group.change), str(group.tensors), group.name)
     return lines
 
 
-def _ratio_text(each: TensorChange | GroupChange) -> str:
-    return "–" if each.relative is None else f"{each.relative:.3g}"
+def _ratio_text(change: TensorChange | GroupChange) -> str:
+    return "–" if change.relative is None else f"{change.relative:.3g}"
 
 
 def _number(value: float) -> str:

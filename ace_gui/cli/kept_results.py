@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ace_gui.caches import CACHES, Cache, caches_named
-from ace_gui.cli.console import Outputs, Terminal, shown, table
+from ace_gui.cli.console import Outputs, Terminal, safe_text, table
 from ace_gui.formatting import human_bytes, path_text
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ def cache(command: Caches) -> None:
     if command.empty is not None:
         for chosen in caches_named(command.empty):
             freed = human_bytes(chosen.empty())
-            terminal.notes.print(shown(f"{chosen.title}: {freed} freed."))
+            terminal.notes.print(safe_text(f"{chosen.title}: {freed} freed."))
     outputs.write_json(command.json, {"caches": [_record(item) for item in CACHES]})
-    lines = table("cache", "size", "holds", "folder", left=("cache", "holds", "folder"))
+    lines = table("cache", "size", "holds", "folder", left_aligned=("cache", "holds", "folder"))
     for item in CACHES:
         folder = path_text(item.folder())
         lines.add_row(item.name, human_bytes(item.bytes()), item.title, folder)

@@ -21,7 +21,7 @@ from ace_gui.cli.console import Outputs, Terminal, print_warnings, table
 from ace_gui.engine.contract.after_fields import AFTER_FIELDS, CAP_FIELD
 from ace_gui.errors import RecipeError, WorkbenchError
 from ace_gui.field_info import FieldInfo
-from ace_gui.formatting import printable, shown, value_text
+from ace_gui.formatting import printable, quoted_value, value_text
 from ace_gui.method_names import method_id
 from ace_gui.output_files import write_file
 from ace_gui.paths import methods_folder, methods_list_folder
@@ -44,12 +44,14 @@ def methods(command: Methods) -> None:
         print(methods_folder())  # noqa: T201
         return
     outputs, terminal = Outputs.of(command, (), "methods"), Terminal.of(command)
-    known, problems = known_methods()
+    entries, problems = known_methods()
     if command.name is not None:
-        known = [_named(command.name, known)]
-    records = known if command.all or command.name else [one for one in known if one["shelf"]]
+        entries = [_named(command.name, entries)]
+    records = (
+        entries if command.all or command.name else [entry for entry in entries if entry["shelf"]]
+    )
     outputs.write_json(command.json, {"methods": records})
-    _print(command, known, terminal.results)
+    _print(command, entries, terminal.results)
     print_warnings(problems, terminal.notes)
 
 
@@ -87,38 +89,38 @@ def _from_elsewhere() -> bool:
     return bool(entry_points(group="ace_gui.methods"))
 
 
-def _named(name: str, known: list[dict[str, Any]]) -> dict[str, Any]:
-    by_name = {one["name"]: one for one in known}
+def _named(name: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+    by_name = {entry["name"]: entry for entry in entries}
     for spelling in (name, method_id(name)):
         if spelling in by_name:
             return by_name[spelling]
     near = difflib.get_close_matches(name, by_name, n=1)
     hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(by_name)}."
-    raise RecipeError(f"There is no merge method {shown(name)}. {hint}", key="merge_method")
+    raise RecipeError(f"There is no merge method {quoted_value(name)}. {hint}", key="merge_method")
 
 
-def _print(command: Methods, known: list[dict[str, Any]], console: Console) -> None:
+def _print(command: Methods, entries: list[dict[str, Any]], console: Console) -> None:
     if command.name is not None:
-        _print_method(known[0], console)
+        _print_method(entries[0], console)
     elif command.all:
-        _print_families(known, console)
+        _print_families(entries, console)
     else:
-        _print_lines([(each.name, each.title, each.when) for each in SHELF], console)
-        others = len(known) - sum(one["shelf"] for one in known)
+        _print_lines([(method.name, method.title, method.when) for method in SHELF], console)
+        further = len(entries) - sum(entry["shelf"] for entry in entries)
         console.print(
-            f"\n{others} more methods: ace-gui methods --all. One in detail: ace-gui methods NAME.",
+            f"\n{further} more methods: ace-gui methods --all. One in detail: ace-gui methods NAME.",
             soft_wrap=True,
         )
 
 
-def _print_families(known: list[dict[str, Any]], console: Console) -> None:
+def _print_families(entries: list[dict[str, Any]], console: Console) -> None:
     """Print one line per method, which a terminal cuts at its right border."""
-    families = dict.fromkeys(one["family"] for one in known)
+    families = dict.fromkeys(entry["family"] for entry in entries)
     for family in families:
         console.print(Text(f"{family}:", style="italic"))
-        members = [one for one in known if one["family"] == family]
+        members = [entry for entry in entries if entry["family"] == family]
         columns = ("name", "summary") if console.width < WIDE else ("name", "title", "summary")
-        _print_lines([tuple(one[name] for name in columns) for one in members], console)
+        _print_lines([tuple(entry[name] for name in columns) for entry in members], console)
 
 
 def _print_lines(lines: list[tuple[str, ...]], console: Console) -> None:
@@ -159,8 +161,8 @@ def _parameter_rows(fields: list[FieldInfo], by_base: list[str]) -> Iterator[tup
     for item in fields:
         condition = ""
         if item.applies_when is not None:
-            other, *values = item.applies_when
-            condition = f"Only with {other}: {' or '.join(values)}. "
+            condition_name, *values = item.applies_when
+            condition = f"Only with {condition_name}: {' or '.join(values)}. "
         default = "by the base model" if item.name in by_base else value_text(item.default)
         meaning = item.help.removesuffix(item.differs).rstrip()
         yield item.name, default, value_range(item), condition + meaning

@@ -24,7 +24,7 @@ from ace_gui.cli.console import (
     print_checks,
     print_parameter_notes,
     print_warnings,
-    shown,
+    safe_text,
     table,
 )
 from ace_gui.cli.gguf_files import job_after_merge, make, require_llama_cpp
@@ -123,9 +123,9 @@ def in_form(recipe: Recipe, kind: str | None, rank: int | None, energy: float | 
     return replace(recipe, output=output, rank=rank, energy=energy)
 
 
-def aligned(recipe: Recipe, wanted: bool, inputs: int | None) -> Recipe:
+def aligned(recipe: Recipe, requested: bool, inputs: int | None) -> Recipe:
     """The recipe with what ``--distil`` and its ``--limit`` ask for."""
-    if not wanted:
+    if not requested:
         return recipe
     distil = recipe.distil or Distillation()
     if inputs is not None:
@@ -150,7 +150,7 @@ def _merge(
     except (KeyboardInterrupt, Cancelled):
         store = staging_folder(out)
         if store.exists():
-            terminal.notes.print(shown(f"Stopped; --resume continues from {store}."))
+            terminal.notes.print(safe_text(f"Stopped; --resume continues from {store}."))
         raise
     content = {
         "files": list(result.files),
@@ -198,28 +198,28 @@ def _merged(events: Iterable[Event]) -> tuple[MergeFinished, Exported]:
 
 def _print_merged(done: str, finished: MergeFinished, result: Exported, console: Console) -> None:
     size = f"{human_bytes(result.bytes)} in {result.folder}"
-    console.print(shown(f"{done} in {finished.seconds:.1f} s; {size}:"))
+    console.print(safe_text(f"{done} in {finished.seconds:.1f} s; {size}:"))
     for name in result.files:
-        console.print(shown(f"  {name}"))
+        console.print(safe_text(f"  {name}"))
     for note in finished.notes:
-        console.print(shown(note))
+        console.print(safe_text(note))
     if finished.distilled is not None:
         _print_distilled(finished.distilled, console)
     if finished.gpu_peak is not None:
         allocated, reserved = finished.gpu_peak.allocated / 1e9, finished.gpu_peak.reserved / 1e9
         console.print(
-            shown(f"Peak GPU memory: {allocated:.2f} GB allocated, {reserved:.2f} GB reserved.")
+            safe_text(f"Peak GPU memory: {allocated:.2f} GB allocated, {reserved:.2f} GB reserved.")
         )
 
 
 def _print_distilled(distilled: Distilled, console: Console) -> None:
     """The divergence of each task before and after, and what may be wrong."""
-    console.print(shown(distilled.sentence))
-    lines = table("task", "inputs", "kept back", "before", "after", left=("task",))
+    console.print(safe_text(distilled.sentence))
+    lines = table("task", "inputs", "kept back", "before", "after", left_aligned=("task",))
     for task in distilled.tasks:
         before = number_text(task.before, 3)
         after = number_text(task.after, 3)
-        lines.add_row(shown(task.task), str(task.inputs), str(task.kept_back), before, after)
+        lines.add_row(safe_text(task.task), str(task.inputs), str(task.kept_back), before, after)
     console.print(lines)
 
 
@@ -243,31 +243,31 @@ def report(command: Report) -> None:
     checks = [asdict(check) for check in plan.checks]
     content = {"files": [str(written.file)], "bytes": written.bytes, "checks": checks}
     outputs.write_json(command.json, content)
-    terminal.results.print(shown(f"The report is in {written.file}."))
+    terminal.results.print(safe_text(f"The report is in {written.file}."))
 
 
 def task(command: RebuildTask) -> None:
     """Rebuild one expert's model."""
     folder = write_task_model(command.model, command.expert, command.out, base=command.base)
-    Terminal.of(command).results.print(shown(f"Written to {folder}."), soft_wrap=True)
+    Terminal.of(command).results.print(safe_text(f"Written to {folder}."), soft_wrap=True)
 
 
 def devices(command: Devices) -> None:
     """Print one line per device, and why others are not used."""
-    known, automatic = available_devices(), str(resolve_device("auto"))
+    available, automatic = available_devices(), str(resolve_device("auto"))
     outputs, terminal = Outputs.of(command, (), "devices"), Terminal.of(command)
     content = {
-        "devices": [asdict(each) for each in known],
+        "devices": [asdict(device) for device in available],
         "automatic": automatic,
         "not_used": list(devices_not_used()),
     }
     outputs.write_json(command.json, content)
-    for device in known:
+    for device in available:
         memory = f", {human_bytes(device.memory_bytes)}" if device.memory_bytes else ""
         chosen = "  (automatic)" if device.name == automatic else ""
-        terminal.results.print(shown(f"{device.name}  {device.title}{memory}{chosen}"))
+        terminal.results.print(safe_text(f"{device.name}  {device.title}{memory}{chosen}"))
     for sentence in devices_not_used():
-        terminal.results.print(shown(sentence))
+        terminal.results.print(safe_text(sentence))
 
 
 SHOWN: Final = 12
@@ -325,7 +325,7 @@ def _record(estimated: _Estimated, folder: Path) -> dict[str, object]:
         "speed_from": dict(estimated.sources),
         "only_zeros": [str(path) for path in estimated.zeros],
         "bytes": {"output": estimated.written, "free_disk": free_bytes(folder)},
-        "schedules": [asdict(each) for each in estimated.times],
+        "schedules": [asdict(method_time) for method_time in estimated.times],
     }
 
 
@@ -348,7 +348,7 @@ def print_dry_run(recipe: Recipe, command: Merge, options: Options, outputs: Out
     counts = Counter((row.disposition.value, row.reason) for row in plan.rows)
     for (disposition, reason), count in counts.most_common():
         tensors = counted(count, "tensor", "tensors")
-        terminal.results.print(shown(f"{tensors} {disposition}: {reason}"), soft_wrap=True)
+        terminal.results.print(safe_text(f"{tensors} {disposition}: {reason}"), soft_wrap=True)
     folder = command.out or Path.cwd()
     checks = output_checks(
         plan,
@@ -434,27 +434,32 @@ def _print_units(planned: Sequence[PlannedUnit], console: Console) -> None:
     figures, last = ("units", "operations", "moved", "memory", "seconds"), "first tensor"
     lines = table(*figures, last, folded=[last], title=title)
     for (name, *_), units in list(folded.items())[:SHOWN]:
-        one = units[0]
-        several = f" (of {one.rows})" if one.rows > 1 else ""
+        first_unit = units[0]
+        several = f" (of {first_unit.rows})" if first_unit.rows > 1 else ""
         lines.add_row(
             f"× {len(units)}" if len(units) > 1 else "",
-            f"{one.flops / 1e9:,.1f} G",
-            human_bytes(one.bytes),
-            human_bytes(one.memory),
-            f"{one.seconds:.3g}",
-            shown(f"{name if len(units) > 1 else one.name}{several}"),
+            f"{first_unit.flops / 1e9:,.1f} G",
+            human_bytes(first_unit.bytes),
+            human_bytes(first_unit.memory),
+            f"{first_unit.seconds:.3g}",
+            safe_text(f"{name if len(units) > 1 else first_unit.name}{several}"),
         )
     console.print(lines)
     if len(folded) > SHOWN:
         console.print(f"… and {len(folded) - SHOWN} more lines; --json writes every unit.")
 
 
-def _print(found: _Estimated, folder: Path, device: torch.device, terminal: Terminal) -> None:
+def _print(estimate: _Estimated, folder: Path, device: torch.device, terminal: Terminal) -> None:
     """Print work, memory, disk, GPU and speed, and the time by number of workers."""
-    console, plan, speed, source = terminal.results, found.prepared.plan, found.speed, found.sources
-    flops = sum(unit.flops for unit in found.planned)
-    moved = human_bytes(sum(unit.bytes for unit in found.planned))
-    disk = f"{human_bytes(found.written)} for the output; {human_bytes(free_bytes(folder))} free"
+    console, plan, speed, source = (
+        terminal.results,
+        estimate.prepared.plan,
+        estimate.speed,
+        estimate.sources,
+    )
+    flops = sum(unit.flops for unit in estimate.planned)
+    moved = human_bytes(sum(unit.bytes for unit in estimate.planned))
+    disk = f"{human_bytes(estimate.written)} for the output; {human_bytes(free_bytes(folder))} free"
     lines = [
         f"Work: {flops / 1e12:,.2f} T operations; {moved} read and written.",
         f"Memory: about {human_bytes(plan.peak_bytes)} of {human_bytes(plan.free_memory)} free.",
@@ -473,15 +478,17 @@ def _print(found: _Estimated, folder: Path, device: torch.device, terminal: Term
         lines.append(f"Starting the workers takes {speed.start:.1f} s, which the times include.")
     console.print()
     for line in lines:
-        console.print(shown(line), soft_wrap=True)
-    times = table("workers", "time", "at work", "limited by", left=["limited by"])
-    for each in found.times:
-        busy = f"{each.busy:.0%}"
-        times.add_row(str(each.workers), duration(each.seconds), busy, each.bottleneck)
+        console.print(safe_text(line), soft_wrap=True)
+    times = table("workers", "time", "at work", "limited by", left_aligned=["limited by"])
+    for method_time in estimate.times:
+        busy = f"{method_time.busy:.0%}"
+        times.add_row(
+            str(method_time.workers), duration(method_time.seconds), busy, method_time.bottleneck
+        )
     console.print("", times)
-    if found.zeros:
-        others = f" and {len(found.zeros) - 1} more" if len(found.zeros) > 1 else ""
-        print_warnings([f"{found.zeros[0]}{others} {ZEROS}."], terminal.notes)
+    if estimate.zeros:
+        further = f" and {len(estimate.zeros) - 1} more" if len(estimate.zeros) > 1 else ""
+        print_warnings([f"{estimate.zeros[0]}{further} {ZEROS}."], terminal.notes)
 
 
 def _gpu_sentence(needed: int, memory: int, device: str) -> str:

@@ -11,7 +11,7 @@ import typer
 import yaml
 
 from ace_gui.checkpoints.adapters import is_adapter
-from ace_gui.cli.console import Outputs, Terminal, shown
+from ace_gui.cli.console import Outputs, Terminal, safe_text
 from ace_gui.cli.options import recipe_given
 from ace_gui.errors import RecipeError
 from ace_gui.methods import checked_parameters, get_method, parameter_fields
@@ -158,7 +158,7 @@ def write_mergekit(command: Mergekit) -> None:
     outputs.write(command.out, f"{MERGEKIT_MARK.decode()}\n{text}")
     for line in text.splitlines():
         if line.startswith("# "):
-            Terminal.of(command).notes.print(shown(f"Note: {line[2:]}", style="yellow"))
+            Terminal.of(command).notes.print(safe_text(f"Note: {line[2:]}", style="yellow"))
 
 
 def _every_parameter(recipe: Recipe) -> dict[str, ParameterValue]:

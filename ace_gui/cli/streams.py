@@ -105,11 +105,11 @@ def output_problem() -> OSError | None:
 
 def say(text: str) -> None:
     """Print one line on standard error, without control characters. Write errors are ignored."""
-    shown = printable(_BREAK.sub(" ", text.strip()))
-    if len(shown) > _LONGEST:
-        shown = f"{shown[: _LONGEST // 2]} … {shown[-_LONGEST // 2 :]}"
+    line = printable(_BREAK.sub(" ", text.strip()))
+    if len(line) > _LONGEST:
+        line = f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
     with contextlib.suppress(OSError, ValueError):
-        print(shown, file=sys.stderr, flush=True)  # noqa: T201
+        print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 _LONGEST: Final = 2000
@@ -128,11 +128,11 @@ def _replace(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
-    shown = "".join(
+    escaped = "".join(
         _PLAIN.get(letter) or letter.encode("ascii", "backslashreplace").decode("ascii")
         for letter in lacking
     )
-    return shown, error.end
+    return escaped, error.end
 
 
 FAILED: Final = 1

@@ -50,5 +50,5 @@ def has_display() -> bool:
     """Whether this machine can show a window."""
     if not sys.platform.startswith("linux"):
         return True
-    wanted = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
-    return any(os.environ.get(name) for name in wanted)
+    variables = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
+    return any(os.environ.get(name) for name in variables)

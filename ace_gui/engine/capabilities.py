@@ -30,7 +30,7 @@ _STARTED: Final[set[str]] = set()
 _STARTING: Final = threading.Lock()
 
 
-def use_threads(wanted: int | None) -> None:
+def use_threads(threads: int | None) -> None:
     """Compute with this number of threads; None: torch's default, within a container's limit.
 
     Also makes glibc keep up to 64 MB of freed memory instead of returning it at once: its
@@ -38,7 +38,7 @@ def use_threads(wanted: int | None) -> None:
     frees blocks of a few megabytes all the time, and spent a quarter of its time while the system
     cleared new pages.
     """
-    torch.set_num_threads(wanted or min(_AT_FIRST, processors()))
+    torch.set_num_threads(threads or min(_AT_FIRST, processors()))
     torch.empty((32 << 20) - (1 << 16), dtype=torch.uint8)
 
 
@@ -65,20 +65,20 @@ def resolve_device(name: str) -> torch.device:
     """
     if name == "cpu":
         return torch.device("cpu")
-    wanted = "cuda:0" if name == "cuda" else name
+    device_name = "cuda:0" if name == "cuda" else name
     for gpu in fastest_first(gpus()):
-        if why_unfit(gpu, kernels()) or wanted not in ("auto", gpu.name):
+        if why_unfit(gpu, kernels()) or device_name not in ("auto", gpu.name):
             continue
         try:
             _start(gpu)
         except ResourceError:
-            if wanted == "auto":
+            if device_name == "auto":
                 continue
             raise
         device = torch.device(gpu.name)
         work_on(device)
         return device
-    if wanted == "auto":
+    if device_name == "auto":
         return torch.device("cpu")
     names = ", ".join(device.name for device in available_devices())
     raise ResourceError(
@@ -213,7 +213,7 @@ def why_unfit(gpu: Gpu, built_for: Sequence[str]) -> str:
     """A sentence on why this build of torch does not support a GPU; empty if it does."""
     if not gpu.architecture or not built_for or gpu.architecture in built_for:
         return ""
-    if any(_runs(gpu.architecture, each) for each in built_for):
+    if any(_runs(gpu.architecture, architecture) for architecture in built_for):
         return ""
     return (
         f"{gpu.title} ({gpu.name}) is of architecture {gpu.architecture}, which this build of "
@@ -237,9 +237,9 @@ def _capability(text: str, kind: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def fastest_first(found: Sequence[Gpu]) -> list[Gpu]:
+def fastest_first(gpus: Sequence[Gpu]) -> list[Gpu]:
     """GPUs sorted by float64 multiplications per cycle, then by memory, then in torch's order."""
-    return sorted(found, key=lambda gpu: (-_doubles(gpu), -gpu.memory_bytes))
+    return sorted(gpus, key=lambda gpu: (-_doubles(gpu), -gpu.memory_bytes))
 
 
 def _doubles(gpu: Gpu) -> int:

@@ -117,15 +117,15 @@ def _named(experts: Any) -> Mapping[str, StateDict]:
 
 def _left_out(plan: Plan) -> tuple[str, ...]:
     """What a caller does not find merged in the result."""
-    kept = [
+    unchanged = [
         row.tensor
         for row in plan.rows
         if row.in_base and row.disposition in (Disposition.PER_EXPERT, Disposition.BASE)
     ]
     sentences = [sentence for sentence in plan.warnings if sentence not in plan.base.warnings]
-    if kept:
+    if unchanged:
         sentences.append(
-            f"Taken from the base unchanged: {listing(list(dict.fromkeys(kept)))}. Each expert has "
+            f"Taken from the base unchanged: {listing(list(dict.fromkeys(unchanged)))}. Each expert has "
             'its own; heads="merge" merges them.'
         )
     return tuple(sentences)
@@ -180,8 +180,8 @@ def _storable(name: Any, value: Any, owner: str) -> Tensor:
     """A copy of a tensor in memory of the CPU. Raises CheckpointError if a file cannot hold it."""
     problem = _problem(name, value)
     if problem:
-        shown = plain(str(name).encode(errors="replace").decode())
-        raise CheckpointError(f"`{shown}` of {plain(owner)} {problem}.", tensor=str(name))
+        plain_name = plain(str(name).encode(errors="replace").decode())
+        raise CheckpointError(f"`{plain_name}` of {plain(owner)} {problem}.", tensor=str(name))
     copy: Tensor = value.detach().to("cpu", copy=True).contiguous()
     return copy
 

@@ -173,10 +173,10 @@ class ArrayCache:
         if not is_there(path):
             return None
         try:
-            kept = open_tensors(path)
-            if kept.about != key:
+            stored = open_tensors(path)
+            if stored.about != key:
                 raise refusal(path, "Is another entry.")
-            arrays = {name: kept.read(name).numpy() for name in kept.checkpoint.tensors}
+            arrays = {name: stored.read(name).numpy() for name in stored.checkpoint.tensors}
         except WorkbenchError as error:
             warn_recomputed(path, error)
             return None

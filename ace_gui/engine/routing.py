@@ -113,7 +113,7 @@ def trained_blocks(
         put_layers(task.evaluator.model, layers, routers, shared)
         task.evaluator.model.register_forward_pre_hook(forget)
     step = partial(_block_step, tasks, routers, Kept(LEAST_KEPT))
-    window = window_of([len(each) for each in expected.values()], BATCH)
+    window = window_of([len(answers) for answers in expected.values()], BATCH)
     loop = Loop(values, step, parameters, window=window)
     yield from trained(
         loop, training_folder, 0, title=BLOCKS_TITLE, experts=names, curve="mean share"
@@ -134,13 +134,13 @@ def _answers_of_experts(prepared: Prepared, device: torch.device) -> dict[str, l
 
 
 def _block_step(
-    tasks: Sequence[TaskObjective], routers: Mapping[str, BlockRouter], kept: Kept, step: int
+    tasks: Sequence[TaskObjective], routers: Mapping[str, BlockRouter], cache: Kept, step: int
 ) -> Seen:
     """The entropy of the answers to some inputs of every task, and each expert's mean weight."""
     shares = list[Tensor]()
     for router in routers.values():
         router.seen = lambda share_NT: shares.append(share_NT.detach().mean(dim=0))
-    seen = descended(tasks, step, kept)
+    seen = descended(tasks, step, cache)
     return replace(seen, figures=torch.stack(shares).double().mean(dim=0).tolist())
 
 
@@ -155,8 +155,10 @@ def _tasks(
                 loading = models.loading(models.subjects()[-1], data.task)
                 merged = evaluator(data, loading, load(loading, device))
                 share_body(merged.model, body)
-                known = expected.get(data.name)
-                yield TaskObjective(merged, None, size=BATCH, seed=(SEED, count), expected=known)
+                expected_answers = expected.get(data.name)
+                yield TaskObjective(
+                    merged, None, size=BATCH, seed=(SEED, count), expected=expected_answers
+                )
                 count += 1
     if not count:
         raise TaskError(

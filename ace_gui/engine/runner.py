@@ -53,10 +53,13 @@ class Runner:
         return (yield from open_recipe_models(recipe)) if plan is None else plan.models
 
     def _recent_plan(self, recipe: Recipe) -> Prepared | None:
-        for known in self._recent:
-            same = known.plan.recipe == recipe and known.plan.recipe.tasks == recipe.tasks
-            if same and known.is_current():
-                return known
+        for prepared_before in self._recent:
+            same = (
+                prepared_before.plan.recipe == recipe
+                and prepared_before.plan.recipe.tasks == recipe.tasks
+            )
+            if same and prepared_before.is_current():
+                return prepared_before
         return None
 
     def prepare(self, recipe: Recipe) -> Steps[Prepared]:
@@ -67,8 +70,8 @@ class Runner:
 
     def keep(self, prepared: Prepared) -> None:
         """Keep a plan, instead of others of its recipe."""
-        others = [known for known in self._recent if known.plan.recipe != prepared.recipe]
-        self._recent = [prepared, *others][:PLANS_KEPT]
+        earlier = [recent for recent in self._recent if recent.plan.recipe != prepared.recipe]
+        self._recent = [prepared, *earlier][:PLANS_KEPT]
 
     def matrix(
         self, recipe: Recipe, row: PlanRow, device: str
@@ -79,9 +82,9 @@ class Runner:
         no longer has it.
         """
         prepared = yield from self.prepared(recipe)
-        for known in prepared.plan.rows:
-            if known.name == row.name:
-                return prepared, known, resolve_device(device)
+        for planned_row in prepared.plan.rows:
+            if planned_row.name == row.name:
+                return prepared, planned_row, resolve_device(device)
         sentence = f"The plan has no tensor `{row.name}`; open the models again."
         raise EngineError(sentence, tensor=row.name)
 

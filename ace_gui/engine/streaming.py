@@ -65,8 +65,8 @@ def single_threads(count: int | None = None) -> ThreadPoolExecutor:
     Nested thread teams only wait for each other, and a team that gets a short task spins until the
     next one.
     """
-    one = partial(torch.set_num_threads, 1)
-    return ThreadPoolExecutor(count or torch.get_num_threads(), initializer=one)
+    one_thread = partial(torch.set_num_threads, 1)
+    return ThreadPoolExecutor(count or torch.get_num_threads(), initializer=one_thread)
 
 
 def ordered(
@@ -127,17 +127,17 @@ class Executor(Protocol):
 Found = TypeVar("Found", Tensor, Tensor | None)
 
 
-def of_row(row: PlanRow, wanted: Part | None, read: Callable[[Part | None], Found]) -> Found:
+def of_row(row: PlanRow, part_read: Part | None, read: Callable[[Part | None], Found]) -> Found:
     """Read a row's part of its stored tensor.
 
     ``read``: reads a range of the flattened tensor, or with None the whole tensor in its shape.
-    ``wanted``: a range of the row, or None for the whole row. For a range, only the repetitions
+    ``part_read``: a range of the row, or None for the whole row. For a range, only the repetitions
     that contain it are read.
     """
     part = row.part
     if part is None:
-        return read(wanted)
-    start, stop = wanted or (0, prod(row.shape))
+        return read(part_read)
+    start, stop = part_read or (0, prod(row.shape))
     width = part.last - part.first
     if part.in_one_piece:
         flat = read((part.start + start, part.start + stop))
@@ -148,16 +148,16 @@ def of_row(row: PlanRow, wanted: Part | None, read: Callable[[Part | None], Foun
             return stretch
         elements = stretch.reshape(-1, part.period)[:, part.first : part.last].reshape(-1)
         flat = elements[start - first * width : stop - first * width]
-    return flat if wanted is not None or flat is None else flat.reshape(row.shape)
+    return flat if part_read is not None or flat is None else flat.reshape(row.shape)
 
 
-def read_row(reader: TensorReader, row: PlanRow, wanted: Part | None = None) -> Tensor:
+def read_row(reader: TensorReader, row: PlanRow, part_read: Part | None = None) -> Tensor:
     """A row's part of a model with the base's names, in its shape or, for a range, flat."""
 
     def read(part: Part | None) -> Tensor:
         return reader.read(row.tensor) if part is None else reader.read_part(row.tensor, *part)
 
-    return of_row(row, wanted, read)
+    return of_row(row, part_read, read)
 
 
 def elements_of(flat: Tensor, part: MatrixPart) -> Tensor:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ace_gui.errors import RecipeError
-from ace_gui.formatting import listing, shown
+from ace_gui.formatting import listing, quoted_value
 
 Point = tuple[float, float]
 
@@ -35,7 +35,7 @@ def panel_kinds(names: Iterable[str]) -> tuple[PanelKind, ...]:
             kinds.append(PanelKind(name.strip()))
         except ValueError:
             raise RecipeError(
-                f"There is no panel {shown(name)}; there are {listing(list(PanelKind))}.",
+                f"There is no panel {quoted_value(name)}; there are {listing(list(PanelKind))}.",
                 key="panels",
             ) from None
     if not kinds:

@@ -331,12 +331,12 @@ class _Drawing:
     def _draw_cells(self, cells: Cells) -> None:
         from matplotlib.colors import LogNorm, Normalize
 
-        shown = [value for row in cells.values for value in row if value == value]
+        finite = [value for row in cells.values for value in row if value == value]
         if cells.log:
-            shown = [value for value in shown if value > 0]
+            finite = [value for value in finite if value > 0]
         low, high = cells.ends or (None, None)
         axis = Axis(title=cells.title, log=cells.log, low=low, high=high)
-        ticks = ticks_of(axis, shown)
+        ticks = ticks_of(axis, finite)
         scale = LogNorm if cells.log else Normalize
         image = self._axes.pcolormesh(
             [list(row) for row in cells.values],
@@ -382,12 +382,12 @@ def _family_index(family: str) -> int:
 
 def _positive(points: Sequence[tuple[float, float]], chart: Chart) -> list[tuple[float, float]]:
     """The finite points; on logarithmic axes only those above 0."""
-    shown = []
+    positive = []
     for x, y in points:
         fits = math.isfinite(x) and math.isfinite(y)
         if fits and (x > 0 or not chart.x.log) and (y > 0 or not chart.y.log):
-            shown.append((x, y))
-    return shown
+            positive.append((x, y))
+    return positive
 
 
 def _points_of(chart: Chart) -> list[tuple[float, float]]:

@@ -22,9 +22,9 @@ _LARGEST: Final = 1e5
 
 def ticks_of(axis: Axis, values: Sequence[float]) -> list[float]:
     """The ticks of an axis that shows all these values, from its beginning to its end."""
-    shown = [value for value in values if math.isfinite(value) and (value > 0 or not axis.log)]
-    low = axis.low if axis.low is not None else min(shown, default=1.0 if axis.log else 0.0)
-    high = axis.high if axis.high is not None else max(shown, default=10.0 if axis.log else 1.0)
+    finite = [value for value in values if math.isfinite(value) and (value > 0 or not axis.log)]
+    low = axis.low if axis.low is not None else min(finite, default=1.0 if axis.log else 0.0)
+    high = axis.high if axis.high is not None else max(finite, default=10.0 if axis.log else 1.0)
     if axis.log:
         return _logarithmic(low, high)
     if axis.low is None or axis.high is None:

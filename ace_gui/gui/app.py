@@ -156,7 +156,7 @@ class Interrupts(QObject):
             end.setblocking(False)
         self._action = action
         signals = (signal.SIGINT, signal.SIGTERM)
-        self._handlers = {each: signal.signal(each, lambda *_: None) for each in signals}
+        self._handlers = {number: signal.signal(number, lambda *_: None) for number in signals}
         self._wakeup = signal.set_wakeup_fd(self._sender.fileno())
         kind = QSocketNotifier.Type.Read
         self._notifier = QSocketNotifier(self._receiver.fileno(), kind, self)
@@ -165,8 +165,8 @@ class Interrupts(QObject):
     def release(self) -> None:
         self._notifier.setEnabled(False)
         signal.set_wakeup_fd(self._wakeup)
-        for each, handler in self._handlers.items():
-            signal.signal(each, handler)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
         self._receiver.close()
         self._sender.close()
 

@@ -23,5 +23,5 @@ def save(path: Path, data: bytes, chosen: Path) -> None:
     In the dialog, the user has agreed to replace ``chosen``, but not ``path`` if it differs. Raises
     OutputError or ResourceError.
     """
-    inputs = [path for given in _inputs for path in given()]
+    inputs = [path for paths_of in _inputs for path in paths_of()]
     write_file(path, data, inputs, overwrite=path == chosen)

@@ -89,14 +89,14 @@ def file_name(text: str) -> str:
 
 def error_details(error: WorkbenchError) -> str:
     """An error's details besides its sentence, one per line."""
-    known = {
+    lines_by_label = {
         "kind": type(error).__name__,
         "path": str(error.path) if error.path else "",
         "tensor": error.tensor or "",
         "key": error.key or "",
         "shapes": ", ".join(f"{who}: {list(shape)}" for who, shape in error.shapes.items()),
     }
-    lines = [f"{label}: {value}" for label, value in known.items() if value]
+    lines = [f"{label}: {value}" for label, value in lines_by_label.items() if value]
     return "\n".join([*lines, *([error.details] if error.details else [])])
 
 

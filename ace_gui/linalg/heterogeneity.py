@@ -46,7 +46,7 @@ class Heterogeneity:
     gamma: float | None
     mean_log_energy: float | None
     log_variance: float | None
-    kept: tuple[int, ...]
+    counted: tuple[int, ...]
     left_out: tuple[int, ...]
 
 
@@ -61,16 +61,16 @@ def heterogeneity(energies: Sequence[float]) -> Heterogeneity:
             raise MethodError(
                 f"Task vector {t} of {len(energies)} holds NaN or Inf; check that expert's files."
             )
-    kept = _changed(energies)
-    logs = [math.log(energies[t] + GUARD) for t in kept]
+    counted = _changed(energies)
+    logs = [math.log(energies[t] + GUARD) for t in counted]
     mean = statistics.fmean(logs) if logs else None
     gamma = variance = None
     if mean is not None and len(logs) > 1:
         variance = statistics.variance(logs)
         gamma = variance / (mean**2 + GUARD)
-    left_out = tuple(t for t in range(len(energies)) if t not in kept)
+    left_out = tuple(t for t in range(len(energies)) if t not in counted)
     return Heterogeneity(
-        gamma=gamma, mean_log_energy=mean, log_variance=variance, kept=kept, left_out=left_out
+        gamma=gamma, mean_log_energy=mean, log_variance=variance, counted=counted, left_out=left_out
     )
 
 

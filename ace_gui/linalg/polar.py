@@ -70,13 +70,13 @@ def top_polars(
     squares_BR, vectors_BRR = torch.linalg.eigh(gram(batch.wide_BRC.mT))
     basis_BRK, values_BR = vectors_BRR[..., -k:].flip(-1), squares_BR.flip(-1).clamp_(min=0).sqrt_()
     del vectors_BRR
-    found = batch.polars(range(len(matrix_BOI)), basis_BRK, values_BR)
+    polars = batch.polars(range(len(matrix_BOI)), basis_BRK, values_BR)
     del basis_BRK
-    for b, (_, separated) in enumerate(found):
+    for b, (_, separated) in enumerate(polars):
         if not separated:
             basis_RK, values_R = _by_svd(batch.wide_BRC[b], k)
-            found[b : b + 1] = batch.polars([b], basis_RK[None], values_R[None])
-    return [polar for polar, _ in found]
+            polars[b : b + 1] = batch.polars([b], basis_RK[None], values_R[None])
+    return [polar for polar, _ in polars]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +109,8 @@ class _Batch:
         if self.figures is not None:
             asked_BF = torch.cat([values_BR, self.figures(factor_BOI, indices)], dim=1)
         known_BF = asked_BF.cpu()  # once: a GPU must finish its work before it can answer
-        each = zip(factor_BOI, known_BF, floors, strict=True)
-        return [self._told(*own, values_BR.shape[1]) for own in each]
+        triplets = zip(factor_BOI, known_BF, floors, strict=True)
+        return [self._told(*triplet, values_BR.shape[1]) for triplet in triplets]
 
     def _told(
         self, factor_OI: Tensor, known_F: Tensor, floor: float, count: int

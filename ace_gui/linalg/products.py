@@ -52,11 +52,11 @@ def by_numpy() -> bool:
     """
     if _by_intel() or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return False
-    found = ThreadpoolController().select(internal_api="openblas")
-    own = [each for each in found.lib_controllers if "numpy" in each.filepath]
-    if own:
-        found.limit(limits=1)
-    return bool(own)
+    openblas = ThreadpoolController().select(internal_api="openblas")
+    of_numpy = [library for library in openblas.lib_controllers if "numpy" in library.filepath]
+    if of_numpy:
+        openblas.limit(limits=1)
+    return bool(of_numpy)
 
 
 def library() -> str:
@@ -100,8 +100,8 @@ def add_product_(sum_NM: Tensor, left_NK: Tensor, right_KM: Tensor, alpha: Facto
 
 def _for_numpy(matrix: Tensor) -> bool:
     """Several threads on one matrix use torch, as they would idle while numpy computes."""
-    known = matrix.dtype in (torch.float32, torch.float64) and matrix.device.type == "cpu"
-    return known and torch.get_num_threads() == 1 and by_numpy()
+    is_suitable = matrix.dtype in (torch.float32, torch.float64) and matrix.device.type == "cpu"
+    return is_suitable and torch.get_num_threads() == 1 and by_numpy()
 
 
 def halves_squares(matrix: Tensor) -> bool:
@@ -142,11 +142,11 @@ def some(batch_BNM: Tensor, indices: Sequence[int]) -> Tensor:
     return torch.stack([batch_BNM[b] for b in indices])
 
 
-def moved(given: Tensor, device: torch.device) -> Tensor:
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor from the processor's memory on the device; a GPU copies it asynchronously."""
     if device.type == "cuda":
-        return given.pin_memory().to(device, non_blocking=True)
-    return given.to(device)
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 SMALLEST, LARGEST = 96, 192
@@ -229,14 +229,14 @@ def full_float32() -> Iterator[None]:
     """
     settings: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
     with _LOCK:
-        _WITHIN.append(_WITHIN[0] if _WITHIN else [each.fp32_precision for each in settings])
-        for each in settings:
-            each.fp32_precision = "ieee"
+        _WITHIN.append(_WITHIN[0] if _WITHIN else [setting.fp32_precision for setting in settings])
+        for setting in settings:
+            setting.fp32_precision = "ieee"
     try:
         yield
     finally:
         with _LOCK:
             before = _WITHIN.pop()
             if not _WITHIN:
-                for each, value in zip(settings, before, strict=True):
-                    each.fp32_precision = value
+                for setting, value in zip(settings, before, strict=True):
+                    setting.fp32_precision = value

@@ -73,18 +73,18 @@ def _by_gram(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets |
     """The triplets; None if the Gram matrix does not separate them from the rest."""
     squares_R, vectors_RR = eigen[0].flip(0).clamp_(min=0), eigen[1].flip(1)
     threshold = NOTHING**2 * max(float(squares_R[0]), scale**2)
-    kept = int((squares_R[:k] > threshold).sum())
-    below = float(squares_R[kept]) if kept < len(squares_R) else 0.0
-    if kept and not float(squares_R[kept - 1]) - below > CLEAR * float(squares_R[0]):
+    rank = int((squares_R[:k] > threshold).sum())
+    below = float(squares_R[rank]) if rank < len(squares_R) else 0.0
+    if rank and not float(squares_R[rank - 1]) - below > CLEAR * float(squares_R[0]):
         return None
-    return _triplets(wide_RC, vectors_RR[:, :kept], squares_R[:kept].sqrt())
+    return _triplets(wide_RC, vectors_RR[:, :rank], squares_R[:rank].sqrt())
 
 
 def _with_faint(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets:
     s_R, u_RR = _right_singular(wide_RC.T, eigen)
     s_R, order = s_R.sort(descending=True)
-    kept = order[:k][s_R[:k] > NOTHING * scale]
-    return _triplets(wide_RC, u_RR[kept].T, s_R[: len(kept)])
+    directions = order[:k][s_R[:k] > NOTHING * scale]
+    return _triplets(wide_RC, u_RR[directions].T, s_R[: len(directions)])
 
 
 def _triplets(wide_RC: Tensor, u_RK: Tensor, s_K: Tensor) -> Triplets:
@@ -163,8 +163,8 @@ def _right_singular(columns_NK: Tensor, eigen: _Eigen) -> tuple[Tensor, Tensor]:
         few = faint - unseen
         _, s_R[:few], turn = torch.linalg.svd(times(columns_NK, vh_RK[:few].T), full_matrices=False)
         vh_RK[:few] = turn @ vh_RK[:few]
-    kept = s_R > NOTHING * s_R.max()
-    return s_R[kept], vh_RK[kept]
+    is_kept = s_R > NOTHING * s_R.max()
+    return s_R[is_kept], vh_RK[is_kept]
 
 
 _RESOLVED: Final = 1e-10
@@ -278,11 +278,11 @@ def _scaled(
     u_OK: Tensor, s_K: Tensor, vh_KI: Tensor, rank: int, total: float, *, balanced: bool
 ) -> Factors:
     b_OR, a_RI = u_OK.new_zeros(len(u_OK), rank), vh_KI.new_zeros(rank, vh_KI.shape[1])
-    left = s_K.sqrt() if balanced else s_K
-    b_OR[:, : len(s_K)] = u_OK * left
-    a_RI[: len(s_K)] = vh_KI * (left[:, None] if balanced else 1)
-    kept = float(s_K.square().sum()) / total if total else 1.0
-    return Factors(b_OR=b_OR, a_RI=a_RI, kept=min(kept, 1.0))
+    balance = s_K.sqrt() if balanced else s_K
+    b_OR[:, : len(s_K)] = u_OK * balance
+    a_RI[: len(s_K)] = vh_KI * (balance[:, None] if balanced else 1)
+    share = float(s_K.square().sum()) / total if total else 1.0
+    return Factors(b_OR=b_OR, a_RI=a_RI, kept=min(share, 1.0))
 
 
 # Changing singular values: for M = U S Vᵀ with R rows, U f(S) Vᵀ is U diag(f(s) / s) Uᵀ M. The
@@ -346,8 +346,8 @@ def noise_floor(noise: float, shape: tuple[int, ...]) -> float:
 
 def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     """The outputs, and all else, of a tensor that is taken as a matrix."""
-    outputs, *others = shape
-    return outputs, prod(others)
+    outputs, *inner_sizes = shape
+    return outputs, prod(inner_sizes)
 
 
 def shaping_numbers(shape: tuple[int, int]) -> float:

@@ -40,9 +40,13 @@ def right_divide_(matrix_BII: Tensor, *numerators_BKI: Tensor) -> list[int]:
             numerators = [numerator_BKI[b] for numerator_BKI in numerators_BKI]
             cuts.append(_divide_by_eigenvectors_(matrix_BII[b], numerators))
             continue
-        own = slice(b, b + 1)
+        problem = slice(b, b + 1)
         for numerator_BKI in numerators_BKI:
-            _substitute_(numerator_BKI[own], matrix_BII[own], [each[own] for each in inverses])
+            _substitute_(
+                numerator_BKI[problem],
+                matrix_BII[problem],
+                [inverse[problem] for inverse in inverses],
+            )
         cuts.append(0)
     return cuts
 
@@ -67,8 +71,11 @@ def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], Tensor]:
         right = matrix_BII[:, block, block.stop :]
         right.copy_(product(inverses[-1], right))
         for below in steps[index + 1 :]:
-            left, remaining = matrix_BII[:, block, below], matrix_BII[:, block, below.start :]
-            add_product_(matrix_BII[:, below, below.start :], left.mT, remaining, -1.0)
+            below_block, remaining = (
+                matrix_BII[:, block, below],
+                matrix_BII[:, block, below.start :],
+            )
+            add_product_(matrix_BII[:, below, below.start :], below_block.mT, remaining, -1.0)
     return inverses, failed_B
 
 
@@ -89,9 +96,9 @@ def _divide_by_eigenvectors_(matrix_II: Tensor, numerators_KI: Sequence[Tensor])
     """``right_divide_`` of one matrix with its eigenvectors; reads its lower triangle."""
     values_I, vectors_II = torch.linalg.eigh(matrix_II)
     unit = torch.finfo(matrix_II.dtype).eps
-    kept = values_I > len(values_I) * unit * values_I.abs().max()
-    basis_IK = vectors_II[:, kept]
+    is_regular = values_I > len(values_I) * unit * values_I.abs().max()
+    basis_IK = vectors_II[:, is_regular]
     for numerator_KI in numerators_KI:
-        own_KK = times(numerator_KI, basis_IK).div_(values_I[kept])
+        own_KK = times(numerator_KI, basis_IK).div_(values_I[is_regular])
         numerator_KI.copy_(times(own_KK, basis_IK.T))
-    return int((~kept).sum())
+    return int((~is_regular).sum())

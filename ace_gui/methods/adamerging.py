@@ -58,12 +58,12 @@ class AdaMergingParameters(LearningParameters):
     )
 
 
-def thresholds(known: SurveyContext) -> RankSurvey | None:
+def thresholds(context: SurveyContext) -> RankSurvey | None:
     """The smallest magnitude that each expert keeps over the whole model (++)."""
-    parameters = known.parameters[0]
+    parameters = context.parameters[0]
     if parameters.variant not in _TIES or parameters.density == 1:
         return None
-    return trim_survey([parameters.density] * len(known.parameters))
+    return trim_survey([parameters.density] * len(context.parameters))
 
 
 THRESHOLDS = MethodSurvey(
@@ -98,8 +98,8 @@ def _factors(
     most = 1.0 if float(total.sign().sum()) >= 0 else -1.0  # the sign of ties
     elected = torch.where(total != 0, total.sign(), most)
     for t in experts:
-        kept = above(deltas[t], limits[t])
-        yield {"delta": torch.where(kept * weights[t] * elected > 0, kept, 0)}
+        survivors = above(deltas[t], limits[t])
+        yield {"delta": torch.where(survivors * weights[t] * elected > 0, survivors, 0)}
 
 
 LEARNING = Learning[AdaMergingParameters](

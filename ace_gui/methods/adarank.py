@@ -148,8 +148,8 @@ def working_memory(shape: tuple[int, ...], _experts: int) -> float:
     """The largest number of float64 numbers at once: one expert's decomposition and factors."""
     if len(shape) != 2:
         numbers = 1.0
-        for each in shape:
-            numbers *= each
+        for size in shape:
+            numbers *= size
         return 7 * numbers
     outputs, inputs = shape
     rank = min(shape)

@@ -48,10 +48,10 @@ def arcee_fusion(experts: Experts, parameters: ArceeFusionParameters, context: C
         return Merged.of(value)
     importance = value.abs().contiguous()
     if value.ndim:  # a single number has a divergence of 0
-        rows = (each.reshape(-1, value.shape[-1]) for each in (value, base, importance))
+        rows = (tensor.reshape(-1, value.shape[-1]) for tensor in (value, base, importance))
         some = max(1, ROWS_ENTRIES // value.shape[-1])
-        for own, old, part in zip(*(torch.split(each, some) for each in rows), strict=True):
-            part.mul_(_divergence(old + own, old.to(torch.float64)))
+        for delta, old, part in zip(*(torch.split(tensor, some) for tensor in rows), strict=True):
+            part.mul_(_divergence(old + delta, old.to(torch.float64)))
     last = importance.numel() - 1
     first, median, third = (smallest(importance, int(q * last) + 1) for q in (0.25, 0.5, 0.75))
     threshold = median + parameters.spread * (third - first)
@@ -60,7 +60,7 @@ def arcee_fusion(experts: Experts, parameters: ArceeFusionParameters, context: C
 
 def _divergence(new: Tensor, old: Tensor) -> Tensor:
     """KL divergence of the softmax of each row, as a column."""
-    p, q = (torch.softmax(each, dim=-1).add_(TINY) for each in (new, old))
+    p, q = (torch.softmax(tensor, dim=-1).add_(TINY) for tensor in (new, old))
     return (p / q).log_().mul_(p).sum(dim=-1, keepdim=True)
 
 

@@ -80,14 +80,14 @@ class BreadcrumbsTiesParameters(ElectionParameters, Ends):
     """Parameters of Model Breadcrumbs with TIES."""
 
 
-def bounds(known: SurveyContext) -> RankSurvey:
+def bounds(context: SurveyContext) -> RankSurvey:
     """The smallest and the largest magnitude that each expert keeps in a tensor."""
 
     def ranks(ends: Ends) -> Ranks:
         return lambda entries: kept_ranks(ends, entries)
 
-    stage = Stage(names=(LOW, HIGH), values=magnitudes, ranks=tuple(map(ranks, known.parameters)))
-    return RankSurvey(len(known.parameters), stage)
+    stage = Stage(names=(LOW, HIGH), values=magnitudes, ranks=tuple(map(ranks, context.parameters)))
+    return RankSurvey(len(context.parameters), stage)
 
 
 def kept_ranks(ends: Ends, entries: int) -> tuple[int, int]:
@@ -96,22 +96,22 @@ def kept_ranks(ends: Ends, entries: int) -> tuple[int, int]:
     Removes the floor(gamma · n) largest entries, or fewer if ``density`` keeps more, and then the
     smallest until ``density`` of all n remain, at least one.
     """
-    kept = kept_count(ends.density, entries)
-    largest = min(math.floor(ends.gamma * entries + 1e-9), entries - kept)
-    return max(0, entries - kept - largest) + 1, entries - largest
+    count = kept_count(ends.density, entries)
+    largest = min(math.floor(ends.gamma * entries + 1e-9), entries - count)
+    return max(0, entries - count - largest) + 1, entries - largest
 
 
-def crumbs(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
+def crumbs(delta: Tensor, t: int, context: SurveyContext) -> Tensor:
     """The task vector with only its entries of medium magnitude; the others are zero.
 
     Magnitudes are compared in float32. Entries equal to a bound are kept.
     """
     magnitudes = delta.abs().to(torch.float32)
-    inside = (magnitudes >= known.findings[LOW][t]) & (magnitudes <= known.findings[HIGH][t])
+    inside = (magnitudes >= context.findings[LOW][t]) & (magnitudes <= context.findings[HIGH][t])
     return torch.where(inside, delta, 0)
 
 
-MIDDLING = Sparse(kept=crumbs, surveys=(MethodSurvey(survey=bounds, finds=(LOW, HIGH)),))
+MIDDLING = Sparse(survivors_of=crumbs, surveys=(MethodSurvey(survey=bounds, finds=(LOW, HIGH)),))
 
 
 @on_experts
@@ -120,8 +120,8 @@ def breadcrumbs(experts: Experts, parameters: BreadcrumbsParameters, context: Co
 
     Raises MethodError if a task vector is not finite.
     """
-    sparse, known = MIDDLING.vectors(experts, parameters, context)
-    return _noted(merged_by_sum(sparse, experts.weights, parameters), known.parameters)
+    sparse, surveyed = MIDDLING.vectors(experts, parameters, context)
+    return _noted(merged_by_sum(sparse, experts.weights, parameters), surveyed.parameters)
 
 
 @on_experts
@@ -132,15 +132,15 @@ def breadcrumbs_ties(
 
     Raises MethodError if a task vector is not finite.
     """
-    sparse, known = MIDDLING.vectors(experts, parameters, context)
-    merged = merged_by_election(sparse, experts.weights, parameters, known.findings)
-    return _noted(merged, known.parameters)
+    sparse, surveyed = MIDDLING.vectors(experts, parameters, context)
+    merged = merged_by_election(sparse, experts.weights, parameters, surveyed.findings)
+    return _noted(merged, surveyed.parameters)
 
 
-def _noted(merged: Merged, each: Sequence[Ends]) -> Merged:
+def _noted(merged: Merged, ends_T: Sequence[Ends]) -> Merged:
     """Add a note if mergekit would keep no entry, which happens if it removes no outlier."""
     entries = merged.delta.numel()
-    shares = [share for ends in each if ends.density < 1 for share in (ends.density, ends.gamma)]
+    shares = [share for ends in ends_T if ends.density < 1 for share in (ends.density, ends.gamma)]
     if not entries or all(math.floor(share * entries + 1e-9) for share in shares):
         return merged
     note = "The tensor is so small that mergekit would keep no entry of it."

@@ -57,8 +57,8 @@ def differences(experts: Experts, parameters: ByomParameters) -> Iterator[Tensor
     """θ_t − θ* = ΔW_t − α Σ w_j ΔW_j, expert by expert. Reads every expert twice."""
     shared = experts.sum().mul_(parameters.scaling)
     for t in range(len(experts)):
-        own = experts.delta(t)
-        yield own.to(shared.dtype, copy=True).sub_(shared).to(own.dtype)
+        delta = experts.delta(t)
+        yield delta.to(shared.dtype, copy=True).sub_(shared).to(delta.dtype)
 
 
 def cut(parameters: ByomParameters) -> Cut:

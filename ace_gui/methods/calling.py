@@ -88,7 +88,10 @@ def merged_together(
         if len(merged) != len(layers):
             raise WrongReturnError(f"{len(merged)} results for {len(layers)} tensors")
         pairs = zip(merged, layers, bases, strict=True)
-        return [_checked(each, base, len(layer.deltas)) for each, layer, base in pairs]
+        return [
+            _checked(layer_parameters, base, len(layer.deltas))
+            for layer_parameters, layer, base in pairs
+        ]
 
 
 @contextmanager
@@ -132,23 +135,23 @@ def _require_diagnostics(diagnostics: object, experts: int) -> None:
     for name, value in vars(diagnostics).items():
         if name in _PER_EXPERT:
             fits = _is_tuple(value, float) and len(value) in {0, experts}
-            wanted = f"a tuple of {experts} finite numbers"
+            requirement = f"a tuple of {experts} finite numbers"
         elif name == "left_out":
-            fits = _is_tuple(value, int) and all(0 <= each < experts for each in value)
-            wanted = "a tuple of experts' indices"
+            fits = _is_tuple(value, int) and all(0 <= item < experts for item in value)
+            requirement = "a tuple of experts' indices"
         elif name in _SENTENCES:
-            fits, wanted = _is_tuple(value, str), "a tuple of sentences"
+            fits, requirement = _is_tuple(value, str), "a tuple of sentences"
         elif name == "precision":
-            fits, wanted = isinstance(value, str), "text"
+            fits, requirement = isinstance(value, str), "text"
         else:
-            fits, wanted = value is None or isinstance(value, float | int), "a number or None"
+            fits, requirement = value is None or isinstance(value, float | int), "a number or None"
         if not fits:
-            raise WrongReturnError(f"diagnostics whose `{name}` is not {wanted}")
+            raise WrongReturnError(f"diagnostics whose `{name}` is not {requirement}")
 
 
 def _is_tuple(value: object, kind: type) -> bool:
     if not isinstance(value, tuple):
         return False
     if kind is float:
-        return all(isinstance(each, float | int) and math.isfinite(each) for each in value)
-    return all(isinstance(each, kind) for each in value)
+        return all(isinstance(item, float | int) and math.isfinite(item) for item in value)
+    return all(isinstance(item, kind) for item in value)

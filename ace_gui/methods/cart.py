@@ -58,8 +58,8 @@ def cart(experts: Experts, parameters: CartParameters, _: Context) -> Merged:
     rank = _rank(parameters.rank_share, min(mean_OI.shape))
     for t, weight in enumerate(experts.weights):
         centred_OI = plain.matrix(t).sub_(mean_OI)
-        kept = leading_triplets(centred_OI, rank, scale=norm)
-        merged_OI.add_(kept.product, alpha=parameters.scaling * weight)
+        triplets = leading_triplets(centred_OI, rank, scale=norm)
+        merged_OI.add_(triplets.product, alpha=parameters.scaling * weight)
     return Merged.of(merged_OI, diagnostics=Diagnostics(precision=IN_FLOAT64))
 
 

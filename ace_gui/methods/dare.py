@@ -28,7 +28,7 @@ from ace_gui.methods.shared.survey import (
     RankSurvey,
     SurveyContext,
 )
-from ace_gui.methods.shared.trimming import THRESHOLD, kept, trim_survey
+from ace_gui.methods.shared.trimming import THRESHOLD, trim_survey, trimmed_entries
 
 CITATION = (
     "L. Yu, B. Yu, H. Yu, F. Huang, Y. Li, Language Models are Super Mario: Absorbing Abilities "
@@ -90,15 +90,15 @@ def dropped(delta: Tensor, density: float, random_key: RandomKey, t: int) -> Ten
     return torch.where(uniform(random_key, t, delta) < density, delta / density, 0)
 
 
-def masked(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
+def masked(delta: Tensor, t: int, context: SurveyContext) -> Tensor:
     """The kept entries of ΔW_t; rescaled if that is by chance."""
-    parameters, key = known.parameters[t], required(known.random_key, len(known.parameters))
+    parameters, key = context.parameters[t], required(context.random_key, len(context.parameters))
     if parameters.rescale == BY_CHANCE:
         return dropped(delta, parameters.density, key, t)
     return torch.where(uniform(key, t, delta) < parameters.density, delta, 0)
 
 
-DROPPED = Sparse(kept=masked)
+DROPPED = Sparse(survivors_of=masked)
 
 
 @on_experts
@@ -111,16 +111,18 @@ def dare_linear(experts: Experts, parameters: DareLinearParameters, context: Con
     return merged_by_sum(sparse, experts.weights, parameters)
 
 
-def thresholds(known: SurveyContext) -> RankSurvey | None:
+def thresholds(context: SurveyContext) -> RankSurvey | None:
     """The smallest magnitude that TIES keeps for each expert in a tensor, after DARE."""
-    if known.parameters[0].trim_density == 1:
+    if context.parameters[0].trim_density == 1:
         return None
 
     def values(deltas: Deltas, _: Findings, start: int) -> Iterator[Tensor]:
-        here = known.at(start)
-        return (DROPPED.vector(deltas[t], t, here).abs() for t in range(len(known.parameters)))
+        here = context.at(start)
+        return (DROPPED.vector(deltas[t], t, here).abs() for t in range(len(context.parameters)))
 
-    return trim_survey([own.trim_density for own in known.parameters], values)
+    return trim_survey(
+        [parameters_of_expert.trim_density for parameters_of_expert in context.parameters], values
+    )
 
 
 SURVEYS = (*DROPPED.all_surveys, MethodSurvey(survey=thresholds, finds=(THRESHOLD,)))
@@ -132,12 +134,12 @@ def dare_ties(experts: Experts, parameters: DareTiesParameters, context: Context
 
     Raises MethodError without a random key, and if a task vector is not finite.
     """
-    known = experts.surveyed(SURVEYS, parameters, context)
+    surveyed = experts.surveyed(SURVEYS, parameters, context)
 
     def sparse(t: int) -> Tensor:
-        return kept(DROPPED.vector(experts.delta(t), t, known), t, known.findings)
+        return trimmed_entries(DROPPED.vector(experts.delta(t), t, surveyed), t, surveyed.findings)
 
-    return merged_by_election(sparse, experts.weights, parameters, known.findings)
+    return merged_by_election(sparse, experts.weights, parameters, surveyed.findings)
 
 
 DARE_LINEAR = MergeMethod(

@@ -95,14 +95,16 @@ def dropped(delta: Tensor, parameters: Chances, random_key: RandomKey, t: int) -
     """The kept entries, divided by their chances if ``rescale`` says so; the others are zero."""
     if parameters.density == 1:
         return delta
-    numbers, kept = uniform(random_key, t, delta), torch.empty_like(delta)
-    rows = [each if each.ndim > 1 else each.reshape(1, -1) for each in (numbers, delta, kept)]
+    numbers, result = uniform(random_key, t, delta), torch.empty_like(delta)
+    rows = [
+        tensor if tensor.ndim > 1 else tensor.reshape(1, -1) for tensor in (numbers, delta, result)
+    ]
     some = max(1, ROWS_ENTRIES * len(rows[0]) // max(1, delta.numel()))
-    for drawn, row, out in zip(*(torch.split(each, some) for each in rows), strict=True):
+    for drawn, row, out in zip(*(torch.split(row, some) for row in rows), strict=True):
         chances = keep_chances(row, parameters.density, parameters.epsilon)
         values = row / chances if parameters.rescale == BY_CHANCE else row
         out.copy_(torch.where(drawn < chances, values, 0))
-    return kept
+    return result
 
 
 def check_chances(density: float, epsilon: float) -> None:
@@ -115,14 +117,14 @@ def check_chances(density: float, epsilon: float) -> None:
         )
 
 
-def sampled(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
+def sampled(delta: Tensor, t: int, context: SurveyContext) -> Tensor:
     """``dropped`` for expert t. Raises MethodError if a chance would leave (0, 1]."""
-    parameters = known.parameters[t]
+    parameters = context.parameters[t]
     check_chances(parameters.density, parameters.epsilon)
-    return dropped(delta, parameters, required(known.random_key, len(known.parameters)), t)
+    return dropped(delta, parameters, required(context.random_key, len(context.parameters)), t)
 
 
-SAMPLED = Sparse(kept=sampled)
+SAMPLED = Sparse(survivors_of=sampled)
 
 
 @on_experts
@@ -132,8 +134,8 @@ def della(experts: Experts, parameters: DellaParameters, context: Context) -> Me
     Reads every expert once. Raises MethodError without a random key, if a probability would leave
     (0, 1], and if a task vector is not finite.
     """
-    sparse, known = SAMPLED.vectors(experts, parameters, context)
-    return merged_by_election(sparse, experts.weights, parameters, known.findings)
+    sparse, surveyed = SAMPLED.vectors(experts, parameters, context)
+    return merged_by_election(sparse, experts.weights, parameters, surveyed.findings)
 
 
 @on_experts

@@ -47,9 +47,9 @@ def unified(experts: Experts) -> Tensor:
     sign = experts.sum().gt_(0).mul_(2).sub_(1)
     largest = torch.zeros_like(sign)
     for t in range(len(experts)):
-        own = experts.weighted(t).mul_(sign)
-        torch.maximum(largest, own, out=largest)
-        del own
+        weighted = experts.weighted(t).mul_(sign)
+        torch.maximum(largest, weighted, out=largest)
+        del weighted
     return largest.mul_(sign)
 
 
@@ -61,19 +61,19 @@ def masks(experts: Experts, parameters: EmrParameters, entries: int) -> Iterator
     vector = unified(experts)
     count = max(1, entries) if parameters.rescaling == "tensors" else 1
     for t in range(len(experts)):
-        own = experts.weighted(t)
-        chosen = own * vector > 0
+        weighted = experts.weighted(t)
+        chosen = weighted * vector > 0
         shared = torch.where(chosen, vector, 0)
         if parameters.rescaling == "least squares":
-            sums = float((own * shared).sum()), float(shared.square().sum())
+            sums = float((weighted * shared).sum()), float(shared.square().sum())
         else:
-            sums = float(own.abs_().sum()) / count, float(shared.abs_().sum()) / count
+            sums = float(weighted.abs_().sum()) / count, float(shared.abs_().sum()) / count
         yield Mask(chosen=chosen, own=sums[0], shared=sums[1])
 
 
-def scale(parameters: EmrParameters, own: float, shared: float) -> float:  # noqa: ARG001
+def scale(parameters: EmrParameters, expert_size: float, shared: float) -> float:  # noqa: ARG001
     """λ_t, the ratio of the two sums; 1 for an expert whose mask is empty."""
-    return own / shared if shared > 0 else 1.0
+    return expert_size / shared if shared > 0 else 1.0
 
 
 EMR = MergeMethod(

@@ -87,12 +87,12 @@ def esm(experts: Experts, parameters: EsmParameters, context: Context) -> Merged
     census = experts.census()
     first_OI = experts.matrix(0)
     outputs, power = first_OI.shape[0], parameters.power
-    kept = max(1, outputs // max(1, len(census.kept)))
+    directions = max(1, outputs // max(1, len(census.counted)))
     bases, coordinates, sizes, cut = [], [], [], 0
-    for t in census.kept:
+    for t in census.counted:
         delta_OI = experts.matrix(t)
-        basis_OK, values_K = essential_basis(delta_OI, grams[t], kept)
-        cut += len(values_K) < kept
+        basis_OK, values_K = essential_basis(delta_OI, grams[t], directions)
+        cut += len(values_K) < directions
         coordinates_KI = times(basis_OK.T, delta_OI)
         share_K = (values_K / values_K.mean()) ** parameters.eigenvalue_power
         sizes.append(float(torch.linalg.vector_norm(coordinates_KI)))
@@ -110,28 +110,30 @@ def esm(experts: Experts, parameters: EsmParameters, context: Context) -> Merged
     merged_OI.mul_(_of_layer(merged_OI, power, context))
     diagnostics = census.diagnostics()
     if cut:
-        diagnostics = replace(diagnostics, notes=(*diagnostics.notes, _fewer(cut, rows_KI, kept)))
+        diagnostics = replace(
+            diagnostics, notes=(*diagnostics.notes, _fewer(cut, rows_KI, directions))
+        )
     return Merged.of(merged_OI, parameters.scaling, diagnostics)
 
 
-def _fewer(experts: int, rows_KI: Tensor, kept: int) -> str:
+def _fewer(experts: int, rows_KI: Tensor, directions: int) -> str:
     """A note on experts with fewer eigenvalues than directions."""
     return (
-        f"{len(rows_KI)} directions in all: {experts} of the experts have fewer than the {kept} of "
+        f"{len(rows_KI)} directions in all: {experts} of the experts have fewer than the {directions} of "
         "Algorithm 1, as their outputs change along fewer directions. More calibration inputs may "
         "show more."
     )
 
 
-def essential_basis(delta_OI: Tensor, gram_II: Tensor, kept: int) -> tuple[Tensor, Tensor]:
-    """The leading eigenvectors (O × K) and eigenvalues (K) of ΔW G ΔWᵀ, at most ``kept``.
+def essential_basis(delta_OI: Tensor, gram_II: Tensor, directions: int) -> tuple[Tensor, Tensor]:
+    """The leading eigenvectors (O × K) and eigenvalues (K) of ΔW G ΔWᵀ, at most ``directions``.
 
     Fewer if eigenvalues are too small; none if the outputs do not change.
     """
     change_OO = times(times(delta_OI, gram_II.to(torch.float64)), delta_OI.T)
     values_O, vectors_OO = torch.linalg.eigh((change_OO + change_OO.T) / 2)
     values_O, vectors_OO = values_O.flip(0), vectors_OO.flip(1)
-    rank = int((values_O[:kept] > FAINT * values_O[:1].clamp(min=0)).sum())
+    rank = int((values_O[:directions] > FAINT * values_O[:1].clamp(min=0)).sum())
     return vectors_OO[:, :rank], values_O[:rank]
 
 

@@ -80,7 +80,7 @@ def fisher(experts: Experts, parameters: FisherParameters, context: Context) -> 
         scale * mean for scale, mean in zip(scales, measured.means, strict=True)
     )
     above, below, plain = torch.zeros(()), torch.zeros(()), torch.zeros(())
-    for t, delta, information in _each(experts, measured):
+    for t, delta, information in _of_experts(experts, measured):
         information.mul_(scales[t]).add_(floor).mul_(experts.weights[t])
         plain = plain + delta.to(torch.float64) * (experts.weights[t] / total)
         above = above + information * delta
@@ -99,14 +99,14 @@ def ubgm(experts: Experts, parameters: UbgmParameters, context: Context) -> Merg
     prior = parameters.prior * _mean(measured.means)
     above, plain = torch.zeros(()), torch.zeros(())
     below = torch.full((), prior, dtype=torch.float64)
-    for t, delta, information in _each(experts, measured):
+    for t, delta, information in _of_experts(experts, measured):
         plain = plain + delta.to(torch.float64) * experts.weights[t]
         above = above + (information + prior).mul_(delta).mul_(experts.weights[t])
         below = below + information.mul_(experts.weights[t])
     return Merged.of(torch.where(below != 0, above / below, plain))
 
 
-def _each(experts: Experts, measured: Measured) -> Iterator[tuple[int, Tensor, Tensor]]:
+def _of_experts(experts: Experts, measured: Measured) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Each expert's number, task vector and information (float64, a new tensor)."""
     for t in range(len(experts)):
         delta, information = experts.delta(t), measured.each[t]
@@ -116,8 +116,8 @@ def _each(experts: Experts, measured: Measured) -> Iterator[tuple[int, Tensor, T
 
 
 def _mean(values: Iterator[float] | Sequence[float]) -> float:
-    found = list(values)
-    return math.fsum(found) / max(len(found), 1)
+    numbers = list(values)
+    return math.fsum(numbers) / max(len(numbers), 1)
 
 
 FISHER = MergeMethod(

@@ -66,7 +66,7 @@ def fr_merging(experts: Experts, parameters: FrParameters, _: Context) -> Merged
     census = experts.census()
     total_OI = torch.zeros_like(experts.matrix(0))
     magnitudes = 0.0
-    for t in census.kept:
+    for t in census.counted:
         filtered_OI = high_pass(experts.matrix(t), parameters.cutoff)
         magnitude = 1.0
         if parameters.coefficients == "magnitude":
@@ -87,8 +87,8 @@ def high_pass(matrix_OI: Tensor, cutoff: float) -> Tensor:
     options = {"dtype": matrix_OI.dtype, "device": matrix_OI.device}
     down = torch.fft.fftfreq(rows, **options)[:, None]
     across = torch.fft.rfftfreq(columns, **options)
-    kept = (down.square() + across.square()).sqrt() >= cutoff * 0.5**0.5 * (1 - 1e-12)
-    filtered_OI: Tensor = torch.fft.irfft2(torch.fft.rfft2(matrix_OI) * kept, s=matrix_OI.shape)
+    passed = (down.square() + across.square()).sqrt() >= cutoff * 0.5**0.5 * (1 - 1e-12)
+    filtered_OI: Tensor = torch.fft.irfft2(torch.fft.rfft2(matrix_OI) * passed, s=matrix_OI.shape)
     return filtered_OI
 
 
@@ -145,11 +145,11 @@ def rescaling(own_OI: Tensor, parameters: FreeParameters) -> float:
     It is 1 for d = 1, where the formula gives 0, and if there is nothing to compare.
     """
     count = kept_count(parameters.density, own_OI.shape[1])
-    kept = float(own_OI.abs().topk(count, dim=1).values.mean())
-    left = float(high_pass(own_OI, parameters.cutoff).abs().mean())
-    if parameters.density == 1 or not left or not kept:
+    largest_mean = float(own_OI.abs().topk(count, dim=1).values.mean())
+    passed_mean = float(high_pass(own_OI, parameters.cutoff).abs().mean())
+    if parameters.density == 1 or not passed_mean or not largest_mean:
         return 1.0
-    return -math.log10(parameters.density) * kept / left
+    return -math.log10(parameters.density) * largest_mean / passed_mean
 
 
 FREE_MERGING = MergeMethod(

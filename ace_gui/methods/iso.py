@@ -88,18 +88,18 @@ def iso_cts(experts: Experts, parameters: IsoCtsParameters, _: Context) -> Merge
     """
     census, sum_OI = experts.sum_of_kept()
     report = census.diagnostics(precision=IN_FLOAT64)
-    specific = specific_size(min(sum_OI.shape), len(census.kept), parameters.common)
+    specific = specific_size(min(sum_OI.shape), len(census.counted), parameters.common)
     if not specific:
         return Merged.of(isotropic(sum_OI), parameters.scaling, report)
-    common = leading_triplets(sum_OI, min(sum_OI.shape) - specific * len(census.kept))
+    common = leading_triplets(sum_OI, min(sum_OI.shape) - specific * len(census.counted))
 
-    def own(t: int) -> Triplets:
+    def specific_part(t: int) -> Triplets:
         delta_OI = experts.matrix(t)
         delta_OI -= times(common.u_OK, times(common.u_OK.T, delta_OI))
         return leading_triplets(delta_OI, specific, scale=math.sqrt(census.energies[t]))
 
     entries, device = sum_OI.numel(), sum_OI.device
-    parts = [common, *side_by_side(own, census.kept, entries=entries, device=device)]
+    parts = [common, *side_by_side(specific_part, census.counted, entries=entries, device=device)]
     joined = Triplets(
         u_OK=orthogonalised(torch.cat([part.u_OK for part in parts], dim=1)),
         s_K=torch.cat([part.s_K for part in parts]),
@@ -115,8 +115,8 @@ def specific_size(rank: int, experts: int, common: float) -> int:
     """Number of directions per expert: an equal share of what ``common`` leaves, rounded."""
     if not experts:
         return 0
-    left = rank - math.floor(common * rank + 1e-9)
-    return min(round(left / experts), rank // experts)
+    specific = rank - math.floor(common * rank + 1e-9)
+    return min(round(specific / experts), rank // experts)
 
 
 def isotropic(matrix_OI: Tensor) -> Tensor:

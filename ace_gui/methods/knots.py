@@ -97,14 +97,14 @@ def common_basis(matrix: Callable[[int], Tensor], experts: Sequence[int]) -> Ten
     for t in experts:
         add_gram_(gram_OO, matrix(t).T)
     squares_O, vectors_OO = torch.linalg.eigh(mirror_(gram_OO))
-    kept = int((squares_O > NOTHING**2 * squares_O[-1]).sum())
-    basis_OK: Tensor = vectors_OO.flip(1)[:, :kept]
+    rank = int((squares_O > NOTHING**2 * squares_O[-1]).sum())
+    basis_OK: Tensor = vectors_OO.flip(1)[:, :rank]
     return basis_OK
 
 
-def smallest_coordinates(known: SurveyContext) -> RankSurvey | None:
+def smallest_coordinates(context: SurveyContext) -> RankSurvey | None:
     """The smallest coordinate that each expert keeps, if it is chosen over the whole model."""
-    parameters = known.parameters[0]
+    parameters = context.parameters[0]
     if parameters.trim == "tensor" or parameters.density == 1:
         return None
     stage = Stage(
@@ -112,14 +112,14 @@ def smallest_coordinates(known: SurveyContext) -> RankSurvey | None:
         values=_coordinates,
         ranks=lambda n: (least_rank(parameters.density, n),),
     )
-    return RankSurvey(len(known.parameters), stage, whole=True)
+    return RankSurvey(len(context.parameters), stage, whole_tensor=True)
 
 
-def _coordinates(deltas: Deltas, _found: Findings, _start: int) -> Iterator[Tensor]:
+def _coordinates(deltas: Deltas, _findings: Findings, _start: int) -> Iterator[Tensor]:
     """|C_t| of each expert; without signs, which depend on those of the singular vectors."""
     experts = Experts(deltas, [1.0] * len(deltas))
-    kept = experts.census().kept
-    basis_OK = common_basis(experts.matrix, kept) if kept else None
+    counted = experts.census().counted
+    basis_OK = common_basis(experts.matrix, counted) if counted else None
     for t in range(len(deltas)):
         if basis_OK is None:
             yield deltas[t].new_zeros(0)
@@ -177,15 +177,15 @@ def _elected(
 ) -> Merged:
     plain, combine = experts.unweighted(), parameters.combine
     merged_OI = torch.zeros_like(plain.matrix(0))  # raises for a tensor that is not a matrix
-    found = plain.census()
-    if found.kept and merged_OI.numel():
-        basis_OK = common_basis(plain.matrix, found.kept)
+    census = plain.census()
+    if census.counted and merged_OI.numel():
+        basis_OK = common_basis(plain.matrix, census.counted)
         election = Election(merged_OI[: basis_OK.shape[1]], signed_weights=combine == SIGNED)
-        for t in found.kept:
+        for t in census.counted:
             election.add([sparse(times(basis_OK.T, plain.matrix(t)), t)], [experts.weights[t]])
         positive_wins = election.vote().surplus >= 0
         merged_OI = times(basis_OK, election.result(combine, positive_wins=positive_wins))
-    return Merged.of(merged_OI, parameters.scaling, found.diagnostics(precision=IN_FLOAT64))
+    return Merged.of(merged_OI, parameters.scaling, census.diagnostics(precision=IN_FLOAT64))
 
 
 KNOTS_TIES = MergeMethod(

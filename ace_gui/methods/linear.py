@@ -31,13 +31,15 @@ class LinearParameters:
     )
 
 
-def linear(deltas: Deltas, weights: Weights, parameters: LinearParameters, **given: Any) -> Merged:
+def linear(
+    deltas: Deltas, weights: Weights, parameters: LinearParameters, **context_values: Any
+) -> Merged:
     """Σ_t w_t ΔW_t / (w_0 + Σ_t w_t), elementwise, float32, for tensors of any shape.
 
     Without ``normalize``, it is w_0 W₀ + Σ_t w_t W_t; without experts, w_0 W₀. Raises MethodError
     if the weights of a mean sum to zero, if a sum has no base, and if a task vector is not finite.
     """
-    context = Context(**given)
+    context = Context(**context_values)
     if not len(deltas) and not parameters.normalize:
         return Merged(delta=context.required_base() * (parameters.base_weight - 1))
     experts, every = Experts(deltas, weights), [parameters.base_weight, *weights]

@@ -55,9 +55,9 @@ class LocalizeStitchParameters:
     )
 
 
-def thresholds(known: SurveyContext) -> RankSurvey:
+def thresholds(context: SurveyContext) -> RankSurvey:
     """The smallest magnitude that each expert keeps over the whole model, or at the start."""
-    return trim_survey([parameters.density for parameters in known.parameters])
+    return trim_survey([parameters.density for parameters in context.parameters])
 
 
 THRESHOLDS = MethodSurvey(
@@ -76,9 +76,9 @@ def localize_stitch(experts: Experts, _: LocalizeStitchParameters, context: Cont
     total = experts.zeros()
     counts = torch.zeros_like(total, dtype=torch.int16)
     for t, weight in enumerate(experts.weights):
-        kept = above(experts.delta(t), findings[THRESHOLD][t])
-        total.add_(kept, alpha=weight)
-        counts += kept != 0
+        survivors = above(experts.delta(t), findings[THRESHOLD][t])
+        total.add_(survivors, alpha=weight)
+        counts += survivors != 0
     return Merged.of(total.div_(counts.clamp_(min=1)))
 
 
@@ -170,8 +170,8 @@ def _gates(
     logits = values["logits"]
     if generator is not None:
         return {"share": torch.sigmoid(logits)}
-    kept = logits > 0
-    return {"kept": kept, "count": kept.sum(dim=0, dtype=torch.int16).clamp(min=1)}
+    is_selected = logits > 0
+    return {"kept": is_selected, "count": is_selected.sum(dim=0, dtype=torch.int16).clamp(min=1)}
 
 
 def _part(t: int, factors: Values, gates: Values) -> Tensor:
@@ -185,8 +185,8 @@ def _penalty(gates: Values, parameters: FewShotParameters, _tensors: int) -> Ten
 
 
 def _figures(gates: Values) -> Tensor:
-    kept = gates["share"] > 0.5 if "share" in gates else gates["kept"]
-    return kept.double().reshape(len(kept), -1).mean(dim=1)
+    selected = gates["share"] > 0.5 if "share" in gates else gates["kept"]
+    return selected.double().reshape(len(selected), -1).mean(dim=1)
 
 
 LEARNING = Learning[FewShotParameters](

@@ -47,31 +47,31 @@ COSINE: Final = "cosine"
 """Name of a finding: the mean cosine over pairs of experts, the same for every expert."""
 
 
-def agreement(known: SurveyContext) -> SumSurvey | None:
+def agreement(context: SurveyContext) -> SumSurvey | None:
     """The mean cosine in a tensor, and each expert's coefficient; None if rows have their own."""
-    if known.parameters[0].filter_wise:
+    if context.parameters[0].filter_wise:
         return None
-    experts = len(known.parameters)
+    experts = len(context.parameters)
 
-    def found(products: Tensor) -> Findings:
-        energies = weighted_energies(products, known)
-        counted = list(Census.of(energies).kept)
+    def findings_of(products: Tensor) -> Findings:
+        energies = weighted_energies(products, context)
+        counted = list(Census.of(energies).counted)
         cosine = 1.0
         share = 1.0
         if len(counted) > 1:
             cosine = mean_cosine(products[counted][:, counted])
             share = interpolation(len(counted), cosine)
-        total = require_mean([known.weights[t] for t in counted]) if counted else 1.0
+        total = require_mean([context.weights[t] for t in counted]) if counted else 1.0
         coefficients = [0.0] * experts
         for t in counted:
-            coefficients[t] = share * known.weights[t] / total
+            coefficients[t] = share * context.weights[t] / total
         return {
             COEFFICIENT: tuple(coefficients),
             ENERGY: energies,
             COSINE: (cosine,) * experts,
         }
 
-    return inner_product_survey(known, found)
+    return inner_product_survey(context, findings_of)
 
 
 SURVEYS: Final = (MethodSurvey(survey=agreement, finds=(COEFFICIENT, ENERGY, COSINE)),)
@@ -102,24 +102,24 @@ def model_stock(experts: Experts, parameters: ModelStockParameters, context: Con
 def _by_rows(experts: Experts) -> Merged:
     """Model Stock for each row along the last dimension; a row without a change has cosine 0."""
     census = experts.census()
-    weights = [experts.weights[t] for t in census.kept]
+    weights = [experts.weights[t] for t in census.counted]
     mean = require_mean(weights) if weights else 1.0
     shares = [weight / mean for weight in weights]
     if len(weights) < 2:
-        merged = experts.combination(shares, census.kept)
+        merged = experts.combination(shares, census.counted)
         return Merged.of(merged, diagnostics=census.diagnostics())
     total = _in_rows(experts.zeros())
     changed = torch.zeros_like(total[..., :1])
-    for t in census.kept:
+    for t in census.counted:
         row = _in_rows(experts.raw(t)).to(torch.float64)
         norm = row.norm(dim=-1, keepdim=True)
         total.add_(row / torch.where(norm == 0, 1, norm))
         changed.add_(norm != 0)
-    count = len(census.kept)
+    count = len(census.counted)
     pairs = count * (count - 1)
     cosine = (total.square().sum(dim=-1, keepdim=True) - changed) / pairs
     held = cosine.clamp(0, 1)
-    merged = experts.combination(shares, census.kept)
+    merged = experts.combination(shares, census.counted)
     factors = count * held / (1 + (count - 1) * held)
     merged.mul_(factors if merged.ndim else factors[0])
     notes = []

@@ -46,11 +46,11 @@ class NanParameters:
     )
 
 
-def norms(known: SurveyContext) -> SumSurvey | None:
+def norms(context: SurveyContext) -> SumSurvey | None:
     """The norms of the whole task vectors, if ``norms`` asks for them."""
-    if known.parameters[0].norms == "tensor":
+    if context.parameters[0].norms == "tensor":
         return None
-    return norms_survey(len(known.parameters))
+    return norms_survey(len(context.parameters))
 
 
 SURVEYS: Final = (
@@ -70,16 +70,16 @@ def nan(experts: Experts, parameters: NanParameters, context: Context) -> Merged
     """
     findings = experts.surveyed(SURVEYS, parameters, context).findings
     census = Census.of(findings[ENERGY])
-    kept: Sequence[int] = census.kept
+    counted: Sequence[int] = census.counted
     if parameters.norms == "tensor":
-        norms = {t: math.sqrt(census.energies[t]) / abs(experts.weights[t]) for t in kept}
+        norms = {t: math.sqrt(census.energies[t]) / abs(experts.weights[t]) for t in counted}
     else:
         surveyed = findings["norm"]
-        kept = [t for t, weight in enumerate(experts.weights) if weight and surveyed[t]]
-        norms = {t: surveyed[t] for t in kept}
+        counted = [t for t, weight in enumerate(experts.weights) if weight and surveyed[t]]
+        norms = {t: surveyed[t] for t in counted}
     total = sum(1 / norm for norm in norms.values())
-    coefficients = [len(kept) / 2 / norms[t] / total * experts.weights[t] for t in kept]
-    merged = experts.combination(coefficients, kept)
+    coefficients = [len(counted) / 2 / norms[t] / total * experts.weights[t] for t in counted]
+    merged = experts.combination(coefficients, counted)
     return Merged.of(merged, parameters.scaling, census.diagnostics())
 
 

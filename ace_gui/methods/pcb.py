@@ -74,23 +74,23 @@ class PcbParameters:
     )
 
 
-def norms(known: SurveyContext) -> SumSurvey:
+def norms(context: SurveyContext) -> SumSurvey:
     """‖ΔW_t‖ in a tensor, which shows the experts that changed it."""
-    return norms_survey(len(known.parameters))
+    return norms_survey(len(context.parameters))
 
 
-def competition(known: SurveyContext) -> RankSurvey:
+def competition(context: SurveyContext) -> RankSurvey:
     """The bounds of magnitudes, and then of scores, for the experts that changed anything.
 
     In a tensor these are known by their norms.
     """
-    parameters, experts = known.parameters[0], len(known.parameters)
-    kept: Sequence[int] | None = None
+    parameters, experts = context.parameters[0], len(context.parameters)
+    counted: Sequence[int] | None = None
     if parameters.trim == "tensor":
-        kept = _changed(known.findings, known.weights).kept
+        counted = _changed(context.findings, context.weights).counted
 
     def values(deltas: Deltas, findings: Findings, _start: int) -> Iterator[Tensor]:
-        return _scores(deltas, _bounds(findings, kept))
+        return _scores(deltas, _bounds(findings, counted))
 
     bounds = Stage(names=("low", "high"), values=magnitudes, ranks=_winsorised_ranks)
     scores = Stage(
@@ -122,7 +122,7 @@ def pcb(experts: Experts, parameters: PcbParameters, context: Context) -> Merged
     """
     findings = experts.surveyed(SURVEYS, parameters, context).findings
     changed = _changed(findings, experts.weights)
-    bounds = _bounds(findings, None if parameters.trim == "model" else changed.kept)
+    bounds = _bounds(findings, None if parameters.trim == "model" else changed.counted)
     merged = experts.zeros()
     shares = torch.zeros_like(merged)
     for t in bounds:
@@ -147,10 +147,10 @@ def _winsorised_ranks(entries: int) -> tuple[int, int]:
     return cut + 1, entries - cut
 
 
-def _bounds(findings: Findings, kept: Sequence[int] | None) -> dict[int, tuple[float, float]]:
+def _bounds(findings: Findings, counted: Sequence[int] | None) -> dict[int, tuple[float, float]]:
     """The smallest and the largest magnitude after winsorising, over the competing experts."""
     pairs = list(zip(findings["low"], findings["high"], strict=True))
-    competing = [t for t, (_, high) in enumerate(pairs) if high > 0] if kept is None else kept
+    competing = [t for t, (_, high) in enumerate(pairs) if high > 0] if counted is None else counted
     return {t: pairs[t] for t in competing}
 
 

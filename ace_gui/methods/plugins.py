@@ -101,9 +101,9 @@ def _limited_by_thread() -> Iterator[None]:
 
 
 def _load_entry_point(point: EntryPoint) -> None:
-    found = point.load()
-    if isinstance(found, MergeMethod):
-        add_method(found)
+    loaded = point.load()
+    if isinstance(loaded, MergeMethod):
+        add_method(loaded)
 
 
 def _files() -> list[Path]:

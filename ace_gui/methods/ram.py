@@ -77,12 +77,12 @@ SHARED: Final = "shared"
 """Names of findings: numbers of a tensor's entries that only this expert changed, or others too."""
 
 
-def overlap(known: SurveyContext) -> SumSurvey:
+def overlap(context: SurveyContext) -> SumSurvey:
     """The numbers of unique and of shared entries of each expert in a tensor."""
-    epsilon = known.parameters[0].epsilon
+    epsilon = context.parameters[0].epsilon
 
     def figures(deltas: Sequence[Tensor], _start: int) -> Iterable[Sequence[float]]:
-        experts = Experts(deltas, known.weights)
+        experts = Experts(deltas, context.weights)
         _, counts = _gathered(experts, epsilon)
         unique = counts == 1
         for t in range(len(experts)):
@@ -90,11 +90,11 @@ def overlap(known: SurveyContext) -> SumSurvey:
             alone = int(torch.count_nonzero(unique & changed))
             yield alone, int(torch.count_nonzero(changed)) - alone
 
-    def found(sums: list[list[float]]) -> Findings:
+    def findings_of(sums: list[list[float]]) -> Findings:
         alone, shared = zip(*sums, strict=True)
         return {UNIQUE: alone, SHARED: shared}
 
-    return SumSurvey(len(known.parameters), 2, figures, found)
+    return SumSurvey(len(context.parameters), 2, figures, findings_of)
 
 
 SURVEYS: Final = (MethodSurvey(survey=overlap, finds=(UNIQUE, SHARED)),)

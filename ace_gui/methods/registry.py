@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, get_type_hints
 
 from ace_gui.errors import MethodError, RecipeError
 from ace_gui.field_info import SWITCHES, FieldInfo
-from ace_gui.formatting import shown
+from ace_gui.formatting import quoted_value
 from ace_gui.method_names import OTHER_NAMES, method_id
 from ace_gui.methods.ace import ACE
 from ace_gui.methods.adamerging import ADAMERGING
@@ -140,10 +140,10 @@ _KINDS: Final = {
 
 def families() -> Mapping[str, tuple[MergeMethod[Any], ...]]:
     """Every method under its heading, in the order of display."""
-    found = {**FAMILIES}
+    methods_by_family = {**FAMILIES}
     for heading, methods in _ADDED.items():
-        found[heading] = (*found.get(heading, ()), *methods)
-    return found
+        methods_by_family[heading] = (*methods_by_family.get(heading, ()), *methods)
+    return methods_by_family
 
 
 def add_method(method: MergeMethod[Any], family: str = YOUR_OWN, *, replace: bool = False) -> None:
@@ -162,7 +162,7 @@ def add_method(method: MergeMethod[Any], family: str = YOUR_OWN, *, replace: boo
         raise MethodError(
             f"{name!r} is another name of the method {OTHER_NAMES[name]!r}; choose another name."
         )
-    added = any(name == each.name for methods in _ADDED.values() for each in methods)
+    added = any(name == item.name for methods in _ADDED.values() for item in methods)
     if name in _REGISTERED and not (replace and added):
         how = "pass `replace=True` or choose" if added else "choose"
         raise MethodError(f"There is a method {name!r} already; {how} another name.")
@@ -178,7 +178,7 @@ def add_method(method: MergeMethod[Any], family: str = YOUR_OWN, *, replace: boo
         ) from error
     _require_used({field.name for field in fields}, method)
     for heading, methods in _ADDED.items():
-        _ADDED[heading] = tuple(each for each in methods if each.name != name)
+        _ADDED[heading] = tuple(item for item in methods if item.name != name)
     _REGISTERED[name] = method
     _SOURCES[name] = _digest_of(method)
     _ADDED[family] = (*_ADDED.get(family, ()), method)
@@ -206,9 +206,9 @@ def _require_fields(method: MergeMethod[Any]) -> None:
     plain = {"str": str, "int": int, "bool": bool, "Kind": Kind}
     whose = f"of the method `{method.name}` ({source_of(method.merge)})"
     for field in dataclasses.fields(method):
-        value, wanted = getattr(method, field.name), plain.get(str(field.type))
-        if wanted is not None and not isinstance(value, wanted):
-            raise MethodError(f"`{field.name}` {whose} must be {wanted.__name__}, not {value!r}.")
+        value, required = getattr(method, field.name), plain.get(str(field.type))
+        if required is not None and not isinstance(value, required):
+            raise MethodError(f"`{field.name}` {whose} must be {required.__name__}, not {value!r}.")
     declared = isinstance(method.surveys, tuple)
     if not declared or any(not isinstance(survey, MethodSurvey) for survey in method.surveys):
         raise MethodError(f"`surveys` {whose} must be a tuple of `MethodSurvey`s.")
@@ -243,16 +243,16 @@ def register_method(
     """
 
     def registered(function: Function) -> Function:
-        given = {"formula": "", "citation": "", "parameters": NoParameters, **options}
+        values = {"formula": "", "citation": "", "parameters": NoParameters, **options}
         whose = f"The method `{name}` ({source_of(function)})"
         try:
-            given["kind"] = Kind(given.get("kind", Kind.MATRIX))
+            values["kind"] = Kind(values.get("kind", Kind.MATRIX))
         except ValueError:
             kinds = ", ".join(Kind)
-            raise MethodError(f"{whose} has kind {given['kind']!r}; known: {kinds}.") from None
+            raise MethodError(f"{whose} has kind {values['kind']!r}; known: {kinds}.") from None
         try:
             method = MergeMethod[Any](
-                name=name, title=title, summary=summary, merge=function, **given
+                name=name, title=title, summary=summary, merge=function, **values
             )
         except TypeError as error:
             raise MethodError(f"{whose} has an unknown option: {error}.") from error
@@ -267,11 +267,11 @@ def get_method(name: str) -> MergeMethod[Any]:
 
     Raises RecipeError, which names the nearest or all.
     """
-    known = METHODS.get(name) or METHODS.get(method_id(name))
-    if known is not None:
-        return known
+    method = METHODS.get(name) or METHODS.get(method_id(name))
+    if method is not None:
+        return method
     near = _suggestion(name, METHODS) or f" Known: {', '.join(METHODS)}."
-    raise RecipeError(f"There is no merge method {shown(name)}.{near}", key="merge_method")
+    raise RecipeError(f"There is no merge method {quoted_value(name)}.{near}", key="merge_method")
 
 
 def method_variant(name: str) -> tuple[MergeMethod[Any], dict[str, str]]:
@@ -299,8 +299,8 @@ def every_variant() -> tuple[str, ...]:
         names.append(name)
         for field in parameter_fields(method):
             if field.name == "variant":
-                others = (each for each in field.choices if each != field.default)
-                names += [f"{name}:{each}" for each in others]
+                other_choices = (choice for choice in field.choices if choice != field.default)
+                names += [f"{name}:{choice}" for choice in other_choices]
     return tuple(names)
 
 
@@ -328,9 +328,9 @@ def checked_parameters(method: MergeMethod[Any], values: Mapping[str, object]) -
     fields = {field.name: field for field in parameter_fields(method)}
     for name in values:
         if name not in fields:
-            known = f"it has: {', '.join(fields)}" if fields else "it has none"
+            parameters_there = f"it has: {', '.join(fields)}" if fields else "it has none"
             raise RecipeError(
-                f"{method.name} has no parameter {shown(name)}; {known}."
+                f"{method.name} has no parameter {quoted_value(name)}; {parameters_there}."
                 + _suggestion(name, fields),
                 key=name,
             )
@@ -344,15 +344,15 @@ def _checked(field: FieldInfo, value: object) -> float | int | bool | str:
     if field.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = _as_float(value)
     if type(value).__name__ != field.kind or not isinstance(value, float | int | bool | str):
-        wanted, allowed = f"it must be {_KINDS[field.kind]}", _range_of(field)
-        more = "" if allowed == wanted else f"; {allowed}"
+        requirement, allowed = f"it must be {_KINDS[field.kind]}", _range_of(field)
+        more = "" if allowed == requirement else f"; {allowed}"
         raise RecipeError(
-            f"`{field.name}` must be {_KINDS[field.kind]}, not {shown(value)}{more}.",
+            f"`{field.name}` must be {_KINDS[field.kind]}, not {quoted_value(value)}{more}.",
             key=field.name,
         )
     if not _allowed(field, value):
         raise RecipeError(
-            f"`{field.name}` is {shown(value)}, but {_range_of(field)}.", key=field.name
+            f"`{field.name}` is {quoted_value(value)}, but {_range_of(field)}.", key=field.name
         )
     return value
 
@@ -386,6 +386,6 @@ def _range_of(field: FieldInfo) -> str:
     return f"it must be {' and '.join(bounds)}" if bounds else f"it must be {_KINDS[field.kind]}"
 
 
-def _suggestion(name: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
+def _suggestion(name: str, names: Mapping[str, object]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

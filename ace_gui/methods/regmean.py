@@ -81,8 +81,8 @@ def regmean(experts: Experts, parameters: RegMeanParameters, context: Context) -
         total_1II[0] += gram_II
         del delta_OI, gram_II
     (cut,) = right_divide_(total_1II, value_1OI)
-    found = Census.of(energies).diagnostics(_notes(cut))
-    return Merged.of(value_1OI[0], diagnostics=found)
+    diagnostics = Census.of(energies).diagnostics(_notes(cut))
+    return Merged.of(value_1OI[0], diagnostics=diagnostics)
 
 
 def _mean_square(grams: Sequence[Tensor]) -> float:

@@ -69,12 +69,12 @@ class SceParameters:
     scaling: float = scaling_parameter()
 
 
-def least_variance(known: SurveyContext) -> RankSurvey | None:
+def least_variance(context: SurveyContext) -> RankSurvey | None:
     """The smallest variance of a selected entry; 0 or infinity if no entry is selected.
 
     The share counts only entries that vary at all.
     """
-    weights, share = known.weights, known.parameters[0].select_topk
+    weights, share = context.weights, context.parameters[0].select_topk
     if share == 1:
         return None
 
@@ -89,15 +89,15 @@ def least_variance(known: SurveyContext) -> RankSurvey | None:
     return RankSurvey(len(weights), stage)
 
 
-def mean_squares(known: SurveyContext) -> SumSurvey:
+def mean_squares(context: SurveyContext) -> SumSurvey:
     """The mean squares of the experts' selected changes, from which coefficients are computed."""
-    weights, findings = known.weights, known.findings
+    weights, findings = context.weights, context.findings
 
     def figures(deltas: Deltas, _start: int) -> Iterator[tuple[float, int]]:
         mask = selected(deltas, weights, findings)
         for weight, delta in zip(weights, deltas, strict=True):
-            kept = delta if mask is None else torch.where(mask, delta, 0)
-            yield weight**2 * energy(kept), delta.numel()
+            survivors = delta if mask is None else torch.where(mask, delta, 0)
+            yield weight**2 * energy(survivors), delta.numel()
 
     def means(sums: list[list[float]]) -> Findings:
         return {SQUARE: tuple(square / max(1.0, entries) for square, entries in sums)}

@@ -106,47 +106,47 @@ class BaseSlerpParameters:
     )
 
 
-def slerp_coefficients(known: SurveyContext) -> SumSurvey:
+def slerp_coefficients(context: SurveyContext) -> SumSurvey:
     """How much of each of two experts the point on the arc between them has."""
-    require_pair(len(known.parameters))
-    weights = torch.tensor(known.weights, dtype=torch.float64)
+    require_pair(len(context.parameters))
+    weights = torch.tensor(context.weights, dtype=torch.float64)
     straight = (1 - NEARLY_PARALLEL**2) ** 0.5
 
-    def found(products: Tensor) -> Findings:
+    def findings_of(products: Tensor) -> Findings:
         products = products * weights * weights[:, None]
-        shares = shares_of(products, known.parameters[0].t, straight=straight)
+        shares = shares_of(products, context.parameters[0].t, straight=straight)
         return {COEFFICIENT: tuple((shares * weights).tolist())}
 
-    return inner_product_survey(known, found)
+    return inner_product_survey(context, findings_of)
 
 
-def nuslerp_coefficients(known: SurveyContext) -> SumSurvey | None:
+def nuslerp_coefficients(context: SurveyContext) -> SumSurvey | None:
     """The same by the experts' weights; None if every row or column has its own angle."""
-    require_pair(len(known.parameters))
-    if angles_of_parts(known.parameters[0]):
+    require_pair(len(context.parameters))
+    if angles_of_parts(context.parameters[0]):
         return None
-    t = known.weights[1] / require_mean(known.weights)
+    t = context.weights[1] / require_mean(context.weights)
 
-    def found(products: Tensor) -> Findings:
+    def findings_of(products: Tensor) -> Findings:
         return {COEFFICIENT: tuple(shares_of(products, t, straight=NO_ANGLE).tolist())}
 
-    return inner_product_survey(known, found)
+    return inner_product_survey(context, findings_of)
 
 
-def base_slerp_coefficients(known: SurveyContext) -> SumSurvey:
+def base_slerp_coefficients(context: SurveyContext) -> SumSurvey:
     """How much of the expert's change and of W₀ the point between W₀ and the expert adds to W₀."""
-    require_one(len(known.parameters))
-    parameters, (weight,) = known.parameters[0], known.weights
+    require_one(len(context.parameters))
+    parameters, (weight,) = context.parameters[0], context.weights
     straight = max(0.0, 1 - parameters.parallel**2) ** 0.5
     # W₀ and W₀ + w ΔW, of ΔW and W₀
     points = torch.tensor([[0.0, 1.0], [weight, 1.0]], dtype=torch.float64)
 
-    def found(products: Tensor) -> Findings:
+    def findings_of(products: Tensor) -> Findings:
         shares = shares_of(points @ products @ points.T, parameters.t, straight=straight)
         of_change, of_base = (shares @ points).tolist()
         return {COEFFICIENT: (of_change,), OF_BASE: (of_base - 1,)}
 
-    return inner_product_survey(known, found, with_base=True)
+    return inner_product_survey(context, findings_of, with_base=True)
 
 
 SLERP_SURVEYS: Final = (MethodSurvey(survey=slerp_coefficients, finds=(COEFFICIENT,)),)
@@ -162,8 +162,8 @@ def slerp(experts: Experts, parameters: SlerpParameters, context: Context) -> Me
     of zeros is at a right angle to any other. Raises MethodError if there are not exactly two
     experts, and if one is not finite.
     """
-    known = experts.surveyed(SLERP_SURVEYS, parameters, context)
-    return Merged.of(combined(experts, known.findings))
+    surveyed = experts.surveyed(SLERP_SURVEYS, parameters, context)
+    return Merged.of(combined(experts, surveyed.findings))
 
 
 @on_experts
@@ -173,18 +173,18 @@ def nuslerp(experts: Experts, parameters: NuslerpParameters, context: Context) -
     Raises MethodError if there are not exactly two experts, for weights that sum to zero, and if an
     expert is not finite.
     """
-    known = experts.surveyed(NUSLERP_SURVEYS, parameters, context)
+    surveyed = experts.surveyed(NUSLERP_SURVEYS, parameters, context)
     if not angles_of_parts(parameters):
-        return Merged.of(combined(experts, known.findings))
+        return Merged.of(combined(experts, surveyed.findings))
     t = experts.weights[1] / experts.total_weight
-    one, other = experts.unweighted().weighted(0), experts.unweighted().weighted(1)
-    if parameters.column_wise and one.ndim:
-        merged = arc(one.movedim(0, -1), other.movedim(0, -1), t).movedim(-1, 0)
-    elif one.ndim:
-        merged = arc(one, other, t)
+    first, second = experts.unweighted().weighted(0), experts.unweighted().weighted(1)
+    if parameters.column_wise and first.ndim:
+        merged = arc(first.movedim(0, -1), second.movedim(0, -1), t).movedim(-1, 0)
+    elif first.ndim:
+        merged = arc(first, second, t)
     else:
-        merged = arc(one.reshape(1), other.reshape(1), t)
-    return Merged.of(merged.reshape(one.shape))
+        merged = arc(first.reshape(1), second.reshape(1), t)
+    return Merged.of(merged.reshape(first.shape))
 
 
 @on_experts
@@ -194,8 +194,8 @@ def base_slerp(experts: Experts, parameters: BaseSlerpParameters, context: Conte
     Raises MethodError unless there is exactly one expert, which is finite, and a base.
     """
     require_one(len(experts))
-    known = experts.surveyed(BASE_SURVEYS, parameters, context)
-    return Merged.of(combined(experts, known.findings, context.required_base()))
+    surveyed = experts.surveyed(BASE_SURVEYS, parameters, context)
+    return Merged.of(combined(experts, surveyed.findings, context.required_base()))
 
 
 def angles_of_parts(parameters: NuslerpParameters) -> bool:
@@ -203,16 +203,16 @@ def angles_of_parts(parameters: NuslerpParameters) -> bool:
     return parameters.row_wise or parameters.column_wise
 
 
-def arc(one: Tensor, other: Tensor, t: float) -> Tensor:
+def arc(start: Tensor, end: Tensor, t: float) -> Tensor:
     """[sin((1 − t) θ) a + sin(t θ) b] / sin θ, θ the angle between a and b, float64.
 
     For vectors along the last dimension. Linear where they are parallel or opposite.
     """
-    norms = one.norm(dim=-1, keepdim=True).clamp(min=SHORTEST)
-    norms = norms * other.norm(dim=-1, keepdim=True).clamp(min=SHORTEST)
-    cosine = (one * other).sum(dim=-1, keepdim=True) / norms
+    norms = start.norm(dim=-1, keepdim=True).clamp(min=SHORTEST)
+    norms = norms * end.norm(dim=-1, keepdim=True).clamp(min=SHORTEST)
+    cosine = (start * end).sum(dim=-1, keepdim=True) / norms
     first, second = positions(cosine, t, straight=NO_ANGLE)
-    return first * one + second * other
+    return first * start + second * end
 
 
 def shares_of(products: Tensor, t: float, *, straight: float) -> Tensor:

@@ -76,8 +76,8 @@ def differences(experts: Experts, _: SmileParameters) -> Iterator[Tensor]:
     if experts.raw(0).ndim != 2:
         mean = experts.combination(experts.mean_of_weights(), range(len(experts)))
     for t in range(len(experts)):
-        own = experts.weighted(t)
-        yield own if mean is None else own - mean
+        weighted = experts.weighted(t)
+        yield weighted if mean is None else weighted - mean
 
 
 SMILE = MergeMethod(

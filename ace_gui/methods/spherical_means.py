@@ -73,16 +73,16 @@ Mean = Callable[[Tensor, Sequence[float]], Sequence[float]]
 """Maps the inner products of points (P × P) and their weights to the coefficients of their mean."""
 
 
-def mean_survey(known: SurveyContext, mean: Mean) -> SumSurvey:
+def mean_survey(context: SurveyContext, mean: Mean) -> SumSurvey:
     """How much of each expert's change and of W₀ a mean of changes or of whole weights adds to W₀.
 
     Among whole weights, the base is the first point if it has a weight.
     """
-    parameters: PointsParameters = known.parameters[0]
-    experts = len(known.parameters)
+    parameters: PointsParameters = context.parameters[0]
+    experts = len(context.parameters)
     of_changes = parameters.points == CHANGES
     points = torch.eye(experts, experts if of_changes else experts + 1, dtype=torch.float64)
-    weights = list(known.weights)
+    weights = list(context.weights)
     if not of_changes:
         points[:, -1] = 1  # W₀ + ΔW
         if parameters.base_weight:
@@ -91,8 +91,8 @@ def mean_survey(known: SurveyContext, mean: Mean) -> SumSurvey:
             points = torch.cat([base, points])
             weights = [parameters.base_weight, *weights]
 
-    def found(products: Tensor) -> Findings:
-        energies = weighted_energies(products, known)
+    def findings_of(products: Tensor) -> Findings:
+        energies = weighted_energies(products, context)
         Census.of(energies)  # names an expert with NaN, before the others' points have it too
         shares = torch.tensor(mean(points @ products @ points.T, weights), dtype=torch.float64)
         coefficients = (shares @ points).tolist()
@@ -103,7 +103,7 @@ def mean_survey(known: SurveyContext, mean: Mean) -> SumSurvey:
             ENERGY: energies,
         }
 
-    return inner_product_survey(known, found, with_base=not of_changes)
+    return inner_product_survey(context, findings_of, with_base=not of_changes)
 
 
 def merged_mean(
@@ -144,9 +144,9 @@ class KarcherParameters(PointsParameters):
     )
 
 
-def karcher_coefficients(known: SurveyContext) -> SumSurvey:
+def karcher_coefficients(context: SurveyContext) -> SumSurvey:
     """The survey for the Karcher mean. Raises MethodError for negative weights."""
-    return mean_survey(known, partial(_karcher_mean, known.parameters[0]))
+    return mean_survey(context, partial(_karcher_mean, context.parameters[0]))
 
 
 KARCHER_SURVEYS: Final = (
@@ -178,7 +178,7 @@ def _karcher_mean(
         )
     squares = products.diagonal().tolist()
     pairs = zip(weights, squares, strict=True)
-    counted = list(Census.of([weight * weight * square for weight, square in pairs]).kept)
+    counted = list(Census.of([weight * weight * square for weight, square in pairs]).counted)
     coefficients = [0.0] * len(weights)
     if not counted:
         return coefficients
@@ -257,9 +257,9 @@ class MultislerpParameters(PointsParameters):
     )
 
 
-def multislerp_coefficients(known: SurveyContext) -> SumSurvey:
+def multislerp_coefficients(context: SurveyContext) -> SumSurvey:
     """The survey for multi-SLERP."""
-    return mean_survey(known, partial(_multislerp_mean, known.parameters[0]))
+    return mean_survey(context, partial(_multislerp_mean, context.parameters[0]))
 
 
 MULTISLERP_SURVEYS: Final = (

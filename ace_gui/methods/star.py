@@ -46,7 +46,7 @@ def star(experts: Experts, parameters: StarParameters, _: Context) -> Merged:
     total = experts.total_weight
     census = experts.census()
     merged_OI = torch.zeros_like(experts.matrix(0))
-    for t in census.kept:
+    for t in census.counted:
         merged_OI.add_(truncated(experts.matrix(t), parameters.eta))
     return Merged.of(
         merged_OI, parameters.scaling / total, census.diagnostics(precision=IN_FLOAT64)
@@ -57,8 +57,8 @@ def truncated(matrix_OI: Tensor, eta: float) -> Tensor:
     """The matrix cut to the fewest triplets that hold η % of the nuclear norm, scaled up to it."""
     if eta == 100:
         return matrix_OI
-    kept, nuclear = leading_share(matrix_OI, eta / 100)
-    return kept.product.mul_(nuclear / kept.s_K.sum())
+    leading, nuclear = leading_share(matrix_OI, eta / 100)
+    return leading.product.mul_(nuclear / leading.s_K.sum())
 
 
 STAR = MergeMethod(

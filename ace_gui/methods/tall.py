@@ -81,8 +81,8 @@ def relies(vector: Tensor, total: Tensor, threshold: float) -> Tensor:
 
     The inequality is strict, so all-zero entries are false.
     """
-    others = (total - vector).abs_().mul_(threshold)
-    return vector.abs_() > others
+    others_scaled = (total - vector).abs_().mul_(threshold)
+    return vector.abs_() > others_scaled
 
 
 CONSENSUS_TA = MergeMethod(
@@ -138,7 +138,7 @@ def masks(
         yield Mask(chosen=relies(experts.weighted(t), total, parameters.mask_threshold))
 
 
-def scale(parameters: TallParameters, own: float, shared: float) -> float:  # noqa: ARG001
+def scale(parameters: TallParameters, expert_size: float, shared: float) -> float:  # noqa: ARG001
     """1 / α, which restores the sum of the task vectors."""
     return 1 / parameters.scaling
 

@@ -14,10 +14,10 @@ from ace_gui.methods.shared.sparse import Sparse, rescale_parameter
 from ace_gui.methods.shared.survey import MethodSurvey, RankSurvey, SurveyContext
 from ace_gui.methods.shared.trimming import (
     THRESHOLD,
-    kept,
     trim_parameter,
     trim_range,
     trim_survey,
+    trimmed_entries,
 )
 
 
@@ -51,22 +51,22 @@ class TiesParameters(ElectionParameters, Trimming):
     )
 
 
-def thresholds(known: SurveyContext) -> RankSurvey | None:
+def thresholds(context: SurveyContext) -> RankSurvey | None:
     """The smallest magnitude that each expert keeps; None if all keep everything."""
-    if all(parameters.density == 1 for parameters in known.parameters):
+    if all(parameters.density == 1 for parameters in context.parameters):
         return None
-    return trim_survey([parameters.density for parameters in known.parameters])
+    return trim_survey([parameters.density for parameters in context.parameters])
 
 
-def largest(delta: Tensor, t: int, known: SurveyContext) -> Tensor:
+def largest(delta: Tensor, t: int, context: SurveyContext) -> Tensor:
     """The entries of expert t that reach its threshold."""
-    return kept(delta, t, known.findings)
+    return trimmed_entries(delta, t, context.findings)
 
 
 THRESHOLDS = MethodSurvey(
     survey=thresholds, over=trim_range, finds=(THRESHOLD,), uses=("density", "trim")
 )
-TRIMMED = Sparse(kept=largest, surveys=(THRESHOLDS,))
+TRIMMED = Sparse(survivors_of=largest, surveys=(THRESHOLDS,))
 
 
 @on_experts
@@ -78,8 +78,8 @@ def ties(experts: Experts, parameters: TiesParameters, context: Context) -> Merg
     every expert once. ``balanced`` decides ties of the signs of an entry. Raises MethodError if a
     task vector is not finite, or if required findings are missing.
     """
-    sparse, known = TRIMMED.vectors(experts, parameters, context)
-    return merged_by_election(sparse, experts.weights, parameters, known.findings)
+    sparse, surveyed = TRIMMED.vectors(experts, parameters, context)
+    return merged_by_election(sparse, experts.weights, parameters, surveyed.findings)
 
 
 TIES = MergeMethod(

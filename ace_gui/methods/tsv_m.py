@@ -56,15 +56,15 @@ def tsv_m(experts: Experts, parameters: TsvMParameters, _: Context) -> Merged:
     because the published factors are arbitrary there. Reads every expert twice. Holds few experts
     at a time, and U, S, V. Raises MethodError for tensors that are not matrices or not finite.
     """
-    found = experts.census()
-    if len(found.kept) < 2:
-        alone = experts.matrix(found.kept[0] if found.kept else 0)
-        return Merged.of(alone, parameters.scaling, found.diagnostics())
+    census = experts.census()
+    if len(census.counted) < 2:
+        alone = experts.matrix(census.counted[0] if census.counted else 0)
+        return Merged.of(alone, parameters.scaling, census.diagnostics())
     shape, device = (like := experts.matrix(0)).shape, like.device
     del like
     rank, together = min(shape), partial(side_by_side, entries=shape.numel(), device=device)
-    kept = max(1, rank // len(found.kept))
-    leading = together(lambda t: leading_triplets(experts.matrix(t), kept), found.kept)
+    count = max(1, rank // len(census.counted))
+    leading = together(lambda t: leading_triplets(experts.matrix(t), count), census.counted)
     u_OK = torch.cat([triplets.u_OK for triplets in leading], dim=1)
     s_K = torch.cat([triplets.s_K for triplets in leading])
     v_IK = torch.cat([triplets.vh_KI.T for triplets in leading], dim=1)
@@ -75,8 +75,8 @@ def tsv_m(experts: Experts, parameters: TsvMParameters, _: Context) -> Merged:
         merged_OI = times(times(u_OK, middle_KK), v_IK.T)
     else:
         merged_OI = times(u_OK, times(middle_KK, v_IK.T))
-    notes = [_OVERLAP.format(len(found.kept), rank)] if len(found.kept) > rank else []
-    return Merged.of(merged_OI, parameters.scaling, found.diagnostics(notes, IN_FLOAT64))
+    notes = [_OVERLAP.format(len(census.counted), rank)] if len(census.counted) > rank else []
+    return Merged.of(merged_OI, parameters.scaling, census.diagnostics(notes, IN_FLOAT64))
 
 
 def factors(experts: Experts) -> Iterator[Triplets]:

@@ -83,15 +83,15 @@ def wudi(experts: Experts, parameters: WudiParameters, context: Context) -> Merg
     S and B. Raises MethodError for tensors that are not matrices or not finite.
     """
     census = experts.census()
-    if len(census.kept) < 2:
-        alone = experts.matrix(census.kept[0] if census.kept else 0)
+    if len(census.counted) < 2:
+        alone = experts.matrix(census.counted[0] if census.counted else 0)
         return Merged.of(alone, parameters.scaling, census.diagnostics())
     gram_II, target_OI = _sums(experts, census)
     precision = IN_FLOAT64
     if parameters.solution == "closed":
         merged_OI = closed(gram_II, target_OI)
     else:
-        start_OI = experts.combination([experts.weights[t] for t in census.kept], census.kept)
+        start_OI = experts.combination([experts.weights[t] for t in census.counted], census.counted)
         tolerance = context.tolerance.scaled(parameters.scaling)
         merged_OI, precision = descended(start_OI, gram_II, target_OI, parameters, tolerance)
     return Merged.of(merged_OI, parameters.scaling, census.diagnostics(precision=precision))
@@ -107,11 +107,11 @@ def flops(shape: tuple[int, ...], experts: int, parameters: WudiParameters) -> f
 
 def _sums(experts: Experts, census: Census) -> tuple[Tensor, Tensor]:
     """S (I × I) and B (O × I)."""
-    first_OI = experts.matrix(census.kept[0])
+    first_OI = experts.matrix(census.counted[0])
     target_OI = torch.zeros_like(first_OI)
     gram_II = first_OI.new_zeros(first_OI.shape[1], first_OI.shape[1])
     del first_OI
-    for t in census.kept:
+    for t in census.counted:
         delta_OI = experts.matrix(t)
         own_II = gram(delta_OI).div_(census.energies[t])
         add_product_(target_OI, delta_OI, own_II)
@@ -136,7 +136,7 @@ def descended(
         rows = torch.linspace(0, outputs - 1, min(ROWS, outputs), device=start_OI.device).long()
         exact_PI = adam(start_OI[rows], gram_II, target_OI[rows], parameters)
         with full_float32():
-            start, gram, target = (each.float() for each in (start_OI, gram_II, target_OI))
+            start, gram, target = (matrix.float() for matrix in (start_OI, gram_II, target_OI))
             found_OI = adam(start, gram, target, parameters)
         worst = (found_OI[rows] - exact_PI).norm(dim=1).max()
         size = energy(found_OI) ** 0.5
@@ -166,9 +166,9 @@ def adam(
 def closed(gram_II: Tensor, target_OI: Tensor) -> Tensor:
     """B S⁺, the minimiser of least norm."""
     values_I, vectors_II = torch.linalg.eigh(gram_II)
-    kept = values_I > SINGULAR * values_I[-1]
-    basis_IK = vectors_II[:, kept]
-    return times(times(target_OI, basis_IK).div_(values_I[kept]), basis_IK.T)
+    is_regular = values_I > SINGULAR * values_I[-1]
+    basis_IK = vectors_II[:, is_regular]
+    return times(times(target_OI, basis_IK).div_(values_I[is_regular]), basis_IK.T)
 
 
 WUDI = MergeMethod(

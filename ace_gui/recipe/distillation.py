@@ -62,18 +62,18 @@ def as_distillation(value: object) -> object:
 
 
 def distillation_of(
-    wanted: bool | Mapping[str, Any] | Distillation,
+    value: bool | Mapping[str, Any] | Distillation,
 ) -> Distillation | Literal[False]:
     """The choice as the library takes it. Raises RecipeError for an unknown key or value."""
-    if isinstance(wanted, Distillation):
-        return wanted
-    if isinstance(wanted, bool):
-        return Distillation() if wanted else False
-    known = [item.name for item in fields(Distillation)]
-    for key in wanted:
-        if key not in known:
-            raise RecipeError(f"distil has no {key!r}; there are {', '.join(known)}.", key="distil")
-    values = dict(wanted)
+    if isinstance(value, Distillation):
+        return value
+    if isinstance(value, bool):
+        return Distillation() if value else False
+    names = [item.name for item in fields(Distillation)]
+    for key in value:
+        if key not in names:
+            raise RecipeError(f"distil has no {key!r}; there are {', '.join(names)}.", key="distil")
+    values = dict(value)
     words = [member.value for member in Trained]
     train = values.get("train", Trained.AUTO)
     if train not in words:

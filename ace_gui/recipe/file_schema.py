@@ -32,9 +32,9 @@ known_keys: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
 
 def written_fields(kind: type) -> list[Field[Any]]:
     """The fields of a class that are written in a file: its own, then the inherited ones."""
-    own = inspect.get_annotations(kind)
-    written = (each for each in fields(kind) if traits_of(each).written)
-    return sorted(written, key=lambda f: f.name not in own)
+    annotations = inspect.get_annotations(kind)
+    written = (field for field in fields(kind) if traits_of(field).written)
+    return sorted(written, key=lambda f: f.name not in annotations)
 
 
 def values_of(part: BaseModel) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _in_schema(kind: Any, at: tuple[str, ...], limits: Mapping[str, Any]) -> Any
     if kind == ParameterValue:
         return Annotated[kind, BeforeValidator(plain_number)]
     if origin in {Union, UnionType}:
-        return _union(_in_schema(each, at, limits) for each in inner)
+        return _union(_in_schema(inner_kind, at, limits) for inner_kind in inner)
     if origin is tuple:
         item = _in_schema(inner[0], at, {})
         return Annotated[GenericAlias(list, item), pydantic.Field(**limits), AfterValidator(tuple)]

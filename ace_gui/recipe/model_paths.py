@@ -79,9 +79,9 @@ class ModelPaths:
                 raise ValueError
             return Path(os.path.abspath(self.folder / Path(written).expanduser()))  # noqa: PTH100
         except (ValueError, RuntimeError):
-            shown = ascii(written[:60])
+            text = ascii(written[:60])
             raise RecipeError(
-                f"{shown} cannot be the path of a model; correct it.", key="model"
+                f"{text} cannot be the path of a model; correct it.", key="model"
             ) from None
 
 
@@ -106,23 +106,25 @@ def cached_snapshot(name: str, revision: str | None) -> Path | None:
     commit = _first_line(repository / "refs" / (revision or "main"))
     if commit is None and revision is None:
         return snapshots[0] if len(snapshots) == 1 else None
-    wanted = [each for each in snapshots if each.name == (commit or revision)]
+    matching = [snapshot for snapshot in snapshots if snapshot.name == (commit or revision)]
     if commit is None and revision is not None and len(revision) >= 7:
-        wanted = wanted or [each for each in snapshots if each.name.startswith(revision)]
-    return wanted[0] if len(wanted) == 1 else None
+        matching = matching or [
+            snapshot for snapshot in snapshots if snapshot.name.startswith(revision)
+        ]
+    return matching[0] if len(matching) == 1 else None
 
 
 def _repository(folder_name: str) -> Path | None:
     folders = _folders(cache_folder())
-    exact = [each for each in folders if each.name == folder_name]
-    alike = [each for each in folders if each.name.casefold() == folder_name.casefold()]
+    exact = [folder for folder in folders if folder.name == folder_name]
+    alike = [folder for folder in folders if folder.name.casefold() == folder_name.casefold()]
     matches = exact or alike
     return matches[0] if len(matches) == 1 else None
 
 
 def _folders(folder: Path) -> list[Path]:
     try:
-        return sorted(each for each in folder.iterdir() if each.is_dir())
+        return sorted(entry for entry in folder.iterdir() if entry.is_dir())
     except OSError:
         return []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ace_gui.errors import RecipeError
-from ace_gui.formatting import shown
+from ace_gui.formatting import quoted_value
 from ace_gui.method_names import method_id
 from ace_gui.recipe import recommended
 from ace_gui.recipe.file_schema import SCHEMA, in_file, known_keys
@@ -46,7 +46,7 @@ def recipe_keys(
         keys |= {"merge_method": method_id(name)} | (
             {"parameters": {"variant": variant}} if colon else {}
         )
-    keys |= {"base_model": base, "models": [{"model": each} for each in experts]}
+    keys |= {"base_model": base, "models": [{"model": expert} for expert in experts]}
     for setting in settings:
         _set(keys, setting)
     return keys
@@ -64,7 +64,7 @@ def _set(keys: dict[str, Any], setting: str) -> None:
     name, equals, text = setting.partition("=")
     names = name.strip().split(".")
     if not equals or not text.strip() or not all(names):
-        raise RecipeError(f"{shown(setting)} is not a setting; write KEY=VALUE.", key="set")
+        raise RecipeError(f"{quoted_value(setting)} is not a setting; write KEY=VALUE.", key="set")
     if names[0] in _OF_MODELS:
         raise RecipeError(
             f"{names[0]} cannot be set here; name models and method as arguments.", key="set"
@@ -75,7 +75,7 @@ def _set(keys: dict[str, Any], setting: str) -> None:
     for key in outer:
         inner = keys.setdefault(key, {})
         if not isinstance(inner, dict):
-            raise RecipeError(f"{shown(name)} cannot be set: {key} has a value.", key="set")
+            raise RecipeError(f"{quoted_value(name)} cannot be set: {key} has a value.", key="set")
         keys = inner
     keys[last] = parsed_value(name, text)
 

@@ -46,8 +46,8 @@ def about(**traits: Any) -> Mapping[str, Traits]:
 
 def traits_of(described: Field[Any]) -> Traits:
     """The traits of a field."""
-    found: Traits = described.metadata.get(_TRAITS, Traits())
-    return found
+    traits: Traits = described.metadata.get(_TRAITS, Traits())
+    return traits
 
 
 def limits_of(part: type[Any], name: str) -> dict[str, Any]:
@@ -140,14 +140,14 @@ class Cap:
     def __post_init__(self) -> None:
         require_limits(self, "after.cap")
 
-    def for_heads(self, *, one: bool) -> float:
+    def for_heads(self, *, single: bool) -> float:
         """δ of a model with one head for all experts, or with other heads or none."""
-        return self.one_head if one and self.one_head is not None else self.delta
+        return self.one_head if single and self.one_head is not None else self.delta
 
 
 def _factors(factors: tuple[float, ...]) -> tuple[float, ...]:
     """The factors of a depth, if they are in range. Raises ValueError."""
-    if len(factors) != 2 or not all(abs(each) <= LARGEST_FACTOR for each in factors):
+    if len(factors) != 2 or not all(abs(factor) <= LARGEST_FACTOR for factor in factors):
         raise ValueError(
             "must be two factors, of the first and of the last block, from "
             f"{-LARGEST_FACTOR:g} to {LARGEST_FACTOR:g}"
@@ -186,10 +186,12 @@ class After:
     def __post_init__(self) -> None:
         require_limits(self, "after")
 
-    def over(self, others: After) -> After:
-        """These settings; where one is None, that of ``others``."""
-        own = {each.name: getattr(self, each.name) for each in fields(self)}
-        return replace(others, **{name: value for name, value in own.items() if value is not None})
+    def over(self, defaults: After) -> After:
+        """These settings; where one is None, that of ``defaults``."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(
+            defaults, **{name: value for name, value in values.items() if value is not None}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,14 +326,14 @@ def without(
     rules: Iterable[Override], names: Collection[str], tensors: Sequence[Tensor]
 ) -> tuple[Override, ...]:
     """The rules, restricted to other tensors than these; empty ones are dropped."""
-    kept = []
+    remaining = []
     for rule in rules:
         selected = {tensor.name for tensor in tensors if _holds(rule, tensor)}
         if not selected & set(names):
-            kept.append(rule)
+            remaining.append(rule)
         elif selected - set(names):
-            kept.append(for_selection(rule, selected - set(names), tensors))
-    return tuple(kept)
+            remaining.append(for_selection(rule, selected - set(names), tensors))
+    return tuple(remaining)
 
 
 def with_names(rules: Iterable[Override], names: Mapping[str, str]) -> tuple[Override, ...]:
@@ -340,7 +342,7 @@ def with_names(rules: Iterable[Override], names: Mapping[str, str]) -> tuple[Ove
         replace(
             rule,
             weights={names[n]: w for n, w in rule.weights.items() if n in names},
-            experts={names[n]: own for n, own in rule.experts.items() if n in names},
+            experts={names[n]: parameters for n, parameters in rule.experts.items() if n in names},
         )
         for rule in rules
     )

@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from ace_gui.errors import RecipeError
-from ace_gui.formatting import listing, shown
+from ace_gui.formatting import listing, quoted_value
 from ace_gui.paths import merges_folder
 from ace_gui.recipe.file_schema import (
     SCHEMA,
@@ -48,7 +48,7 @@ def load_recipe(path: Path) -> Recipe:
     documents = _documents(path)
     with _naming(path):
         if len(documents) > 1:
-            return _Stages([_mapping(each) for each in documents], path.parent).last()
+            return _Stages([_mapping(document) for document in documents], path.parent).last()
         return _recipe(_mapping(documents[0]), path.parent)
 
 
@@ -57,12 +57,12 @@ def load_tasks(path: Path) -> tuple[Task, ...]:
 
     Relative paths start from its folder. Raises RecipeError.
     """
-    content, *others = _documents(path)
+    content, *further = _documents(path)
     with _naming(path):
-        if others:
+        if further:
             raise RecipeError("the file has several documents; keep one.")
-        whole = {"tasks": content} if isinstance(content, list) else _mapping(content)
-        return tasks_from(whole, path.parent)
+        document = {"tasks": content} if isinstance(content, list) else _mapping(content)
+        return tasks_from(document, path.parent)
 
 
 def tasks_from(content: Mapping[str, object], folder: Path = Path()) -> tuple[Task, ...]:
@@ -74,17 +74,17 @@ def tasks_from(content: Mapping[str, object], folder: Path = Path()) -> tuple[Ta
     return tuple(tasks)
 
 
-def recipe_from(given: Path | str | Mapping[str, object] | Recipe) -> Recipe:
+def recipe_from(source: Path | str | Mapping[str, object] | Recipe) -> Recipe:
     """A recipe from its file, from a mapping as in such a file, or unchanged.
 
     Relative paths in a mapping start from the working directory. Raises RecipeError.
     """
-    if isinstance(given, Recipe):
-        return given
-    if isinstance(given, str | Path):
-        return load_recipe(Path(given))
+    if isinstance(source, Recipe):
+        return source
+    if isinstance(source, str | Path):
+        return load_recipe(Path(source))
     with _naming(Path("recipe")):
-        return _recipe(_mapping(_plain_paths(given)), Path())
+        return _recipe(_mapping(_plain_paths(source)), Path())
 
 
 @contextlib.contextmanager
@@ -144,7 +144,11 @@ class _Stages:
         if name not in self._made:
             self._begun.append(name)
             needed: dict[Path, Recipe] = {}
-            stages = {each: partial(self._folder, each, needed) for each in self._documents if each}
+            stages = {
+                document: partial(self._folder, document, needed)
+                for document in self._documents
+                if document
+            }
             recipe = _recipe(self._documents[name], self._file_folder, stages)
             missing = dict.fromkeys(needed, _NOT_MERGED)
             unfound = {**recipe.unfound, **missing}
@@ -192,9 +196,11 @@ def _recipe(
     foreign = _foreign_keys(content)
     of_both = {key: value for key, value in content.items() if key not in foreign}
     if is_mergekit(of_both, known_keys[()]):
-        document = _validated(of_both, MergekitDocument, known=MERGEKIT_KEYS)
+        document = _validated(of_both, MergekitDocument, keys_of=MERGEKIT_KEYS)
         recipe = from_mergekit(document, paths)
-        notes = [f"mergekit has no key {shown(key)} and ignores it: left out." for key in foreign]
+        notes = [
+            f"mergekit has no key {quoted_value(key)} and ignores it: left out." for key in foreign
+        ]
         return replace(recipe, notes=(*notes, *recipe.notes), unfound=paths.unfound)
     values = values_of(_validated(content, Document, paths))
     del values["schema_"]
@@ -222,8 +228,8 @@ def _foreign_keys(content: Mapping[str, Any]) -> list[str]:
 
     mergekit ignores them. A key that is like a known one is a typing error, and not among them.
     """
-    known = {*MERGEKIT_KEYS[()], *known_keys[()]}
-    return [key for key in content if key in _OF_CARDS or not difflib.get_close_matches(key, known)]
+    names = {*MERGEKIT_KEYS[()], *known_keys[()]}
+    return [key for key in content if key in _OF_CARDS or not difflib.get_close_matches(key, names)]
 
 
 def _with_after(content: Mapping[str, Any], key: str = "") -> dict[str, Any]:
@@ -315,7 +321,7 @@ def parsed_value(key: str, text: str) -> Any:
         return read_value(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise RecipeError(
-            f"{shown(text)} is not a value for {shown(key)}: {_one_line(error)}.",
+            f"{quoted_value(text)} is not a value for {quoted_value(key)}: {_one_line(error)}.",
             key=key,
             details=str(error),
         ) from None
@@ -347,12 +353,12 @@ def _validated(
     schema: type[Schema],
     paths: ModelPaths | None = None,
     *,
-    known: Mapping[tuple[str, ...], tuple[str, ...]] = known_keys,
+    keys_of: Mapping[tuple[str, ...], tuple[str, ...]] = known_keys,
 ) -> Schema:
     try:
         return schema.model_validate(content, context=paths)
     except ValidationError as error:
-        raise _explain(error, known) from None
+        raise _explain(error, keys_of) from None
 
 
 def _one_line(error: Exception) -> str:
@@ -375,16 +381,16 @@ def _explain(
     location = first["loc"]
     key = _key(location)
     if first["type"] == "extra_forbidden":
-        known = known_keys.get(tuple(filter(_is_key, location[:-1])), ())
-        close = difflib.get_close_matches(str(location[-1]), known, n=1)
+        names = known_keys.get(tuple(filter(_is_key, location[:-1])), ())
+        close = difflib.get_close_matches(str(location[-1]), names, n=1)
         hint = f"; did you mean {close[0]!r}" if close else ""
         if location[0] == "tasks" and location[-1] in every_role():
             hint = (
                 f"; a column of the data is named under columns, as in columns: {{{location[-1]}: "
                 "NAME}, and fixed answers such as yes and no stand in a column, too"
             )
-        listed = f" Known here: {', '.join(known)}." if known else ""
-        sentence = f"unknown key {shown(key)}{hint}.{listed}"
+        listed = f" Known here: {', '.join(names)}." if names else ""
+        sentence = f"unknown key {quoted_value(key)}{hint}.{listed}"
     elif first["type"] == "missing":
         sentence = f"the key {key!r} is missing; add it."
     elif first["type"] == "too_short":
@@ -393,15 +399,17 @@ def _explain(
     else:
         value = first["input"]
         value_shown = (
-            shown(value) if isinstance(value, str | int | float | bool) else type(value).__name__
+            quoted_value(value)
+            if isinstance(value, str | int | float | bool)
+            else type(value).__name__
         )
-        sentence = f"{shown(key)} is {value_shown}, but {_wanted(dict(first))}."
+        sentence = f"{quoted_value(key)} is {value_shown}, but {_expectation(dict(first))}."
         if first["type"] in ("string_type", "literal_error") and not isinstance(value, str):
             sentence += " Put it in quotes if it is a text."
     return RecipeError(sentence, key=key, details=str(error))
 
 
-def _wanted(complaint: dict[str, Any]) -> str:
+def _expectation(complaint: dict[str, Any]) -> str:
     if complaint["type"] == "literal_error":
         return f"must be one of {complaint['ctx']['expected']}"
     if complaint["type"] == "model_type":

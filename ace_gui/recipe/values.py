@@ -295,12 +295,12 @@ class Choices:
 
     def choices(self) -> dict[str, Any]:
         """The fields of ``Choices``, by name."""
-        return {each.name: getattr(self, each.name) for each in fields(Choices)}
+        return {field.name: getattr(self, field.name) for field in fields(Choices)}
 
     def of_task_vectors(self) -> tuple[object, ...]:
         """The settings on which the task vectors depend, as hashable values."""
         rules = tuple(rule for rule in self.overrides if rule.weights)
-        names = [each.name for each in fields(Choices) if traits_of(each).task_vectors]
+        names = [field.name for field in fields(Choices) if traits_of(field).task_vectors]
         values = [getattr(self, name) for name in names]
         return (*(tuple(v.items()) if isinstance(v, Mapping) else v for v in values), rules)
 
@@ -360,12 +360,12 @@ class Recipe(Choices):
     @property
     def expert_names(self) -> tuple[str, ...]:
         """A distinct name for each expert: the given one, else the folder's or file's."""
-        wanted = [entry.name or model_name(entry.model) or "expert" for entry in self.models]
-        counts = Counter(name.casefold() for name in wanted)  # some disks ignore case
+        proposed = [entry.name or model_name(entry.model) or "expert" for entry in self.models]
+        counts = Counter(name.casefold() for name in proposed)  # some disks ignore case
         taken = {name for name, count in counts.items() if count == 1}
         numbers = {name: itertools.count(1) for name, count in counts.items() if count > 1}
         names = []
-        for name in wanted:
+        for name in proposed:
             key = name.casefold()
             if key in numbers:
                 numbered = (f"{name}-{number}" for number in numbers[key])
@@ -382,7 +382,7 @@ class Recipe(Choices):
 
     def absolute(self) -> Self:
         """The same with absolute paths, for a process with another working directory."""
-        values = {each.name: _absolute(getattr(self, each.name)) for each in fields(Recipe)}
+        values = {field.name: _absolute(getattr(self, field.name)) for field in fields(Recipe)}
         return replace(self, **values)
 
     @property
@@ -405,7 +405,7 @@ def _absolute(value: Any) -> Any:
         case tuple():
             return tuple(map(_absolute, value))
         case Source() | Slice() | ModelEntry():
-            values = {each.name: _absolute(getattr(value, each.name)) for each in fields(value)}
+            values = {field.name: _absolute(getattr(value, field.name)) for field in fields(value)}
             return replace(value, **values)
     return value
 

@@ -191,23 +191,23 @@ def is_remote(name: str) -> bool:
 def _refuse_other_kinds(path: Path, config: Mapping[str, object]) -> None:
     kind = config.get("peft_type")
     if str(kind).upper() in _PROMPTS:
-        shown = plain(str(kind))
-        sentence = f"This adapter is of type {shown}: it changes inputs, not weights, so "
+        text = plain(str(kind))
+        sentence = f"This adapter is of type {text}: it changes inputs, not weights, so "
         raise refusal(path, f"{sentence}there is nothing to merge.")
     if str(kind).upper() not in _KINDS:
-        shown = plain(str(kind))
+        text = plain(str(kind))
         advice = _NOT_MERGED if str(kind).upper() in _BY_INPUT else MERGE_FIRST
-        sentence = f"This adapter is of type {shown}; LoRA, LoHa and LoKr are added. {advice}"
+        sentence = f"This adapter is of type {text}; LoRA, LoHa and LoKr are added. {advice}"
         raise refusal(path, sentence)
     for key, (what, advice) in _UNSUPPORTED.items():
         if config.get(key):
             raise refusal(path, f"This adapter {what} (`{key}`). {advice}")
     start = config.get("init_lora_weights", True)
     if start not in _PLAIN_STARTS:
-        shown = plain(str(start))
+        text = plain(str(start))
         raise refusal(
             path,
-            f"This adapter began from a changed base (`init_lora_weights`: {shown}). {MERGE_FIRST}",
+            f"This adapter began from a changed base (`init_lora_weights`: {text}). {MERGE_FIRST}",
         )
 
 

@@ -157,19 +157,19 @@ def _refuse_second_change(path: Path, first: Change | None, second: Change) -> N
 
 def _candidates(module: str) -> Iterator[str]:
     """The flattened names that a module may have in a base."""
-    prefix = next((each for each in _OF_KOHYA if module.startswith(each)), None)
+    prefix = next((beginning for beginning in _OF_KOHYA if module.startswith(beginning)), None)
     if prefix is not None:
-        parts, rest = _OF_KOHYA[prefix], module.removeprefix(prefix)
+        parts, inside = _OF_KOHYA[prefix], module.removeprefix(prefix)
     else:
-        part, _, rest = module.partition(".")
+        part, _, inside = module.partition(".")
         if part not in _STARTS:
             yield module.replace(".", "_")
             return
         parts = (part,)
-    names = [rest]
+    names = [inside]
     if parts[0].startswith("text_encoder"):  # transformers 5 saves CLIP's without `text_model`
-        inner = rest.removeprefix("text_model").lstrip("._")
-        names = [inner, f"text_model.{inner}"]
+        bare = inside.removeprefix("text_model").lstrip("._")
+        names = [bare, f"text_model.{bare}"]
     for name in names:
         for start in ("", *(start for part in parts for start in _STARTS[part])):
             yield (start + name).replace(".", "_")
@@ -198,10 +198,10 @@ def _settings(
 
     If both factors of LoKr are whole, there is no rank, and LyCORIS has no scale.
     """
-    part, _, rest = module.partition(".")
+    part, _, inside = module.partition(".")
     if (config := _config(path, header, part)) is not None:
         settings = adapter_settings(path, {"peft_type": "LORA", **config})
-        inner = rest if part in _STARTS else module
+        inner = inside if part in _STARTS else module
         rank = settings.rank_of(inner)
         scaled = settings.scale_of(inner) * rank
         return AdapterSettings(rank=rank, alpha=scaled, fan_in_fan_out=settings.fan_in_fan_out)

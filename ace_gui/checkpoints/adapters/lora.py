@@ -109,9 +109,9 @@ def is_peft_adapter(path: Path) -> bool:
     folder = Path(path)
     if not (folder / ADAPTER_CONFIG).is_file():
         return False
-    whole = any((folder / f"model{end}").exists() for end in (SUFFIX, INDEX_SUFFIX))
+    holds_model = any((folder / f"model{end}").exists() for end in (SUFFIX, INDEX_SUFFIX))
     names = [name for name in (*MODEL_FILES, *ADAPTER_FILES) if (folder / name).exists()]
-    return not whole and adapter_and_model((ADAPTER_CONFIG, *names)) is None
+    return not holds_model and adapter_and_model((ADAPTER_CONFIG, *names)) is None
 
 
 def open_peft_adapter(folder: Path) -> Adapter:
@@ -149,12 +149,13 @@ def open_peft_adapter(folder: Path) -> Adapter:
         named_base=settings.named_base,
         keeps_ties=settings.keeps_ties,
         warnings=tuple(
-            f"{path_text(folder)}: {warning}" for warning in (*settings.warnings, *_others(folder))
+            f"{path_text(folder)}: {warning}"
+            for warning in (*settings.warnings, *_other_files(folder))
         ),
     )
 
 
-def _others(folder: Path) -> Iterator[str]:
+def _other_files(folder: Path) -> Iterator[str]:
     """A note about adapters in sub-folders, where PEFT saves all but the default one."""
     names = sorted(path.parent.name for path in folder.glob(f"*/{ADAPTER_CONFIG}"))
     if names:
@@ -265,12 +266,12 @@ def same_bytes(first: TensorInfo, second: TensorInfo) -> bool:
         return True
     if (first.dtype, first.shape) != (second.dtype, second.shape):
         return False
-    with open_regular(first.file) as (one, _), open_regular(second.file) as (other, _):
-        both = (
+    with open_regular(first.file) as (first_file, _), open_regular(second.file) as (second_file, _):
+        contents = (
             read_blocks(descriptor, info.file, info.start, info.start + info.nbytes)
-            for descriptor, info in ((one, first), (other, second))
+            for descriptor, info in ((first_file, first), (second_file, second))
         )
-        return all(a == b for a, b in zip(*both, strict=True))
+        return all(a == b for a, b in zip(*contents, strict=True))
 
 
 def changes(
@@ -320,9 +321,9 @@ def _token_rows(path: Path, target: str, table: TensorInfo, indices: tuple[int, 
 _COMPLETE: Final = {
     "hada": [{"w1_a", "w1_b", "w2_a", "w2_b"}, {"w1_a", "w1_b", "w2_a", "w2_b", "t1", "t2"}],
     "lokr": [
-        {*one, *two}
-        for one in (("w1",), ("w1_a", "w1_b"))
-        for two in (("w2",), ("w2_a", "w2_b"), ("w2_a", "w2_b", "t2"))
+        {*left_pieces, *right_pieces}
+        for left_pieces in (("w1",), ("w1_a", "w1_b"))
+        for right_pieces in (("w2",), ("w2_a", "w2_b"), ("w2_a", "w2_b", "t2"))
     ],
 }
 
@@ -364,18 +365,18 @@ def _low_rank(
     settings: AdapterSettings,
     parameter: str | None,
 ) -> Iterator[Change]:
-    shown, embedding = plain(module), any("embedding" in name for name in pieces)
+    plain_name, embedding = plain(module), any("embedding" in name for name in pieces)
     letters = ("lora_embedding_A", "lora_embedding_B") if embedding else ("lora_A", "lora_B")
     present = [letter for letter in letters if letter in pieces]
     if len(present) < 2:
         letter = present[0][-1] if present else next(iter(pieces))
         missing = "A" if letter == "B" else "B"
-        sentence = f"`{shown}` has {letter} but no {missing}. Download the adapter again."
+        sentence = f"`{plain_name}` has {letter} but no {missing}. Download the adapter again."
         raise refusal(path, sentence, tensor=next(iter(pieces.values())).name)
     a, b = (pieces[letter] for letter in letters)
     target, name = parameter or _target(module), parameter or module
     rank, scale, bare = settings.rank_of(name), settings.scale_of(name), parameter is not None
-    _check_factors(path, shown, a, b, rank, embedding=embedding, stacked=bare)
+    _check_factors(path, plain_name, a, b, rank, embedding=embedding, stacked=bare)
     _check_others(path, pieces, a, b)
     yield LowRank(
         target=target,
@@ -396,7 +397,7 @@ def _low_rank(
 
 def _check_factors(
     path: Path,
-    shown: str,
+    plain_name: str,
     a: TensorInfo,
     b: TensorInfo,
     rank: int,
@@ -404,7 +405,7 @@ def _check_factors(
     embedding: bool,
     stacked: bool,
 ) -> None:
-    sizes = f"`{shown}`: A is {dimensions(a.shape)}, B is {dimensions(b.shape)}"
+    sizes = f"`{plain_name}`: A is {dimensions(a.shape)}, B is {dimensions(b.shape)}"
     if 0 in (*a.shape, *b.shape):
         raise refusal(path, f"{sizes}; one is empty. Download the adapter again.", tensor=a.name)
     if min(len(a.shape), len(b.shape)) < 2 or a.shape[0] != b.shape[1]:

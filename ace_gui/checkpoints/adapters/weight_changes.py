@@ -36,7 +36,7 @@ class Change:
     @property
     def parts(self) -> tuple[TensorInfo, ...]:
         """The tensors from which it is computed."""
-        values = (getattr(self, each.name) for each in fields(self))
+        values = (getattr(self, field.name) for field in fields(self))
         return tuple(value for value in values if isinstance(value, TensorInfo))
 
     @property
@@ -193,8 +193,8 @@ class _Flattened(Change):
 
     def _sides(self, number: str) -> tuple[int, int]:
         """Rows and columns of w1 or w2."""
-        if whole := self.pieces.get(f"w{number}"):
-            return whole.shape[0], math.prod(whole.shape[1:])
+        if matrix := self.pieces.get(f"w{number}"):
+            return matrix.shape[0], math.prod(matrix.shape[1:])
         a, b = (self.pieces[f"w{number}_{letter}"].shape for letter in "ab")
         if middle := self.pieces.get(f"t{number}"):
             return a[1], b[1] * math.prod(middle.shape[2:])
@@ -202,8 +202,8 @@ class _Flattened(Change):
 
     def _rows(self, read: Read, number: str, rows: slice = slice(None)) -> Tensor:
         """Rows of w1 or w2, which is whole or a product of two factors, or three with a kernel."""
-        if whole := self.pieces.get(f"w{number}"):
-            return read(whole).flatten(1)[rows]
+        if matrix := self.pieces.get(f"w{number}"):
+            return read(matrix).flatten(1)[rows]
         a, b = (read(self.pieces[f"w{number}_{letter}"]) for letter in "ab")
         if middle := self.pieces.get(f"t{number}"):
             return torch.einsum("ij...,ip,jr->pr...", read(middle), a[:, rows], b).flatten(1)
@@ -221,8 +221,8 @@ class Hadamard(_Flattened):
 
     def product(self, read: Read, first: int, last: int) -> Tensor:
         """Rows of the change."""
-        one, two = (self._rows(read, number, slice(first, last)) for number in "12")
-        return one.mul_(two).mul_(self.scale)
+        left_rows, right_rows = (self._rows(read, number, slice(first, last)) for number in "12")
+        return left_rows.mul_(right_rows).mul_(self.scale)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,8 +232,8 @@ class Kronecker(_Flattened):
     @property
     def shape(self) -> tuple[int, ...]:
         """Outputs by inputs and kernel."""
-        one, two = self._sides("1"), self._sides("2")
-        return (one[0] * two[0], one[1] * two[1])
+        left_side, right_side = self._sides("1"), self._sides("2")
+        return (left_side[0] * right_side[0], left_side[1] * right_side[1])
 
     def product(self, read: Read, first: int, last: int) -> Tensor:
         """Rows of the change."""

@@ -69,13 +69,13 @@ class ExpertAnswer:
         log_RC = (outputs_RC / self.temperature).log_softmax(dim=1)
         if self.columns_RK is None or self.rest_R is None:
             kept_RK = log_RC
-            rest = torch.zeros(())
+            remainder = torch.zeros(())
         else:
             kept_RK = log_RC.gather(1, self.columns_RK)
-            others_R = _rest(log_RC, self.columns_RK)
-            rest = (self.rest_R.exp() * (self.rest_R - others_R)).mean()
+            others_R = _log_remainder(log_RC, self.columns_RK)
+            remainder = (self.rest_R.exp() * (self.rest_R - others_R)).mean()
         terms_RK = self.values_RK.exp() * (self.values_RK - kept_RK)
-        return terms_RK.sum(dim=1).mean() + rest.to(terms_RK)
+        return terms_RK.sum(dim=1).mean() + remainder.to(terms_RK)
 
     def distance(self, states: Sequence[Tensor]) -> Tensor:
         """The mean squared difference of a merge's hidden states from the expert's, a scalar."""
@@ -84,7 +84,7 @@ class ExpertAnswer:
         return torch.stack(squares).mean()
 
 
-def _rest(log_RC: Tensor, columns_RK: Tensor) -> Tensor:
+def _log_remainder(log_RC: Tensor, columns_RK: Tensor) -> Tensor:
     """ln of the sum of p over the other columns (R)."""
     return log_RC.scatter(1, columns_RK, -math.inf).logsumexp(dim=1)
 
@@ -102,7 +102,7 @@ def answers_of(
     ``with_states``: its hidden states are kept, too. Raises the errors of the evaluator, such as
     TaskError for a damaged picture.
     """
-    found: list[tuple[Sequence[Piece], Tensor]] = []
+    answered_pieces: list[tuple[Sequence[Piece], Tensor]] = []
     states: list[list[Tensor]] = []
     inputs = expert.answered_pieces(examples)
     padding = padding_of(expert, [piece for pieces in inputs for piece in pieces])
@@ -110,24 +110,26 @@ def answers_of(
     with nullcontext() if hidden is None else hidden.recorded():
         for first in range(0, len(inputs), TOGETHER):
             some = inputs[first : first + TOGETHER]
-            found += zip(some, answers(expert, some, padding, hidden), strict=True)
+            answered_pieces += zip(some, answers(expert, some, padding, hidden), strict=True)
             if hidden is not None:
                 states += [hidden.of(index) for index in range(len(some))]
     if expert.answers_numbers:
-        answered = _numbers(found)
+        answered = _numbers(answered_pieces)
     else:
-        answered = [_likeliest(pieces, logits_RC, temperature) for pieces, logits_RC in found]
+        answered = [
+            _likeliest(pieces, logits_RC, temperature) for pieces, logits_RC in answered_pieces
+        ]
     if hidden is None:
         return answered
-    return [replace(answer, states=own) for answer, own in zip(answered, states, strict=True)]
+    return [replace(answer, states=state) for answer, state in zip(answered, states, strict=True)]
 
 
-def _numbers(found: Sequence[tuple[Sequence[Piece], Tensor]]) -> list[ExpertAnswer]:
-    numbers = torch.cat([values_RC.reshape(-1) for _, values_RC in found])
+def _numbers(answered_pieces: Sequence[tuple[Sequence[Piece], Tensor]]) -> list[ExpertAnswer]:
+    numbers = torch.cat([values_RC.reshape(-1) for _, values_RC in answered_pieces])
     variance = max(float(numbers.double().var(correction=0)), LEAST_VARIANCE)
     return [
         ExpertAnswer(pieces=pieces, values_RK=values_RC, variance=variance)
-        for pieces, values_RC in found
+        for pieces, values_RC in answered_pieces
     ]
 
 
@@ -142,7 +144,7 @@ def _likeliest(
         pieces=pieces,
         columns_RK=columns_RK,
         values_RK=values_RK,
-        rest_R=_rest(log_RC, columns_RK),
+        rest_R=_log_remainder(log_RC, columns_RK),
         temperature=temperature,
     )
 
@@ -173,7 +175,7 @@ class AlignedTask:
         self._hidden = hidden
         self._states = HiddenStates(merged.model) if hidden else None
 
-    def __call__(self, step: int, _kept: Kept) -> Found:
+    def __call__(self, step: int, _cache: Kept) -> Found:
         """The mean divergence on the step's batch, and that of hidden states, with its graph."""
         chosen = batch_indices(len(self._expected), self._size, step, self._seed)
         expected = [self._expected[index] for index in chosen]
@@ -194,10 +196,10 @@ class AlignedTask:
     @torch.no_grad()
     def divergence(self, expected: Sequence[ExpertAnswer]) -> float:
         """The mean divergence from these answers, in nats."""
-        each = []
+        divergences = []
         for first in range(0, len(expected), TOGETHER):
-            each.append(self._divergences(expected[first : first + TOGETHER]).double())
-        return float(torch.cat(each).mean())
+            divergences.append(self._divergences(expected[first : first + TOGETHER]).double())
+        return float(torch.cat(divergences).mean())
 
     def _divergences(
         self, expected: Sequence[ExpertAnswer], states: HiddenStates | None = None
@@ -218,8 +220,8 @@ def uncertainty(model: Evaluator, examples: Sequence[Example]) -> float:
         return 0.0
     inputs = model.answered_pieces(examples)
     padding = padding_of(model, [piece for pieces in inputs for piece in pieces])
-    each = []
+    entropies = []
     for logits_RC in answers(model, inputs, padding):
         most = math.log(max(logits_RC.shape[1], 2))
-        each.append(float(entropy(logits_RC[None])) / most)
-    return math.fsum(each) / len(each)
+        entropies.append(float(entropy(logits_RC[None])) / most)
+    return math.fsum(entropies) / len(entropies)

@@ -112,20 +112,20 @@ class TaskObjective:
         self._targets, self._expected = targets, expected
         self._size, self._seed = size, seed
 
-    def __call__(self, step: int, kept: Kept) -> Found:
-        """The loss on the step's batch; ``kept`` caches preprocessed inputs."""
+    def __call__(self, step: int, cache: Kept) -> Found:
+        """The loss on the step's batch; ``cache`` caches preprocessed inputs."""
         chosen = batch_indices(len(self.evaluator.data.examples), self._size, step, self._seed)
         examples = self.evaluator.data.examples
         keys = [("inputs", self.name, at) for at in chosen]
-        missing = [n for n, key in enumerate(keys) if key not in kept]
+        missing = [n for n, key in enumerate(keys) if key not in cache]
         computed = (
             self.evaluator.pieces_of([examples[chosen[n]] for n in missing]) if missing else []
         )
         by_index = dict(zip(missing, computed, strict=True))
-        pieces = [kept.get(key, lambda: by_index[n]) for n, key in enumerate(keys)]  # noqa: B023
+        pieces = [cache.get(key, lambda: by_index[n]) for n, key in enumerate(keys)]  # noqa: B023
         outputs = answers(self.evaluator, pieces)
         if self._targets is None:
-            losses = torch.cat([entropy(each) for each in _stacked(outputs)])
+            losses = torch.cat([entropy(output) for output in _stacked(outputs)])
         else:
             losses = torch.stack(
                 [
@@ -136,8 +136,8 @@ class TaskObjective:
                 ]
             )
         spread = _spread(outputs) if self.evaluator.has_entropy else None
-        known = self._expected
-        distance = None if known is None else _distance(outputs, [known[at] for at in chosen])
+        expected = self._expected
+        distance = None if expected is None else _distance(outputs, [expected[at] for at in chosen])
         return Found(loss=losses.mean(), spread=spread, distance=distance)
 
 
@@ -146,11 +146,11 @@ class LearnedTask(Protocol):
 
     name: str
 
-    def __call__(self, step: int, kept: Kept, /) -> Found:
-        """The loss on the step's batch; ``kept`` caches preprocessed inputs."""
+    def __call__(self, step: int, cache: Kept, /) -> Found:
+        """The loss on the step's batch; ``cache`` caches preprocessed inputs."""
 
 
-def descended(tasks: Sequence[LearnedTask], step: int, kept: Kept) -> Seen:
+def descended(tasks: Sequence[LearnedTask], step: int, cache: Kept) -> Seen:
     """Run the backward pass for the losses of all tasks, one after the other.
 
     Raises MethodError for a loss that is not finite.
@@ -158,7 +158,7 @@ def descended(tasks: Sequence[LearnedTask], step: int, kept: Kept) -> Seen:
     losses, spreads, distances = dict[str, float](), dict[str, float](), list[float]()
     for task in tasks:
         with torch.enable_grad():
-            outcome = task(step, kept)
+            outcome = task(step, cache)
             torch.autograd.backward(outcome.loss)
         losses[task.name] = float(outcome.loss.detach())
         if outcome.spread is not None:
@@ -263,9 +263,9 @@ def expert_answers(expert: Evaluator) -> list[Tensor]:
 
 def _distance(outputs: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """The share of answers that differ from the expert's, averaged over inputs with answers."""
-    each = [
+    distances = [
         (merged_RC.detach().argmax(dim=1) != expert_R).double().mean()
         for merged_RC, expert_R in zip(outputs, expected, strict=True)
         if len(merged_RC)
     ]
-    return float(torch.stack(each).mean()) if each else 0.0
+    return float(torch.stack(distances).mean()) if distances else 0.0

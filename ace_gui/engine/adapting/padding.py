@@ -64,7 +64,7 @@ def padding_of(evaluator: Evaluator, pieces: Sequence[Piece]) -> Padding | None:
 
 def _can_be_padded(inputs: Mapping[str, Tensor]) -> bool:
     names = inputs.keys()
-    return {IDS, MASK} <= names <= PADDED and all(each.ndim == 1 for each in inputs.values())
+    return {IDS, MASK} <= names <= PADDED and all(tensor.ndim == 1 for tensor in inputs.values())
 
 
 def length_of(piece: Piece) -> int:

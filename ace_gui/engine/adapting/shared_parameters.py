@@ -50,7 +50,7 @@ class SharedParameters:
         model.
         """
         model.requires_grad_(False)
-        own = dict(model.named_parameters(remove_duplicate=False))
+        model_parameters = dict(model.named_parameters(remove_duplicate=False))
         buffers = dict(model.named_buffers(remove_duplicate=False))
         covers: dict[str, list[_Cover]] = defaultdict(list)
         located = pieces(model, expert, shapes)
@@ -60,7 +60,7 @@ class SharedParameters:
             for parameter, first, last in parts:
                 covers[parameter].append(_Cover(name, at, first, last))
                 at += last - first
-        finder = DiskNames(model, own | buffers)
+        finder = DiskNames(model, model_parameters | buffers)
         for name in shapes.keys() - located.keys():
             destination = finder.find(expert.own_names[name])
             if (
@@ -75,7 +75,10 @@ class SharedParameters:
                     "nothing can be learned for it; choose a method that needs no data.",
                     tensor=name,
                 )
-        shared = {id(own[name]): self._parameter(own[name], each) for name, each in covers.items()}
+        shared = {
+            id(model_parameters[name]): self._parameter(model_parameters[name], shape)
+            for name, shape in covers.items()
+        }
         for module in model.modules():
             for name, parameter in module._parameters.items():
                 if parameter is not None and id(parameter) in shared:

@@ -69,25 +69,25 @@ class TaskModels:
         for t, source in enumerate(self._sources):
             models: list[tuple[Loading, Any]] = []
             for _, loading in source.tasks:
-                if any(known == loading for known, _ in models):
+                if any(loaded == loading for loaded, _ in models):
                     continue
                 model = load(loading, self._device)
-                for data, other in source.tasks:
-                    if other == loading:
+                for data, owner in source.tasks:
+                    if owner == loading:
                         yield TaskModel(expert=t, data=data, loading=loading, model=model)
                 self._share(t, model)
                 models.append((loading, model))
                 gc.collect()
             for data, loading in source.tasks:
-                model = next(model for known, model in models if known == loading)
+                model = next(model for loaded, model in models if loaded == loading)
                 self.loaded.append(TaskModel(expert=t, data=data, loading=loading, model=model))
 
     def _share(self, t: int, model: Any) -> None:
         """Replace the parameters of a model of expert ``t`` by the shared ones."""
         expert = self._prepared.experts[t]
         answers = set(expert.answers.values())  # a tied head is the embedding
-        own = {name: shape for name, shape in self._shapes.items() if name in answers}
-        self._parameters.adopt(model, expert, own)
+        answered_shapes = {name: shape for name, shape in self._shapes.items() if name in answers}
+        self._parameters.adopt(model, expert, answered_shapes)
 
 
 def share_body(model: Any, body: dict[str, Tensor]) -> None:
@@ -98,9 +98,9 @@ def share_body(model: Any, body: dict[str, Tensor]) -> None:
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     for name, parameter in model.base_model.named_parameters():
-        known = body.setdefault(name, parameter.data)
-        if known.shape == parameter.shape and torch.equal(known, parameter.data):
-            parameter.data = known
+        shared = body.setdefault(name, parameter.data)
+        if shared.shape == parameter.shape and torch.equal(shared, parameter.data):
+            parameter.data = shared
 
 
 @contextmanager

@@ -133,9 +133,9 @@ class State(History):
 
     def add(self, seen: Seen) -> None:
         """Record one more step."""
-        for known, news in ((self.losses, seen.losses), (self.spreads, seen.spreads)):
+        for curves, news in ((self.losses, seen.losses), (self.spreads, seen.spreads)):
             for task, value in news.items():
-                known.setdefault(task, []).append(value)
+                curves.setdefault(task, []).append(value)
         self.figures.append(list(seen.figures))
         if seen.distance is not None:
             self.distances.append(seen.distance)
@@ -351,7 +351,7 @@ def trained(
             done=state.step,
             total=loop.total,
             first=first,
-            losses={task: tuple(each[first:]) for task, each in state.losses.items()},
+            losses={task: tuple(losses[first:]) for task, losses in state.losses.items()},
             figures={name: tuple(values) for name, values in zip(experts, figures, strict=True)},
             curve=curve,
         )
@@ -398,12 +398,12 @@ def load_checkpoint(folder: Path, stage: int, state: State) -> State:
     if not is_there(path):
         return state
     try:
-        kept = open_tensors(path)
-        about = _SAVED.validate_json(kept.about)
+        saved = open_tensors(path)
+        about = _SAVED.validate_json(saved.about)
         if about.stage != stage:
             return state
         values, before, best, moments = (
-            _of(kept, what) for what in ("value", "before", "best", "moment")
+            _of(saved, what) for what in ("value", "before", "best", "moment")
         )
         _require_fitting(path, about, state, (values, before, best), moments)
     except (CheckpointError, ValidationError) as error:
@@ -416,33 +416,37 @@ def load_checkpoint(folder: Path, stage: int, state: State) -> State:
 
 
 def _history(of: History) -> dict[str, Any]:
-    return {each.name: getattr(of, each.name) for each in fields(History)}
+    return {field.name: getattr(of, field.name) for field in fields(History)}
 
 
-def _of(kept: KeptTensors, what: str) -> dict[str, Tensor]:
+def _of(saved: KeptTensors, what: str) -> dict[str, Tensor]:
     start = f"{what}\0"
-    names = [name for name in kept.checkpoint.tensors if name.startswith(start)]
-    return {name.removeprefix(start): kept.read(name) for name in names}
+    names = [name for name in saved.checkpoint.tensors if name.startswith(start)]
+    return {name.removeprefix(start): saved.read(name) for name in names}
 
 
 def _require_fitting(
     path: Path,
     about: _About,
     state: State,
-    kept: Sequence[Mapping[str, Tensor]],
+    saved_tensors: Sequence[Mapping[str, Tensor]],
     moments: Mapping[str, Tensor],
 ) -> None:
     """Raise CheckpointError unless values, their earlier states, moments and figures fit."""
     shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in state.values.items()}
-    values, *others = ({n: (t.shape, t.dtype) for n, t in each.items()} for each in kept)
+    values, *states = (
+        {n: (t.shape, t.dtype) for n, t in tensors.items()} for tensors in saved_tensors
+    )
     of_moments = [(name.split("\0"), tensor) for name, tensor in moments.items()]
     fits = (
         values == shapes
-        and all(each in (shapes, {}) for each in others)
+        and all(optimiser_state in (shapes, {}) for optimiser_state in states)
         and len(about.figures) == about.step
         and len(about.distances) in (0, about.step)
         and 0 <= about.nearest[1] <= about.step
-        and all(len(own) <= about.step for own in (*about.losses.values(), *about.spreads.values()))
+        and all(
+            len(curve) <= about.step for curve in (*about.losses.values(), *about.spreads.values())
+        )
         and all(
             len(name) == 2 and name[0] in shapes and tensor.shape in ((), shapes[name[0]][0])
             for name, tensor in of_moments
@@ -480,8 +484,8 @@ def factors_on_disk(
             keep_tensors(path, factors)
 
     def read(t: int) -> Values:
-        kept = open_tensors(paths[t])
-        return {factor: kept.read(factor) for factor in kept.checkpoint.tensors}
+        stored = open_tensors(paths[t])
+        return {factor: stored.read(factor) for factor in stored.checkpoint.tensors}
 
     return read
 

@@ -79,7 +79,9 @@ class Calibration:
         for data, _ in self.tasks:
             files.update(data.table.files)
             for example in data.examples:
-                pictures = (value for value in example.given.values() if isinstance(value, Picture))
+                pictures = (
+                    value for value in example.inputs.values() if isinstance(value, Picture)
+                )
                 files.update(p.given for p in pictures if isinstance(p.given, Path))
         return files
 
@@ -198,16 +200,18 @@ def measure(
         statistics_folder() / _key(prepared, t, need, source, where)
         for t, source in enumerate(sources)
     ]
-    kept = {t: known for t, folder in enumerate(folders) if (known := found_statistics(folder))}
-    missing = {t: folder for t, folder in enumerate(folders) if t not in kept}
+    measured = {
+        t: stored for t, folder in enumerate(folders) if (stored := found_statistics(folder))
+    }
+    missing = {t: folder for t, folder in enumerate(folders) if t not in measured}
     if workers is not None:
         names = [source.name for source in sources]
-        kept |= yield from _measured_by(workers, prepared, need, missing, names)
+        measured |= yield from _measured_by(workers, prepared, need, missing, names)
     else:
         for t, folder in missing.items():
             index = folder_to_write(folder, prepared)
-            kept[t] = yield from _measured(prepared, t, need, sources[t], index, where)
-    prepared.groundwork.measurements[need] = tuple(kept[t] for t in range(len(sources)))
+            measured[t] = yield from _measured(prepared, t, need, sources[t], index, where)
+    prepared.groundwork.measurements[need] = tuple(measured[t] for t in range(len(sources)))
 
 
 def _measured_by(
@@ -232,15 +236,15 @@ def _measured_by(
         done += 1
         title = _TITLES[need].format(plain(about[result[0]]))
         yield PassProgress(title=title, done=done, total=len(folders))
-    kept = {t: known for t, folder in folders.items() if (known := found_statistics(folder))}
+    measured = {t: stored for t, folder in folders.items() if (stored := found_statistics(folder))}
     for t, folder in folders.items():
-        if t not in kept:
+        if t not in measured:
             raise ClusterError(
                 f"{folder.parent}, where the workers keep what they measure, is not the same "
                 "folder for them as here; give all machines one cache folder (XDG_CACHE_HOME).",
                 path=folder,
             )
-    return kept
+    return measured
 
 
 def _measured_alone(recipe: Recipe, t: int, need: Need, folder: Path, device: str) -> None:
@@ -264,12 +268,12 @@ def recall(prepared: Prepared, need: Need, device: torch.device) -> Steps[bool]:
     for t in range(len(prepared.experts)):
         try:
             key = _key(prepared, t, need, calibration(prepared, t), device)
-            known = found_statistics(statistics_folder() / key)
+            stored = found_statistics(statistics_folder() / key)
         except WorkbenchError:
             return False
-        if known is None:
+        if stored is None:
             return False
-        statistics.append(known)
+        statistics.append(stored)
         yield
     prepared.groundwork.measurements[need] = tuple(statistics)
     return True
@@ -291,8 +295,8 @@ def _key(prepared: Prepared, t: int, need: Need, source: Calibration, device: to
 
 
 def _names(prepared: Prepared, t: int, need: Need) -> list[str]:
-    wanted = linear_tensors if need is Need.INPUTS else float_tensors
-    return wanted(prepared, t)
+    names_of = linear_tensors if need is Need.INPUTS else float_tensors
+    return names_of(prepared, t)
 
 
 def _measured(

@@ -48,12 +48,12 @@ Square = Callable[[Tensor], Tensor]
 
 
 def gradients_of(
-    values: Sequence[Tensor], wanted: Sequence[Tensor] | Sequence[GradientEdge]
+    values: Sequence[Tensor], inputs: Sequence[Tensor] | Sequence[GradientEdge]
 ) -> Iterator[Sequence[Tensor | None]]:
     """The gradients of the sum of each value (N each); None if there is no dependence."""
     for index, value in enumerate(values, 1):
         yield torch.autograd.grad(
-            value.sum(), wanted, retain_graph=index < len(values), allow_unused=True
+            value.sum(), inputs, retain_graph=index < len(values), allow_unused=True
         )
 
 
@@ -73,7 +73,11 @@ class ExampleGradients(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         arguments = [*args, *kwargs.values()]
-        names = {self._names[id(each)]: each for each in arguments if id(each) in self._names}
+        names = {
+            self._names[id(argument)]: argument
+            for argument in arguments
+            if id(argument) in self._names
+        }
         if not names:
             return func(*args, **kwargs)
         use = _USES.get(func)
@@ -121,8 +125,8 @@ class _Use:
     def of_broadcast(self, gradient: Tensor) -> Tensor:
         """The squares for a tensor shared by all examples, possibly with further broadcasting."""
         shape = self.parameter.shape
-        whole = (self.count, *[1] * (gradient.ndim - len(shape) - 1), *shape)[-gradient.ndim :]
-        by_example = gradient.sum_to_size(self.count, *whole[1:])
+        full_shape = (self.count, *[1] * (gradient.ndim - len(shape) - 1), *shape)[-gradient.ndim :]
+        by_example = gradient.sum_to_size(self.count, *full_shape[1:])
         return by_example.square().sum(dim=0).reshape(shape)
 
 
@@ -194,9 +198,9 @@ def _embedding(
         first = torch.arange(use.count, device=chosen.device)[:, None] * rows
         numbered = first + chosen.reshape(use.count, -1)
         keys, where = torch.unique(numbered, return_inverse=True)
-        each = gradient.new_zeros(len(keys), width)
-        each.index_add_(0, where.reshape(-1), gradient.reshape(-1, width))
-        total = gradient.new_zeros(weight.shape).index_add_(0, keys % rows, each.square_())
+        by_key = gradient.new_zeros(len(keys), width)
+        by_key.index_add_(0, where.reshape(-1), gradient.reshape(-1, width))
+        total = gradient.new_zeros(weight.shape).index_add_(0, keys % rows, by_key.square_())
         if padding_idx is not None:
             total[padding_idx] = 0
         return total
@@ -233,10 +237,10 @@ def _broadcast(use: _Use, *_: Any, **options: Any) -> Square | None:
 
 
 def _multiplied(use: _Use, *factors: Any) -> Square | None:
-    other = next((each for each in factors if each is not use.parameter), None)
-    if not isinstance(other, Tensor) or not use.is_broadcast:
+    partner = next((candidate for candidate in factors if candidate is not use.parameter), None)
+    if not isinstance(partner, Tensor) or not use.is_broadcast:
         return None
-    factor = other.detach()
+    factor = partner.detach()
     return lambda gradient: use.of_broadcast(gradient * factor)
 
 
@@ -328,11 +332,13 @@ class SquaredGradients:
 
 def _agree(joint: Sums, single: Sums) -> bool:
     """Whether both ways agree except for rounding, which is all that remains of a zero gradient."""
-    largest = max((float(torch.linalg.vector_norm(each)) for each in single.values()), default=0.0)
+    largest = max(
+        (float(torch.linalg.vector_norm(value)) for value in single.values()), default=0.0
+    )
     return joint.keys() == single.keys() and all(
-        float(torch.linalg.vector_norm(joint[name] - each))
-        <= 1e-3 * float(torch.linalg.vector_norm(each)) + 1e-6 * largest
-        for name, each in single.items()
+        float(torch.linalg.vector_norm(joint[name] - value))
+        <= 1e-3 * float(torch.linalg.vector_norm(value)) + 1e-6 * largest
+        for name, value in single.items()
     )
 
 
@@ -369,8 +375,10 @@ def fisher_groups(
     )
     chosen = packed(located, lambda name: 8 * prod(expert.shape(name)), budget)
     groups = [
-        FisherSums({n: located[n] for n in own}, {n: expert.shape(n) for n in own})
-        for own in chosen
+        FisherSums(
+            {n: located[n] for n in names_of_group}, {n: expert.shape(n) for n in names_of_group}
+        )
+        for names_of_group in chosen
     ]
     return {name: name for name in located}, groups
 
@@ -400,20 +408,22 @@ class FisherSums:
         """Add the evaluator's examples; yields the number of added examples."""
         require_probabilities(evaluator.data.kind, evaluator.data.name)
         named = dict(evaluator.model.named_parameters(remove_duplicate=False))
-        wanted = sorted({piece[0] for parts in self._pieces.values() for piece in parts})
-        before = [(each, each.requires_grad) for each in evaluator.model.parameters()]
+        names = sorted({piece[0] for parts in self._pieces.values() for piece in parts})
+        before = [
+            (parameter, parameter.requires_grad) for parameter in evaluator.model.parameters()
+        ]
         evaluator.model.requires_grad_(False)
-        for name in wanted:
+        for name in names:
             named[name].requires_grad_(True)
-        gradients = SquaredGradients(partial(_answers, evaluator), {n: named[n] for n in wanted})
+        gradients = SquaredGradients(partial(_answers, evaluator), {n: named[n] for n in names})
         try:
             for batch in stacked_batches(evaluator):
                 for count in gradients.add(batch.inputs, self._examples, self._squares):
                     self._examples += count
                     yield count
         finally:
-            for each, was in before:
-                each.requires_grad_(was)
+            for parameter, was in before:
+                parameter.requires_grad_(was)
 
     def result(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """The means by the base's names, in its shapes, and the number of examples."""
@@ -448,7 +458,7 @@ def _answers(evaluator: Evaluator, inputs: Inputs, first: int) -> list[Tensor]:
     if not logits.numel():
         return []
     log_p = logits.log_softmax(dim=-1)
-    drawn = torch.stack([_drawn(each, first + n) for n, each in enumerate(log_p.detach())])
+    drawn = torch.stack([_drawn(row, first + n) for n, row in enumerate(log_p.detach())])
     chosen = log_p.gather(-1, drawn.to(log_p.device)[..., None])
     return [chosen.flatten(1).sum(dim=1)]
 

@@ -56,8 +56,10 @@ def linear_tensors(prepared: Prepared, t: int) -> list[str]:
     traits = prepared.base.architecture.traits
     return [
         name
-        for name, each in traits.items()
-        if each.matrix and each.role not in _NOT_LINEAR and prepared.experts[t].has(name)
+        for name, traits_of_one in traits.items()
+        if traits_of_one.matrix
+        and traits_of_one.role not in _NOT_LINEAR
+        and prepared.experts[t].has(name)
     ]
 
 
@@ -121,7 +123,7 @@ def pieces(model: Any, expert: OpenedModel, names: Iterable[str]) -> dict[str, P
     for name in names:
         own_name = expert.own_names[name]
         module_rows = expert.architecture.modules.get(own_name, ())
-        if module_rows and all(each.module in parameters for each in module_rows):
+        if module_rows and all(row.module in parameters for row in module_rows):
             located[name] = tuple((e.module, e.start, e.start + e.rows) for e in module_rows)
             continue
         destination = finder.find(own_name)
@@ -251,22 +253,22 @@ def gram_groups(
         until = None
         if evaluator.runs_once:
             until = _next_call(calls, parameters)
-        names = tuple(index.name for each in parameters for index in members[each])
+        names = tuple(index.name for index_name in parameters for index in members[index_name])
         groups.append(GramSums(names, until))
     never = [p for p in members if p not in {call.parameter for call in calls}]
-    rest = tuple(index.name for each in never for index in members[each])
-    if rest:  # perhaps used by other inputs; unused ones take no memory
+    unmeasured = tuple(index.name for index_name in never for index in members[index_name])
+    if unmeasured:  # perhaps used by other inputs; unused ones take no memory
         last = groups.pop().names if groups else ()
-        groups.append(GramSums(last + rest, None))
+        groups.append(GramSums(last + unmeasured, None))
     return tensors, groups
 
 
 def _calls(evaluator: Evaluator, parameters: Sequence[str]) -> list[ModuleInput]:
     """The matrices in the order in which one input passes through them."""
     pieces = evaluator.pieces_of(evaluator.data.examples[:1])[0]
-    one = stacked(evaluator, pieces[:1])
+    example = stacked(evaluator, pieces[:1])
     calls: list[ModuleInput] = []
-    _run(evaluator, one, parameters, lambda index, _input: calls.append(index))
+    _run(evaluator, example, parameters, lambda index, _input: calls.append(index))
     return calls
 
 
@@ -298,12 +300,12 @@ class GramSums:
 
     def add(self, evaluator: Evaluator) -> Iterator[int]:
         """Add the evaluator's inputs, batch by batch; yields the size of each batch."""
-        wanted = {name.partition("[")[0] for name in self._rows}
+        names = {name.partition("[")[0] for name in self._rows}
         if self._until is not None:
-            wanted.add(self._until.parameter)
+            names.add(self._until.parameter)
         for batch in stacked_batches(evaluator):
             with contextlib.suppress(_Enough):
-                _run(evaluator, batch, sorted(wanted), self._seen)
+                _run(evaluator, batch, sorted(names), self._seen)
             yield len(batch.notes)
 
     def _seen(self, index: ModuleInput, input_NI: Tensor) -> None:

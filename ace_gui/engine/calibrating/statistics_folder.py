@@ -154,8 +154,8 @@ def folder_to_write(folder: Path, owner: object) -> Path:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for each in (folder, folder.parent):  # its lock is in the parent
-            tempfile.TemporaryFile(dir=each).close()
+        for candidate in (folder, folder.parent):  # its lock is in the parent
+            tempfile.TemporaryFile(dir=candidate).close()
         if all(map(_can_be_replaced, folder.iterdir())):
             return folder
         reason = "there is a folder instead of a file"
@@ -172,7 +172,7 @@ def _can_be_replaced(item: Path) -> bool:
     if item.name != FACTORS:
         return not item.is_dir() or item.is_symlink()
     inside = not item.is_symlink() and item.is_dir()
-    return inside and not any(each.is_dir() for each in item.iterdir())
+    return inside and not any(entry.is_dir() for entry in item.iterdir())
 
 
 class StatisticsWriter:
@@ -206,9 +206,9 @@ class StatisticsWriter:
         counted = [tensors[name] for name in rows if tensors[name].is_floating_point()]
         sums = PartSums(
             rows=rows,
-            total=math.fsum(float(each.sum(dtype=torch.float64)) for each in counted),
+            total=math.fsum(float(tensor.sum(dtype=torch.float64)) for tensor in counted),
             squares=math.fsum(map(energy, counted)),
-            count=sum(each.numel() for each in counted),
+            count=sum(tensor.numel() for tensor in counted),
         )
         path = self._path(number)
         self._add(path, keep_tensors(path, tensors, json.dumps(asdict(sums))), sums)

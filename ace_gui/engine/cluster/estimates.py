@@ -66,13 +66,13 @@ def some_seconds(row: PlanRow, prepared: Prepared) -> float:
     return row_flops(row, prepared) / SOME_FLOPS + row_bytes(row, prepared) / SOME_BYTES
 
 
-def largest_first(found: Iterable[Unit], prepared: Prepared) -> list[Unit]:
+def largest_first(units: Iterable[Unit], prepared: Prepared) -> list[Unit]:
     """The units in the order in which workers get them: most work first."""
 
     def seconds(unit: Unit) -> float:
         return sum(some_seconds(row, prepared) for row in unit)
 
-    return sorted(found, key=seconds, reverse=True)
+    return sorted(units, key=seconds, reverse=True)
 
 
 def unit_bytes(rows: Iterable[PlanRow], prepared: Prepared) -> int:

@@ -27,7 +27,7 @@ def end_all(token: str, folder: str) -> None:
     """Kill the processes of the cluster with this token, then remove its folder."""
     quiet, started = 0, time.monotonic()
     while quiet < 2 and time.monotonic() - started < _SECONDS:
-        processes = [each for each in psutil.process_iter() if _is_of(each, token)]
+        processes = [leftover for leftover in psutil.process_iter() if _is_of(leftover, token)]
         for process in processes:
             try:
                 process.kill()

@@ -118,7 +118,7 @@ class RayCluster:
         self._thread: Thread | None = None
         self._begun, self._over = Event(), Event()
         self._failed: ClusterError | None = None
-        self._others: set[psutil.Process] | None = None
+        self._other_processes: set[psutil.Process] | None = None
         self._servers: list[psutil.Process] = []
         self._head: tuple[str, int] | None = None
         self._guard: subprocess.Popen[str] | None = None
@@ -167,7 +167,7 @@ class RayCluster:
             if self._address.is_local:
                 settings |= _HERE | {leftovers.TOKEN: _token()}
                 self._begin_guard()
-            self._others = set(psutil.Process().children())
+            self._other_processes = set(psutil.Process().children())
             with _environment(settings):
                 try:
                     if not self._address.is_local:
@@ -242,7 +242,9 @@ class RayCluster:
                 if attempt == 1 or self._over.is_set() or not self._address.is_local:
                     raise _unreachable(self._address.url, str(error)) from None
         if self._address.is_local:
-            self._servers = [each for each in self._started_here() if each.name() in SERVERS]
+            self._servers = [
+                process for process in self._started_here() if process.name() in SERVERS
+            ]
         elif self._address.url == "auto":
             host, port = ray.get_runtime_context().gcs_address.rsplit(":", 1)
             self._head = (host.strip("[]"), int(port))
@@ -252,10 +254,10 @@ class RayCluster:
 
         None while another cluster's start is still ending.
         """
-        before = self._others
+        before = self._other_processes
         if before is None:
             return []
-        return [each for each in psutil.Process().children() if each not in before]
+        return [process for process in psutil.Process().children() if process not in before]
 
 
 @cache

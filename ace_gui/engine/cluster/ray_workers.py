@@ -78,12 +78,12 @@ class _Member:
 
     handle: Any
     kind: Kind | None = None
-    given: dict[Any, Call] = field(default_factory=dict)
+    calls_by_handle: dict[Any, Call] = field(default_factory=dict)
     since: float = field(default_factory=time.monotonic)
 
     def calls(self, start: Call) -> list[Call]:
         """Its calls, without its start."""
-        return [call for call in self.given.values() if call is not start]
+        return [call for call in self.calls_by_handle.values() if call is not start]
 
 
 class RayWorkers:
@@ -137,8 +137,11 @@ class RayWorkers:
 
     def begin(self, prepared: Prepared) -> None:
         """Make the workers open the models."""
-        known = prepared.groundwork.statistics.items()
-        measured = {need: [each.folder for each in statistics] for need, statistics in known}
+        statistics_of_needs = prepared.groundwork.statistics.items()
+        measured = {
+            need: [folder_statistics.folder for folder_statistics in statistics]
+            for need, statistics in statistics_of_needs
+        }
         recipe = prepared.recipe.absolute()
         self.broadcast("prepare", recipe, layout_digest(prepared), measured)
 
@@ -150,8 +153,8 @@ class RayWorkers:
     ) -> Iterator[tuple[int, Any] | None]:
         """Call the function with each of the arguments; yield each result with its index."""
         calls = [
-            Call(name="run", arguments=(function, given), about=word)
-            for given, word in zip(arguments, about, strict=True)
+            Call(name="run", arguments=(function, argument), about=word)
+            for argument, word in zip(arguments, about, strict=True)
         ]
         return self.results(calls, ahead=1)
 
@@ -215,7 +218,7 @@ class RayWorkers:
         None: still waiting. Stopping the iteration stops the workers. Raises the errors of the
         calls, and ClusterError.
         """
-        left, unfinished = deque(calls), len(calls)
+        waiting, unfinished = deque(calls), len(calls)
         for index, call in enumerate(calls):
             call.index = index
         if unfinished:
@@ -225,15 +228,15 @@ class RayWorkers:
                 self._require_cluster()
                 while len(self._members) < min(self.count, unfinished):
                     self._add_member()
-                self._give_out(left, ahead)
-                for call, result in self._arrived(left):
+                self._give_out(waiting, ahead)
+                for call, result in self._arrived(waiting):
                     unfinished -= 1
                     yield call.index, result
                 yield None
         except ConnectionError as error:  # from Ray, for a cluster at an address
             raise ClusterError(ENDED, details=str(error)) from None
         finally:
-            for member in [each for each in self._members if each.given]:
+            for member in [worker for worker in self._members if worker.calls_by_handle]:
                 self._dismiss(member)
 
     def _require_cluster(self) -> None:
@@ -257,37 +260,37 @@ class RayWorkers:
         member = _Member(made.remote(self.threads, self.device))
         for name, arguments in self._broadcasts.items():
             member.handle.do.remote(name, *arguments)
-        member.given[member.handle.do.remote(self._start.name)] = self._start
+        member.calls_by_handle[member.handle.do.remote(self._start.name)] = self._start
         self._members.append(member)
 
-    def _give_out(self, left: deque[Call], ahead: int) -> None:
+    def _give_out(self, waiting: deque[Call], ahead: int) -> None:
         """Assign one call to every worker, then a second one."""
         for most in range(1, ahead + 1):
             for member in self._members:
-                if not left or len(member.calls(self._start)) >= most:
+                if not waiting or len(member.calls(self._start)) >= most:
                     continue
-                call = left.popleft()
-                if not member.given:
+                call = waiting.popleft()
+                if not member.calls_by_handle:
                     member.since = time.monotonic()
-                member.given[member.handle.do.remote(call.name, *call.arguments)] = call
+                member.calls_by_handle[member.handle.do.remote(call.name, *call.arguments)] = call
 
-    def _arrived(self, left: deque[Call]) -> Iterator[tuple[Call, Any]]:
-        """Results that arrive within a moment; calls of lost workers go back to ``left``."""
-        busy = [member for member in self._members if member.given]
-        waited = [next(iter(member.given)) for member in busy]
+    def _arrived(self, waiting: deque[Call]) -> Iterator[tuple[Call, Any]]:
+        """Results that arrive within a moment; calls of lost workers go back to ``waiting``."""
+        busy = [member for member in self._members if member.calls_by_handle]
+        waited = [next(iter(member.calls_by_handle)) for member in busy]
         ready, _ = self._ray.wait(waited, timeout=TICK)
         for member, handle in zip(busy, waited, strict=True):
-            call = member.given[handle]
+            call = member.calls_by_handle[handle]
             if handle not in ready:
                 limit = STARTING_SECONDS if call is self._start else self.longest
                 if time.monotonic() - member.since > limit:
-                    left.extendleft(reversed(self._without(member)))
+                    waiting.extendleft(reversed(self._without(member)))
                 continue
             result = self._found(handle)
             if isinstance(result, NoMemory):
-                left.extendleft(reversed(self._without(member)))
+                waiting.extendleft(reversed(self._without(member)))
                 continue
-            del member.given[handle]
+            del member.calls_by_handle[handle]
             member.since = time.monotonic()
             if isinstance(result, WorkbenchError):
                 raise result
@@ -322,7 +325,7 @@ class RayWorkers:
         """
         self.lost += 1
         self._dismiss(member)
-        running = next(iter(member.given.values()))
+        running = next(iter(member.calls_by_handle.values()))
         running.losses += 1
         if running.losses >= ATTEMPTS:
             raise _given_up(running, starting=running is self._start)
@@ -366,10 +369,10 @@ def workers_at(
             "Merging on a cluster needs Ray; install it, in the folder of the source, with: "
             "pip install '.[cluster]'."
         )
-    each = threads or (max(1, processors() // address.workers) if address.workers else 1)
+    threads_each = threads or (max(1, processors() // address.workers) if address.workers else 1)
     with (
-        closing(RayCluster(address, each, gpus=gpus)) as ray,
-        closing(RayWorkers(ray, each, "cuda:0" if gpus else "cpu")) as workers,
+        closing(RayCluster(address, threads_each, gpus=gpus)) as ray,
+        closing(RayWorkers(ray, threads_each, "cuda:0" if gpus else "cpu")) as workers,
     ):
         yield workers
 

@@ -81,10 +81,10 @@ def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
     count = 1 if workers is None else workers.count
     with TemporaryDirectory(prefix="ace-trial-") as folder:
         for rows in _alike(prepared):
-            expected, left = speed.seconds(rows[0], prepared), deadline - time.monotonic()
-            if expected > left:
+            expected, remaining = speed.seconds(rows[0], prepared), deadline - time.monotonic()
+            if expected > remaining:
                 continue
-            rounds = ROUNDS if ROUNDS * expected < left else 1
+            rounds = ROUNDS if ROUNDS * expected < remaining else 1
             chosen = _units_to_try(rows, prepared, count, rounds)
             try:
                 trials.append((rows[0], _tried(chosen, prepared, merging, count, Path(folder))))
@@ -109,7 +109,7 @@ class _Timed:
 
 def _speed_of(trials: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan: float) -> Speed:
     """The speed computed from these trials, the smallest first."""
-    large = [each for each in trials if row_bytes(each[0], prepared) > LARGE]
+    large = [trial for trial in trials if row_bytes(trial[0], prepared) > LARGE]
     flops, read = SOME_FLOPS, SOME_BYTES
     for row, timed in large:
         if prepared.is_whole(row):
@@ -150,7 +150,7 @@ def _tried(
         for name, row in rows.items()
         if row.part is None  # parts are sent, not written by workers
     ]
-    synced = sum(each.nbytes for each in outputs)
+    synced = sum(output.nbytes for output in outputs)
     shards = plan_shards(outputs, synced + 1)
     (folder / TOKEN).write_text(TRIAL, encoding="ascii")
     shared = SharedOutput(store=folder, model=folder, shards=shards, token=TRIAL)

@@ -414,7 +414,7 @@ class MethodCompared:
     @property
     def by_task(self) -> Mapping[str, float]:
         """The scores by task, without other figures."""
-        return {each.task: each.score for each in self.scores}
+        return {score.task: score.score for score in self.scores}
 
     @property
     def mean(self) -> MeanScore:

@@ -51,15 +51,15 @@ class FigureContent:
         """The merged rows that have γ."""
         rows = []
         for row in self.merged_rows():
-            known = self.statistics.get(row.name)
-            if known is not None and known.gamma is not None:
-                rows.append((row, known.gamma))
+            statistics = self.statistics.get(row.name)
+            if statistics is not None and statistics.gamma is not None:
+                rows.append((row, statistics.gamma))
         return rows
 
     def is_unreliable(self, row: PlanRow) -> bool:
         """Whether γ of a row depends more on the units of the weights than on the experts."""
-        known = self.statistics.get(row.name)
-        return known is not None and gamma_unreliable(known, self.plan.tau_of(row))
+        statistics = self.statistics.get(row.name)
+        return statistics is not None and gamma_unreliable(statistics, self.plan.tau_of(row))
 
     def is_heterogeneous(self, row: PlanRow, gamma: float) -> bool:
         """Whether a row is merged in the heterogeneous regime, or will be."""

@@ -218,8 +218,8 @@ def scores_panel(content: FigureContent, _sheet: Sheet) -> Panel:
             continue
         by_model["own expert" if is_expert else score.model][score.task] = score
     bars = []
-    for index, (model, found) in enumerate(by_model.items()):
-        of_tasks = [found.get(task) for task in tasks]
+    for index, (model, score_by_task) in enumerate(by_model.items()):
+        of_tasks = [score_by_task.get(task) for task in tasks]
         bars.append(
             Bars(
                 name=model,

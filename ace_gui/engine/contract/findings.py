@@ -194,25 +194,25 @@ class LayerCovariances:
 
 def mean_match(matches: Sequence[CovarianceMatch], name: str, role: str) -> CovarianceMatch:
     """The mean of at least one match, under this name and role."""
-    others = [each.others for each in matches if each.others is not None]
+    of_others = [match.others for match in matches if match.others is not None]
     return CovarianceMatch(
         name=name,
         role=role,
         expert="mean",
-        cosine=fmean(each.cosine for each in matches),
-        centred=fmean(each.centred for each in matches),
-        others=fmean(others) if others else None,
-        overlap=fmean(each.overlap for each in matches),
-        chance=fmean(each.chance for each in matches),
+        cosine=fmean(match.cosine for match in matches),
+        centred=fmean(match.centred for match in matches),
+        others=fmean(of_others) if of_others else None,
+        overlap=fmean(match.overlap for match in matches),
+        chance=fmean(match.chance for match in matches),
     )
 
 
 def by_role(matches: Iterable[CovarianceMatch]) -> tuple[CovarianceMatch, ...]:
     """The mean match of each role, in the order of first appearance."""
-    found: dict[str, list[CovarianceMatch]] = {}
-    for each in matches:
-        found.setdefault(each.role, []).append(each)
-    return tuple(mean_match(own, "", role) for role, own in found.items())
+    matches_by_role: dict[str, list[CovarianceMatch]] = {}
+    for match in matches:
+        matches_by_role.setdefault(match.role, []).append(match)
+    return tuple(mean_match(members, "", role) for role, members in matches_by_role.items())
 
 
 class Change:
@@ -273,7 +273,7 @@ class ModelDiff:
     other_shape: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
 
     def __repr__(self) -> str:
-        changed = sum(each.change != 0 for each in self.tensors)
+        changed = sum(change.change != 0 for change in self.tensors)
         relative = self.total.relative
         size = "" if relative is None else f", {relative:.3g} of the first's norm"
         return f"<ModelDiff: {changed} of {len(self.tensors)} tensors changed{size}>"
@@ -286,32 +286,33 @@ class ModelDiff:
     @property
     def by_block(self) -> tuple[GroupChange, ...]:
         """Each block, in order; the tensors outside the blocks come last, as ``outside``."""
-        blocks = sorted({each.block for each in self.tensors if each.block is not None})
+        blocks = sorted({change.block for change in self.tensors if change.block is not None})
         changes = [
-            _group(str(block), (each for each in self.tensors if each.block == block))
+            _group(str(block), (change for change in self.tensors if change.block == block))
             for block in blocks
         ]
-        outside = _group("outside", (each for each in self.tensors if each.block is None))
+        outside = _group("outside", (change for change in self.tensors if change.block is None))
         return (*changes, *([outside] if outside.tensors else []))
 
     @property
     def by_role(self) -> tuple[GroupChange, ...]:
         """Each role, in the order of its first tensor."""
-        roles = dict.fromkeys(each.role for each in self.tensors)
+        roles = dict.fromkeys(change.role for change in self.tensors)
         return tuple(
-            _group(role, (each for each in self.tensors if each.role == role)) for role in roles
+            _group(role, (change for change in self.tensors if change.role == role))
+            for role in roles
         )
 
     def to_frame(self) -> Any:
         """One row per tensor of both models, as a pandas DataFrame. Raises ImportError."""
         import pandas as pd
 
-        records = [asdict(each) | {"relative": each.relative} for each in self.tensors]
+        records = [asdict(change) | {"relative": change.relative} for change in self.tensors]
         return pd.DataFrame(records)
 
 
 def _group(name: str, changes: Iterable[TensorChange]) -> GroupChange:
     members = list(changes)
-    norm = math.sqrt(math.fsum(each.norm**2 for each in members))
-    change = math.sqrt(math.fsum(each.change**2 for each in members))
+    norm = math.sqrt(math.fsum(tensor_change.norm**2 for tensor_change in members))
+    change = math.sqrt(math.fsum(tensor_change.change**2 for tensor_change in members))
     return GroupChange(name=name, tensors=len(members), norm=norm, change=change)

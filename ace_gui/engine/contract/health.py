@@ -112,8 +112,8 @@ def layer_health(
 
     ``parameters``: the plan's, all resolved. Raises ValueError if nothing is known.
     """
-    known = report or statistics
-    if known is None:
+    figures = report or statistics
+    if figures is None:
         raise ValueError("Neither statistics nor a report is given.")
     findings = [] if statistics is None else list(_before(statistics, report, parameters))
     ratio = None if report is None else norm_ratio(report)
@@ -129,7 +129,7 @@ def layer_health(
         findings.append(_warning("Above the cap", sentence))
     findings.sort(key=lambda finding: WORST_FIRST.index(finding.verdict))
     return LayerHealth(
-        name=known.name,
+        name=figures.name,
         statistics=statistics,
         report=report,
         findings=tuple(findings),
@@ -138,11 +138,11 @@ def layer_health(
     )
 
 
-def near_pole(found: LayerStatistics, tau: float) -> bool:
+def near_pole(statistics: LayerStatistics, tau: float) -> bool:
     """Whether ``gamma_near_pole`` holds for a layer; False if its γ is unknown."""
-    if found.gamma is None or found.mean_log_energy is None:
+    if statistics.gamma is None or statistics.mean_log_energy is None:
         return False
-    return bool(gamma_near_pole(found.gamma, found.mean_log_energy, tau))
+    return bool(gamma_near_pole(statistics.gamma, statistics.mean_log_energy, tau))
 
 
 BY_SCALE: Final = "heterogeneous by scale alone"
@@ -151,14 +151,14 @@ BY_SCALE: Final = "heterogeneous by scale alone"
 UNRELIABLE: Final = "γ is unreliable here"
 
 
-def gamma_unreliable(found: LayerStatistics, tau: float | None) -> bool:
+def gamma_unreliable(statistics: LayerStatistics, tau: float | None) -> bool:
     """Whether γ depends more on the units of the weights than on the experts (``near_pole``).
 
     ``tau``: the threshold; if None or infinite, the published one is used.
     """
-    if found.gamma is None or found.mean_log_energy is None:
+    if statistics.gamma is None or statistics.mean_log_energy is None:
         return False
-    return bool(unreliable_gamma(found.gamma, found.mean_log_energy, tau))
+    return bool(unreliable_gamma(statistics.gamma, statistics.mean_log_energy, tau))
 
 
 def norm_ratio(report: LayerReport) -> float | None:
@@ -180,13 +180,13 @@ def cap_ratio(statistics: LayerStatistics | None, report: LayerReport | None) ->
     return None if allowed is None else report.delta_norm / allowed
 
 
-def allowed_change(found: LayerStatistics, delta: float) -> float | None:
+def allowed_change(statistics: LayerStatistics, delta: float) -> float | None:
     """‖ΔW‖_F allowed by a cap of δ, from the experts' energies; None if it does not apply."""
-    kept = [e for name, e in found.energies.items() if name not in found.left_out]
-    if found.base_energy is None or len(kept) < 2 or not any(kept):
+    energies = [e for name, e in statistics.energies.items() if name not in statistics.left_out]
+    if statistics.base_energy is None or len(energies) < 2 or not any(energies):
         return None
-    rms = math.sqrt(math.fsum(kept) / len(kept))
-    return max(rms, min(math.sqrt(len(kept)) * rms, delta * math.sqrt(found.base_energy)))
+    rms = math.sqrt(math.fsum(energies) / len(energies))
+    return max(rms, min(math.sqrt(len(energies)) * rms, delta * math.sqrt(statistics.base_energy)))
 
 
 def _misbehaves(report: LayerReport | None, share: float | None) -> bool:
@@ -220,7 +220,7 @@ def _before(
 ) -> Iterator[Check]:
     """Findings that need only the experts; warnings of the report are not repeated."""
     tau, epsilon = _number(parameters, "tau"), _number(parameters, "epsilon")
-    kept = [value for name, value in layer.energies.items() if name not in layer.left_out]
+    energies = [value for name, value in layer.energies.items() if name not in layer.left_out]
     if report is None and layer.left_out:
         yield _note("Expert left out", _left_out_sentence(layer))
     if layer.gamma is None or tau is None or not layer.gamma > tau:
@@ -228,7 +228,7 @@ def _before(
     if report is None and near_pole(layer, tau):
         sentence = by_scale_alone(layer.gamma, layer.mean_log_energy or 0.0)
         yield _warning("By scale alone", f"{sentence} Raise τ to treat it as homogeneous.")
-    mean_energy = math.fsum(kept) / len(kept)
+    mean_energy = math.fsum(energies) / len(energies)
     if mean_energy < SMALL_ENERGY:
         sentence = (
             f"The mean energy is {mean_energy:.2g}. ACE divides its prior by it, which takes up to "
@@ -237,7 +237,7 @@ def _before(
         )
         yield _note("Strong prior", sentence)
     if report is None and epsilon is not None:
-        least = math.fsum(epsilon / value for value in kept)
+        least = math.fsum(epsilon / value for value in energies)
         if least > LARGEST_RIDGE_MASS:
             yield _warning(
                 "Ridge mass",
@@ -292,11 +292,11 @@ def _left_out_sentence(statistics: LayerStatistics) -> str:
     names = ", ".join(statistics.left_out[:3])
     if len(statistics.left_out) > 3:
         names = f"{names} and {len(statistics.left_out) - 3} more"
-    left = len(statistics.energies) - len(statistics.left_out)
+    remaining = len(statistics.energies) - len(statistics.left_out)
     then = {
         0: "the tensor stays as in the base",
         1: "the task vector of the one remaining expert is used unchanged",
-    }.get(left, f"γ and the merge are those of the other {left}")
+    }.get(remaining, f"γ and the merge are those of the other {remaining}")
     return f"Numerically unchanged by {names}: {then}."
 
 

@@ -94,8 +94,14 @@ def library_of(folder: Path) -> Library:
     if json_object(folder / "model_index.json") is not None:
         return _pretrained("diffusers", "DiffusionPipeline", variable="pipeline")
     if "modules.json" in here and "modules.safetensors" not in here:
-        own = (json_object(folder / "config_sentence_transformers.json") or {}).get("model_type")
-        name = own if isinstance(own, str) and own in _SENTENCES else "SentenceTransformer"
+        written_type = (json_object(folder / "config_sentence_transformers.json") or {}).get(
+            "model_type"
+        )
+        name = (
+            written_type
+            if isinstance(written_type, str) and written_type in _SENTENCES
+            else "SentenceTransformer"
+        )
         return Library(
             name="sentence-transformers",
             imports=f"from sentence_transformers import {name}",

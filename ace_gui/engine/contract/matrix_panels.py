@@ -117,21 +117,21 @@ def merge_curves(spectrum: LayerSpectrum) -> Iterator[tuple[str, Ink, NDArray[np
         ("method alone", Ink.ALONE, spectrum.unshaped),
         ("merged", Ink.MERGED, spectrum.merged),
     )
-    given = [(name, ink, sigma) for name, ink, sigma in stages if sigma is not None]
-    for index, (name, ink, sigma) in enumerate(given):
-        later = [other for _, _, other in given[index + 1 :]]
-        if not any(_look_equal(sigma, other) for other in later):
+    present = [(name, ink, sigma) for name, ink, sigma in stages if sigma is not None]
+    for index, (name, ink, sigma) in enumerate(present):
+        later = [following for _, _, following in present[index + 1 :]]
+        if not any(_look_equal(sigma, later_sigma) for later_sigma in later):
             yield name, ink, sigma
 
 
-def _look_equal(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+def _look_equal(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
     """Whether two curves cannot be told apart."""
     import numpy as np
 
-    if len(one) != len(other) or not len(one):
-        return len(one) == len(other)
-    rank = max(numerical_rank(one), numerical_rank(other))
-    return bool(np.allclose(one[:rank], other[:rank], rtol=SAME, atol=SAME * float(one[0])))
+    if len(first) != len(second) or not len(first):
+        return len(first) == len(second)
+    rank = max(numerical_rank(first), numerical_rank(second))
+    return bool(np.allclose(first[:rank], second[:rank], rtol=SAME, atol=SAME * float(first[0])))
 
 
 def _spectrum_points(sigma: NDArray[np.float64]) -> list[Point]:
@@ -171,7 +171,9 @@ def subspaces_panel(content: FigureContent, _sheet: Sheet) -> Panel:
 def is_turned(layer: LayerSubspaces) -> bool:
     """Whether a refinement turned the directions; otherwise only experts can be compared."""
     cosines = (layer.alignment, layer.alignment_right)
-    return any(each is not None and len(each) and float(each.min()) < 1 - SAME for each in cosines)
+    return any(
+        cosine is not None and len(cosine) and float(cosine.min()) < 1 - SAME for cosine in cosines
+    )
 
 
 def _alignment_chart(title: str, layer: LayerSubspaces) -> Chart:
@@ -213,7 +215,11 @@ def short_name(plan: Plan, name: str) -> str:
     row = next((row for row in plan.rows if row.name == name), None)
     if row is None or row.block is None:
         return name
-    alike = [other for other in plan.rows if (other.block, other.role) == (row.block, row.role)]
+    alike = [
+        other_row
+        for other_row in plan.rows
+        if (other_row.block, other_row.role) == (row.block, row.role)
+    ]
     return f"block {row.block}, {row.role}" if len(alike) == 1 else name
 
 

@@ -207,29 +207,31 @@ def forecast(
     ``reports``: of the matrices that were merged under the plan.
     """
     rows = [row for row in matrices(plan) if (s := statistics.get(row.name)) and s.energies]
-    known = {
+    merged_reports = {
         row.name: report
         for row in rows
         if (report := reports.get(row.name)) and report.delta_norm is not None
     }
     experts = [norm for norm in _expert_norms(statistics[row.name] for row in rows) if norm]
-    if not known or not experts:
+    if not merged_reports or not experts:
         return None
     # Before any cap:
-    free = {name: (r.delta_norm or 0.0) / (r.cap_factor or 1.0) for name, r in known.items()}
+    free = {
+        name: (r.delta_norm or 0.0) / (r.cap_factor or 1.0) for name, r in merged_reports.items()
+    }
     caps = {plan.delta_of(row) for row in rows}
     deltas = {Cap().delta if cap is None else cap for cap in caps}
     square, above = 0.0, 0
     for row, length in zip(rows, _lengths(rows, statistics, free), strict=True):
         cap = plan.delta_of(row)
-        final, over = _limited(length, cap, statistics[row.name], known.get(row.name))
+        final, over = _limited(length, cap, statistics[row.name], merged_reports.get(row.name))
         square, above = square + final**2, above + over
     return Forecast(
         relative_norm=math.sqrt(square) / fmean(experts),
         above=above,
         delta=deltas.pop() if len(deltas) == 1 else None,
         capped=None not in caps,
-        known=len(known),
+        known=len(merged_reports),
         total=len(rows),
     )
 
@@ -250,26 +252,28 @@ def _limited(
 def _expert_norms(layers: Iterator[LayerStatistics]) -> list[float]:
     """‖ΔW_t‖_F of every expert over all matrices."""
     squares: defaultdict[str, float] = defaultdict(float)
-    for each in layers:
-        for name, energy in each.energies.items():
+    for layer in layers:
+        for name, energy in layer.energies.items():
             squares[name] += energy
     return [math.sqrt(square) for square in squares.values()]
 
 
 def _lengths(
-    rows: Sequence[PlanRow], statistics: Mapping[str, LayerStatistics], known: Mapping[str, float]
+    rows: Sequence[PlanRow],
+    statistics: Mapping[str, LayerStatistics],
+    measured_norms: Mapping[str, float],
 ) -> Iterator[float]:
-    """‖ΔW‖_F of every matrix without a cap, estimated if it is not ``known``."""
+    """‖ΔW‖_F of every matrix without a cap, estimated if it is not ``measured_norms``."""
     squares = {row.name: fmean(statistics[row.name].energies.values()) for row in rows}
     rms = {row.name: math.sqrt(squares[row.name]) * abs(row.after.scale) for row in rows}
     ratios: defaultdict[object, list[float]] = defaultdict(list)
     for row in rows:
-        if row.name in known and rms[row.name]:
+        if row.name in measured_norms and rms[row.name]:
             for alike in _alike(row):
-                ratios[alike].append((known[row.name] / rms[row.name]) ** 2)
+                ratios[alike].append((measured_norms[row.name] / rms[row.name]) ** 2)
     for row in rows:
         squared_ratios = next((ratios[alike] for alike in _alike(row) if ratios[alike]), [0.0])
-        yield known.get(row.name, math.sqrt(fmean(squared_ratios)) * rms[row.name])
+        yield measured_norms.get(row.name, math.sqrt(fmean(squared_ratios)) * rms[row.name])
 
 
 def _alike(row: PlanRow) -> tuple[object, ...]:

@@ -88,10 +88,10 @@ def worst_first(checks: Iterable[Check]) -> tuple[Check, ...]:
     return tuple(sorted(checks, key=lambda check: WORST_FIRST.index(check.verdict)))
 
 
-def replaced(checks: Iterable[Check], *others: Check) -> tuple[Check, ...]:
-    """The checks, with those that share a title with ``others`` replaced by these; worst first."""
-    titles = {check.title for check in others}
-    return worst_first((*(check for check in checks if check.title not in titles), *others))
+def replaced(checks: Iterable[Check], *replacements: Check) -> tuple[Check, ...]:
+    """The checks, with those that share a title with ``replacements`` replaced by these; worst first."""
+    titles = {check.title for check in replacements}
+    return worst_first((*(check for check in checks if check.title not in titles), *replacements))
 
 
 def disk_check(needed: int, free: int, advice: str, output: str = "the merged model") -> Check:
@@ -260,13 +260,13 @@ class PlanRow:
         """Whether the stored tensor is complete after this row."""
         return self.part is None or self.part.ends_tensor
 
-    def output_dtype(self, wanted: str | None) -> str:
-        """The dtype tag in an output of the recipe's dtype ``wanted`` (None: as in the base)."""
-        if wanted is None and self.written:
+    def output_dtype(self, dtype: str | None) -> str:
+        """The dtype tag in an output of the recipe's dtype ``dtype`` (None: as in the base)."""
+        if dtype is None and self.written:
             return self.written
-        if wanted is None or self.disposition is Disposition.COPIED or not is_float(self.dtype):
+        if dtype is None or self.disposition is Disposition.COPIED or not is_float(self.dtype):
             return self.dtype
-        return RECIPE_TAGS[wanted]
+        return RECIPE_TAGS[dtype]
 
     @property
     def store_dtype(self) -> str:

@@ -174,14 +174,16 @@ def share_of_way(metric: str, score: float, base: float, expert: float) -> float
 
 def means(scores: Sequence[TaskScore]) -> tuple[MeanScore, ...]:
     """A mean for every model; the experts on their own tasks count as one model."""
-    tasks = dict.fromkeys(each.task for each in scores)
-    models = dict.fromkeys(line_of(each) for each in scores)
+    tasks = dict.fromkeys(score.task for score in scores)
+    models = dict.fromkeys(line_of(score) for score in scores)
     base, experts = (
-        {each.task: each.score for each in scores if line_of(each) == line}
+        {score.task: score.score for score in scores if line_of(score) == line}
         for line in (BASE, EXPERTS)
     )
     return tuple(
-        _mean(model, len(tasks), [each for each in scores if line_of(each) == model], base, experts)
+        _mean(
+            model, len(tasks), [score for score in scores if line_of(score) == model], base, experts
+        )
         for model in models
     )
 
@@ -198,14 +200,14 @@ def missing(scores: Sequence[TaskScore]) -> tuple[str, ...]:
 
 def notes(scores: Sequence[TaskScore]) -> tuple[str, ...]:
     """Which prompts language models got, and how many answers were cut, one sentence each."""
-    return (*_chat_notes(scores), *(_cut_note(each) for each in scores if each.cut))
+    return (*_chat_notes(scores), *(_cut_note(score) for score in scores if score.cut))
 
 
 def _chat_notes(scores: Sequence[TaskScore]) -> Iterator[str]:
-    for task in dict.fromkeys(each.task for each in scores):
-        prompted = [each for each in scores if each.task == task and each.chat is not None]
-        with_chat = ", ".join(dict.fromkeys(each.model for each in prompted if each.chat))
-        without = ", ".join(dict.fromkeys(each.model for each in prompted if not each.chat))
+    for task in dict.fromkeys(score.task for score in scores):
+        prompted = [score for score in scores if score.task == task and score.chat is not None]
+        with_chat = ", ".join(dict.fromkeys(score.model for score in prompted if score.chat))
+        without = ", ".join(dict.fromkeys(score.model for score in prompted if not score.chat))
         if with_chat and without:
             yield f"On {task}, {with_chat} got the chat template, {without} the plain prompt."
         elif prompted:
@@ -233,34 +235,37 @@ def _mean(
     base: Mapping[str, float],
     experts: Mapping[str, float],
 ) -> MeanScore:
-    whole = len({each.task for each in scores}) == tasks == len(scores)
-    alike = len({each.metric in LESS_IS_BETTER for each in scores}) == 1
+    complete = len({score.task for score in scores}) == tasks == len(scores)
+    alike = len({score.metric in LESS_IS_BETTER for score in scores}) == 1
     ways = [
         share_of_way(
-            each.metric, each.score, base.get(each.task, math.nan), experts.get(each.task, math.nan)
+            score.metric,
+            score.score,
+            base.get(score.task, math.nan),
+            experts.get(score.task, math.nan),
         )
-        for each in scores
+        for score in scores
     ]
-    shares = [each.normalised for each in scores]
+    shares = [score.normalised for score in scores]
     owned = bool(experts) or any(share is not None for share in shares)
     return MeanScore(
         model=model,
-        score=_mean_of(each.score for each in scores) if whole and alike else None,
-        normalised=_mean_of(shares) if whole else None,
-        gain=_mean_of(ways) if whole else None,
-        undefined=tuple(each.task for each in scores if not math.isfinite(each.score)),
+        score=_mean_of(score.score for score in scores) if complete and alike else None,
+        normalised=_mean_of(shares) if complete else None,
+        gain=_mean_of(ways) if complete else None,
+        undefined=tuple(score.task for score in scores if not math.isfinite(score.score)),
         unmeasured=tuple(
-            each.task
-            for each in scores
-            if owned and each.normalised is None and math.isfinite(each.score)
+            score.task
+            for score in scores
+            if owned and score.normalised is None and math.isfinite(score.score)
         ),
     )
 
 
 def _mean_of(values: Iterable[float | None]) -> float | None:
     """The mean; None if a value is missing, as a mean of the rest would look like that of all."""
-    known = [math.nan if value is None else value for value in values]
-    mean = sum(known) / len(known) if known else math.nan
+    numbers = [math.nan if value is None else value for value in values]
+    mean = sum(numbers) / len(numbers) if numbers else math.nan
     return mean if math.isfinite(mean) else None
 
 
@@ -440,8 +445,8 @@ class Tuned:
     @property
     def compared(self) -> tuple[TaskScore, ...]:
         """``before`` and ``scores``, as the models "as it was" and "chosen"."""
-        before = (replace(each, model="as it was") for each in self.before)
-        return (*before, *(replace(each, model="chosen") for each in self.scores))
+        before = (replace(score, model="as it was") for score in self.before)
+        return (*before, *(replace(score, model="chosen") for score in self.scores))
 
 
 def values_of(point: TunePoint) -> str:
@@ -449,10 +454,10 @@ def values_of(point: TunePoint) -> str:
     return ", ".join(f"{name} {value_text(value)}" for name, value in point.parameters.items())
 
 
-def how_chosen(found: Tuned) -> str:
+def how_chosen(tuned: Tuned) -> str:
     """A note for the recipe: how its values were chosen, and what that means for its scores."""
-    tasks = ", ".join(each.task for each in found.scores)
+    tasks = ", ".join(score.task for score in tuned.scores)
     return (
-        f"{values_of(found.best)}, the best of {len(found.points)} merges on half of the data of "
+        f"{values_of(tuned.best)}, the best of {len(tuned.points)} merges on half of the data of "
         f"{tasks}; scores on these data are no longer scores on unseen data"
     )

@@ -86,19 +86,19 @@ def _z_test(difference_N: NDArray[np.float64]) -> float:
     return math.erfc(abs(mean) / error / math.sqrt(2)) if error > 0 else 0.0
 
 
-def in_words(found: Paired | None, first: str, second: str, metrics: Sequence[str]) -> str:
+def in_words(paired: Paired | None, first: str, second: str, metrics: Sequence[str]) -> str:
     """The test in plain words."""
-    if found is None and 0 < sum(metric in LOSSES for metric in metrics) < len(metrics):
+    if paired is None and 0 < sum(metric in LOSSES for metric in metrics) < len(metrics):
         return "Some tasks count right answers and others losses, so no single test covers both."
-    if found is None:
+    if paired is None:
         return "These two have no examples in common on which they could be compared."
     does = "has the smaller loss" if set(metrics) <= LOSSES else "alone is right"
     counts = (
-        f"Of {found.n} examples, {first} {does} on {found.first} and {second} on {found.second}."
+        f"Of {paired.n} examples, {first} {does} on {paired.first} and {second} on {paired.second}."
     )
-    if found.p >= 0.05:
-        return f"{counts} Two equal models differ as much {_often(found.p)}: not significant."
-    return f"{counts} Two equal models differ as much {_often(found.p)}: significant."
+    if paired.p >= 0.05:
+        return f"{counts} Two equal models differ as much {_often(paired.p)}: not significant."
+    return f"{counts} Two equal models differ as much {_often(paired.p)}: significant."
 
 
 def _often(p: float) -> str:

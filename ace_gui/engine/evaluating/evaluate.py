@@ -111,9 +111,9 @@ def known_scores(
     trials = yield from all_trials(models, tasks)
     scores: dict[tuple[Subject, str], TaskScore] = {}
     for trial in trials:
-        known = _remembered(cache, _key(trial, where), trial)
-        if known is not None:
-            yield _scored(trial, known, scores)
+        stored = _remembered(cache, _key(trial, where), trial)
+        if stored is not None:
+            yield _scored(trial, stored, scores)
         yield None
 
 
@@ -224,14 +224,14 @@ def merged_scores(
         if isinstance(event, Evaluated):
             scores = event.scores
         yield None
-    return tuple(each for each in scores if each.model == MERGED) if alone else scores
+    return tuple(score for score in scores if score.model == MERGED) if alone else scores
 
 
 def known_tasks(recipe: Recipe | None) -> tuple[Task, ...]:
     """The recipe's tasks, except those of experts that were removed; none without a recipe."""
     if recipe is None:
         return ()
-    return tuple(each for each in recipe.tasks if each.expert in (None, *recipe.expert_names))
+    return tuple(task for task in recipe.tasks if task.expert in (None, *recipe.expert_names))
 
 
 def require_own_names(tasks: Sequence[Task]) -> None:
@@ -287,11 +287,11 @@ def outcomes_of(
     with older_objects_frozen(), unchanged(list(in_memory.values())):
         for trial in trials:
             key = _key(trial, device)
-            known = _remembered(cache, key, trial)
-            if known is None:
-                known = yield from _computed(trial, loaded, done, total)
-            _remember(cache, key, known)
-            yield trial, known
+            outcome = _remembered(cache, key, trial)
+            if outcome is None:
+                outcome = yield from _computed(trial, loaded, done, total)
+            _remember(cache, key, outcome)
+            yield trial, outcome
             done += len(trial.data.examples)
 
 
@@ -333,7 +333,7 @@ def _scored(
         cut=cut.examples,
         cut_words=cut.words,
     )
-    owners = (each for each in scores.values() if each.own and each.task == name)
+    owners = (score for score in scores.values() if score.own and score.task == name)
     best = score if is_own else next(owners, None)
     if trial.owner is not None and best is not None:
         share = normalised(metric, score.score, best.score, best.standard_error)
@@ -372,14 +372,16 @@ def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:
     """The cached outcome; None also for an invalid entry."""
     entry, count = cache.get(key) if key else None, len(trial.data.examples)
     try:
-        kept = json.loads(entry["outcome"].tobytes()) if entry else {}
-        each_N = np.array(kept["each"], dtype=float)
-        answers = [tuple(each) if isinstance(each, list) else each for each in kept["answers"]]
-        result = MetricResult(score=kept["score"], standard_error=kept["error"], each_N=each_N)
-        known = Outcome(measured=result, answers=answers, chat=kept["chat"])
+        record = json.loads(entry["outcome"].tobytes()) if entry else {}
+        each_N = np.array(record["each"], dtype=float)
+        answers = [
+            tuple(answer) if isinstance(answer, list) else answer for answer in record["answers"]
+        ]
+        result = MetricResult(score=record["score"], standard_error=record["error"], each_N=each_N)
+        outcome = Outcome(measured=result, answers=answers, chat=record["chat"])
     except (ValueError, TypeError, KeyError):
         return None
-    return known if len(answers) == count and each_N.shape == (count,) else None
+    return outcome if len(answers) == count and each_N.shape == (count,) else None
 
 
 def _remember(cache: ArrayCache, key: str, outcome: Outcome) -> None:
@@ -387,11 +389,11 @@ def _remember(cache: ArrayCache, key: str, outcome: Outcome) -> None:
     if not key:
         return
     result = outcome.measured
-    kept = {
+    record = {
         "score": result.score,
         "error": result.standard_error,
         "each": result.each_N.tolist(),
         "answers": outcome.answers,
         "chat": outcome.chat,
     }
-    cache.put(key, {"outcome": np.frombuffer(json.dumps(kept).encode(), np.uint8)})
+    cache.put(key, {"outcome": np.frombuffer(json.dumps(record).encode(), np.uint8)})

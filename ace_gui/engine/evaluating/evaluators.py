@@ -32,7 +32,7 @@ from ace_gui.engine.evaluating.task_data import (
     labels_of,
     refused,
 )
-from ace_gui.formatting import listing, shown
+from ace_gui.formatting import listing, quoted_value
 from ace_gui.recipe.task_kinds import IMAGE, PAIR, TEXT, TaskKind
 from ace_gui.recipe.values import Task
 
@@ -174,7 +174,9 @@ class Evaluator:
     def stack(self, pieces: Sequence[Piece]) -> Inputs:
         """The inputs of several pieces as one."""
         first, *_ = pieces
-        return {name: torch.stack([each.inputs[name] for each in pieces]) for name in first.inputs}
+        return {
+            name: torch.stack([piece.inputs[name] for piece in pieces]) for name in first.inputs
+        }
 
     def kept_bytes(self, piece: Piece) -> int:
         """Bytes that stay in memory from one forward pass to the next."""
@@ -248,7 +250,9 @@ class Labelled(JudgedByLabels, OfHead):
     @classmethod
     def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
         labels = labels_of(data.task, config)
-        return [label_index(data, each, each.label, labels, config) for each in data.examples]
+        return [
+            label_index(data, example, example.label, labels, config) for example in data.examples
+        ]
 
     def logits(self, batch: Batch) -> Tensor | None:
         logits_NC: Tensor = self.model(**batch.inputs).logits[:, self.label_indices]
@@ -276,8 +280,8 @@ class OfWholeText(OfText):
 
     def pieces_of(self, examples: Sequence[Example]) -> list[list[Piece]]:
         """All texts together, as each call of a tokenizer has overhead."""
-        roles = [role for role in (TEXT, PAIR) if role in examples[0].given]
-        texts = ([each.given[role] for each in examples] for role in roles)
+        roles = [role for role in (TEXT, PAIR) if role in examples[0].inputs]
+        texts = ([example.inputs[role] for example in examples] for role in roles)
         encoded = self.tokenizer(*texts, **self.cut_off)
         names = self.tokenizer.model_input_names
         return [
@@ -316,7 +320,7 @@ class OfPictures(Evaluator):
         ]
 
     def _picture(self, example: Example) -> Any:
-        picture = example.given[IMAGE].opened()
+        picture = example.inputs[IMAGE].opened()
         return picture if picture.mode == self.mode else picture.convert(self.mode)
 
 
@@ -326,9 +330,9 @@ def label_index(
     """The head's index of a label in the data. Raises TaskError if it has none."""
     index = labels.index_of(value, data.label_names)
     if index is None:
-        known = listing(data.task.labels or head_labels(config))
+        label_names = listing(data.task.labels or head_labels(config))
         sentence = (
-            f"The label {shown(value)} is not among the head's, {known}; correct it, or say in the "
+            f"The label {quoted_value(value)} is not among the head's, {label_names}; correct it, or say in the "
             "task which labels there are."
         )
         raise refused(data.table.path, sentence, example.row)

@@ -99,19 +99,19 @@ def drawn(table: Table, rows: Iterable[Row], limit: int | None, seed: int) -> li
     J. S. Vitter, Random Sampling with a Reservoir, ACM TOMS 11 (1985), Algorithm R.
     """
     generator = np.random.default_rng(seed)
-    kept: list[tuple[int, Row]] = []
+    sample: list[tuple[int, Row]] = []
     size = 0
     for number, row in enumerate(rows):
-        if limit is None or len(kept) < limit:
-            kept.append((number, row))
+        if limit is None or len(sample) < limit:
+            sample.append((number, row))
             size += _bytes_of(row[1])
             if size > FILE_BYTES:
                 sentence = f"The examples take more than {FILE_BYTES / 1e9:g} GB; set a limit."
                 raise refused(table.path, sentence, row[0])
         elif (index := int(generator.integers(number + 1))) < limit:
-            size += _bytes_of(row[1]) - _bytes_of(kept[index][1][1])
-            kept[index] = (number, row)
-    return [row for _, row in sorted(kept, key=lambda pair: pair[0])]
+            size += _bytes_of(row[1]) - _bytes_of(sample[index][1][1])
+            sample[index] = (number, row)
+    return [row for _, row in sorted(sample, key=lambda pair: pair[0])]
 
 
 def _half(rows: Sequence[Row], half: Half, seed: int) -> list[Row]:
@@ -141,20 +141,20 @@ def _examples(data: TaskData, rows: Sequence[Row]) -> Steps[tuple[Example, ...]]
 def _example(data: TaskData, row: Row) -> Example:
     """An example whose values have the right types. Raises TaskError."""
     where, values = row
-    given: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     start = 0
     for role, names in data.columns.items():
         cells = values[start : start + len(names)]
         start += len(names)
         value = cells[0] if len(cells) == 1 else list(cells)
         if role == IMAGE:
-            given[role] = picture_of(data.table.path, where, value)
-            given[role].opened(small=True)
+            inputs[role] = picture_of(data.table.path, where, value)
+            inputs[role].opened(small=True)
             continue
         check = KINDS[data.kind].label_cell if role == LABEL else INPUT_CELLS[role]
-        given[role] = checked_cell(check, data.table, where, names[0], value)
-    label = given.pop(LABEL, None)
-    return Example(row=where, given=given, label=label)
+        inputs[role] = checked_cell(check, data.table, where, names[0], value)
+    label = inputs.pop(LABEL, None)
+    return Example(row=where, inputs=inputs, label=label)
 
 
 def kind_of(task: Task, config: Mapping[str, Any], table: Table) -> TaskKind:
@@ -209,14 +209,14 @@ def _require_settings(task: Task, kind: TaskKind) -> None:
 
 def metric_of(task: Task, kind: TaskKind) -> Metric:
     """The task's metric, or else its kind's default. Raises TaskError for one of another kind."""
-    known = kind.traits.metrics
-    if task.metric is not None and task.metric not in known:
-        offered = ", ".join(each.value for each in known)
+    offered_metrics = kind.traits.metrics
+    if task.metric is not None and task.metric not in offered_metrics:
+        offered = ", ".join(metric.value for metric in offered_metrics)
         raise TaskError(
             f"{task.title}: {task.metric.value} does not suit {kind.value}; choose {offered}.",
             key="metric",
         )
-    return task.metric or known[0]
+    return task.metric or offered_metrics[0]
 
 
 def columns_of(
@@ -228,14 +228,14 @@ def columns_of(
     missing or ambiguous.
     """
     traits, chosen = kind.traits, _given_columns(task, kind, table, labelled=labelled)
-    left = [c for c in table.columns if not any(c in names for names in chosen.values())]
+    unassigned = [c for c in table.columns if not any(c in names for names in chosen.values())]
     alone = TEXT in chosen
     for role in reversed(traits.roles):  # labels and pictures have typical names, texts do not
         if role == LABEL and not labelled:
-            named = usual_column(LABEL, left)
-            left = [column for column in left if column != named]
+            named = usual_column(LABEL, unassigned)
+            unassigned = [column for column in unassigned if column != named]
         elif role not in chosen:
-            match = usual_column(role, left) or (_only(left) if role == TEXT else None)
+            match = usual_column(role, unassigned) or (_only(unassigned) if role == TEXT else None)
             if match is None:
                 offered = ", ".join(map(repr, table.columns[:20]))
                 raise refused(
@@ -244,8 +244,8 @@ def columns_of(
                     f"as columns: {{{role}: NAME}}.",
                 )
             chosen[role] = (match,)
-            left.remove(match)
-    second = None if alone or PAIR not in traits.optional else usual_column(PAIR, left)
+            unassigned.remove(match)
+    second = None if alone or PAIR not in traits.optional else usual_column(PAIR, unassigned)
     return chosen if second is None else {**chosen, PAIR: (second,)}
 
 
@@ -253,13 +253,13 @@ def _given_columns(
     task: Task, kind: TaskKind, table: Table, *, labelled: bool
 ) -> dict[str, tuple[str, ...]]:
     """The columns given by the task. Raises TaskError."""
-    known = kind.traits.every_role
+    roles = kind.traits.every_role
     chosen = {}
     for role, names in task.columns.items():
-        if role not in known:
+        if role not in roles:
             raise TaskError(
                 f"{task.title}: {kind.value} has no use for {role!r} in columns; it knows "
-                f"{', '.join(known)}.",
+                f"{', '.join(roles)}.",
                 key="columns",
             )
         if role == LABEL and not labelled:
@@ -270,5 +270,5 @@ def _given_columns(
 
 
 def _only(columns: Sequence[str]) -> str | None:
-    left = [column for column in columns if column.lower() not in _NO_TEXT]
-    return left[0] if len(left) == 1 else None
+    candidates = [column for column in columns if column.lower() not in _NO_TEXT]
+    return candidates[0] if len(candidates) == 1 else None

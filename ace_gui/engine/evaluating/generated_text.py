@@ -28,7 +28,7 @@ from ace_gui.engine.evaluating.metrics import (
 )
 from ace_gui.engine.evaluating.subjects import Loading
 from ace_gui.engine.evaluating.task_data import Example, TaskData, refused, text_cell
-from ace_gui.formatting import shown
+from ace_gui.formatting import quoted_value
 from ace_gui.recipe.task_kinds import CHOICES, Metric, TaskKind
 from ace_gui.recipe.values import Task
 
@@ -60,12 +60,16 @@ def share_of_texts(
     """The score of generated texts by the task's metric."""
     if data.metric in (Metric.ROUGE_L, Metric.CHRF):
         return overlap(data.metric, [text for text, _ in answers], targets)
-    own_letters = [letters(example.given.get(CHOICES, ())) for example in data.examples]
-    known = "".join(sorted(set(targets))) if data.metric is Metric.CHOICE else ""
+    own_letters = [letters(example.inputs.get(CHOICES, ())) for example in data.examples]
+    all_letters = "".join(sorted(set(targets))) if data.metric is Metric.CHOICE else ""
     pattern = data.task.pattern or ""
     return share(
-        is_right(data.metric, answer, target, letters=each or known, pattern=pattern)
-        for (answer, _), target, each in zip(answers, targets, own_letters, strict=True)
+        is_right(
+            data.metric, answer, target, letters=letters_of_target or all_letters, pattern=pattern
+        )
+        for (answer, _), target, letters_of_target in zip(
+            answers, targets, own_letters, strict=True
+        )
     )
 
 
@@ -118,14 +122,14 @@ class TextToText(Prompted):
 
     def pieces(self, example: Example) -> list[Piece]:
         """The prompt. If it is too long, its beginning is cut, or its end for an encoder."""
-        default = "{text}\n{choices}" if CHOICES in example.given else "{text}"
-        text = self._prompter.text(example.given, default)
+        default = "{text}\n{choices}" if CHOICES in example.inputs else "{text}"
+        text = self._prompter.text(example.inputs, default)
         tokens = self._prompter.tokens(text)
         if self._decodes and self.longest is not None:
-            kept = tokens[-(self.longest - self.most) :]
+            last_tokens = tokens[-(self.longest - self.most) :]
         else:
-            kept = self._prompter.tokens(text, **self.cut_off)
-        return [plain_piece(torch.tensor(kept), note=len(kept) < len(tokens))]
+            last_tokens = self._prompter.tokens(text, **self.cut_off)
+        return [plain_piece(torch.tensor(last_tokens), note=len(last_tokens) < len(tokens))]
 
     def answered_pieces(self, examples: Sequence[Example]) -> list[list[Piece]]:
         """Each prompt with this model's own answer behind it, up to ``COMPARED_TOKENS`` of it."""
@@ -155,13 +159,13 @@ class TextToText(Prompted):
             inputs = {**prompt.inputs, "decoder_input_ids": answer[:-1]}
             return Piece(inputs=inputs, note=slice(0, len(answer) - 1))
         begin = len(prompt.inputs["input_ids"])
-        whole = torch.cat((prompt.inputs["input_ids"], answer))
-        padding = -len(whole) % COMPARED_MULTIPLE
+        sequence = torch.cat((prompt.inputs["input_ids"], answer))
+        padding = -len(sequence) % COMPARED_MULTIPLE
         inputs = {
-            "input_ids": functional.pad(whole, (0, padding), value=self._padding),
-            "attention_mask": functional.pad(torch.ones_like(whole), (0, padding)),
+            "input_ids": functional.pad(sequence, (0, padding), value=self._padding),
+            "attention_mask": functional.pad(torch.ones_like(sequence), (0, padding)),
         }
-        return Piece(inputs=inputs, note=slice(begin - 1, len(whole) - 1))
+        return Piece(inputs=inputs, note=slice(begin - 1, len(sequence) - 1))
 
     def rows(self, batch: Batch) -> list[Tensor]:
         """The logits of each token of an answer (see ``answered_pieces``)."""
@@ -170,13 +174,13 @@ class TextToText(Prompted):
 
     def stack(self, pieces: Sequence[Piece]) -> Inputs:
         """Pad prompts of a decoder on the left, and those of an encoder on the right."""
-        longest = max(len(each.inputs["input_ids"]) for each in pieces)
+        longest = max(len(piece.inputs["input_ids"]) for piece in pieces)
         fill = {"input_ids": self._padding, "attention_mask": 0}
         inputs = {}
         for name, value in fill.items():
             rows = []
-            for each in pieces:
-                token_L = each.inputs[name]
+            for answered_piece in pieces:
+                token_L = answered_piece.inputs[name]
                 padding = token_L.new_full((longest - len(token_L),), value)
                 rows.append(torch.cat((padding, token_L) if self._decodes else (token_L, padding)))
             inputs[name] = torch.stack(rows)
@@ -208,10 +212,10 @@ class TextToText(Prompted):
         if heads is None:
             return 0
         width = getattr(config, "head_dim", None) or config.hidden_size // heads
-        kept = getattr(config, "num_key_value_heads", None) or heads
+        key_heads = getattr(config, "num_key_value_heads", None) or heads
         length = len(piece.inputs["input_ids"]) + self.most
         size = self.model.dtype.itemsize
-        return int(2 * config.num_hidden_layers * kept * width * length * size)
+        return int(2 * config.num_hidden_layers * key_heads * width * length * size)
 
     def probe(self, batch: Batch) -> list[Any]:
         return self._generated(batch, 1)
@@ -263,14 +267,18 @@ def wanted_text(data: TaskData, example: Example) -> str:
     """The right answer; a letter for the metric choice. Raises TaskError if it does not fit."""
     label: str = example.label
     if data.metric is Metric.CHOICE:
-        choices = example.given.get(CHOICES)
+        choices = example.inputs.get(CHOICES)
         if choices is not None:
             return letters(choices)[choice_index(data, example)]
         letter = label.strip().upper()
         if len(letter) != 1 or not "A" <= letter <= "Z":
-            sentence = f"The label {shown(label)} is not a letter; name a column of choices too."
+            sentence = (
+                f"The label {quoted_value(label)} is not a letter; name a column of choices too."
+            )
             raise refused(data.table.path, sentence, example.row)
         return letter
     if data.metric is Metric.LAST_NUMBER and last_number(label) is None:
-        raise refused(data.table.path, f"The label {shown(label)} has no number.", example.row)
+        raise refused(
+            data.table.path, f"The label {quoted_value(label)} has no number.", example.row
+        )
     return label

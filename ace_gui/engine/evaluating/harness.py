@@ -31,7 +31,7 @@ _BATCH: Final = 16
 class Harness:
     """The harness with some of its tasks, ready to run on folders of language models."""
 
-    def __init__(self, tasks: Sequence[str], own: Path | None = None) -> None:
+    def __init__(self, tasks: Sequence[str], folder: Path | None = None) -> None:
         """``own``: a folder with tasks, used instead of the harness's.
 
         Raises ResourceError if lm-eval is not installed, TaskError for an unknown task.
@@ -47,11 +47,13 @@ class Harness:
             ) from None
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
         self._tasks = list(tasks)
-        with_own = {} if own is None else {"include_path": str(own), "include_defaults": False}
+        with_own = (
+            {} if folder is None else {"include_path": str(folder), "include_defaults": False}
+        )
         self._manager = manager(**with_own)
         unknown = sorted(set(tasks) - set(self._manager.all_tasks))
         if unknown:
-            where = "The harness" if own is None else path_text(own)
+            where = "The harness" if folder is None else path_text(folder)
             raise TaskError(f"{where} has no task {listing(unknown)}; see lm-eval ls tasks.")
 
     def scores(

@@ -38,7 +38,7 @@ from ace_gui.engine.evaluating.task_data import (
 )
 from ace_gui.engine.planning.recipe_models import experts_with_heads
 from ace_gui.errors import TaskError
-from ace_gui.formatting import listing, number_text, shown
+from ace_gui.formatting import listing, number_text, quoted_value
 from ace_gui.recipe.task_kinds import TOKENS, TaskKind
 from ace_gui.recipe.values import Chat, Task
 
@@ -65,7 +65,10 @@ class ClipZeroShot(JudgedByLabels, OfPictures):
         full = {"padding": "max_length"} if "siglip" in str(model.config.model_type) else {}
         encoded = (tokenizer(p, truncation=True, return_tensors="pt", **full) for p in prompts)
         with torch.no_grad():  # unlike inference mode, this allows gradients later
-            rows = [_pooled(model.get_text_features(**each.to(model.device))) for each in encoded]
+            rows = [
+                _pooled(model.get_text_features(**encoding.to(model.device)))
+                for encoding in encoded
+            ]
         self.text_CD = functional.normalize(torch.cat(rows), dim=1)
         self.label_indices = range(len(rows))
 
@@ -102,12 +105,12 @@ def _name(data: TaskData, example: Example) -> str:
     for names in (data.label_names, data.task.labels):
         if isinstance(value, int) and 0 <= value < len(names):
             value = names[value]
-    known = data.task.labels
-    if not isinstance(value, str) or (known and value not in known):
+    labels = data.task.labels
+    if not isinstance(value, str) or (labels and value not in labels):
         problem = (
-            "is no label of the task" if known else "is no name of a label; add labels to the task"
+            "is no label of the task" if labels else "is no name of a label; add labels to the task"
         )
-        raise refused(data.table.path, f"{shown(value)} {problem}.", example.row)
+        raise refused(data.table.path, f"{quoted_value(value)} {problem}.", example.row)
     return value
 
 
@@ -176,17 +179,19 @@ class TokenClassification(OfHead, OfText):
     @classmethod
     def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
         labels, rows = labels_of(data.task, config), []
-        for each in data.examples:
-            words = each.given[TOKENS]
-            if len(words) != len(each.label):
-                sentence = f"There are {len(words)} words, but {len(each.label)} labels."
-                raise refused(data.table.path, sentence, each.row)
-            rows.append(tuple(label_index(data, each, own, labels, config) for own in each.label))
+        for example in data.examples:
+            words = example.inputs[TOKENS]
+            if len(words) != len(example.label):
+                sentence = f"There are {len(words)} words, but {len(example.label)} labels."
+                raise refused(data.table.path, sentence, example.row)
+            rows.append(
+                tuple(label_index(data, example, label, labels, config) for label in example.label)
+            )
         return rows
 
     @classmethod
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
-        pairs = zip(example.given[TOKENS], answer, strict=True)
+        pairs = zip(example.inputs[TOKENS], answer, strict=True)
         return " ".join(f"{word}/{label_text(index, names)}" for word, index in pairs)
 
     @classmethod
@@ -195,7 +200,7 @@ class TokenClassification(OfHead, OfText):
         return Cut(examples=sum(map(bool, lost)), words=sum(lost))
 
     def pieces(self, example: Example) -> list[Piece]:
-        words = list(example.given[TOKENS])
+        words = list(example.inputs[TOKENS])
         encoded = self.tokenizer(words, is_split_into_words=True, **self.cut_off)
         owners = encoded.word_ids()
         firsts = [owners.index(word) if word in owners else -1 for word in range(len(words))]
@@ -225,8 +230,8 @@ class TokenClassification(OfHead, OfText):
 
 
 KINDS: Final[Mapping[TaskKind, type[Evaluator]]] = {
-    each.kind: each
-    for each in (
+    kind.kind: kind
+    for kind in (
         ImageClassification,
         TextClassification,
         Regression,

@@ -32,7 +32,7 @@ from ace_gui.engine.evaluating.task_data import (
     whole_number,
 )
 from ace_gui.errors import TaskError
-from ace_gui.formatting import number_text, shown
+from ace_gui.formatting import number_text, quoted_value
 from ace_gui.recipe.task_kinds import CHOICES, LABEL, TEXT, TaskKind
 from ace_gui.recipe.values import Chat, Task
 
@@ -53,11 +53,11 @@ class Prompter:
         self._task, self._tokenizer = task, tokenizer
         self.chat = task.chat is not Chat.OFF and bool(getattr(tokenizer, "chat_template", None))
 
-    def text(self, given: Mapping[str, Any], default: str = "{text}") -> str:
+    def text(self, inputs: Mapping[str, Any], default: str = "{text}") -> str:
         """The task's prompt for an example. ``default``: if the task has none."""
-        choices = given.get(CHOICES, ())
+        choices = inputs.get(CHOICES, ())
         lettered = "\n".join(map("{}. {}".format, letters(choices), choices))
-        values = {"{text}": given[TEXT], "{choices}": lettered}
+        values = {"{text}": inputs[TEXT], "{choices}": lettered}
         prompt = self._task.prompt or default
         return re.sub(r"\{(text|choices)\}", lambda match: values[match[0]], prompt)
 
@@ -72,8 +72,8 @@ class Prompter:
         """
         system = self._task.system
         if not self.chat:
-            whole = f"{system}\n\n{text}" if system else text
-            tokens: list[int] = self._tokenizer(whole, **cut_off)["input_ids"]
+            prompt = f"{system}\n\n{text}" if system else text
+            tokens: list[int] = self._tokenizer(prompt, **cut_off)["input_ids"]
             return tokens
         messages = [{"role": "system", "content": system}] if system else []
         for question, answer in earlier:
@@ -131,7 +131,7 @@ class CausalLM(OfText):
         return f"perplexity {number_text(math.exp(min(loss / max(tokens, 1), 700)), 3)}"
 
     def pieces(self, example: Example) -> list[Piece]:
-        token_L = torch.tensor(self.tokenizer(example.given[TEXT])["input_ids"], dtype=torch.long)
+        token_L = torch.tensor(self.tokenizer(example.inputs[TEXT])["input_ids"], dtype=torch.long)
         longest = self.longest or len(token_L)
         starts = range(0, max(len(token_L) - 1, 1), max(longest - 1, 1))
         return [plain_piece(token_L[start : start + longest]) for start in starts]
@@ -141,7 +141,8 @@ class CausalLM(OfText):
         if count < 1:  # nothing before, nothing to predict
             return [(0.0, 0)] * len(batch.notes)
         return [
-            (-float(one), count) for one in _log_likelihoods(self.model, batch.inputs).sum(dim=1)
+            (-float(log_likelihood), count)
+            for log_likelihood in _log_likelihoods(self.model, batch.inputs).sum(dim=1)
         ]
 
     def answer(self, outputs: list[Any]) -> Any:
@@ -177,13 +178,13 @@ class MultipleChoice(JudgedByLabels, OfText):
 
     @classmethod
     def text(cls, example: Example, answer: Any, names: Sequence[str]) -> str:
-        chosen: str = example.given[CHOICES][answer]
+        chosen: str = example.inputs[CHOICES][answer]
         return chosen
 
     def pieces(self, example: Example) -> list[Piece]:
-        text, names = example.given[TEXT], self.tokenizer.model_input_names
-        coded = (self.tokenizer(text, each, **self.cut_off) for each in example.given[CHOICES])
-        return [Piece(inputs={n: torch.tensor(each[n])[None] for n in names}) for each in coded]
+        text, names = example.inputs[TEXT], self.tokenizer.model_input_names
+        coded = (self.tokenizer(text, choice, **self.cut_off) for choice in example.inputs[CHOICES])
+        return [Piece(inputs={n: torch.tensor(tokens[n])[None] for n in names}) for tokens in coded]
 
     def scores(self, batch: Batch) -> Tensor:
         """The score of each choice of a batch (N)."""
@@ -218,7 +219,7 @@ class Prompted(OfText):
         """The tokenizer. Raises TaskError if its chat template refuses the first prompt."""
         tokenizer = super().preprocessor(data, loading)
         prompter = Prompter(data.task, tokenizer)
-        prompter.tokens(prompter.text(data.examples[0].given))
+        prompter.tokens(prompter.text(data.examples[0].inputs))
         return tokenizer
 
 
@@ -229,17 +230,17 @@ class LanguageChoice(Prompted, MultipleChoice):
     """
 
     def pieces(self, example: Example) -> list[Piece]:
-        text, pieces = self._prompter.text(example.given), []
+        text, pieces = self._prompter.text(example.inputs), []
         prompt = self._prompter.tokens(text)
-        for choice in example.given[CHOICES]:
+        for choice in example.inputs[CHOICES]:
             if self.chat:
-                whole = prompt + self.tokenizer(choice, add_special_tokens=False)["input_ids"]
+                tokens = prompt + self.tokenizer(choice, add_special_tokens=False)["input_ids"]
                 start = len(prompt)
             else:
-                whole = self._prompter.tokens(f"{text} {choice}")
-                start = _first_difference(prompt, whole)
-            cut = max(0, len(whole) - self.longest) if self.longest else 0
-            pieces.append(plain_piece(torch.tensor(whole[cut:]), note=max(start - cut, 1)))
+                tokens = self._prompter.tokens(f"{text} {choice}")
+                start = _first_difference(prompt, tokens)
+            cut = max(0, len(tokens) - self.longest) if self.longest else 0
+            pieces.append(plain_piece(torch.tensor(tokens[cut:]), note=max(start - cut, 1)))
         return pieces
 
     def scores(self, batch: Batch) -> Tensor:
@@ -248,9 +249,9 @@ class LanguageChoice(Prompted, MultipleChoice):
         return torch.stack([row_L[start - 1 :].sum() for row_L, start in pairs])
 
 
-def _first_difference(before: Sequence[int], whole: Sequence[int]) -> int:
-    pairs = enumerate(zip(before, whole, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(before), len(whole) - 1))
+def _first_difference(before: Sequence[int], longer: Sequence[int]) -> int:
+    pairs = enumerate(zip(before, longer, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(before), len(longer) - 1))
 
 
 def plain_piece(token_L: Tensor, note: Any = None) -> Piece:
@@ -261,7 +262,7 @@ def plain_piece(token_L: Tensor, note: Any = None) -> Piece:
 
 def choice_index(data: TaskData, example: Example) -> int:
     """The index of a choice: given as a number from 0, a letter, or the text of the choice."""
-    value, choices = example.label, example.given[CHOICES]
+    value, choices = example.label, example.inputs[CHOICES]
     text = value.strip() if isinstance(value, str) else ""
     index = value if isinstance(value, int) else -1
     if text in choices:
@@ -271,6 +272,8 @@ def choice_index(data: TaskData, example: Example) -> int:
     elif len(text) == 1 and "A" <= text.upper() <= "Z":
         index = ord(text.upper()) - ord("A")
     if not 0 <= index < len(choices):
-        sentence = f"The label {shown(value)} is none of the {len(choices)} choices, from 0 or A."
+        sentence = (
+            f"The label {quoted_value(value)} is none of the {len(choices)} choices, from 0 or A."
+        )
         raise refused(data.table.path, sentence, example.row)
     return index

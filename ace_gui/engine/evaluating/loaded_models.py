@@ -84,24 +84,24 @@ def _free(device: torch.device) -> int:
     return free_memory() if device.type == "cpu" else torch.cuda.mem_get_info(device)[0]
 
 
-def _put(loading: Loading, own: Own, model: Any, lacking: set[str]) -> set[str]:
+def _put(loading: Loading, source: Own, model: Any, lacking: set[str]) -> set[str]:
     """Copy an expert's own tensors into a model; returns their names."""
     targets = dict(model.named_parameters(remove_duplicate=False)) | dict(
         model.named_buffers(remove_duplicate=False)
     )
-    names = dict(own.names)
-    if own.fills:
-        names |= {name: name for name in lacking if name in own.checkpoint.tensors}
+    names = dict(source.names)
+    if source.fills:
+        names |= {name: name for name in lacking if name in source.checkpoint.tensors}
     answers = match_names(targets, names)
-    reader = TensorReader(own.checkpoint)
+    reader = TensorReader(source.checkpoint)
     for name, stored in names.items():
         tensor = reader.read(stored)
         target = targets.get(answers.get(name, name))
         if target is None or target.shape != tensor.shape:
             raise MismatchError(
                 f"{path_text(loading.folder)} has no tensor for `{plain(stored)}` of "
-                f"{path_text(own.checkpoint.path)}; score the expert's own model instead.",
-                path=own.checkpoint.path,
+                f"{path_text(source.checkpoint.path)}; score the expert's own model instead.",
+                path=source.checkpoint.path,
                 tensor=stored,
             )
         target.data.copy_(tensor)
@@ -140,9 +140,9 @@ def loaded_model(folder: Path, task: str | None, device: str) -> Any:
     """The model with its modules. Raises the errors of ``ace_gui.load_model``."""
     where = resolve_device(device)
     if task is not None:
-        known = _tasks(folder)
-        if task not in known:
-            there = f"there are {listing(sorted(known))}" if known else "it has none"
+        task_titles = _tasks(folder)
+        if task not in task_titles:
+            there = f"there are {listing(sorted(task_titles))}" if task_titles else "it has none"
             raise OutputError(
                 f"{path_text(folder)}: There is no task {plain(task)!r}; {there}.", path=folder
             )
@@ -189,7 +189,7 @@ def answered(evaluator: Evaluator) -> Iterator[int | list[Any]]:
         for slot, answer in zip(batch, _outputs(evaluator, batch), strict=True):
             outputs[slot.example][slot.piece] = answer
         yield sum(map(bool, outputs))
-    yield [evaluator.answer([each[n] for n in range(len(each))]) for each in outputs]
+    yield [evaluator.answer([output[n] for n in range(len(output))]) for output in outputs]
 
 
 def stacked_batches(evaluator: Evaluator) -> Iterator[Batch]:
@@ -212,10 +212,13 @@ def _batches(evaluator: Evaluator) -> Iterator[list[_Slot]]:
 
 def _padded_batches(evaluator: Evaluator) -> Iterator[list[_Slot]]:
     """Pieces of similar length, the longest first, as they need most memory."""
-    room, left = _Room(evaluator), sorted(_slots(evaluator), key=lambda slot: -_size(slot.content))
-    while left:
-        count = room.pieces(left[0].content)
-        batch, left = left[:count], left[count:]
+    room, waiting = (
+        _Room(evaluator),
+        sorted(_slots(evaluator), key=lambda slot: -_size(slot.content)),
+    )
+    while waiting:
+        count = room.pieces(waiting[0].content)
+        batch, waiting = waiting[:count], waiting[count:]
         yield batch
 
 
@@ -272,11 +275,11 @@ class _Room:
             growth = (size / self._measured) ** 2 if self._measured else math.inf
             self._most = self._fitting(max(self._taken, 1) * growth)
             if self._most < MOST:
-                largest, kept = (
+                largest, fixed_bytes = (
                     _largest_output(self._evaluator, piece),
                     self._evaluator.kept_bytes(piece),
                 )
-                self._measured, self._taken = size, _TIMES_LARGEST * largest + kept
+                self._measured, self._taken = size, _TIMES_LARGEST * largest + fixed_bytes
                 self._most = self._fitting(self._taken)
         return self._most
 

@@ -56,7 +56,7 @@ def share(right: Iterable[bool]) -> MetricResult:
     The error is half the width of Wilson's interval of one standard deviation (E. B. Wilson, JASA
     22, 1927), which is not 0 if all are right.
     """
-    each_N = np.array([float(each) for each in right])
+    each_N = np.array([float(is_correct) for is_correct in right])
     mean, count = float(each_N.mean()), len(each_N)
     error = math.sqrt(mean * (1 - mean) / count + 1 / (4 * count**2)) / (1 + 1 / count)
     return MetricResult(score=mean, standard_error=error, each_N=each_N)
@@ -101,8 +101,8 @@ def of_words(
     undefined = math.nan if metric is Metric.ACCURACY else 0.0
 
     def compute(at_N: NDArray[np.int64]) -> float:
-        part, whole = part_N[at_N].sum(), whole_N[at_N].sum()
-        return float(part / whole) if whole else undefined
+        part, total = part_N[at_N].sum(), whole_N[at_N].sum()
+        return float(part / total) if total else undefined
 
     return _resampled(compute, each_N)
 
@@ -199,8 +199,10 @@ def _resampled(
         score = compute(np.arange(count))
         samples = (generator.integers(count, size=count) for _ in range(RESAMPLES))
         draws_R = np.array([compute(at_N) for at_N in samples])
-    known = draws_R[np.isfinite(draws_R)]
-    error = float(np.std(known, ddof=1)) if len(known) > 1 and np.ptp(known) > 0 else math.nan
+    finite_R = draws_R[np.isfinite(draws_R)]
+    error = (
+        float(np.std(finite_R, ddof=1)) if len(finite_R) > 1 and np.ptp(finite_R) > 0 else math.nan
+    )
     return MetricResult(score=score, standard_error=error, each_N=each_N)
 
 

@@ -67,8 +67,8 @@ def _separated(path: Path, **form: Any) -> Table:
     if len(set(columns)) < len(columns) or not all(columns):
         raise refused(path, "Each column needs a name of its own in the first row.", "row 1")
 
-    def rows(wanted: Sequence[str]) -> Iterator[Row]:
-        indices = [columns.index(name) for name in wanted]
+    def rows(names: Sequence[str]) -> Iterator[Row]:
+        indices = [columns.index(name) for name in names]
         records = _records(path, **form)
         next(records)
         for number, record in enumerate(records, 2):
@@ -98,10 +98,10 @@ def _records(path: Path, **form: Any) -> Iterator[list[str]]:
 def lines_table(path: Path) -> Table:
     """Each line that is not blank is a row."""
 
-    def rows(wanted: Sequence[str]) -> Iterator[Row]:
+    def rows(names: Sequence[str]) -> Iterator[Row]:
         for number, line in enumerate(_lines(path), 1):
             if line.strip():
-                yield f"row {number}", (line.rstrip("\r\n"),) * len(wanted)
+                yield f"row {number}", (line.rstrip("\r\n"),) * len(names)
 
     return Table(path=path, columns=(TEXT,), rows=rows, files=(path,))
 
@@ -120,9 +120,9 @@ def json_table(path: Path) -> Table:
     if not columns:
         raise refused(path, "There are no rows with named values.")
 
-    def rows(wanted: Sequence[str]) -> Iterator[Row]:
+    def rows(names: Sequence[str]) -> Iterator[Row]:
         for row, values in objects(path):
-            yield row, tuple(values.get(name) for name in wanted)
+            yield row, tuple(values.get(name) for name in names)
 
     return Table(path=path, columns=columns, rows=rows, files=(path,))
 
@@ -148,18 +148,20 @@ def _objects_in_whole(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     content = _parsed(path, "".join(_lines(path, JSON_BYTES)), "")
     if isinstance(content, dict):
         lists = [value for value in content.values() if isinstance(value, list)]
-        if len(lists) == 1 and all(isinstance(each, dict) for each in lists[0]):
+        if len(lists) == 1 and all(isinstance(column, dict) for column in lists[0]):
             content = lists[0]  # {"data": [...]}
-        elif lists and len(lists) == len(content) and len({len(each) for each in lists}) == 1:
-            content = [dict(zip(content, each, strict=True)) for each in zip(*lists, strict=True)]
+        elif lists and len(lists) == len(content) and len({len(values) for values in lists}) == 1:
+            content = [
+                dict(zip(content, values, strict=True)) for values in zip(*lists, strict=True)
+            ]
         else:
             content = [content]  # one row
     if not isinstance(content, list):
         raise refused(
             path, "This is not a list of objects, nor an object with lists of one length."
         )
-    for number, each in enumerate(content, 1):
-        yield f"row {number}", _object(path, f"row {number}", each)
+    for number, item in enumerate(content, 1):
+        yield f"row {number}", _object(path, f"row {number}", item)
 
 
 def _parsed(path: Path, text: str, row: str) -> Any:
@@ -223,14 +225,14 @@ def saved_table(path: Path) -> Table:
     import pyarrow as pa
 
     if (path / SPLITS).is_file():
-        splits = sorted(each.parent.name for each in path.glob(f"*/{STATE}"))
+        splits = sorted(saved_file.parent.name for saved_file in path.glob(f"*/{STATE}"))
         if len(splits) != 1:
             split_names = ", ".join(splits)
             raise refused(path, f"Name the folder of one of the splits in it: {split_names}.")
         path = path / splits[0]
     try:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
-        parts = [path / each["filename"] for each in state["_data_files"]]
+        parts = [path / entry["filename"] for entry in state["_data_files"]]
         for part in parts:
             if not part.resolve().is_relative_to(path.resolve()):
                 sentence = f"The dataset names the file {part.name!r} outside of its folder"
@@ -249,12 +251,12 @@ def _table(path: Path, schema: Any, batches: Any, files: tuple[Path, ...], damag
 
     columns = tuple(schema.names)
 
-    def rows(wanted: Sequence[str]) -> Iterator[Row]:
+    def rows(names: Sequence[str]) -> Iterator[Row]:
         number = 0
         try:
-            for batch in batches(list(dict.fromkeys(wanted))):
+            for batch in batches(list(dict.fromkeys(names))):
                 _require_bytes(path, batch.nbytes, f"rows {number + 1} to {number + len(batch)}")
-                for values in zip(*(_values(batch.column(name)) for name in wanted), strict=True):
+                for values in zip(*(_values(batch.column(name)) for name in names), strict=True):
                     number += 1
                     yield f"row {number}", values
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -264,23 +266,23 @@ def _table(path: Path, schema: Any, batches: Any, files: tuple[Path, ...], damag
     return Table(path=path, columns=columns, rows=rows, files=files, names=names)
 
 
-def _saved_batches(parts: Iterable[Path], wanted: Sequence[str]) -> Iterator[Any]:
+def _saved_batches(parts: Iterable[Path], columns: Sequence[str]) -> Iterator[Any]:
     """The Arrow files are mapped into memory; the lengths that they state are checked."""
     import pyarrow as pa
 
     for part in parts:
         with pa.memory_map(str(part)) as file:
             for batch in pa.ipc.open_stream(file):
-                chosen = batch.select(wanted)
+                chosen = batch.select(columns)
                 chosen.validate(full=True)
                 for start in range(0, len(chosen), _AT_ONCE):
                     yield chosen.slice(start, _AT_ONCE)
 
 
-def _parquet_batches(path: Path, schema: Any, wanted: Sequence[str]) -> Iterator[Any]:
-    file = _parquet(path, [name for name in wanted if _is_text(schema.field(name).type)])
-    _require_small(path, file, wanted)
-    yield from file.iter_batches(_AT_ONCE, columns=wanted)
+def _parquet_batches(path: Path, schema: Any, columns: Sequence[str]) -> Iterator[Any]:
+    file = _parquet(path, [name for name in columns if _is_text(schema.field(name).type)])
+    _require_small(path, file, columns)
+    yield from file.iter_batches(_AT_ONCE, columns=columns)
 
 
 def _is_text(kind: Any) -> bool:
@@ -317,7 +319,7 @@ def _parquet(path: Path, texts: Sequence[str] = ()) -> Any:
         raise refused(path, _NOT_PARQUET, details=error) from None
 
 
-def _require_small(path: Path, file: Any, wanted: Sequence[str]) -> None:
+def _require_small(path: Path, file: Any, required: Sequence[str]) -> None:
     """Check the column sizes stated in the file before anything is unpacked."""
     metadata = file.metadata
     if metadata.num_rows > _MOST_ROWS:
@@ -325,11 +327,11 @@ def _require_small(path: Path, file: Any, wanted: Sequence[str]) -> None:
     for group in (metadata.row_group(index) for index in range(metadata.num_row_groups)):
         columns = (group.column(index) for index in range(group.num_columns))
         chosen = [
-            each
-            for each in columns
-            if any(f"{each.path_in_schema}.".startswith(f"{name}.") for name in wanted)
+            column
+            for column in columns
+            if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in required)
         ]
-        _require_bytes(path, sum(each.total_uncompressed_size for each in chosen), "")
+        _require_bytes(path, sum(column.total_uncompressed_size for column in chosen), "")
 
 
 def _require_bytes(path: Path, size: int, row: str) -> None:
@@ -361,10 +363,10 @@ def array_table(path: Path) -> Table:
     """The arrays of a file by name."""
     columns = tuple(name.removesuffix(_SUFFIX) for name in _members(path))
 
-    def rows(wanted: Sequence[str]) -> Iterator[Row]:
-        arrays = [_array(path, name) for name in wanted]
+    def rows(names: Sequence[str]) -> Iterator[Row]:
+        arrays = [_array(path, name) for name in names]
         if len({len(array) for array in arrays}) > 1:
-            row_counts = ", ".join(f"{n!r} {len(a)}" for n, a in zip(wanted, arrays, strict=True))
+            row_counts = ", ".join(f"{n!r} {len(a)}" for n, a in zip(names, arrays, strict=True))
             raise refused(path, f"The arrays have different numbers of rows: {row_counts}.")
         for number, values in enumerate(zip(*arrays, strict=True), 1):
             yield f"row {number}", tuple(map(_value, values))
@@ -447,10 +449,10 @@ def open_table(path: Path) -> Table:
     return replace(table, rows=partial(_rows, table))
 
 
-def _rows(table: Table, wanted: Sequence[str]) -> Iterator[Row]:
+def _rows(table: Table, columns: Sequence[str]) -> Iterator[Row]:
     with _refusing(table.path):
-        require_columns(table.path, table.columns, wanted)
-        for row, values in table.rows(wanted):
+        require_columns(table.path, table.columns, columns)
+        for row, values in table.rows(columns):
             for value in values:
                 _require_text(table.path, row, value)
             yield row, values
@@ -465,8 +467,8 @@ def _require_text(path: Path, row: str, value: Any) -> None:
             at = f"half of a surrogate pair at character {error.start + 1}"
             raise refused(path, f"The text is not Unicode: it has {at}.", row) from None
     elif isinstance(value, dict | list):
-        for each in (*value, *value.values()) if isinstance(value, dict) else value:
-            _require_text(path, row, each)
+        for part in (*value, *value.values()) if isinstance(value, dict) else value:
+            _require_text(path, row, part)
 
 
 @contextmanager
@@ -498,7 +500,7 @@ def _opened(path: Path) -> Table:
 def _folder(path: Path) -> Table:
     if (path / STATE).is_file() or (path / SPLITS).is_file():
         return saved_table(path)
-    if any(each.is_dir() and each.name[0] not in "._" for each in path.iterdir()):
+    if any(entry.is_dir() and entry.name[0] not in "._" for entry in path.iterdir()):
         return folder_table(path)
     if any(path.glob("*.py")):
         raise refused(path, _PROGRAM)

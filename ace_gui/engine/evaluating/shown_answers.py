@@ -80,19 +80,19 @@ CHARACTERS: Final = 2000
 def shown_example(example: Example, label: str) -> ShownExample:
     """An example's inputs and right answer as texts and a small picture."""
     texts, picture = [], None
-    for role, given in example.given.items():
-        if isinstance(given, Picture):
-            picture = small_picture(given)
-        elif isinstance(given, str):
-            texts.append((role, cut(given)))
+    for role, value in example.inputs.items():
+        if isinstance(value, Picture):
+            picture = small_picture(value)
+        elif isinstance(value, str):
+            texts.append((role, cut(value)))
         else:
-            texts.append((role, cut((" " if role == TOKENS else " · ").join(given))))
+            texts.append((role, cut((" " if role == TOKENS else " · ").join(value))))
     return ShownExample(row=example.row, texts=tuple(texts), picture=picture, label=label)
 
 
-def small_picture(given: Picture) -> NDArray[np.uint8]:
+def small_picture(opened: Picture) -> NDArray[np.uint8]:
     """A picture at most ``PIXELS`` wide and high, H × W × 3, uint8. Raises TaskError."""
-    picture = given.opened()
+    picture = opened.opened()
     if max(picture.size) > PIXELS:
         picture.thumbnail((PIXELS, PIXELS))
     return np.asarray(picture.convert("RGB"), dtype=np.uint8)
@@ -111,35 +111,39 @@ SHOWN: Final = 3
 
 def described(opened: RecipeModels, tasks: Sequence[Task]) -> Iterator[TaskDescribed | None]:
     """Each task as it would be scored. Errors are part of the description, not raised."""
-    models, known = Models(opened), opened.recipe.tasks
+    models, all_tasks = Models(opened), opened.recipe.tasks
     for task in tasks:
         fields: dict[str, Any] = {"task": task}
         try:
-            require_own_names([each for each in known if each.title == task.title])
+            require_own_names(
+                [known_task for known_task in all_tasks if known_task.title == task.title]
+            )
             yield from _describe(fields, models, opened.recipe, task)
         except WorkbenchError as error:
             fields["fault"] = error.sentence
         yield TaskDescribed(**fields)
 
 
-def _describe(known: dict[str, Any], models: Models, recipe: Recipe, task: Task) -> Steps[None]:
+def _describe(
+    description: dict[str, Any], models: Models, recipe: Recipe, task: Task
+) -> Steps[None]:
     """Fill in the description step by step, as an error may come later. Raises TaskError."""
     table = open_table(task.data)
-    known["table_columns"] = table.columns
+    description["table_columns"] = table.columns
     owner = models.owner(task)
-    known["expert"] = None if owner is None else recipe.expert_names[owner]
+    description["expert"] = None if owner is None else recipe.expert_names[owner]
     config = models.reference(task)
-    known["kinds"] = tuple(kinds_of(config))
-    kind = known["kind"] = kind_of(task, config, table)
+    description["kinds"] = tuple(kinds_of(config))
+    kind = description["kind"] = kind_of(task, config, table)
     traits, answers = kind.traits, KINDS[kind]
-    known.update(metrics=traits.metrics, roles=traits.roles, optional=traits.optional)
-    known["metric"] = metric_of(task, kind)
-    known["columns"] = columns_of(task, kind, table)
+    description.update(metrics=traits.metrics, roles=traits.roles, optional=traits.optional)
+    description["metric"] = metric_of(task, kind)
+    description["columns"] = columns_of(task, kind, table)
     trials = yield from trials_of(models, task)
     first = next((t for t in trials if t.subject.expert == owner is not None), trials[0])
     names, examples = answers.names(first.data, first.loading.config), first.data.examples
-    known["count"] = len(examples)
-    known["examples"] = tuple(
+    description["count"] = len(examples)
+    description["examples"] = tuple(
         shown_example(example, cut(answers.text(example, target, names)))
         for example, target in zip(examples[:SHOWN], first.targets, strict=False)
     )
@@ -165,13 +169,13 @@ def compared_examples(
         trials = yield from trials_of(models, task)
         merged = [t for t in trials if t.subject.expert is None and not t.subject.is_base]
         if with_base:
-            other = [t for t in trials if t.subject.is_base]
+            compared = [t for t in trials if t.subject.is_base]
         else:
-            other = [t for t in trials if t.subject.expert == t.owner is not None]
-        if not (merged and other):
+            compared = [t for t in trials if t.subject.expert == t.owner is not None]
+        if not (merged and compared):
             continue
         outcomes: list[tuple[Trial, Outcome]] = []
-        for event in outcomes_of([*merged, *other], where):
+        for event in outcomes_of([*merged, *compared], where):
             if isinstance(event, EvaluationProgress):
                 yield event
             else:
@@ -182,12 +186,14 @@ def compared_examples(
 def _compared(
     name: str, first: tuple[Trial, Outcome], second: tuple[Trial, Outcome]
 ) -> ExamplesCompared:
-    (trial, outcome), (other_trial, other) = first, second
+    (trial, outcome), (second_trial, second_outcome) = first, second
     metric, data, kind = trial.data.metric, trial.data, KINDS[trial.data.kind]
-    each_N, other_N = outcome.measured.each_N, other.measured.each_N
+    each_N, other_N = outcome.measured.each_N, second_outcome.measured.each_N
     verdict_N = verdicts(metric.value, each_N, other_N)
     change_N = np.abs(each_N - other_N) if metric.value in LOSSES else np.zeros(len(each_N))
-    names, other_names = (kind.names(data, each.loading.config) for each in (trial, other_trial))
+    names, other_names = (
+        kind.names(data, trial_of_pair.loading.config) for trial_of_pair in (trial, second_trial)
+    )
 
     def shown(index: int) -> ComparedExample:
         example = data.examples[index]
@@ -195,19 +201,21 @@ def _compared(
         return ComparedExample(
             example=shown_example(example, label),
             answer=cut(kind.text(example, outcome.answers[index], names)),
-            other=cut(kind.text(example, other.answers[index], other_names)),
+            other=cut(kind.text(example, second_outcome.answers[index], other_names)),
         )
 
-    wanted = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
-    indices = {each: _shown_indices(verdict_N == each, change_N) for each in wanted}
+    shown_verdicts = (Verdict.LOST, Verdict.GAINED, Verdict.BOTH_WRONG)
+    indices = {
+        verdict: _shown_indices(verdict_N == verdict, change_N) for verdict in shown_verdicts
+    }
     return ExamplesCompared(
         task=data.name,
         kind=data.kind,
         metric=metric,
         model=name,
-        other=other_trial.subject.name,
-        counts={each: int((verdict_N == each).sum()) for each in Verdict},
-        examples={each: tuple(map(shown, chosen)) for each, chosen in indices.items()},
+        other=second_trial.subject.name,
+        counts={verdict: int((verdict_N == verdict).sum()) for verdict in Verdict},
+        examples={verdict: tuple(map(shown, chosen)) for verdict, chosen in indices.items()},
     )
 
 
@@ -222,72 +230,74 @@ PATIENCE: Final = 0.02
 """Seconds to wait for a word before other jobs may run."""
 
 
-def tried(models: Models, wanted: TryInput, device: torch.device) -> Iterator[Event | None]:
+def tried(models: Models, question: TryInput, device: torch.device) -> Iterator[Event | None]:
     """Run the models one after another: TriedBegun, TriedText while one writes, then Tried.
 
     The models are the base, the experts that are asked, and the folders. Raises TaskError for
     invalid input; errors of one model are in its Tried.
     """
-    task = wanted.task
-    data = yield from _data(models, task, wanted)
+    task = question.task
+    data = yield from _data(models, task, question)
     for subject in models.subjects():
-        if not _is_asked(subject, models, wanted):
+        if not _is_asked(subject, models, question):
             continue
         yield TriedBegun(model=subject.name)
         yield None
         try:
             loading = models.loading(subject, task)
             require_kind(loading, data, subject)
-            yield from _asked(data, loading, subject.name, wanted, device)
+            yield from _asked(data, loading, subject.name, question, device)
         except WorkbenchError as error:
             yield Tried(model=subject.name, error=error.sentence)
 
 
-def _is_asked(subject: Subject, models: Models, wanted: TryInput) -> bool:
+def _is_asked(subject: Subject, models: Models, question: TryInput) -> bool:
     if subject.is_base:
-        return wanted.with_base
+        return question.with_base
     if subject.expert is None:
         return True
-    if wanted.experts is None:
-        owner = models.owner(wanted.task)
+    if question.experts is None:
+        owner = models.owner(question.task)
         return owner is not None and subject.expert == owner
-    return subject.name in wanted.experts
+    return subject.name in question.experts
 
 
 def _asked(
-    data: TaskData, loading: Loading, model: str, wanted: TryInput, device: torch.device
+    data: TaskData, loading: Loading, model: str, question: TryInput, device: torch.device
 ) -> Iterator[Event | None]:
     """Load one model, yield its answer, and release it."""
-    one = evaluator(data, loading, load(loading, device))
-    if one.kind.traits.writes:
-        yield from _writing(one, model, wanted)
+    loaded = evaluator(data, loading, load(loading, device))
+    if loaded.kind.traits.writes:
+        yield from _writing(loaded, model, question)
     else:
-        yield _answered(one, model, loading)
+        yield _answered(loaded, model, loading)
 
 
-def _data(models: Models, task: Task, wanted: TryInput) -> Steps[TaskData]:
+def _data(models: Models, task: Task, question: TryInput) -> Steps[TaskData]:
     """The one example: from the task's data, or given by the user."""
     reference = models.reference(task)
-    if wanted.row:
+    if question.row:
         data = yield from read_task(task, reference, seed=SEED)
-        matching = tuple(example for example in data.examples if example.row == wanted.row)
+        matching = tuple(example for example in data.examples if example.row == question.row)
         if not matching:
-            raise TaskError(f"{task.title} has no example {wanted.row!r} any more.")
+            raise TaskError(f"{task.title} has no example {question.row!r} any more.")
         return replace(data, examples=matching[:1])
     table = Table(path=task.data, columns=(), rows=lambda _: iter(()), files=())
     kind = kind_of(task, reference, table)
-    given: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     if kind.has_pictures:
-        if wanted.picture is None:
+        if question.picture is None:
             raise TaskError(f"{task.title} needs a picture.")
-        given[IMAGE] = picture_of(wanted.picture.parent, wanted.picture.name, wanted.picture.name)
+        inputs[IMAGE] = picture_of(
+            question.picture.parent, question.picture.name, question.picture.name
+        )
     elif TOKENS in kind.traits.roles:
-        given[TOKENS] = tuple(wanted.text.split())
+        inputs[TOKENS] = tuple(question.text.split())
     else:
-        given[TEXT] = wanted.text
-    if wanted.pair:
-        given[PAIR] = wanted.pair
-    example = Example(row="", given=given, label="")
+        inputs[TEXT] = question.text
+    if question.pair:
+        inputs[PAIR] = question.pair
+    example = Example(row="", inputs=inputs, label="")
     return TaskData(
         task=task,
         kind=kind,
@@ -298,20 +308,20 @@ def _data(models: Models, task: Task, wanted: TryInput) -> Steps[TaskData]:
     )
 
 
-def _answered(one: Evaluator, model: str, loading: Loading) -> Tried:
+def _answered(loaded: Evaluator, model: str, loading: Loading) -> Tried:
     """Label probabilities, largest first; or the answer as text."""
-    (example,) = one.data.examples
-    names = one.names(one.data, loading.config)
+    (example,) = loaded.data.examples
+    names = loaded.names(loaded.data, loading.config)
     with torch.inference_mode():
-        (pieces,) = one.pieces_of([example])
-        inputs = {n: t[None].to(one.model.device) for n, t in pieces[0].inputs.items()}
+        (pieces,) = loaded.pieces_of([example])
+        inputs = {n: t[None].to(loaded.model.device) for n, t in pieces[0].inputs.items()}
         batch = Batch(inputs=inputs, notes=[pieces[0].note])
-        logits_1C = one.logits(batch)
+        logits_1C = loaded.logits(batch)
         if logits_1C is None:
-            words = one.text(example, one.answer(one.run(batch)), names)
+            words = loaded.text(example, loaded.answer(loaded.run(batch)), names)
             return Tried(model=model, words=cut(words))
         share_C = logits_1C[0].double().softmax(dim=0).tolist()
-    indices = one.label_indices
+    indices = loaded.label_indices
     pairs = ((names[index], share) for index, share in zip(indices, share_C, strict=True))
     return Tried(model=model, shares=tuple(sorted(pairs, key=lambda pair: -pair[1])))
 
@@ -326,8 +336,8 @@ class _Words:
         self._tokenizer = tokenizer
         self.tokens: list[int] = []
         self._has_begun = False  # the first call contains the prompt
-        self._shown = 0
-        self.found: SimpleQueue[str] = SimpleQueue()
+        self._sent = 0
+        self.new_words: SimpleQueue[str] = SimpleQueue()
 
     def put(self, tokens: Tensor) -> None:
         """Decode all tokens again, as single ones lose spaces."""
@@ -337,30 +347,30 @@ class _Words:
         self.tokens += tokens.flatten().tolist()
         text = self._tokenizer.decode(self.tokens, skip_special_tokens=True)
         if not text.endswith("\ufffd"):  # half of a letter
-            self.found.put(text[self._shown :])
-            self._shown = len(text)
+            self.new_words.put(text[self._sent :])
+            self._sent = len(text)
 
     def end(self) -> None:
         """The end of the text."""
 
 
-def _writing(one: Any, model: str, wanted: TryInput) -> Iterator[Event | None]:
+def _writing(loaded: Any, model: str, asked_question: TryInput) -> Iterator[Event | None]:
     """Write in a thread, so that the engine still notices a cancellation."""
-    (example,) = one.data.examples
-    prompter = Prompter(one.data.task, one.tokenizer)
-    text = prompter.text(example.given)
-    questions = (prompter.text({TEXT: question}) for question in wanted.questions)
-    earlier = tuple(zip(questions, wanted.answers.get(model, ()), strict=False))
-    tokens = prompter.tokens(text, earlier, **({} if prompter.chat else one.cut_off))
-    words, stop = _Words(one.tokenizer), threading.Event()
+    (example,) = loaded.data.examples
+    prompter = Prompter(loaded.data.task, loaded.tokenizer)
+    text = prompter.text(example.inputs)
+    questions = (prompter.text({TEXT: question}) for question in asked_question.questions)
+    earlier = tuple(zip(questions, asked_question.answers.get(model, ()), strict=False))
+    tokens = prompter.tokens(text, earlier, **({} if prompter.chat else loaded.cut_off))
+    words, stop = _Words(loaded.tokenizer), threading.Event()
     started = time.perf_counter()
     with ThreadPoolExecutor(1, "writing") as pool:
-        writing = pool.submit(_write, one, tokens, words, stop, wanted)
+        writing = pool.submit(_write, loaded, tokens, words, stop, asked_question)
         try:
-            while not (writing.done() and words.found.empty()):
+            while not (writing.done() and words.new_words.empty()):
                 piece = None
                 with suppress(Empty):
-                    piece = words.found.get(timeout=PATIENCE)
+                    piece = words.new_words.get(timeout=PATIENCE)
                 yield None if piece is None else TriedText(model=model, piece=piece)
         finally:
             stop.set()
@@ -370,41 +380,41 @@ def _writing(one: Any, model: str, wanted: TryInput) -> Iterator[Event | None]:
         chat=prompter.chat,
         tokens=len(words.tokens),
         seconds=time.perf_counter() - started,
-        ending=_ending(one, words.tokens),
+        ending=_ending(loaded, words.tokens),
     )
 
 
-def _ending(one: Any, tokens: Sequence[int]) -> Ending:
+def _ending(loaded: Any, tokens: Sequence[int]) -> Ending:
     """Why a model that was not stopped wrote no more."""
-    ends = one.model.generation_config.eos_token_id
-    known = ends if isinstance(ends, list) else [ends]
-    return Ending.END_TOKEN if tokens and tokens[-1] in known else Ending.LENGTH
+    ends = loaded.model.generation_config.eos_token_id
+    end_tokens = ends if isinstance(ends, list) else [ends]
+    return Ending.END_TOKEN if tokens and tokens[-1] in end_tokens else Ending.LENGTH
 
 
 def _write(
-    one: Any, tokens: list[int], words: _Words, stop: threading.Event, wanted: TryInput
+    loaded: Any, tokens: list[int], words: _Words, stop: threading.Event, question: TryInput
 ) -> None:
-    fill = one.tokenizer.pad_token_id
-    token_1L = torch.tensor([tokens], device=one.model.device)
-    room = wanted.most_tokens
-    if one.longest is not None and not one.model.config.is_encoder_decoder:
-        room = max(1, min(room, one.longest - len(tokens)))
+    fill = loaded.tokenizer.pad_token_id
+    token_1L = torch.tensor([tokens], device=loaded.model.device)
+    room = question.most_tokens
+    if loaded.longest is not None and not loaded.model.config.is_encoder_decoder:
+        room = max(1, min(room, loaded.longest - len(tokens)))
 
     def stopped(_ids_NL: Tensor, _scores: Any, **_more: Any) -> Tensor:
         return torch.tensor([stop.is_set()], device=token_1L.device)
 
-    torch.manual_seed(wanted.seed)
+    torch.manual_seed(question.seed)
     with torch.inference_mode():
-        one.model.generate(
+        loaded.model.generate(
             input_ids=token_1L,
             attention_mask=torch.ones_like(token_1L),
             max_new_tokens=room,
-            do_sample=wanted.temperature > 0,
-            temperature=wanted.temperature or None,
+            do_sample=question.temperature > 0,
+            temperature=question.temperature or None,
             top_k=None,
             top_p=None,
             num_beams=1,
-            pad_token_id=one.tokenizer.eos_token_id if fill is None else fill,
+            pad_token_id=loaded.tokenizer.eos_token_id if fill is None else fill,
             streamer=words,
             stopping_criteria=[stopped],
         )
@@ -430,10 +440,16 @@ def routed(models: Models, tasks: Sequence[Task], device: str = "auto") -> Itera
     for with_modules in (False, True):  # one model after the other, to load each rarely
         for trial in trials:
             key = trial.subject.name, trial.data.name
-            one = loaded.evaluator(trial.data, _loading(trial, with_modules=with_modules))
-            means = [_Mean(router) for router in routers_of(one.model)] if with_modules else []
+            routed_evaluator = loaded.evaluator(
+                trial.data, _loading(trial, with_modules=with_modules)
+            )
+            means = (
+                [_Mean(router) for router in routers_of(routed_evaluator.model)]
+                if with_modules
+                else []
+            )
             started = time.perf_counter()
-            for step in answered(one):
+            for step in answered(routed_evaluator):
                 if isinstance(step, int):
                     yield progress_of(trial, done + step, total)
             duration = (time.perf_counter() - started) / max(len(trial.data.examples), 1)
@@ -474,15 +490,15 @@ class _Mean:
 def _routes(
     trial: Trial, models: Models, means: Sequence[_Mean], seconds: float, plain_seconds: float
 ) -> TaskRoutes:
-    experts = tuple(dict.fromkeys(name for each in means for name in each.experts))
+    experts = tuple(dict.fromkeys(name for mean in means for name in mean.experts))
     names = None if models.opened is None else models.opened.recipe.expert_names
     return TaskRoutes(
         model=trial.subject.name,
         task=trial.data.name,
         owner=None if names is None or trial.owner is None else names[trial.owner],
-        layers=tuple(each.location for each in means),
+        layers=tuple(mean.location for mean in means),
         experts=experts,
-        share_LT=tuple(each.of(experts) for each in means),
+        share_LT=tuple(mean.of(experts) for mean in means),
         n=len(trial.data.examples),
         seconds=seconds,
         plain_seconds=plain_seconds,

@@ -114,7 +114,7 @@ class Models:
                 for t, (name, entry) in enumerate(named)
             ]
         pairs = zip(self.names or map(str, self.folders), self.folders, strict=True)
-        return subjects + [_subject(name, given) for name, given in pairs]
+        return subjects + [_subject(name, path) for name, path in pairs]
 
     def owner(self, task: Task) -> int | None:
         """The expert of a task: the one it names, or else the one with the task's name.
@@ -130,8 +130,8 @@ class Models:
                 f"{', '.join(names)}.",
                 key="expert",
             )
-        wanted = task.expert or task.title
-        return names.index(wanted) if wanted in names else None
+        name = task.expert or task.title
+        return names.index(name) if name in names else None
 
     def reference(self, task: Task) -> Mapping[str, Any]:
         """The config of the task's own model, from which its kind is inferred."""
@@ -160,7 +160,7 @@ class Models:
             (task.expert or task.title) if owner is None else recipe.expert_names[owner],
             config=None if owner is None else _expert_config(opened, owner),
             base=recipe.base_model,
-            others=_others(opened, owner),
+            preprocessing=_others(opened, owner),
         )
 
 
@@ -201,17 +201,17 @@ def _base_with_head(opened: RecipeModels, owner: int) -> Loading:
     """The base, with the expert's head if the base has none for the task."""
     base = _as_it_is(opened.recipe.base_model, _others(opened, owner))
     expert, own_config = opened.experts[owner], _expert_config(opened, owner)
-    kept = opened.kept_T[owner]
-    if not kept and class_of(base.config) == class_of(own_config):
+    kept_names = opened.kept_T[owner]
+    if not kept_names and class_of(base.config) == class_of(own_config):
         return base
-    own = Own(checkpoint=expert.checkpoint, names={name: name for name in kept})
-    return replace(base, config=_with_vocabulary(own_config, base.config), own=own)
+    source = Own(checkpoint=expert.checkpoint, names={name: name for name in kept_names})
+    return replace(base, config=_with_vocabulary(own_config, base.config), own=source)
 
 
-def _as_it_is(path: Path, others: Sequence[Path]) -> Loading:
+def _as_it_is(path: Path, preprocessing: Sequence[Path]) -> Loading:
     """A model with its own head."""
     folder = _folder(path)
-    return Loading(folder=folder, config=_config(folder), preprocessing=(folder, *others))
+    return Loading(folder=folder, config=_config(folder), preprocessing=(folder, *preprocessing))
 
 
 def _with_adapter(
@@ -222,12 +222,12 @@ def _with_adapter(
     preprocessing = (adapter, loading.folder)
     config = config_with_head(loading.config, adapter, model.checkpoint)
     if config is None:
-        own = Own(checkpoint=model.checkpoint, names=dict(names), fills=False)
-        return replace(loading, preprocessing=preprocessing, own=own)
+        source = Own(checkpoint=model.checkpoint, names=dict(names), fills=False)
+        return replace(loading, preprocessing=preprocessing, own=source)
     body = {name: stored for name, stored in names.items() if head_role(name) is None}
     heads = {name: name for name in head_tensors(model.checkpoint)}
-    own = Own(checkpoint=model.checkpoint, names=body | heads)
-    return replace(loading, config=config, preprocessing=preprocessing, own=own)
+    source = Own(checkpoint=model.checkpoint, names=body | heads)
+    return replace(loading, config=config, preprocessing=preprocessing, own=source)
 
 
 def loading_of(
@@ -236,34 +236,34 @@ def loading_of(
     *,
     config: Mapping[str, Any] | None = None,
     base: Path | None = None,
-    others: Sequence[Path] = (),
+    preprocessing: Sequence[Path] = (),
 ) -> Loading:
     """The source of a merged model for the task of an expert, with its head and modules.
 
     ``config``: of the expert's model, ``base``: the base's folder, if known; otherwise the folder's
-    recipe gives them. ``others``: more folders for preprocessing. Raises CheckpointError and
+    recipe gives them. ``preprocessing``: more folders for preprocessing. Raises CheckpointError and
     TaskError.
     """
-    loading = _as_it_is(path, others)
+    loading = _as_it_is(path, preprocessing)
     folder, head = loading.folder, None if expert is None else kept_head(loading.folder, expert)
     if head is not None and expert is not None:
-        own = Own(checkpoint=head, names={each: each for each in head.tensors})
+        source = Own(checkpoint=head, names={name: name for name in head.tensors})
         if (folder / HEADS / expert / "config.json").is_file():
             config = _config(folder / HEADS / expert)
         config = _with_vocabulary(config or _recipe_config(folder, expert), loading.config)
-        loading = replace(loading, config=config, own=own)
+        loading = replace(loading, config=config, own=source)
     return replace(loading, modules=modules_of(folder, expert, base))
 
 
-def _recipe_config(folder: Path, kept: str) -> Mapping[str, Any]:
+def _recipe_config(folder: Path, owner: str) -> Mapping[str, Any]:
     """The config for a kept head, from the expert's own folder."""
     try:
         recipe = load_recipe(folder / RECIPE)
-        expert = dict(zip(recipe.expert_names, recipe.models, strict=True))[kept]
+        expert = dict(zip(recipe.expert_names, recipe.models, strict=True))[owner]
         return _config(_folder(expert.model))
     except (RecipeError, KeyError):
         raise TaskError(
-            f"{path_text(folder)} keeps a head of {kept}, but the model it belongs to is unknown;"
+            f"{path_text(folder)} keeps a head of {owner}, but the model it belongs to is unknown;"
             " name the recipe too.",
             path=folder,
         ) from None
@@ -275,9 +275,9 @@ def _subject(name: str, model: Any) -> Subject:
     return Subject(name=name, path=Path(model.name_or_path or name), model=model)
 
 
-def _in_memory(subject: Subject, others: Sequence[Path]) -> Loading:
+def _in_memory(subject: Subject, further_preprocessing: Sequence[Path]) -> Loading:
     """A model in memory. Raises TaskError if no folder may have its tokenizer or processor."""
-    folders = [path for path in (subject.path, *others) if path.is_dir()]
+    folders = [path for path in (subject.path, *further_preprocessing) if path.is_dir()]
     if not folders:
         raise TaskError(
             f"{subject.name}: the folder of its tokenizer or image processor is unknown; load it "

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ace_gui.errors import TaskError
-from ace_gui.formatting import listing, path_text, shown
+from ace_gui.formatting import listing, path_text, quoted_value
 from ace_gui.recipe.task_kinds import CHOICES, IMAGE, LABEL, PAIR, TEXT, TOKENS, Metric, TaskKind
 from ace_gui.recipe.values import Task, unnamed_label
 
@@ -54,12 +54,12 @@ def refused(path: Path, sentence: str, row: str = "", details: object = "") -> T
     return TaskError(f"{at}: {sentence}", path=path, key=row or None, details=str(details))
 
 
-def require_columns(path: Path, columns: Sequence[str], wanted: Sequence[str]) -> None:
+def require_columns(path: Path, columns: Sequence[str], required: Sequence[str]) -> None:
     """Raise TaskError if a wanted column is missing."""
-    for name in wanted:
+    for name in required:
         if name not in columns:
-            known = ", ".join(map(repr, columns[:20]))
-            raise refused(path, f"There is no column {name!r}; there are {known}.")
+            present = ", ".join(map(repr, columns[:20]))
+            raise refused(path, f"There is no column {name!r}; there are {present}.")
 
 
 MOST_PIXELS: Final = 50_000_000
@@ -113,8 +113,8 @@ class Picture:
         except Image.DecompressionBombError as error:
             raise self._refused(large, error) from None
         except UnidentifiedImageError as error:
-            known = ", ".join(FORMATS)
-            raise self._refused(f"This is no picture ({known}).", error) from None
+            formats = ", ".join(FORMATS)
+            raise self._refused(f"This is no picture ({formats}).", error) from None
         # Decoders raise errors of any type.
         except Exception as error:
             raise self._refused("The picture is damaged.", error) from None
@@ -183,20 +183,24 @@ def picture_of(table: Path, row: str, value: Any) -> Picture:
 
 def folder_table(path: Path) -> Table:
     """A folder with one folder of pictures for each class, named after it."""
-    classes = sorted(each for each in path.iterdir() if each.is_dir() and each.name[0] not in "._")
+    classes = sorted(
+        entry for entry in path.iterdir() if entry.is_dir() and entry.name[0] not in "._"
+    )
     pictures = {
-        each.name: sorted(f for f in each.iterdir() if f.suffix.lower() in SUFFIXES and f.is_file())
-        for each in classes
+        folder.name: sorted(
+            f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and f.is_file()
+        )
+        for folder in classes
     }
     for name, files in pictures.items():
         if not files:
             raise refused(path / name, "There are no pictures in this folder of a class.")
     pairs = [(file, name) for name, files in pictures.items() for file in files]
 
-    def rows(wanted: Sequence[str]) -> Iterator[Row]:
+    def rows(columns: Sequence[str]) -> Iterator[Row]:
         for file, name in pairs:
             values = {IMAGE: file, LABEL: name}
-            yield f"{name}/{file.name}", tuple(values[column] for column in wanted)
+            yield f"{name}/{file.name}", tuple(values[column] for column in columns)
 
     everything = tuple(file for file, _ in pairs)
     return Table(path=path, columns=(IMAGE, LABEL), rows=rows, files=everything)
@@ -206,12 +210,12 @@ def folder_table(path: Path) -> Table:
 class Example:
     """``row``: its row in the data.
 
-    ``given``: the model's inputs by role: texts, tokens, a picture. ``label``: the right answer, as
+    ``inputs``: the model's inputs by role: texts, tokens, a picture. ``label``: the right answer, as
     in the data.
     """
 
     row: str
-    given: Mapping[str, Any]
+    inputs: Mapping[str, Any]
     label: Any = None
 
 
@@ -253,7 +257,7 @@ class TaskData:
         for example in self.examples:
             inputs = {
                 role: value.digest() if isinstance(value, Picture) else value
-                for role, value in example.given.items()
+                for role, value in example.inputs.items()
             }
             text = repr((example.row, inputs, example.label))
             digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
@@ -322,8 +326,8 @@ def checked_cell(check: Cell, table: Table, row: str, column: str, value: Any) -
     try:
         return check(value)
     except ValueError as error:
-        wanted, actual = error.args
-        sentence = f"The column {column!r} has {shown(actual)}, not {wanted}."
+        expected, actual = error.args
+        sentence = f"The column {column!r} has {quoted_value(actual)}, not {expected}."
         raise refused(table.path, sentence, row) from None
 
 

@@ -79,24 +79,24 @@ def _compares(row: PlanRow) -> bool:
 def _compared(context: InspectionContext) -> Iterator[LayerCovariances | None]:
     statistics = context.prepared.groundwork.measurements[Need.INPUTS]
     key = context.key(f"covariances by {[statistics[t].key for t in context.row.experts]}")
-    known = context.cache.get(key)
-    if known is None:
+    stored = context.cache.get(key)
+    if stored is None:
         measured = measured_of(context.row, context.prepared, context.deltas, Need.INPUTS)
         if measured is None:
             return
         pairs = yield from side_by_side(
             lambda t: _pair(context, measured, t), range(len(context.names)), context.device
         )
-        known = _entry([pair for pair in pairs if pair is not None])
-        context.cache.put(key, known)
-    matches = _MATCHES.validate_json(text_of(known["matches"]))
+        stored = _entry([pair for pair in pairs if pair is not None])
+        context.cache.put(key, stored)
+    matches = _MATCHES.validate_json(text_of(stored["matches"]))
     if not matches:
         return
     yield LayerCovariances(
         name=context.row.name,
         experts=tuple(match.expert for match in matches),
         matches=matches,
-        centred_TT=known["centred"],
+        centred_TT=stored["centred"],
     )
 
 
@@ -123,10 +123,10 @@ def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | Non
     proxies_II, inputs_II = (torch.linalg.eigh(each_II)[1] for each_II in (proxy_II, measured_II))
     k = max(1, len(measured_II) // SHARE)
     centred_T = [
-        cosine(proxy_II, covariance(measured, other), centred=True)
-        for other in range(len(context.names))
+        cosine(proxy_II, covariance(measured, second), centred=True)
+        for second in range(len(context.names))
     ]
-    others = [*centred_T[:t], *centred_T[t + 1 :]]
+    of_others = [*centred_T[:t], *centred_T[t + 1 :]]
     return _Pair(
         t=t,
         match=CovarianceMatch(
@@ -135,7 +135,7 @@ def _pair(context: InspectionContext, measured: Measured, t: int) -> _Pair | Non
             expert=context.names[t],
             cosine=cosine(proxy_II, measured_II),
             centred=centred_T[t],
-            others=fmean(others) if others else None,
+            others=fmean(of_others) if of_others else None,
             overlap=overlap(proxies_II[:, -k:], inputs_II[:, -k:]),
             chance=k / len(measured_II),
         ),
@@ -159,9 +159,9 @@ def cosine(one_NN: Tensor, other_NN: Tensor, *, centred: bool = False) -> float:
     """
     size = one_NN.shape[0]
     product = float(torch.sum(one_NN * other_NN))
-    squares = [float(torch.linalg.vector_norm(each) ** 2) for each in (one_NN, other_NN)]
+    squares = [float(torch.linalg.vector_norm(matrix) ** 2) for matrix in (one_NN, other_NN)]
     if centred:
-        traces = [float(each.diagonal().sum()) for each in (one_NN, other_NN)]
+        traces = [float(matrix.diagonal().sum()) for matrix in (one_NN, other_NN)]
         product -= traces[0] * traces[1] / size
         squares = [s - trace**2 / size for s, trace in zip(squares, traces, strict=True)]
     denominator = max(squares[0], 0.0) * max(squares[1], 0.0)

@@ -67,8 +67,10 @@ def by_method(recipe: Recipe, methods: Sequence[str]) -> tuple[Recipe, ...]:
         recipe = replace(recipe, parameters={}, **USUAL)
     names = dict.fromkeys(methods)
     with_variants = {name.partition(":")[0] for name in names if ":" in name}
-    usual = {key: value for key, value in recipe.parameters.items() if key != "variant"}
-    plain = replace(recipe, parameters=usual) if "variant" in recipe.parameters else recipe
+    without_variant = {key: value for key, value in recipe.parameters.items() if key != "variant"}
+    plain = (
+        replace(recipe, parameters=without_variant) if "variant" in recipe.parameters else recipe
+    )
     return tuple(_by_method(plain if name in with_variants else recipe, name) for name in names)
 
 
@@ -259,9 +261,11 @@ def _squares(change: Tensor, delta: Tensor) -> tuple[float, float]:
     Computed in pieces that fit into a cache, with float64 sums.
     """
     square = gap = 0.0
-    for piece, other in zip(torch.split(change, BLOCK), torch.split(delta, BLOCK), strict=True):
+    for piece, second_piece in zip(
+        torch.split(change, BLOCK), torch.split(delta, BLOCK), strict=True
+    ):
         square += float(piece.dot(piece))
-        difference = piece - other
+        difference = piece - second_piece
         gap += float(difference.dot(difference))
     return square, gap
 
@@ -294,7 +298,7 @@ def compared_record(row: MethodCompared) -> dict[str, object]:
         "by_task": {task: _plain(score) for task, score in row.by_task.items()},
         "mean_score": row.mean.score,
         "mean_normalised": row.mean.normalised,
-        "scores": [each.record() | {"model": row.title} for each in row.scores],
+        "scores": [score.record() | {"model": row.title} for score in row.scores],
     }
 
 

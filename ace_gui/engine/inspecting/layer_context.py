@@ -62,16 +62,16 @@ FORMAT: Final = 2
 """Version of the cache; raise it when the format or a computation changes."""
 
 
-def cache_key(kind: str, row: PlanRow, stamps: tuple[FileStamp, ...], *others: object) -> str:
+def cache_key(kind: str, row: PlanRow, stamps: tuple[FileStamp, ...], *further: object) -> str:
     """The name of an entry, from its kind, the tensor, the files and other values.
 
-    ``others``: values that are fully described by their ``str``. The row's name and position in the
+    ``further``: values that are fully described by their ``str``. The row's name and position in the
     files count; its disposition does not.
     """
     files = [(str(stamp.path), stamp.size, stamp.mtime_ns, stamp.ctime_ns) for stamp in stamps]
     tensor = (row.name, row.tied_to, row.shape, row.transposed, row.part)
     versions = (FORMAT, code_digest(*COMPUTING), *library_versions().values())
-    text = json.dumps([kind, *map(str, (tensor, versions, *others)), files])
+    text = json.dumps([kind, *map(str, (tensor, versions, *further)), files])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -153,7 +153,7 @@ class InspectionContext:
             prepared.own_of(row),
             prepared.weights_of(row),
             prepared.findings_of(row),
-            [each.key for pair in prepared.groundwork.statistics.values() for each in pair],
+            [part.key for pair in prepared.groundwork.statistics.values() for part in pair],
             [item for item in prepared.recipe.choices().items() if item[0] not in _IN_ROWS],
             self.names,
             self.device.type,
@@ -243,7 +243,7 @@ def side_by_side(
 
     results = []
     with ThreadPoolExecutor(threads, initializer=start) as pool:
-        for each in ordered(pool, work, items):
-            results.append(each)
+        for item_result in ordered(pool, work, items):
+            results.append(item_result)
             yield None
     return results

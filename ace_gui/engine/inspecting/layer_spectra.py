@@ -86,7 +86,9 @@ def _spectrum(
         return context.remembered(key, lambda: {"sigma": _values(context.deltas[t])})
 
     spectra = yield from side_by_side(expert, range(len(context.names)), context.device)
-    experts = {name: each["sigma"] for name, each in zip(context.names, spectra, strict=True)}
+    experts = {
+        name: spectrum["sigma"] for name, spectrum in zip(context.names, spectra, strict=True)
+    }
     merged = context.cache.get(context.merge_key("spectrum"))
     if merged is None:
         yield ExpertSpectra(name=context.row.name, experts=experts)
@@ -109,13 +111,13 @@ def _of_store(context: InspectionContext, store: Path | None) -> Arrays | None:
     if store is None or context.row.after.reshapes:
         return None
     key = context.merge_key("spectrum of a finished merge")
-    kept = context.cache.get(key)
-    if kept is not None:
-        return kept
-    known = finished_spectrum(store, context)
-    if known is None:
+    cached = context.cache.get(key)
+    if cached is not None:
+        return cached
+    finished = finished_spectrum(store, context)
+    if finished is None:
         return None
-    report, merged = known[1], known[0].cpu().numpy()
+    report, merged = finished[1], finished[0].cpu().numpy()
     method = context.prepared.method_of(context.row)
     has_preliminary = method.heterogeneity and context.row.is_merged
     entry = _entry(report, merged, merged if has_preliminary else None)
@@ -132,8 +134,8 @@ def _of_merge(context: InspectionContext) -> Arrays:
     if torch.equal(merged.preliminary, merged.delta):  # nothing was refined
         sigma = _values(merged.delta)
         return _entry(report, sigma, sigma, unshaped)
-    both, entries = (merged.delta, merged.preliminary), merged.delta.numel()
-    sigmas = polar.side_by_side(_values, both, entries=entries, device=context.device)
+    stages, entries = (merged.delta, merged.preliminary), merged.delta.numel()
+    sigmas = polar.side_by_side(_values, stages, entries=entries, device=context.device)
     return _entry(report, sigmas[0], sigmas[1], unshaped)
 
 
@@ -144,8 +146,8 @@ def _entry(
     unshaped: Spectrum | None = None,
 ) -> Arrays:
     values = {"merged": merged, "preliminary": preliminary, "unshaped": unshaped}
-    known = {name: sigma for name, sigma in values.items() if sigma is not None}
-    return {**known, "report": report_array(report)}
+    present = {name: sigma for name, sigma in values.items() if sigma is not None}
+    return {**present, "report": report_array(report)}
 
 
 def _values(matrix: Tensor) -> Spectrum:
@@ -251,10 +253,10 @@ def overlap(bases: list[Tensor]) -> tuple[NDArray[np.float64], int]:
     """
     rank = min((basis.shape[1] for basis in bases if basis.shape[1]), default=0)
     overlap_TT = np.full((len(bases), len(bases)), np.nan)
-    for a, one in enumerate(bases):
-        for b, other in enumerate(bases[: a + 1]):
-            if one.shape[1] and other.shape[1]:
-                shared = torch.linalg.matrix_norm(one[:, :rank].T @ other[:, :rank])
+    for a, first in enumerate(bases):
+        for b, second in enumerate(bases[: a + 1]):
+            if first.shape[1] and second.shape[1]:
+                shared = torch.linalg.matrix_norm(first[:, :rank].T @ second[:, :rank])
                 overlap_TT[a, b] = overlap_TT[b, a] = min(float(shared) ** 2 / rank, 1.0)
     return overlap_TT, rank
 

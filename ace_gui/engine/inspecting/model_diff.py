@@ -42,16 +42,22 @@ def diff_models(
     that one model ties to another is compared with that one. Raises RecipeError for a missing
     model, CheckpointError, PickleConsentError and FileChangedError.
     """
-    one, two = (_opened(os.fspath(each), convert) for each in (first, second))
-    pairs, missing, extra = _pairs(one, two)
+    first_model, second_model = (_opened(os.fspath(path), convert) for path in (first, second))
+    pairs, missing, extra = _pairs(first_model, second_model)
     changes: list[TensorChange] = []
-    other = []
-    with TensorReader(one.checkpoint) as reader, TensorReader(two.checkpoint) as second_reader:
+    other_shapes = []
+    with (
+        TensorReader(first_model.checkpoint) as reader,
+        TensorReader(second_model.checkpoint) as second_reader,
+    ):
         for done, (name, name_1, name_2) in enumerate(pairs):
             yield JobProgress(done=done, total=len(pairs), title=name)
-            info, second_info = one.checkpoint.tensors[name_1], two.checkpoint.tensors[name_2]
+            info, second_info = (
+                first_model.checkpoint.tensors[name_1],
+                second_model.checkpoint.tensors[name_2],
+            )
             if info.shape != second_info.shape:
-                other.append((name, info.shape, second_info.shape))
+                other_shapes.append((name, info.shape, second_info.shape))
                 continue
             squares = torch.zeros(2, dtype=torch.float64)
             for start, stop in parts_of(math.prod(info.shape)):
@@ -59,7 +65,7 @@ def diff_models(
                 gap = second_reader.read_part(name_2, start, stop).double() - part
                 squares += torch.stack((part.dot(part), gap.dot(gap)))
             norm, change = squares.sqrt().tolist()
-            traits = one.architecture.traits[name_1]
+            traits = first_model.architecture.traits[name_1]
             changes.append(
                 TensorChange(
                     name=name,
@@ -73,7 +79,9 @@ def diff_models(
                     change=change if math.isfinite(change) else math.nan,
                 )
             )
-    yield ModelDiff(tensors=tuple(changes), missing=missing, extra=extra, other_shape=tuple(other))
+    yield ModelDiff(
+        tensors=tuple(changes), missing=missing, extra=extra, other_shape=tuple(other_shapes)
+    )
 
 
 def _opened(written: str, convert: bool) -> OpenedModel:
@@ -89,36 +97,44 @@ def _opened(written: str, convert: bool) -> OpenedModel:
 
 
 def _pairs(
-    one: OpenedModel, two: OpenedModel
+    first_model: OpenedModel, second_model: OpenedModel
 ) -> tuple[list[tuple[str, str, str]], tuple[str, ...], tuple[str, ...]]:
     """(shown name, name in each file) of common tensors, and the names in only one file."""
-    answers = match_names(one.checkpoint.tensors, two.checkpoint.tensors)
+    answers = match_names(first_model.checkpoint.tensors, second_model.checkpoint.tensors)
     second_names = {first: second for second, first in answers.items()}
     tied = {
         name: target
-        for name, target in _matched(one.checkpoint.tensors, two.architecture.absent)
-        if name not in second_names and target in two.checkpoint.tensors
+        for name, target in _matched(
+            first_model.checkpoint.tensors, second_model.architecture.absent
+        )
+        if name not in second_names and target in second_model.checkpoint.tensors
     }
     pairs = [
         (name, name, (second_names | tied)[name])
-        for name in one.checkpoint.tensors
+        for name in first_model.checkpoint.tensors
         if name in second_names or name in tied
     ]
     untied = {
         name: target
-        for name, target in _matched(two.checkpoint.tensors, one.architecture.absent)
-        if name not in answers and target in one.checkpoint.tensors
+        for name, target in _matched(
+            second_model.checkpoint.tensors, first_model.architecture.absent
+        )
+        if name not in answers and target in first_model.checkpoint.tensors
     }
     pairs += [(name, target, name) for name, target in untied.items()]
-    missing = tuple(n for n in one.checkpoint.tensors if n not in second_names and n not in tied)
-    extra = tuple(n for n in two.checkpoint.tensors if n not in answers and n not in untied)
+    missing = tuple(
+        n for n in first_model.checkpoint.tensors if n not in second_names and n not in tied
+    )
+    extra = tuple(
+        n for n in second_model.checkpoint.tensors if n not in answers and n not in untied
+    )
     return pairs, missing, extra
 
 
 def _matched(names: Iterable[str], absent: Any) -> Iterator[tuple[str, str]]:
     """Names that the other model does not store but ties, each with the tensor it is tied to."""
-    for other, name in match_names(names, absent).items():
-        yield name, absent[other]
+    for target, name in match_names(names, absent).items():
+        yield name, absent[target]
 
 
 def difference(
@@ -143,9 +159,9 @@ def difference(
         yield from _of_row(readers, row, with_spectra=len(row.shape) == 2)
         return
     changed = {r.tensor for m in manifests for r in m.rows if r.is_combined}
-    for each in manifests[0].rows:
-        if each.in_base and each.tensor in changed:
-            yield from _of_row(readers, each, with_spectra=False)
+    for tensor_row in manifests[0].rows:
+        if tensor_row.in_base and tensor_row.tensor in changed:
+            yield from _of_row(readers, tensor_row, with_spectra=False)
 
 
 def require_one_base(base: Checkpoint, *manifests: Manifest) -> None:
@@ -182,9 +198,9 @@ def _of_row(
     scale = norms[0] * norms[1]
     spectra: list[NDArray[np.float64] | None] = [None, None]
     if with_spectra:
-        whole = _changes(readers, row)
+        row_changes = _changes(readers, row)
         for index in (0, 1):
-            spectra[index] = singular_values(whole[index]).numpy()
+            spectra[index] = singular_values(row_changes[index]).numpy()
             yield None
     yield LayerDifference(
         name=row.name,

@@ -137,9 +137,9 @@ def layers_of(plan: Plan, statistics: Mapping[str, LayerStatistics]) -> tuple[La
     return tuple(_layer(row, statistics.get(row.name), plan) for row in plan.rows)
 
 
-def _layer(row: PlanRow, known: LayerStatistics | None, plan: Plan) -> Layer:
+def _layer(row: PlanRow, statistics: LayerStatistics | None, plan: Plan) -> Layer:
     tau = plan.tau_of(row)
-    gamma = _value(GAMMA, row, known, plan)
+    gamma = _value(GAMMA, row, statistics, plan)
     regime = None
     if gamma is not None and tau is not None:
         regime = (Regime.HETEROGENEOUS if gamma > tau else Regime.HOMOGENEOUS).value
@@ -151,10 +151,13 @@ def _layer(row: PlanRow, known: LayerStatistics | None, plan: Plan) -> Layer:
         reason=row.reason,
         gamma=gamma,
         regime=regime,
-        energies={} if known is None else dict(known.energies),
-        gamma_unreliable=gamma is not None and known is not None and gamma_unreliable(known, tau),
+        energies={} if statistics is None else dict(statistics.energies),
+        gamma_unreliable=gamma is not None
+        and statistics is not None
+        and gamma_unreliable(statistics, tau),
         figures={
-            figure.name: _value(figure, row, known, plan) for figure in figures_in(Place.INSPECT)
+            figure.name: _value(figure, row, statistics, plan)
+            for figure in figures_in(Place.INSPECT)
         },
     )
 
@@ -187,24 +190,24 @@ def sampled(
     Matrices that cannot be merged are skipped; the merge itself reports them. So are those whose
     method first surveys the whole model or needs data. Nothing is written except to the cache.
     """
-    rate, left = _FIRST_RATES.get(device.type, _FAST), TOTAL_SECONDS
+    rate, seconds_left = _FIRST_RATES.get(device.type, _FAST), TOTAL_SECONDS
     all_rows = matrices(prepared.plan)
     total = sum(map(work, all_rows))
     for row in in_order([row for row in all_rows if not waits(row, prepared)]):
         started, report, seconds = time.monotonic(), None, 0.0
         context = InspectionContext(prepared, row, device, cache)
-        known = cache.get(context.merge_key("report"))
-        if known is not None:
-            report = report_from(known["report"])
-        elif work(row) / rate < min(left, ONE_SECONDS):
+        stored = cache.get(context.merge_key("report"))
+        if stored is not None:
+            report = report_from(stored["report"])
+        elif work(row) / rate < min(seconds_left, ONE_SECONDS):
             report = _merged(context)
             seconds = max(time.monotonic() - started, 1e-6)
             rate = work(row) / seconds
-        left -= time.monotonic() - started
+        seconds_left -= time.monotonic() - started
         yield report
         if seconds:
             yield MatrixTimed(share=work(row) / total, seconds=seconds)
-        if left < 0:
+        if seconds_left < 0:
             return
 
 

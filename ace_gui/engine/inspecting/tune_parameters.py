@@ -87,9 +87,11 @@ def tune(
     portable = scored.absolute() if workers else scored
     points = yield from _searched(where, portable, chosen, merges, workers, opened)
     best = best_point(points, recipe, chosen)
-    both = [(where, each, Half.REPORTED) for each in (_with(portable, best.parameters), portable)]
+    proposals = [
+        (where, values, Half.REPORTED) for values in (_with(portable, best.parameters), portable)
+    ]
     scores: dict[int, tuple[TaskScore, ...]] = {}
-    for result in _each(_scores, both, workers, opened):
+    for result in _in_turn(_scores, proposals, workers, opened):
         scores.update([result] if result else [])
         yield None
     yield Tuned(
@@ -114,8 +116,10 @@ def _searched(
 ) -> Generator[TunePoint | None, None, list[TunePoint]]:
     """Yield and return the result of each trial."""
     count = merges or usual_merges(len(chosen))
-    own = _own_values(recipe, chosen)
-    asking = _grid(*chosen[0], count, own) if len(chosen) == 1 else _proposed(chosen, count, own)
+    start = _own_values(recipe, chosen)
+    asking = (
+        _grid(*chosen[0], count, start) if len(chosen) == 1 else _proposed(chosen, count, start)
+    )
     points: list[TunePoint] = []
     scores: list[float | None] | None = None
     while True:
@@ -128,7 +132,7 @@ def _searched(
             for index, parameters in enumerate(batch, len(points))
         ]
         finished: list[TunePoint] = []
-        for result in _each(_point, arguments, workers, opened):
+        for result in _in_turn(_point, arguments, workers, opened):
             if result is not None:
                 finished.append(result[1])
                 yield result[1]
@@ -141,7 +145,7 @@ def _with(recipe: Recipe, parameters: _Parameters) -> Recipe:
     return replace(recipe, parameters={**recipe.parameters, **parameters})
 
 
-def _each(
+def _in_turn(
     work: Callable[..., Steps[Any]],
     arguments: Sequence[tuple[Any, ...]],
     workers: Executor | None,
@@ -152,11 +156,11 @@ def _each(
     ``opened``: the models that this process has opened; workers open their own.
     """
     if workers is not None:
-        calls = [(work, *each) for each in arguments]
+        calls = [(work, *argument) for argument in arguments]
         yield from workers.map_unordered(_finished, calls, ["a merge to tune"] * len(arguments))
         return
-    for index, each in enumerate(arguments):
-        result = yield from work(*each, opened)
+    for index, argument in enumerate(arguments):
+        result = yield from work(*argument, opened)
         yield index, result
 
 
@@ -229,44 +233,46 @@ def _checked(recipe: Recipe, ranges: Sequence[ParameterRange]) -> list[tuple[Par
     """The ranges with the fields of their parameters. Raises RecipeError."""
     method = get_method(recipe.merge_method)
     fields = {field.name: field for field in parameter_fields(method)}
-    twice = [name for name, count in Counter(each.name for each in ranges).items() if count > 1]
+    twice = [
+        name for name, count in Counter(parameter.name for parameter in ranges).items() if count > 1
+    ]
     if twice:
         raise RecipeError(f"`{twice[0]}` is to be tuned twice; give it one range.", key=twice[0])
-    for each in ranges:
-        for value in (each.low, each.high):
-            kind = fields[each.name].kind if each.name in fields else "float"
+    for parameter in ranges:
+        for value in (parameter.low, parameter.high):
+            kind = fields[parameter.name].kind if parameter.name in fields else "float"
             checked = int(value) if kind == "int" and float(value).is_integer() else value
-            checked_parameters(method, {**recipe.parameters, each.name: checked})
-    return [(each, fields[each.name]) for each in ranges]
+            checked_parameters(method, {**recipe.parameters, parameter.name: checked})
+    return [(parameter, fields[parameter.name]) for parameter in ranges]
 
 
 def _own_values(recipe: Recipe, chosen: _Chosen) -> dict[str, Any]:
     """The recipe's current values if they lie in the ranges; they are tried too."""
     values = {}
-    for each, field in chosen:
-        value = recipe.parameters.get(each.name, field.default)
-        if isinstance(value, int | float) and each.low <= value <= each.high:
-            values[each.name] = value
+    for parameter, field in chosen:
+        value = recipe.parameters.get(parameter.name, field.default)
+        if isinstance(value, int | float) and parameter.low <= value <= parameter.high:
+            values[parameter.name] = value
     return values
 
 
-def _grid(each: ParameterRange, field: Any, count: int, own: Mapping[str, Any]) -> _Ask:
+def _grid(parameter: ParameterRange, field: Any, count: int, start: Mapping[str, Any]) -> _Ask:
     """The grid; the recipe's own value replaces the nearest value between the ends."""
     spaced: Callable[..., Any] = np.linspace
-    if each.is_logarithmic(declared=field.logarithmic):
+    if parameter.is_logarithmic(declared=field.logarithmic):
         spaced = np.geomspace
-    values = [float(f"{value:.6g}") for value in spaced(each.low, each.high, count)]
-    for value in map(float, own.values()):
+    values = [float(f"{value:.6g}") for value in spaced(parameter.low, parameter.high, count)]
+    for value in map(float, start.values()):
         if value not in values and count > 2:
             values[min(range(1, count - 1), key=lambda n: abs(values[n] - value))] = value
     is_integer = field.kind == "int"
     yield [
-        {each.name: value}
+        {parameter.name: value}
         for value in dict.fromkeys(round(value) if is_integer else value for value in values)
     ]
 
 
-def _proposed(chosen: _Chosen, count: int, own: _Parameters) -> _Ask:
+def _proposed(chosen: _Chosen, count: int, start: _Parameters) -> _Ask:
     try:
         optuna: Any = importlib.import_module("optuna")
     except ImportError:
@@ -277,26 +283,28 @@ def _proposed(chosen: _Chosen, count: int, own: _Parameters) -> _Ask:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.TPESampler(seed=SEED, n_startup_trials=STARTUP)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    if len(own) == len(chosen):
-        study.enqueue_trial(dict(own))
+    if len(start) == len(chosen):
+        study.enqueue_trial(dict(start))
     failed, proposed = optuna.trial.TrialState.FAIL, 0
     while proposed < count:
         trials = [study.ask() for _ in range(1 if proposed else min(count, STARTUP))]
         proposed += len(trials)
         scores = yield [
-            {each.name: _suggested(trial, each, field) for each, field in chosen}
+            {parameter.name: _suggested(trial, parameter, field) for parameter, field in chosen}
             for trial in trials
         ]
         for trial, score in zip(trials, scores, strict=True):
             study.tell(trial, score) if score is not None else study.tell(trial, state=failed)
 
 
-def _suggested(trial: Any, each: ParameterRange, field: Any) -> ParameterValue:
-    log = each.is_logarithmic(declared=field.logarithmic)
+def _suggested(trial: Any, parameter: ParameterRange, field: Any) -> ParameterValue:
+    log = parameter.is_logarithmic(declared=field.logarithmic)
     if field.kind == "int":
-        number: int = trial.suggest_int(each.name, int(each.low), int(each.high), log=log)
+        number: int = trial.suggest_int(
+            parameter.name, int(parameter.low), int(parameter.high), log=log
+        )
         return number
-    value: float = trial.suggest_float(each.name, each.low, each.high, log=log)
+    value: float = trial.suggest_float(parameter.name, parameter.low, parameter.high, log=log)
     return float(f"{value:.6g}")
 
 
@@ -305,16 +313,17 @@ def best_point(points: Sequence[TunePoint], recipe: Recipe, chosen: _Chosen) -> 
 
     Scores are equal if they differ by less than is shown.
     """
-    own = _own_values(recipe, chosen)
+    start = _own_values(recipe, chosen)
 
     def change(point: TunePoint) -> float:
         return sum(
-            abs(float(point.parameters[each.name]) - float(own[each.name])) / (each.high - each.low)
-            for each, _ in chosen
-            if each.name in own and each.high > each.low
+            abs(float(point.parameters[parameter.name]) - float(start[parameter.name]))
+            / (parameter.high - parameter.low)
+            for parameter, _ in chosen
+            if parameter.name in start and parameter.high > parameter.low
         )
 
-    known = [point for point in points if point.score is not None]
-    if not known:
+    scored = [point for point in points if point.score is not None]
+    if not scored:
         raise TaskError(f"No merge could be made: {points[0].error}")
-    return max(known, key=lambda point: (round(point.score or 0.0, _DIGITS), -change(point)))
+    return max(scored, key=lambda point: (round(point.score or 0.0, _DIGITS), -change(point)))

@@ -76,7 +76,7 @@ def _chosen(prepared: Prepared, data: TaskData, distil: Distillation) -> TaskDat
     """The task with as many different inputs as are wanted. Raises TaskError."""
     distinct: dict[Any, Example] = {}
     for example in data.examples:
-        distinct.setdefault(_key(example.given), example)
+        distinct.setdefault(_key(example.inputs), example)
     _refuse_scoring_data(prepared, data, distinct)
     if len(distinct) < distil.inputs:
         inputs = counted(len(distinct), "different input", "different inputs")
@@ -92,10 +92,10 @@ def _chosen(prepared: Prepared, data: TaskData, distil: Distillation) -> TaskDat
     return replace(data, examples=tuple(examples[index] for index in sorted(order)))
 
 
-def _key(given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+def _key(inputs: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """An input as a value that can be compared."""
     items = []
-    for role, value in sorted(given.items()):
+    for role, value in sorted(inputs.items()):
         items.append((role, value.digest() if isinstance(value, Picture) else value))
     return tuple(items)
 
@@ -107,10 +107,10 @@ def _refuse_scoring_data(
     scored = result_of(
         read_task(data.task, Models(prepared.models).reference(data.task), seed=SEED)
     ).examples
-    both = {_key(example.given) for example in scored} & distinct.keys()
-    if both:
+    repeated = {_key(example.inputs) for example in scored} & distinct.keys()
+    if repeated:
         raise TaskError(
-            f"{counted(len(both), 'input', 'inputs')} of the task {plain(data.name)} are also in "
+            f"{counted(len(repeated), 'input', 'inputs')} of the task {plain(data.name)} are also in "
             "its scoring data, so its score would say nothing; give other inputs as `calibration`.",
             key="calibration",
             path=data.table.path,
@@ -129,20 +129,20 @@ def doubts(
     """
     sentences = []
     for data in tasks:
-        own = data.name
-        others = {
+        own_name = data.name
+        uncertainty_of_others = {
             inputs: value
             for (task, inputs), value in uncertainties.items()
-            if task == own and inputs != own and (inputs, own) in uncertainties
+            if task == own_name and inputs != own_name and (inputs, own_name) in uncertainties
         }
-        if not others:
+        if not uncertainty_of_others:
             continue
-        nearest = min(others, key=others.__getitem__)
-        is_no_surer = uncertainties[own, own] >= others[nearest]
-        other_is_sure = uncertainties[nearest, own] <= SURE * uncertainties[nearest, nearest]
+        nearest = min(uncertainty_of_others, key=uncertainty_of_others.__getitem__)
+        is_no_surer = uncertainties[own_name, own_name] >= uncertainty_of_others[nearest]
+        other_is_sure = uncertainties[nearest, own_name] <= SURE * uncertainties[nearest, nearest]
         if is_no_surer and other_is_sure:
             sentences.append(
-                f"The inputs of {plain(own)} look like those of {plain(nearest)}: its expert is no "
+                f"The inputs of {plain(own_name)} look like those of {plain(nearest)}: its expert is no "
                 "surer of its answers to them. Check them, since inputs of another task make the "
                 "merge worse."
             )

@@ -120,20 +120,20 @@ def distilled(
     MismatchError if a task's model cannot be trained, MethodError if training diverges, and the
     errors of loading and writing.
     """
-    known = found_result(store.folder)
-    if known is None:
+    result = found_result(store.folder)
+    if result is None:
         with repeatable(device):
             alignment = _Alignment(prepared, store, sources, distil, device)
             yield from alignment.run()
-            known = alignment.save()
-    kept = open_tensors(store.folder / RESULT)
-    for name in kept.checkpoint.tensors:
-        values = kept.read(name)
+            result = alignment.save()
+    saved = open_tensors(store.folder / RESULT)
+    for name in saved.checkpoint.tensors:
+        values = saved.read(name)
         for copy in copies_of(prepared, name):
             dtype = torch_dtype(store.manifest.dtypes[copy])
             store.replace(copy, rounded(values, dtype, copy))
-    yield _news(done=known.steps, total=known.steps, warnings=known.warnings)
-    return known
+    yield _news(done=result.steps, total=result.steps, warnings=result.warnings)
+    return result
 
 
 def _news(*, done: int, total: int, warnings: tuple[str, ...]) -> LearningProgress:
@@ -254,13 +254,13 @@ class _Alignment:
 
     def _look_at_others(self, expert: Evaluator) -> None:
         """How sure an expert is of its answers to the inputs of every task like its own."""
-        own = expert.data
-        for other, _ in self._all_tasks():
-            roles = set(other.examples[0].given)
-            if other.kind != own.kind or roles != set(own.examples[0].given):
+        own_data = expert.data
+        for other_data, _ in self._all_tasks():
+            roles = set(other_data.examples[0].inputs)
+            if other_data.kind != own_data.kind or roles != set(own_data.examples[0].inputs):
                 continue
-            some = other.examples[:LOOKED_AT]
-            self._uncertainties[own.name, other.name] = uncertainty(expert, some)
+            some = other_data.examples[:LOOKED_AT]
+            self._uncertainties[own_data.name, other_data.name] = uncertainty(expert, some)
 
     def _merged_models(self) -> list[Evaluator]:
         """The merged model on every task, with the same parameters where these are trained."""
@@ -272,7 +272,14 @@ class _Alignment:
         evaluators = []
         for data, _ in self._all_tasks():
             loading = models.loading(merge, data.task)
-            model = next((known for other, known in loaded if other == loading), None)
+            model = next(
+                (
+                    merged_model
+                    for loaded_loading, merged_model in loaded
+                    if loaded_loading == loading
+                ),
+                None,
+            )
             if model is None:
                 model = load(loading, self._device)
                 share_body(model, body)

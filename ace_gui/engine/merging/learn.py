@@ -144,7 +144,7 @@ def _folder(
         repr(prepared.parameters),
         [source.terms() for source in sources],
         layout_digest(prepared),
-        [(each.path, each.size, each.mtime_ns, each.ctime_ns) for each in prepared.files],
+        [(file.path, file.size, file.mtime_ns, file.ctime_ns) for file in prepared.files],
         repr([(row, prepared.weights_of(row)) for row in shared_rows(prepared)]),
         recipe.seed,
         device_type,
@@ -224,7 +224,7 @@ class _Work:
         models = self._models()
         for row in self._fixed:
             put_fixed(row, self._readers, self._parameters, self._device)
-        self._kept = Kept(cached_bytes(self._parameters.bytes))
+        self._cache = Kept(cached_bytes(self._parameters.bytes))
         everyone = list(range(len(self._prepared.experts)))
         stages = [[t] for t in everyone] if self._learning.per_expert else [everyone]
         for number, experts in enumerate(stages):
@@ -233,7 +233,7 @@ class _Work:
             need=self._need,
             expert="",
             model=str(self._prepared.plan.recipe.base_model),
-            inputs=tuple(each for source in self._sources for each in source.inputs()),
+            inputs=tuple(task_input for source in self._sources for task_input in source.inputs()),
             seed=SEED,
             tensors={name: name for name in self._names},
         )
@@ -317,7 +317,7 @@ class _Work:
         def objective(step: int) -> Seen:
             figures = merged.write(step)
             self._parameters.forget_gradients()
-            seen = descended(tasks, step, self._kept)
+            seen = descended(tasks, step, self._cache)
             merged.pull(step)
             return replace(seen, figures=figures)
 
@@ -356,7 +356,7 @@ class _Work:
                 plan_row,
                 self._readers,
                 self._parameters,
-                self._kept,
+                self._cache,
                 self._folder,
                 self._device,
                 only if learning.per_expert else None,

@@ -225,7 +225,7 @@ class _Progress:
             done=self._store.rows_done,
             bytes_total=sum(_bytes(row, self._store.manifest) for row in self.rows),
             peak_bytes=self._peak_bytes,
-            reports=tuple(report for found in self._store.done.values() for report in found),
+            reports=tuple(report for entry in self._store.done.values() for report in entry),
         )
 
     def write(
@@ -261,7 +261,7 @@ def _merge_here(
     # Batches are formed from all rows, finished ones included: the rounding of a resumed merge must
     # not depend on what is done already.
     together = whole_units(progress.rows, prepared, device)
-    left = [unit for unit in together if any(row.tensor not in store.done for row in unit)]
+    unmerged = [unit for unit in together if any(row.tensor not in store.done for row in unit)]
     waiting = [row for row in progress.rows if row.tensor not in store.done]
     in_parts = [(row,) for row in waiting if not prepared.is_whole(row)]
     dtypes = store.manifest.dtypes
@@ -271,13 +271,15 @@ def _merge_here(
         single_threads() as pool,
         # Closed after an error, too: the garbage collector might do it in a thread just being
         # started, and would then wait for these threads for ever.
-        closing(under_way(begun(left), pool, budgets, store.manifest.side_by_side)) as whole,
+        closing(
+            under_way(begun(unmerged), pool, budgets, store.manifest.side_by_side)
+        ) as closing_whole,
     ):
-        others = under_way(begun(in_parts), pool, budgets, 1)
+        in_parts_only = under_way(begun(in_parts), pool, budgets, 1)
         # A batch counts as its first row; asking for it starts the first one.
-        early = {work.row.name: (work, pieces) for work, pieces in next(whole, [])}
+        early = {work.row.name: (work, pieces) for work, pieces in next(closing_whole, [])}
         for row in waiting:
-            source = whole if prepared.is_whole(row) else others
+            source = closing_whole if prepared.is_whole(row) else in_parts_only
             while row.name not in early:
                 early |= {work.row.name: (work, pieces) for work, pieces in next(source)}
             yield progress.write(row, *early.pop(row.name))
@@ -343,10 +345,10 @@ def _merge_by(
         if row.tensor not in store.done:
             unwritten[row.tensor].append(row)
     together = units(progress.rows, prepared, torch.device(workers.device))
-    left = [unit for unit in together if any(row.tensor in unwritten for row in unit)]
+    unmerged = [unit for unit in together if any(row.tensor in unwritten for row in unit)]
     arrived: dict[str, RowMerged] = {}
     with _shared_output(store) as shared:
-        for unit in workers.merged(left, prepared, store.manifest.dtypes, shared):
+        for unit in workers.merged(unmerged, prepared, store.manifest.dtypes, shared):
             if unit is None:
                 yield None
                 continue

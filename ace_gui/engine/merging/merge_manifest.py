@@ -104,25 +104,25 @@ class Manifest:
         """The recipe with the values derived from the base model filled in."""
         return spelled_out(self.recipe, self.parameters, self.rows)
 
-    def differences(self, other: Manifest) -> list[str]:
+    def differences(self, later: Manifest) -> list[str]:
         """The differences in words, for users who want to resume."""
         changed = [
             f"{mine.path} (changed since)" if mine.path == theirs.path else theirs.path
-            for mine, theirs in zip(self.inputs, other.inputs, strict=False)
+            for mine, theirs in zip(self.inputs, later.inputs, strict=False)
             if mine != theirs
         ]
         ignored = {"inputs", "libraries", "warnings", "notes", "code", "added_methods"}
         names = [item.name for item in fields(self) if item.name not in ignored]
-        changed += [name for name in names if getattr(self, name) != getattr(other, name)]
-        for name, now in other.libraries.items():
+        changed += [name for name in names if getattr(self, name) != getattr(later, name)]
+        for name, now in later.libraries.items():
             if (was := self.libraries.get(name, "unknown")) != now:
                 changed.append(f"{name} {now} (was {was})")
-        for name, now in other.added_methods.items():
+        for name, now in later.added_methods.items():
             if self.added_methods.get(name) != now:
                 changed.append(f"the method {name} (changed since)")
-        if self.code != other.code:
+        if self.code != later.code:
             changed.append("this program's own code")
-        if len(self.inputs) != len(other.inputs):
+        if len(self.inputs) != len(later.inputs):
             changed.append("the number of input files")
         return changed
 
@@ -163,7 +163,9 @@ def make_manifest(
         side_by_side=at_once,
         products=library(),
         measurements=tuple(
-            statistics.key for own in prepared.groundwork.statistics.values() for statistics in own
+            statistics.key
+            for measured in prepared.groundwork.statistics.values()
+            for statistics in measured
         ),
         warnings=warnings,
         notes=notes,
@@ -172,9 +174,9 @@ def make_manifest(
 
 def _dtypes(plan: Plan, *, as_output: bool) -> dict[str, str]:
     """The dtype tag of every tensor in the store, in file order."""
-    wanted = plan.recipe.out_dtype
+    dtype = plan.recipe.out_dtype
     return {
-        row.tensor: row.output_dtype(wanted) if as_output else row.store_dtype
+        row.tensor: row.output_dtype(dtype) if as_output else row.store_dtype
         for row in plan.rows
         if row.in_base
     }
@@ -189,7 +191,7 @@ def layout_digest(prepared: Prepared) -> str:
     digest = hashlib.sha256()
     for model in (prepared.base, *prepared.experts):
         rows = chain.from_iterable(
-            (name, own.tobytes()) for name, own in sorted(model.token_rows.items())
+            (name, token_rows.tobytes()) for name, token_rows in sorted(model.token_rows.items())
         )
         for part in chain([sorted(model.own_names.items())], _offsets(model.checkpoint), rows):
             text = part if isinstance(part, bytes) else repr(part).encode("utf-8", "surrogatepass")

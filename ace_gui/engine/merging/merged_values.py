@@ -38,7 +38,7 @@ class LearnedRow:
         row: PlanRow,
         readers: Readers,
         parameters: SharedParameters,
-        kept: Kept,
+        cache: Kept,
         folder: Path,
         device: torch.device,
         only: Sequence[int] | None = None,
@@ -49,7 +49,7 @@ class LearnedRow:
         weights = prepared.weights_of(row)
         self.weights = [1.0] if only is not None else [weights[index] for index in self._indices]
         self._row, self._prepared, self._readers = row, prepared, readers
-        self._parameters, self._kept, self._device = parameters, kept, device
+        self._parameters, self._cache, self._device = parameters, cache, device
         self._open: TaskVectors | None = None
         self._stored: Callable[[int], Values] | None = None
         learning = prepared.method.learning
@@ -79,8 +79,8 @@ class LearnedRow:
     @property
     def findings(self) -> Findings | None:
         """The findings of the method's survey for these experts."""
-        found = self._prepared.findings_of(self._row)
-        return None if found is None else findings_of(found, self._indices)
+        findings = self._prepared.findings_of(self._row)
+        return None if findings is None else findings_of(findings, self._indices)
 
     def close(self) -> None:
         """Release memory that is not needed until the next read."""
@@ -94,25 +94,29 @@ class LearnedRow:
             if self._stored is None:
                 # Every step takes inner products, which would copy a transposed view each time.
                 return {"delta": self.vectors[index].contiguous()}
-            return {name: each.to(self._device) for name, each in self._stored(index).items()}
+            return {name: tensor.to(self._device) for name, tensor in self._stored(index).items()}
 
-        factors = self._kept.get((self.name, index), read)
+        factors = self._cache.get((self.name, index), read)
         if t + 1 == len(self._indices):
             self.close()
         return factors
 
     def put(self, change: Tensor) -> None:
         """Set the merged model's tensor to W₀ + change."""
-        base = self._kept.get((self.name, "base"), lambda: self.vectors.base.contiguous())
+        base = self._cache.get((self.name, "base"), lambda: self.vectors.base.contiguous())
         put_row(self._row, base + change, self._parameters)
         self.close()
 
     def pulled(self) -> Tensor:
         """∂L/∂Δ of the row, in the orientation of the task vectors."""
         self.close()
-        whole = self._parameters.gradient(self._row.tensor, self._row.tensor_shape)
+        whole_gradient = self._parameters.gradient(self._row.tensor, self._row.tensor_shape)
         gradient = of_row(
-            self._row, None, lambda part: whole if part is None else whole.reshape(-1)[slice(*part)]
+            self._row,
+            None,
+            lambda part: (
+                whole_gradient if part is None else whole_gradient.reshape(-1)[slice(*part)]
+            ),
         )
         oriented = gradient.T if self._row.transposed else gradient
         return oriented.contiguous().float()
@@ -124,10 +128,10 @@ def put_row(row: PlanRow, weight: Tensor, parameters: SharedParameters) -> None:
     if row.part is None:
         parameters.write(row.tensor, stored)
         return
-    whole = parameters.read(row.tensor, row.tensor_shape)
-    part = elements_of(whole.view(-1), row.part)
+    tensor = parameters.read(row.tensor, row.tensor_shape)
+    part = elements_of(tensor.view(-1), row.part)
     part.copy_(stored.reshape(part.shape))
-    parameters.write(row.tensor, whole)
+    parameters.write(row.tensor, tensor)
 
 
 def put_fixed(
@@ -143,7 +147,7 @@ def put_fixed(
 
 
 class MergedValues:
-    """The learned values of ``rows``: ``own`` by row, and ``shared`` for the whole model.
+    """The learned values of ``rows``: ``entries`` by row, and ``shared`` for the whole model.
 
     ``seed``: seed of the gates' random numbers.
     """
@@ -153,13 +157,13 @@ class MergedValues:
         learning: Learning[Any],
         parameters: Any,
         rows: Sequence[LearnedRow],
-        own: Mapping[str, Mapping[str, Tensor]],
+        entries: Mapping[str, Mapping[str, Tensor]],
         shared: Mapping[str, Tensor],
         *,
         seed: int,
     ) -> None:
         self.learning, self.parameters = learning, parameters
-        self.rows, self.own, self.shared, self.seed = rows, own, shared, seed
+        self.rows, self.own, self.shared, self.seed = rows, entries, shared, seed
 
     def all(self) -> dict[str, Tensor]:
         """All values by name. The row's name precedes a slash; it is empty for shared values."""
@@ -180,7 +184,7 @@ class MergedValues:
             figures = self.learning.figures(gates).double().reshape(-1).tolist()
             for t, value in zip(row.experts if figures else (), figures, strict=True):
                 totals.setdefault(t, []).append(value)
-        return [math.fsum(own) / len(own) for _, own in sorted(totals.items())]
+        return [math.fsum(sums) / len(sums) for _, sums in sorted(totals.items())]
 
     def pull(self, step: int) -> None:
         """Compute the gradients of all values from those of the merged model's tensors."""
@@ -188,7 +192,7 @@ class MergedValues:
             value.grad = torch.zeros_like(value)
         penalty = self.learning.penalty
         for row in self.rows:
-            found = gradients(
+            by_name = gradients(
                 self.learning,
                 row.factors,
                 row.weights,
@@ -197,11 +201,11 @@ class MergedValues:
                 row.pulled(),
                 None if penalty is None else self._penalty,
             )
-            for name, gradient in found.items():
+            for name, gradient in by_name.items():
                 if name in self.shared:
-                    own = self.shared[name].grad
-                    assert own is not None
-                    own[list(row.experts)] += gradient
+                    gradient_T = self.shared[name].grad
+                    assert gradient_T is not None
+                    gradient_T[list(row.experts)] += gradient
                 else:
                     self.own[row.name][name].grad = gradient
 

@@ -55,13 +55,17 @@ class ModelReader:
         ``checked``: whether to check for NaN and Inf. Raises NonFiniteError, CheckpointError,
         FileChangedError or ResourceError.
         """
-        own = self.model.own_names[base_name]
+        expert_name = self.model.own_names[base_name]
         if base_name in self.model.token_rows:
             tensor = self._read_by_token(base_name, part)
         else:
-            tensor = self.reader.read(own) if part is None else self.reader.read_part(own, *part)
+            tensor = (
+                self.reader.read(expert_name)
+                if part is None
+                else self.reader.read_part(expert_name, *part)
+            )
         if checked and not is_finite(tensor):
-            raise self._error(own)
+            raise self._error(expert_name)
         return tensor
 
     def _read_by_token(self, base_name: str, part: Part | None) -> Tensor:
@@ -72,15 +76,15 @@ class ModelReader:
         assert self._base is not None
         rows = self.model.token_rows[base_name]
         shape = self._base.model.shape(base_name)
-        width, own = math.prod(shape[1:]), self.model.own_names[base_name]
+        width, expert_name = math.prod(shape[1:]), self.model.own_names[base_name]
         start, stop = part or (0, math.prod(shape))
         first, last = start // width, -(-stop // width)
-        known = self._base.read(base_name, (first * width, last * width))
+        base_rows = self._base.read(base_name, (first * width, last * width))
         for index, row, count in runs(rows[first:last]):
-            read = self.reader.read_part(own, row * width, (row + count) * width)
-            known = known.to(torch.promote_types(known.dtype, read.dtype))
-            known[index * width : (index + count) * width] = read
-        flat = known[start - first * width : stop - first * width]
+            read = self.reader.read_part(expert_name, row * width, (row + count) * width)
+            base_rows = base_rows.to(torch.promote_types(base_rows.dtype, read.dtype))
+            base_rows[index * width : (index + count) * width] = read
+        flat = base_rows[start - first * width : stop - first * width]
         return flat.reshape(shape) if part is None else flat
 
     def non_finite(self, base_name: str) -> str:
@@ -92,21 +96,21 @@ class ModelReader:
 
     def require_finite(self, name: str) -> None:
         """Raise NonFiniteError if a tensor, named as here or in the base, has NaN or Inf."""
-        own = self.model.own_names.get(name, name)
-        if self._non_finite(own):
-            raise self._error(own)
+        expert_name = self.model.own_names.get(name, name)
+        if self._non_finite(expert_name):
+            raise self._error(expert_name)
 
-    def _non_finite(self, own: str) -> str:
-        shape = self.model.checkpoint.tensors[own].shape
-        parts = (self.reader.read_part(own, *part) for part in parts_of(math.prod(shape)))
+    def _non_finite(self, name: str) -> str:
+        shape = self.model.checkpoint.tensors[name].shape
+        parts = (self.reader.read_part(name, *part) for part in parts_of(math.prod(shape)))
         try:
             return non_finite_values(parts, shape)
         except NonFiniteError as error:  # in a factor of an adapter
             return f"NaN or Inf in `{error.tensor}`"
 
-    def _error(self, own: str) -> NonFiniteError:
-        found = self._non_finite(own)
-        return non_finite_error(found, own, self.model.name, self.model.checkpoint.path)
+    def _error(self, name: str) -> NonFiniteError:
+        what = self._non_finite(name)
+        return non_finite_error(what, name, self.model.name, self.model.checkpoint.path)
 
     def will_read(self, base_name: str) -> None:
         """Ask the operating system to read the tensor ahead."""
@@ -191,7 +195,7 @@ class ResolvedRow:
         sentences = [f"`{name}` has {what} here" for name, what in self.found.items()]
         if not self.row.experts:
             return (f"The base's tensor is kept: {', and '.join(sentences)}.",)
-        return tuple(f"{each}: left out of this tensor." for each in sentences)
+        return tuple(f"{sentence}: left out of this tensor." for sentence in sentences)
 
 
 def resolve_non_finite(error: NonFiniteError, row: PlanRow, readers: Readers) -> ResolvedRow:
@@ -208,17 +212,17 @@ def resolve_non_finite(error: NonFiniteError, row: PlanRow, readers: Readers) ->
         error.sentence += CHOICE
         error.key = "non_finite"
         raise error
-    found = {}
+    non_finite = {}
     for t in row.experts:
         what = readers.experts[t].non_finite(answering_name(row, readers.experts[t].model))
         if what:
-            found[t] = what
-    if not found:  # the file has changed since
+            non_finite[t] = what
+    if not non_finite:  # the file has changed since
         raise error
-    kept = tuple(t for t in row.experts if t not in found)
+    remaining = tuple(t for t in row.experts if t not in non_finite)
     return ResolvedRow(
-        row=replace(row, experts=() if choice is NonFinite.KEEP_BASE else kept),
-        found={readers.experts[t].model.name: what for t, what in found.items()},
+        row=replace(row, experts=() if choice is NonFinite.KEEP_BASE else remaining),
+        found={readers.experts[t].model.name: what for t, what in non_finite.items()},
     )
 
 

@@ -157,12 +157,12 @@ class MergeStore:
         self._writer.write_part(row.tensor, start, piece)
         tensor.checksum = checksum(piece, tensor.checksum if start else 0)
 
-    def was_written(self, row: PlanRow, found: int) -> None:
-        """Record that another process has written a whole tensor; ``found``: CRC-32 of its bytes.
+    def was_written(self, row: PlanRow, checksum: int) -> None:
+        """Record that another process has written a whole tensor; ``checksum``: CRC-32 of its bytes.
 
         The bytes need not be on the disk yet: ``complete`` ensures that.
         """
-        self._unfinished[row.tensor].checksum = found
+        self._unfinished[row.tensor].checksum = checksum
 
     def log(self, row: PlanRow, report: LayerReport) -> None:
         """Record that a row is written; the tensor goes into the journal once all its rows are."""
@@ -241,11 +241,11 @@ def reports(folder: Path) -> dict[str, LayerReport]:
 def is_outdated(manifest: Manifest) -> bool:
     """Whether any file that was read has changed in size or modification time, or is gone."""
     try:
-        found = [Path(known.path).stat() for known in manifest.inputs]
+        stamps = [Path(stamp.path).stat() for stamp in manifest.inputs]
     except OSError:
         return True
-    now = [(each.st_size, each.st_mtime_ns) for each in found]
-    return now != [(known.size, known.mtime_ns) for known in manifest.inputs]
+    now = [(stamp.st_size, stamp.st_mtime_ns) for stamp in stamps]
+    return now != [(stamp.size, stamp.mtime_ns) for stamp in manifest.inputs]
 
 
 def checksums(folder: Path) -> dict[str, int]:
@@ -277,7 +277,7 @@ def _remove_companions(model: Path, shards: Sequence[Shard]) -> None:
 
 def intact(folder: Path, shards: Sequence[Shard], checksums: Mapping[str, int]) -> list[str]:
     """The tensors whose bytes on disk have these checksums, in the order of the files."""
-    found = []
+    damaged = []
     for shard in shards:
         reader = TensorReader(opened_file(folder / shard.file_name)[0])
         for tensor in shard.tensors:
@@ -285,8 +285,8 @@ def intact(folder: Path, shards: Sequence[Shard], checksums: Mapping[str, int]) 
             for part in parts_of(prod(tensor.shape)) if tensor.name in checksums else ():
                 running = checksum(reader.read_part(name, *part), running)
             if checksums.get(tensor.name) == running:
-                found.append(tensor.name)
-    return found
+                damaged.append(tensor.name)
+    return damaged
 
 
 def write_verified(

@@ -77,44 +77,44 @@ def surveyed(
     the findings in plan order, so that they are the same either way. Raises the errors of reading
     and merging.
     """
-    prepared, kept = readers.prepared, _kept(store)
+    prepared, saved = readers.prepared, _saved(store)
     findings = prepared.groundwork.findings
-    wanted = None if only is None else prepared.parameters_of(only)
+    parameters = None if only is None else prepared.parameters_of(only)
     scan = scanned_here(readers)
     if workers is not None:
         scan = partial(_scanned_by, workers, readers)
     for group in groups(prepared):
-        if only is not None and group.parameters != wanted:
+        if only is not None and group.parameters != parameters:
             continue
         key = (group.method.name, group.parameters)
-        if key not in findings and kept.get(_label(group)) is not None:
-            findings[key] = kept[_label(group)]
+        if key not in findings and saved.get(_label(group)) is not None:
+            findings[key] = saved[_label(group)]
         if key not in findings:
             if _wants_norms(group.method, group.parameters):
                 findings[key] = yield from _norms(group, len(prepared.experts), scan)
             else:
-                findings[key] = yield from _found(group, prepared, scan)
-        kept[_label(group)] = findings[key]
-    if kept and store is not None:
-        keep_json(store / SURVEY, kept)
+                findings[key] = yield from _findings_of(group, prepared, scan)
+        saved[_label(group)] = findings[key]
+    if saved and store is not None:
+        keep_json(store / SURVEY, saved)
 
 
-def _found(
+def _findings_of(
     group: Group, prepared: Prepared, scan: Scanning
 ) -> Generator[PassProgress | None, None, Findings]:
     """The findings of the method's surveys of the model, or of earlier ones that are the same."""
-    known = SurveyContext.of_model(group.parameters, len(prepared.experts))
+    context = SurveyContext.of_model(group.parameters, len(prepared.experts))
     surveys = prepared.groundwork.surveys
     for declared in group.method.surveys_over(Range.MODEL, group.parameters):
-        survey = declared.due(known)
+        survey = declared.due(context)
         if survey is None:
             continue
         key = _survey_key(group, declared)
         if key not in surveys:
             yield from passes(survey, group.rows, scan, TITLE)
             surveys[key] = survey.findings
-        known = declared.added_to(known, surveys[key])
-    return known.findings
+        context = declared.added_to(context, surveys[key])
+    return context.findings
 
 
 def _survey_key(group: Group, declared: MethodSurvey) -> Hashable:
@@ -134,14 +134,14 @@ def waits(row: PlanRow, prepared: Prepared) -> bool:
 
 def groups(prepared: Prepared) -> list[Group]:
     """The groups that need a survey, in plan order."""
-    found: dict[tuple[str, Any], list[PlanRow]] = {}
+    by_key: dict[tuple[str, Any], list[PlanRow]] = {}
     for row in prepared.plan.rows:
         if row.in_base and row.is_merged and row.tied_to is None:
             key = (prepared.method_of(row).name, prepared.parameters_of(row))
-            found.setdefault(key, []).append(row)
+            by_key.setdefault(key, []).append(row)
     candidates = [
         Group(method=prepared.method_of(rows[0]), parameters=parameters, rows=tuple(rows))
-        for (_, parameters), rows in found.items()
+        for (_, parameters), rows in by_key.items()
     ]
     experts = len(prepared.experts)
     return [
@@ -181,15 +181,18 @@ def _norms(
 ) -> Generator[PassProgress | None, None, Findings]:
     """For each role, the mean norm of the method's results without findings."""
     norms: list[float | None] = []
-    for found in scan(_norm, group.rows):
-        norms += found or ()
+    for fresh_norms in scan(_norm, group.rows):
+        norms += fresh_norms or ()
         done = PassProgress(title=TITLE, done=len(norms), total=len(group.rows))
-        yield done if found else None
+        yield done if fresh_norms else None
     by_role: dict[str, list[float]] = {}
     for row, norm in zip(group.rows, norms, strict=True):
         if norm is not None:
             by_role.setdefault(row.role, []).append(norm)
-    return {role: (math.fsum(known) / len(known),) * experts for role, known in by_role.items()}
+    return {
+        role: (math.fsum(norms_of_role) / len(norms_of_role),) * experts
+        for role, norms_of_role in by_role.items()
+    }
 
 
 def _norm(row: PlanRow, readers: Readers, _: ThreadPoolExecutor) -> float | None:
@@ -225,12 +228,12 @@ def passes(
     unfinished = True
     while unfinished:
         done = 0
-        for found in scan(partial(row_contribution, survey=survey, measure=measure), rows):
-            for measured in found or ():
+        for contribution in scan(partial(row_contribution, survey=survey, measure=measure), rows):
+            for measured in contribution or ():
                 if measured is not None:
                     survey.add(measured)
                 done += 1
-            yield PassProgress(title=title, done=done, total=len(rows)) if found else None
+            yield PassProgress(title=title, done=done, total=len(rows)) if contribution else None
         unfinished = survey.finish_pass()
 
 
@@ -246,12 +249,12 @@ def row_contribution(
     def measured(of: PlanRow) -> Tensor | None:
         if not of.experts:
             return None
-        if survey.whole:
+        if survey.whole_tensor:
             return measure(survey, of, readers, None)
         of_part = partial(measure, survey, of, readers)
         total = None
-        for found in ordered(pool, of_part, parts_of_pass(prod(of.shape))):
-            total = found if total is None else total.add_(found)
+        for sums in ordered(pool, of_part, parts_of_pass(prod(of.shape))):
+            total = sums if total is None else total.add_(sums)
         return total
 
     # Experts with NaN or Inf in the row are excluded if the recipe says so.
@@ -263,7 +266,7 @@ def _label(group: Group) -> str:
     return json.dumps([group.method.name, asdict(group.parameters)], sort_keys=True)
 
 
-def _kept(store: Path | None) -> dict[str, Findings]:
+def _saved(store: Path | None) -> dict[str, Findings]:
     """The findings of an earlier run of this merge; nothing if the file is damaged."""
     if store is None or not is_there(store / SURVEY):
         return {}
@@ -358,5 +361,5 @@ def _energies(
         return LayerStatistics(name=row.name, energies=energies, base_energy=base_energy)
 
     with single_threads() as pool:
-        found = ordered(pool, statistics, rows)
-        yield from (layer for layer in found if layer is not None)
+        layers = ordered(pool, statistics, rows)
+        yield from (layer for layer in layers if layer is not None)

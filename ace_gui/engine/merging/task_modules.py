@@ -88,7 +88,7 @@ def chosen_entries(
         survey = trim_survey([densities[parameters]] * len(prepared.experts))
         once = [row for row in group if row.tied_to is None]  # tied tensors count once
         steps = passes(survey, once, scanned_here(readers), CHOOSING, _measured)
-        yield from (found for found in steps if found is not None)
+        yield from (entries_of_step for entries_of_step in steps if entries_of_step is not None)
         least = survey.findings[THRESHOLD]
         for index, row in enumerate(group):
             chosen.least[row.name] = {t: least[t] for t in row.experts}
@@ -101,8 +101,8 @@ def chosen_entries(
 
 def _measured(survey: Survey, row: PlanRow, readers: Readers, part: Part | None) -> Tensor:
     """The survey's figures of the differences, of which one is in memory at a time."""
-    found = zip(row.experts, differences(row, readers, part), strict=True)
-    return reduce(iadd, (survey.measure((t,), (own,)) for t, own in found))
+    deltas = zip(row.experts, differences(row, readers, part), strict=True)
+    return reduce(iadd, (survey.measure((t,), (delta,)) for t, delta in deltas))
 
 
 def _counted(row: PlanRow, *, readers: Readers, chosen: Chosen) -> Counter[int]:
@@ -111,8 +111,8 @@ def _counted(row: PlanRow, *, readers: Readers, chosen: Chosen) -> Counter[int]:
     least = chosen.least[row.name]
 
     def counts(part: Part) -> Counter[int]:
-        found = zip(row.experts, differences(row, readers, part), strict=True)
-        return Counter({t: int(kept(own, least[t]).sum()) for t, own in found})
+        deltas = zip(row.experts, differences(row, readers, part), strict=True)
+        return Counter({t: int(kept(delta, least[t]).sum()) for t, delta in deltas})
 
     with single_threads() as pool:
         return sum(ordered(pool, counts, parts_of_pass(prod(row.shape))), Counter[int]())
@@ -163,8 +163,8 @@ def write_modules(
     writing = _Writing(readers, writer, chosen)
     with single_threads() as pool:
         for index, row in enumerate(rows):
-            add, known = partial(writing.add, row, pool), chosen.resolved.get(row.name, row)
-            finding(add, known, readers)
+            add, resolved = partial(writing.add, row, pool), chosen.resolved.get(row.name, row)
+            finding(add, resolved, readers)
             yield PassProgress(title=TITLE, done=index + 1, total=len(rows))
     writing.add_scales(rows)
     for name, tensor in trained.items():
@@ -194,7 +194,9 @@ def _planned(
     """The one file, and the tensors in it."""
     names = [expert.name for expert in prepared.experts]
     outputs = [
-        each for row in rows for each in module_tensors(row, prepared, chosen.counts.get(row.name))
+        tensor
+        for row in rows
+        for tensor in module_tensors(row, prepared, chosen.counts.get(row.name))
     ]
     outputs += [
         OutputTensor(name=name, dtype="F32", shape=tuple(tensor.shape))
@@ -271,38 +273,42 @@ class _Writing:
             return part, list(modules.of(Experts(deltas, weights), parameters, elements))
 
         sums = dict.fromkeys(resolved.experts, (0.0, 0.0))
-        for (start, stop), found in ordered(pool, masks, parts_of_pass(elements)):
-            own = dict(zip(resolved.experts, found, strict=True))
+        for (start, stop), masks_of_part in ordered(pool, masks, parts_of_pass(elements)):
+            delta_of = dict(zip(resolved.experts, masks_of_part, strict=True))
             for t in row.experts:
                 nothing = Mask(chosen=torch.zeros(stop - start, dtype=torch.bool))
-                mask = own.get(t, nothing)
+                mask = delta_of.get(t, nothing)
                 self._writer.write_part(self._name(row, t, "mask"), start // 8, packed(mask.chosen))
-                if t in own:
+                if t in delta_of:
                     sums[t] = (sums[t][0] + mask.own, sums[t][1] + mask.shared)
         for t in row.experts:
             self._writer.mark_written(self._name(row, t, "mask"))
         if row.tied_to is None:  # tied tensors count once
-            for t, (one, other) in sums.items():
+            for t, (first, second) in sums.items():
                 before = self._sums.get((parameters, t), (0.0, 0.0))
-                self._sums[parameters, t] = (before[0] + one, before[1] + other)
+                self._sums[parameters, t] = (before[0] + first, before[1] + second)
 
     def _add_factors(self, row: PlanRow, resolved: PlanRow, modules: Factors[Any]) -> None:
-        found: Mapping[int, Triplets] = {}
+        triplets_of: Mapping[int, Triplets] = {}
         if resolved.experts:
             deltas = TaskVectors(resolved, self._readers, CPU)
             triplets = modules.of(Experts(deltas, self._prepared.weights_of(resolved)))
-            found = dict(zip(resolved.experts, triplets, strict=True))
+            triplets_of = dict(zip(resolved.experts, triplets, strict=True))
         rows, columns = row.shape
         rank = modules.rank(rows, columns, len(row.experts))
         for t in row.experts:
             u, s, vh = torch.zeros(rows, rank), torch.zeros(rank), torch.zeros(rank, columns)
-            if t in found:
-                own = found[t]
-                left, right = own.u_OK, own.vh_KI
+            if t in triplets_of:
+                expert_triplets = triplets_of[t]
+                left, right = expert_triplets.u_OK, expert_triplets.vh_KI
                 if row.transposed:
                     left, right = right.T, left.T
-                kept = min(rank, len(own.s_K))
-                u[:, :kept], s[:kept], vh[:kept] = left[:, :kept], own.s_K[:kept], right[:kept]
+                rank_of_expert = min(rank, len(expert_triplets.s_K))
+                u[:, :rank_of_expert], s[:rank_of_expert], vh[:rank_of_expert] = (
+                    left[:, :rank_of_expert],
+                    expert_triplets.s_K[:rank_of_expert],
+                    right[:rank_of_expert],
+                )
             for what, factor in (("u", u), ("s", s), ("vh", vh)):
                 self._write(row, t, what, factor)
 
@@ -311,16 +317,16 @@ class _Writing:
         least = self._chosen.least[row.name]
 
         def entries(part: Part) -> list[tuple[int, Tensor, Tensor]]:
-            found = differences(resolved, self._readers, part)
+            deltas = differences(resolved, self._readers, part)
             indices = [
-                (t, own, kept(own, least[t]).nonzero().reshape(-1))
-                for t, own in zip(resolved.experts, found, strict=True)
+                (t, delta, kept(delta, least[t]).nonzero().reshape(-1))
+                for t, delta in zip(resolved.experts, deltas, strict=True)
             ]
-            return [(t, at + part[0], own[at]) for t, own, at in indices]
+            return [(t, at + part[0], delta[at]) for t, delta, at in indices]
 
         done = dict.fromkeys(row.experts, 0)
-        for found in ordered(pool, entries, parts_of_pass(prod(row.shape))):
-            for t, at, values in found:
+        for entries_of_part in ordered(pool, entries, parts_of_pass(prod(row.shape))):
+            for t, at, values in entries_of_part:
                 for what, tensor in (("index", at.int()), ("values", values.float())):
                     self._writer.write_part(self._name(row, t, what), done[t], tensor)
                 done[t] += len(at)
@@ -332,11 +338,11 @@ class _Writing:
         """Write each expert's difference; zero for an excluded expert."""
         cut = modules.cut(self._prepared.parameters_of(row))
         shape = row.shape[::-1] if row.transposed else row.shape
-        found = differences(resolved, self._readers)
+        deltas = differences(resolved, self._readers)
         absent = (t for t in row.experts if t not in resolved.experts)
         nothing = ((t, torch.zeros(shape)) for t in absent)
-        for t, own in chain(zip(resolved.experts, found, strict=True), nothing):
-            for what, tensor in _cut(row, own, cut).items():
+        for t, delta in chain(zip(resolved.experts, deltas, strict=True), nothing):
+            for what, tensor in _cut(row, delta, cut).items():
                 self._write(row, t, what, tensor)
 
     def _name(self, row: PlanRow, t: int, what: str) -> str:
@@ -346,23 +352,23 @@ class _Writing:
         self._writer.write(self._name(row, t, what), tensor)
 
 
-def _cut(row: PlanRow, own: Tensor, cut: Cut) -> dict[str, Tensor]:
+def _cut(row: PlanRow, delta: Tensor, cut: Cut) -> dict[str, Tensor]:
     """The stored tensors of a difference, by the last part of their names.
 
     They are the largest elements of each row in stored order, or the leading singular triplets of a
     matrix, or the whole difference.
     """
     if cut.in_rows is not None:
-        largest = own.abs().topk(kept_count(cut.in_rows, own.shape[1]), dim=1).indices
-        chosen = torch.zeros_like(own, dtype=torch.bool).scatter_(1, largest, value=True)
+        largest = delta.abs().topk(kept_count(cut.in_rows, delta.shape[1]), dim=1).indices
+        chosen = torch.zeros_like(delta, dtype=torch.bool).scatter_(1, largest, value=True)
         if row.transposed:
-            own, chosen = own.T, chosen.T
+            delta, chosen = delta.T, chosen.T
         index = chosen.reshape(-1).nonzero().reshape(-1)
-        return {"index": index.int(), "values": own.reshape(-1)[index].float()}
+        return {"index": index.int(), "values": delta.reshape(-1)[index].float()}
     if cut.rank is None or len(row.shape) != 2:
-        return {"whole": (own.T if row.transposed else own).float()}
+        return {"whole": (delta.T if row.transposed else delta).float()}
     full = min(cut.rank, *row.shape)
-    triplets = leading_triplets(own.double(), full)
+    triplets = leading_triplets(delta.double(), full)
     left, right = triplets.u_OK * triplets.s_K, triplets.vh_KI
     if row.transposed:
         left, right = right.T, left.T

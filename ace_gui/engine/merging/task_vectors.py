@@ -65,7 +65,7 @@ class TaskVectors(OnDemand):
     They are float32, oriented outputs × inputs. Each index reads the expert again, so that at most
     one has to be in memory. ``base`` is W₀ in the same dtype and orientation; matrices stored as
     inputs × outputs are transposed if the plan says so. A float64 base makes everything float64.
-    With a ``part``, all tensors are flat, or in rows of ``width`` elements. ``kept``: cache for the
+    With a ``part``, all tensors are flat, or in rows of ``width`` elements. ``cache``: cache for the
     stored tensors, so that each is read once; None: no cache. ``checked``: whether NonFiniteError
     is raised for NaN and Inf.
     """
@@ -77,7 +77,7 @@ class TaskVectors(OnDemand):
         device: torch.device,
         part: Part | None = None,
         width: int | None = None,
-        kept: Kept | None = None,
+        cache: Kept | None = None,
         *,
         checked: bool = True,
     ) -> None:
@@ -86,7 +86,7 @@ class TaskVectors(OnDemand):
         self._device = device
         self.part = part
         self._width = width
-        self._kept = kept
+        self._cache = cache
         self._experts = tuple(readers.experts[t] for t in row.experts)
         self.names = tuple(expert.model.name for expert in self._experts)
         stored, _ = self._remembered(BASE, lambda: (self._stored(readers.base, row.tensor), False))
@@ -106,9 +106,9 @@ class TaskVectors(OnDemand):
         stored, is_change = self._remembered(index, partial(self._fetched, index))
         if is_change:
             return self._oriented(stored)
-        own = self._formed(stored.to(self._dtype))
-        is_cached = self._kept is not None and stored.dtype == self._dtype
-        return own - self.base if is_cached else own.sub_(self.base)
+        value = self._formed(stored.to(self._dtype))
+        is_cached = self._cache is not None and stored.dtype == self._dtype
+        return value - self.base if is_cached else value.sub_(self.base)
 
     def like(self, read: Callable[[Part | None], Tensor]) -> Tensor:
         """Bring another tensor with the row's stored layout into the form of the task vectors.
@@ -121,11 +121,11 @@ class TaskVectors(OnDemand):
         """No-op: every tensor is checked when it is read."""
 
     def _remembered(self, index: int, fetch: Callable[[], Stored]) -> Stored:
-        if self._kept is None:
+        if self._cache is None:
             return fetch()
-        if index not in self._kept:
-            self._kept[index] = fetch()
-        return self._kept[index]
+        if index not in self._cache:
+            self._cache[index] = fetch()
+        return self._cache[index]
 
     def _fetched(self, index: int) -> Stored:
         """The stored tensor of an expert on the device, and whether it is ΔW_t already."""
@@ -152,8 +152,8 @@ class TaskVectors(OnDemand):
         if not math.isfinite(norm):
             return STRICT
         dtypes = [expert.dtype(answering_name(self._row, expert.model)) for expert in self._experts]
-        found = of_experts(dtypes, weights, norm)
-        return found if output is None else with_output(found, output, norm)
+        tolerance = of_experts(dtypes, weights, norm)
+        return tolerance if output is None else with_output(tolerance, output, norm)
 
     def _norm_of_base(self) -> float:
         return float(torch.linalg.vector_norm(self.base))
@@ -163,7 +163,7 @@ class TaskVectors(OnDemand):
 
     def _oriented(self, moved: Tensor) -> Tensor:
         """The tensor in the working dtype; it may be overwritten."""
-        return self._formed(moved.to(self._dtype, copy=self._kept is not None))
+        return self._formed(moved.to(self._dtype, copy=self._cache is not None))
 
     def _formed(self, moved: Tensor) -> Tensor:
         """The tensor by outputs × inputs, or a part of it in its rows; the memory is the same."""
@@ -188,7 +188,7 @@ class GpuVectors(TaskVectors):
         self._finite: list[Tensor] = []
         self._norm: float | None = None
         self._uploads: list[tuple[ModelReader, str]] = []
-        super().__init__(row, readers, device, kept={} if keep else None, checked=False)
+        super().__init__(row, readers, device, cache={} if keep else None, checked=False)
 
     def restored(self, merged: Tensor, norm: Tensor) -> tuple[Tensor, float]:
         """A merged weight in its stored orientation in host memory, and a number.
@@ -199,10 +199,10 @@ class GpuVectors(TaskVectors):
         values = torch.empty(stored.shape, dtype=stored.dtype, pin_memory=True)
         values.copy_(stored, non_blocking=True)
         # Waiting for the last operation of a stream waits for all of them.
-        finite, found = torch.stack([self._all_finite().double(), norm.double()]).tolist()
+        finite, norm_value = torch.stack([self._all_finite().double(), norm.double()]).tolist()
         if not finite:
             self._raise_non_finite()
-        return values, found
+        return values, norm_value
 
     def require_finite(self) -> None:
         """Raise NonFiniteError if an input has NaN or Inf."""
@@ -265,22 +265,22 @@ def measured_of(
 
     Raises MethodError if nothing was measured at all.
     """
-    known = prepared.groundwork.statistics.get(need)
-    if known is None:
+    statistics_T = prepared.groundwork.statistics.get(need)
+    if statistics_T is None:
         raise MethodError("The experts' data have not been measured yet; merge the whole recipe.")
     if need.learned:
-        return _learned(row, deltas, *known)
+        return _learned(row, deltas, *statistics_T)
     key = row.tied_to or row.tensor
     if need is Need.INPUTS and row.part is not None and len(row.tensor_shape) == 3:
         key = f"{key}[{row.part.start // prod(row.tensor_shape[1:])}]"
-    pairs = [(known[t], known[t].stored(key)) for t in row.experts]
-    found = [(statistics, stored) for statistics, stored in pairs if stored is not None]
-    if len(found) < len(pairs):
+    pairs = [(statistics_T[t], statistics_T[t].stored(key)) for t in row.experts]
+    stored_pairs = [(statistics, stored) for statistics, stored in pairs if stored is not None]
+    if len(stored_pairs) < len(pairs):
         return None
     device = deltas.base.device
 
     def gradients(t: int) -> Tensor:
-        statistics, stored = found[t]
+        statistics, stored = stored_pairs[t]
         return deltas.like(
             lambda part: (
                 statistics.read(stored) if part is None else statistics.read_part(stored, *part)
@@ -288,14 +288,14 @@ def measured_of(
         )
 
     def inputs(t: int, suffix: str = "") -> Tensor:
-        statistics, stored = found[t]
+        statistics, stored = stored_pairs[t]
         return statistics.read(stored + suffix).to(device)
 
     by_entries = need is Need.GRADIENTS
-    manifests = [statistics.manifest for statistics, _ in found]
+    manifests = [statistics.manifest for statistics, _ in stored_pairs]
     return Measured(
-        each=Computed(len(found), gradients if by_entries else inputs),
-        centres=Computed(0 if by_entries else len(found), partial(inputs, suffix=CENTRE)),
+        each=Computed(len(stored_pairs), gradients if by_entries else inputs),
+        centres=Computed(0 if by_entries else len(stored_pairs), partial(inputs, suffix=CENTRE)),
         norms=tuple(manifest.norm for manifest in manifests),
         means=tuple(manifest.mean for manifest in manifests),
     )
@@ -303,13 +303,13 @@ def measured_of(
 
 def _learned(row: PlanRow, deltas: TaskVectors, statistics: Statistics) -> Measured | None:
     """The learned values of a row and of the whole model, for the experts that have the row."""
-    each: dict[str, list[Tensor]] = {}
-    device, own = deltas.base.device, _by_row(statistics)
-    for stored, name in own.get(row.tied_to or row.name, ()):
-        each.setdefault(name, []).append(statistics.read(stored).to(device))
-    for stored, name in own.get("", ()):
-        each[name] = [statistics.read(stored).to(device)[list(row.experts)]]
-    values = {name: torch.cat(found) for name, found in each.items()}
+    tensors: dict[str, list[Tensor]] = {}
+    device, names_by_row = deltas.base.device, _by_row(statistics)
+    for stored, name in names_by_row.get(row.tied_to or row.name, ()):
+        tensors.setdefault(name, []).append(statistics.read(stored).to(device))
+    for stored, name in names_by_row.get("", ()):
+        tensors[name] = [statistics.read(stored).to(device)[list(row.experts)]]
+    values = {name: torch.cat(pieces) for name, pieces in tensors.items()}
     return Measured(values=values, experts=len(row.experts)) if values else None
 
 
@@ -319,14 +319,16 @@ def _by_row(statistics: Statistics) -> dict[str, list[tuple[str, str]]]:
 
     Each value comes with its name.
     """
-    found: dict[str, list[tuple[str, str]]] = {}
-    for stored in sorted(statistics.manifest.rows, key=lambda each: int(each.rsplit("/", 1)[1])):
+    by_row: dict[str, list[tuple[str, str]]] = {}
+    for stored in sorted(
+        statistics.manifest.rows, key=lambda stored_name: int(stored_name.rsplit("/", 1)[1])
+    ):
         row, name, _ = stored.rsplit("/", 2)
-        found.setdefault(row, []).append((stored, name))
-    return found
+        by_row.setdefault(row, []).append((stored, name))
+    return by_row
 
 
 def averaged(merged: Merged) -> Merged:
     """A plain mean instead of the method's result, with a note on the reason."""
-    found = merged.diagnostics
-    return replace(merged, diagnostics=replace(found, notes=(*found.notes, UNSEEN)))
+    diagnostics = merged.diagnostics
+    return replace(merged, diagnostics=replace(diagnostics, notes=(*diagnostics.notes, UNSEEN)))

@@ -109,7 +109,7 @@ class TensorMerge:
         self._diagnostics = Diagnostics()
         self._fallbacks: tuple[str, ...] = ()
         self._resolved: ResolvedRow | None = None
-        self._kept: dict[Part, Kept] = {}
+        self._caches: dict[Part, Kept] = {}
         self.keeps_experts = False
 
     @property
@@ -155,9 +155,9 @@ class TensorMerge:
             yield from merge_whole([self])
             return
         if kept_bytes(self.row, self._prepared):
-            self._kept = {part: {} for part in parts}
+            self._caches = {part: {} for part in parts}
         yield from self._in_parts(parts, self._findings(parts, pool), pool)
-        self._kept = {}
+        self._caches = {}
 
     def _findings(self, parts: Sequence[Part], pool: ThreadPoolExecutor) -> Findings:
         """The findings of the model's surveys, and of this tensor's surveys."""
@@ -188,11 +188,11 @@ class TensorMerge:
         experts, vote = len(self.row.experts), Vote()
         votes = self._prepared.method_of(self.row).votes and len(parts) > 1
 
-        def merged(given: Findings, part: Part) -> OutputChunk:
+        def merged(all_findings: Findings, part: Part) -> OutputChunk:
             deltas = self._vectors(part)
             with merging_of(self.row.name, deltas.names):
-                found = merge_deltas(self.row, self._prepared, deltas, findings=given)
-                return self._finished(deltas, found, part[0])
+                chunk = merge_deltas(self.row, self._prepared, deltas, findings=all_findings)
+                return self._finished(deltas, chunk, part[0])
 
         assumed = {**findings, SURPLUS: (0.0,) * experts} if votes else findings
         for piece in ordered(pool, partial(merged, assumed), parts):
@@ -201,8 +201,8 @@ class TensorMerge:
             yield piece
         if votes and vote.matters and vote.surplus < 0:
             self._squared_norm = 0.0
-            found = {**findings, SURPLUS: (vote.surplus,) * experts}
-            for piece in ordered(pool, partial(merged, found), parts):
+            with_surplus = {**findings, SURPLUS: (vote.surplus,) * experts}
+            for piece in ordered(pool, partial(merged, with_surplus), parts):
                 self._note(piece)
                 yield piece
 
@@ -270,8 +270,8 @@ class TensorMerge:
 
     def _vectors(self, part: Part) -> TaskVectors:
         width = self._prepared.row_width(self.row)
-        kept = self._kept.get(part)
-        return TaskVectors(self.row, self._readers, CPU, part, width, kept)
+        cached = self._caches.get(part)
+        return TaskVectors(self.row, self._readers, CPU, part, width, cached)
 
 
 def in_the_end(pieces: Iterable[OutputChunk]) -> list[OutputChunk]:
@@ -280,12 +280,12 @@ def in_the_end(pieces: Iterable[OutputChunk]) -> list[OutputChunk]:
     If the merge of the row starts again (``TensorMerge.pieces``), the earlier pieces are dropped,
     so that there is only one result in memory.
     """
-    found: list[OutputChunk] = []
+    finished: list[OutputChunk] = []
     for piece in pieces:
         if piece.start == 0:
-            found.clear()
-        found.append(piece)
-    return found
+            finished.clear()
+        finished.append(piece)
+    return finished
 
 
 def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
@@ -301,7 +301,7 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
             work.row,
             work._readers,
             work.device,
-            kept={} if kept_bytes(work.row, work._prepared) else None,
+            cache={} if kept_bytes(work.row, work._prepared) else None,
         )
         for work in works
     ]
@@ -313,12 +313,12 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
             else:
                 merged = _merged_batch(works, deltas)
             pieces = [
-                work._finished(own, each, 0)
-                for work, own, each in zip(works, deltas, merged, strict=True)
+                work._finished(task_vectors, delta, 0)
+                for work, task_vectors, delta in zip(works, deltas, merged, strict=True)
             ]
     except (MethodError, RuntimeError):
-        for own in deltas:
-            own.require_finite()
+        for task_vectors in deltas:
+            task_vectors.require_finite()
         raise
     for work, piece in zip(works, pieces, strict=True):
         work._note(piece)
@@ -329,19 +329,24 @@ def _merged_batch(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -
     rows, prepared = [work.row for work in works], works[0]._prepared
     weights = [prepared.weights_of(row) for row in rows]
     tolerances = [
-        own.tolerance(weight, work._dtype)
-        for work, own, weight in zip(works, deltas, weights, strict=True)
+        task_vectors.tolerance(weight, work._dtype)
+        for work, task_vectors, weight in zip(works, deltas, weights, strict=True)
     ]
     layers = [
-        MethodInput(own, weight, own.base, _of_method(row, tolerance))
-        for row, own, weight, tolerance in zip(rows, deltas, weights, tolerances, strict=True)
+        MethodInput(task_vectors, weight, task_vectors.base, _of_method(row, tolerance))
+        for row, task_vectors, weight, tolerance in zip(
+            rows, deltas, weights, tolerances, strict=True
+        )
     ]
-    parameters, bases = prepared.parameters_of(rows[0]), [own.base for own in deltas]
-    found = merged_together(prepared.method_of(rows[0]), layers, bases, parameters)
+    parameters, bases = (
+        prepared.parameters_of(rows[0]),
+        [task_vectors.base for task_vectors in deltas],
+    )
+    merged_layers = merged_together(prepared.method_of(rows[0]), layers, bases, parameters)
     return [
-        _after(row, merged, own, weight, tolerance)
-        for row, merged, own, weight, tolerance in zip(
-            rows, found, deltas, weights, tolerances, strict=True
+        _after(row, merged, task_vectors, weight, tolerance)
+        for row, merged, task_vectors, weight, tolerance in zip(
+            rows, merged_layers, deltas, weights, tolerances, strict=True
         )
     ]
 
@@ -365,13 +370,13 @@ def _tensor_findings(
     surveys = prepared.method_of(row).surveys_over(Range.TENSOR, parameters)
     if not row.is_merged or not surveys:
         return findings
-    known = SurveyContext(
+    context = SurveyContext(
         parameters=prepared.own_of(row) or [parameters] * len(row.experts),
         weights=prepared.weights_of(row),
         findings=findings or {},
         random_key=random_key,
     )
-    return known_of_tensor(surveys, known, carry_out).findings
+    return known_of_tensor(surveys, context, carry_out).findings
 
 
 def merge_deltas(
@@ -457,25 +462,29 @@ def _random_key(
     )
 
 
-def report_of(row: PlanRow, names: tuple[str, ...], found: Diagnostics, norm: float) -> LayerReport:
+def report_of(
+    row: PlanRow, names: tuple[str, ...], diagnostics: Diagnostics, norm: float
+) -> LayerReport:
     """The diagnostics of a method as a plain value, with the names of the experts."""
     regime = None
-    if found.heterogeneous is not None:
-        regime = Regime.HETEROGENEOUS if found.heterogeneous else Regime.HOMOGENEOUS
+    if diagnostics.heterogeneous is not None:
+        regime = Regime.HETEROGENEOUS if diagnostics.heterogeneous else Regime.HOMOGENEOUS
     ranks = None
-    if found.reshaped is not None:
-        before, after = (effective_rank(np.array(sigma)) for sigma in found.reshaped)
+    if diagnostics.reshaped is not None:
+        before, after = (effective_rank(np.array(sigma)) for sigma in diagnostics.reshaped)
         ranks = before, after
     return LayerReport(
         name=row.name,
-        **found.figures(),
+        **diagnostics.figures(),
         regime=regime,
-        energies=dict(zip(names, found.energies, strict=True)) if found.energies else None,
+        energies=dict(zip(names, diagnostics.energies, strict=True))
+        if diagnostics.energies
+        else None,
         delta_norm=norm,
         effective_ranks=ranks,
-        precision=found.precision,
-        notes=found.notes,
-        warnings=found.warnings,
+        precision=diagnostics.precision,
+        notes=diagnostics.notes,
+        warnings=diagnostics.warnings,
     )
 
 

@@ -87,9 +87,9 @@ class MemoryBudget:
             self._changed.wait_for(lambda: not self._reserved or self._held + need <= self._limit)
             reservation = Reservation(need=need, limit=self._limit)
             self._reserved.append(reservation)
-            for each in self._reserved:
-                each.contended |= len(self._reserved) > 1
-                each.most = max(each.most, self._held)
+            for reserved in self._reserved:
+                reserved.contended |= len(self._reserved) > 1
+                reserved.most = max(reserved.most, self._held)
         try:
             yield reservation
         finally:
@@ -178,13 +178,13 @@ def merged_within(
             work.keeps_experts = keep
         with limit.reserve(need) as reservation:
             try:
-                found = _tried(works, pool)
+                merged = _tried(works, pool)
             except (MethodError, NonFiniteError):
                 if alone:
                     raise
                 return halves()
-        if found is not None:
-            return found
+        if merged is not None:
+            return merged
         if budgets.device.type == "cuda":
             torch.cuda.empty_cache()
         limit.shrink(reservation, len(works))
@@ -300,16 +300,16 @@ class SharedOutput:
         What is written need not be sent. Raises OutputError.
         """
         shard_of = {tensor.name: shard for shard in self.shards for tensor in shard.tensors}
-        found = []
-        for row, each in zip(unit, merged, strict=True):
+        pieces = []
+        for row, delta in zip(unit, merged, strict=True):
             if row.part is None:
                 running = 0
-                for start, data in each.stretches:
+                for start, data in delta.stretches:
                     write_in_place(self.model, shard_of[row.tensor], row.tensor, start, data)
                     running = checksum(torch.from_numpy(data), running)
-                each = replace(each, stretches=(), written=running)
-            found.append(each)
-        return tuple(found)
+                delta = replace(delta, stretches=(), written=running)
+            pieces.append(delta)
+        return tuple(pieces)
 
 
 Scan = Callable[[PlanRow, Readers, ThreadPoolExecutor], Any]
@@ -369,18 +369,18 @@ def whole_units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.devic
 
     Batches are in the order of their first rows.
     """
-    whole = [row for row in rows if prepared.is_whole(row)]
+    whole_rows = [row for row in rows if prepared.is_whole(row)]
     if device.type == "cpu":
-        return [(row,) for row in whole]
-    found: list[Unit] = []
-    for window in packed(whole, _elements, AHEAD):
+        return [(row,) for row in whole_rows]
+    together_units: list[Unit] = []
+    for window in packed(whole_rows, _elements, AHEAD):
         alike: dict[Any, list[PlanRow]] = {}
         for row in window:
             alike.setdefault(_what_must_agree(row, prepared), []).append(row)
         indices = {row.name: index for index, row in enumerate(window)}
         together = [batch for group in alike.values() for batch in _even(group)]
-        found += sorted(together, key=lambda batch: indices[batch[0].name])
-    return found
+        together_units += sorted(together, key=lambda batch: indices[batch[0].name])
+    return together_units
 
 
 def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> list[Unit]:
@@ -389,9 +389,9 @@ def units(rows: Sequence[PlanRow], prepared: Prepared, device: torch.device) -> 
     A unit is a single matrix, a batch that a GPU merges together, or a pack of small elementwise
     tensors.
     """
-    found = whole_units(rows, prepared, device)
+    all_units = whole_units(rows, prepared, device)
     small = (row for row in rows if not prepared.is_whole(row))
-    return found + [tuple(pack) for pack in packed(small, _elements, PACKED)]
+    return all_units + [tuple(pack) for pack in packed(small, _elements, PACKED)]
 
 
 def _elements(row: PlanRow) -> int:
@@ -412,7 +412,7 @@ def _even(alike: list[PlanRow]) -> Iterator[Unit]:
     most = max(1, FULL // max(1, prod(alike[0].shape)))
     count = -(-len(alike) // most)
     for number in range(count):
-        start, stop = (len(alike) * each // count for each in (number, number + 1))
+        start, stop = (len(alike) * index // count for index in (number, number + 1))
         yield tuple(alike[start:stop])
 
 
@@ -422,17 +422,20 @@ def scan_rows(scan: Scan, rows: Sequence[PlanRow], readers: Readers) -> Scanned:
     Counts are returned as one sum at the last row: they are large, and their sum does not depend on
     the order.
     """
-    started, found, counts = time.monotonic(), list[Any](), None
+    started, contributions, counts = time.monotonic(), list[Any](), None
     with single_threads() as pool:
         for row in rows:
-            each = scan(row, readers, pool)
-            if isinstance(each, Tensor) and not each.is_floating_point():
-                counts, each = each if counts is None else counts.add_(each), None
-            found.append(each)
+            contribution = scan(row, readers, pool)
+            if isinstance(contribution, Tensor) and not contribution.is_floating_point():
+                counts, contribution = (
+                    contribution if counts is None else counts.add_(contribution),
+                    None,
+                )
+            contributions.append(contribution)
     if counts is not None:
-        found[-1] = counts
+        contributions[-1] = counts
     seconds = time.monotonic() - started
-    return Scanned(found=found, readings=readers.checksums.fresh(), seconds=seconds)
+    return Scanned(found=contributions, readings=readers.checksums.fresh(), seconds=seconds)
 
 
 def merge_unit(

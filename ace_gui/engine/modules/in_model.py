@@ -77,7 +77,7 @@ def features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
 
 
 class Router(nn.Module):
-    """The weight of each expert, softmax(A (h − centre) / scale + b); if ``one``, 1 or 0."""
+    """The weight of each expert, softmax(A (h − centre) / scale + b); if ``one_only``, 1 or 0."""
 
     centre: Tensor
     scale: Tensor
@@ -85,20 +85,20 @@ class Router(nn.Module):
     bias: Tensor
 
     def __init__(
-        self, tensors: Mapping[str, Tensor], *, one: bool, experts: Sequence[str] = ()
+        self, tensors: Mapping[str, Tensor], *, one_only: bool, experts: Sequence[str] = ()
     ) -> None:
         super().__init__()
         self.location, self.experts = WHOLE, tuple(experts)
         for name in ("centre", "scale", "weight", "bias"):
             self.register_buffer(name, tensors[name], persistent=False)
-        self.one = one
+        self.one_only = one_only
         self.seen: Seen | None = None
 
     def forward(self, feature_H: Tensor) -> Tensor:
         """The T weights."""
         scaled_H = (feature_H - self.centre) / self.scale
         share_T = torch.softmax(self.weight @ scaled_H + self.bias, dim=0)
-        if self.one:
+        if self.one_only:
             share_T = torch.zeros_like(share_T).index_fill_(0, share_T.argmax(), 1.0)
         if self.seen is not None:
             self.seen(share_T)
@@ -183,8 +183,8 @@ def _router(modules: StoredModules) -> Router:
     fits = shapes == [(width,), (width,), (count, width), (count,)]
     if not fits or not bool((tensors["scale"] > 0).all()):
         raise refusal(modules.folder, f"{MODULES} has a router of another model; merge again.")
-    one = modules.manifest.kind is ModuleKind.CHOICE
-    return Router(tensors, one=one, experts=modules.manifest.experts)
+    one_only = modules.manifest.kind is ModuleKind.CHOICE
+    return Router(tensors, one_only=one_only, experts=modules.manifest.experts)
 
 
 def _differences(model: Any, modules: StoredModules) -> Differences:
@@ -216,16 +216,16 @@ def _row_of(
     if not owners or len(forms) != 1:
         raise refusal(modules.folder, f"{MODULES} has a row in several forms; merge again.")
     (form,) = forms
-    read = [[modules.read(f"{each}/{row}/{what}") for what in form] for each in owners]
+    read = [[modules.read(f"{owner}/{row}/{what}") for what in form] for owner in owners]
     if form[0] == "left":
         tensors = [torch.cat([left for left, _ in read], dim=1)]
         tensors += [torch.cat([right for _, right in read])]
     elif form[0] == "whole":
-        tensors = [torch.stack([whole.reshape(-1) for (whole,) in read])]
+        tensors = [torch.stack([full.reshape(-1) for (full,) in read])]
     else:
         for owner in owners:
             modules.require_entries(f"{owner}/{row}/", part.elements)
-        tensors = [each for index, values in read for each in (index.long(), values)]
+        tensors = [tensor for index, values in read for tensor in (index.long(), values)]
     target = _Target(
         parameter=parameter,
         part=part,
@@ -357,10 +357,10 @@ def modules_of(folder: Path, expert: str | None, base: Path | None) -> ModulesOf
     if not has_modules(folder):
         return None
     manifest, _ = read_described(folder)
-    known = expert if expert in manifest.experts else None
+    known_expert = expert if expert in manifest.experts else None
     if base is None and manifest.base is not None:
         base = base_of(folder)
-    return ModulesOf(folder=folder, kind=manifest.kind, expert=known, base=base)
+    return ModulesOf(folder=folder, kind=manifest.kind, expert=known_expert, base=base)
 
 
 def one_by_one(model: Any) -> None:
@@ -386,7 +386,7 @@ def _one_at_a_time(plain: Callable[..., Any]) -> Callable[..., Any]:
         without = {"use_cache": False} if can_cache else {}
         outputs = [
             plain(
-                *(_row(each, n, count) for each in args),
+                *(_row(argument, n, count) for argument in args),
                 **{key: _row(value, n, count) for key, value in kwargs.items()} | without,
             )
             for n in range(count)
@@ -414,7 +414,7 @@ def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
             )
         config, longest = model.generation_config, max(row.shape[1] for row in rows)
         pads = (kwargs.get("pad_token_id"), config.pad_token_id, config.eos_token_id)
-        fill = next((each for each in pads if each is not None), 0)
+        fill = next((pad for pad in pads if pad is not None), 0)
         fill = fill[0] if isinstance(fill, list) else fill
         return torch.cat([functional.pad(r, (0, longest - r.shape[1]), value=fill) for r in rows])
 
@@ -423,7 +423,11 @@ def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
 
 def _examples(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     """The number of examples in a call: the rows of the first tensor."""
-    tensors = (each for each in (*args, *kwargs.values()) if isinstance(each, Tensor) and each.ndim)
+    tensors = (
+        argument
+        for argument in (*args, *kwargs.values())
+        if isinstance(argument, Tensor) and argument.ndim
+    )
     first = next(tensors, None)
     return 1 if first is None else len(first)
 
@@ -439,8 +443,8 @@ def _joined(outputs: Sequence[Any]) -> Any:
     if isinstance(first, Tensor):
         return torch.cat(list(outputs)) if first.ndim else torch.stack(list(outputs)).mean()
     if isinstance(first, Mapping):
-        kept = {key: _joined([each[key] for each in outputs]) for key in first}
-        return type(first)(**kept)
+        joined = {key: _joined([output[key] for output in outputs]) for key in first}
+        return type(first)(**joined)
     if isinstance(first, tuple):
-        return tuple(_joined(each) for each in zip(*outputs, strict=True))
+        return tuple(_joined(output) for output in zip(*outputs, strict=True))
     return None

@@ -166,8 +166,8 @@ class BlockRouter(nn.Module):
     def forward(self, input_NLH: Tensor) -> Tensor:
         """The weights for each example."""
         hidden = torch.relu(input_NLH @ self.hidden.T + self.hidden_bias)
-        each = hidden @ self.out.T + self.out_bias
-        return each if each.ndim == 2 else mean_over_tokens(each.flatten(1, -2), self.mask)
+        output = hidden @ self.out.T + self.out_bias
+        return output if output.ndim == 2 else mean_over_tokens(output.flatten(1, -2), self.mask)
 
     def asked(self, layer: Any, inputs: Tensor) -> Tensor:
         """The weights; the first layer that asks computes them for the whole block."""
@@ -241,15 +241,15 @@ def put_layers(
     """
     finder = DiskNames(model, dict(model.named_parameters(remove_duplicate=False)))
     attached = {}
-    for each in layers:
-        block = block_of(each.tensor)
-        shape = each.changes.shape[1:]
-        target = None if block is None else linear_layer(model, finder, each.tensor, shape)
+    for placed in layers:
+        block = block_of(placed.tensor)
+        shape = placed.changes.shape[1:]
+        target = None if block is None else linear_layer(model, finder, placed.tensor, shape)
         if target is None or block is None:
             continue
         layer, transposed = target
-        changes = (each.changes.mT if transposed else each.changes).contiguous()
-        changed = ExpertChanges(routers[block], changes, each.biases, shared)
+        changes = (placed.changes.mT if transposed else placed.changes).contiguous()
+        changed = ExpertChanges(routers[block], changes, placed.biases, shared)
         layer.add_module(NAME, changed.to(layer.weight.device, layer.weight.dtype))
         layer.forward = partial(_forward, layer, transposed)
         attached[block] = routers[block]
@@ -268,10 +268,10 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
         if tensor not in modules.layout.parts:
             sentence = f"{MODULES} has parts of blocks; merge again."
             raise refusal(modules.folder, sentence, tensor=tensor)
-        changes = torch.stack([modules.whole(name, tensor) for name in names])
+        changes = torch.stack([modules.read_whole(name, tensor) for name in names])
         bias, biases = f"{tensor.removesuffix('.weight')}.bias", None
         if bias in modules.layout.parts:
-            biases = torch.stack([modules.whole(name, bias) for name in names])
+            biases = torch.stack([modules.read_whole(name, bias) for name in names])
         layers.append(LinearChange(tensor=tensor, changes=changes, biases=biases))
     blocks = dict.fromkeys(block_of(layer.tensor) or "" for layer in layers)
     routers = {block: _router(modules, block, len(shared)) for block in blocks}
@@ -380,10 +380,10 @@ class SmileExperts(nn.Module):
         gate_TGI = self.ins[:, : self.gate_rank]
         norms_TN = torch.linalg.vector_norm(gate_TGI @ input_NI.T, dim=1)
         share_NT = torch.softmax(norms_TN.T, dim=1)
-        kept = share_NT.topk(min(self.top, share_NT.shape[1]), dim=1)
-        weight_NT = torch.zeros_like(share_NT).scatter_(1, kept.indices, kept.values)
-        found: Tensor = weight_NT / weight_NT.sum(dim=1, keepdim=True)
-        return found
+        largest = share_NT.topk(min(self.top, share_NT.shape[1]), dim=1)
+        weight_NT = torch.zeros_like(share_NT).scatter_(1, largest.indices, largest.values)
+        normalised_NT: Tensor = weight_NT / weight_NT.sum(dim=1, keepdim=True)
+        return normalised_NT
 
 
 def _added(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
@@ -446,11 +446,11 @@ def _experts(modules: StoredModules, row: str, settings: Any, *, transposed: boo
         outputs = None
     name, biases = f"{part.tensor.removesuffix('.weight')}.bias", list[Tensor]()
     if name in modules.layout.parts:  # zero for experts without one
-        biases = [modules.whole(owner, name) for owner in owners]
+        biases = [modules.read_whole(owner, name) for owner in owners]
     return SmileExperts(
         outs,
         ins,
-        biases if outputs is None else [whole[outputs] for whole in biases],
+        biases if outputs is None else [bias[outputs] for bias in biases],
         gate_rank=settings.gate_rank,
         top=settings.top,
         outputs=outputs,

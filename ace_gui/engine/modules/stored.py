@@ -275,7 +275,7 @@ def form_of(prefix: str, modules: Checkpoint) -> tuple[str, ...]:
 
 def _fits(form: tuple[str, ...], infos: Mapping[str, TensorInfo], part: MatrixPart) -> bool:
     """Whether tensors of these formats and shapes can belong to the part."""
-    elements, whole = part.elements, part.elements == prod(part.tensor_shape)
+    elements, complete = part.elements, part.elements == prod(part.tensor_shape)
     tags = [infos[what].dtype for what in form]
     shapes = [infos[what].shape for what in form]
     match form[0]:
@@ -284,13 +284,13 @@ def _fits(form: tuple[str, ...], infos: Mapping[str, TensorInfo], part: MatrixPa
         case "index":
             return tags == ["I32", "F32"] and shapes[0] == shapes[1] and len(shapes[0]) == 1
         case "whole":
-            return tags == ["F32"] and shapes[0] == (part.tensor_shape if whole else (elements,))
+            return tags == ["F32"] and shapes[0] == (part.tensor_shape if complete else (elements,))
     # Factors: rows × K, often K singular values, and K × columns of the matrix that the part is.
     left, *middle, right = shapes
     if set(tags) != {"F32"} or len(left) != 2 or len(right) != 2:
         return False
-    shape, same = (left[0], right[1]), all(each == left[1:] for each in (*middle, right[:1]))
-    as_stored = shape == part.tensor_shape or not (whole and len(part.tensor_shape) == 2)
+    shape, same = (left[0], right[1]), all(shape == left[1:] for shape in (*middle, right[:1]))
+    as_stored = shape == part.tensor_shape or not (complete and len(part.tensor_shape) == 2)
     return same and prod(shape) == elements and as_stored
 
 

@@ -95,7 +95,7 @@ class StoredModules:
             require_finite(tensor, name, path_text(self.folder), self.folder / MODULES)
         return tensor
 
-    def whole(self, expert: str, row: str) -> Tensor:
+    def read_whole(self, expert: str, row: str) -> Tensor:
         """D of a row that is stored whole; zero for an expert without one."""
         name = f"{expert}/{row}/whole"
         if name in self.tensors.tensors:
@@ -122,8 +122,8 @@ def read_described(folder: Path) -> tuple[ModulesManifest, Layout]:
     Raises CheckpointError.
     """
     manifest, layout = read_manifest(folder), read_layout(folder)
-    known = manifest.experts if layout.all is None else layout.all
-    if known != manifest.experts or not set(layout.names) <= set(known):
+    experts = manifest.experts if layout.all is None else layout.all
+    if experts != manifest.experts or not set(layout.names) <= set(experts):
         raise refusal(folder, f"{MODULES} and modules.json name different experts; merge again.")
     return manifest, layout
 
@@ -161,12 +161,14 @@ class TaskTensors:
         """Names, dtypes and shapes of ``tensors``."""
         infos = dict(self.modules.merged.tensors)
         if self.head is not None:
-            infos |= {name: self.head.tensors[stored] for name, stored in self._own.items()}
+            infos |= {
+                name: self.head.tensors[stored] for name, stored in self._module_names.items()
+            }
         for name, info in infos.items():
             yield OutputTensor(name=name, dtype=info.dtype, shape=info.shape)
 
     @property
-    def _own(self) -> dict[str, str]:
+    def _module_names(self) -> dict[str, str]:
         """The expert's names of its own tensors, by their names in the merged model."""
         names = () if self.head is None else tuple(self.head.tensors)
         answers = match_names(self.modules.merged.tensors, names)
@@ -174,11 +176,11 @@ class TaskTensors:
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Every tensor, one at a time, in the merged model's dtype. Raises CheckpointError."""
-        own = self._own
+        module_names = self._module_names
         merged = TensorReader(self.modules.merged)
         base = None if self.base is None else TensorReader(self.base)
         for name in self.modules.merged.tensors:
-            if name in own:
+            if name in module_names:
                 continue
             tensor = merged.read(name)
             if name in self.rows:
@@ -187,7 +189,7 @@ class TaskTensors:
             yield name, tensor
         if self.head is not None:
             head = TensorReader(self.head)
-            for name, stored in own.items():
+            for name, stored in module_names.items():
                 yield name, head.read(stored)
 
     def _remade(self, name: str, merged: Tensor, base: Tensor | None) -> Tensor:
@@ -262,9 +264,9 @@ def open_task(folder: Path, expert: str, base: Path | None = None) -> TaskTensor
             "such as emr, tsv_c or byom."
         )
     modules = open_modules(folder)
-    known = modules.manifest.experts
-    if expert not in known:
-        raise unusable(f"There is no expert {plain(expert)!r}; there are {listing(known)}.")
+    experts = modules.manifest.experts
+    if expert not in experts:
+        raise unusable(f"There is no expert {plain(expert)!r}; there are {listing(experts)}.")
     if modules.manifest.kind is ModuleKind.SURGERY:
         raise unusable(
             f"The modules of {plain(modules.manifest.method)} are no change of weights; load the "
@@ -315,9 +317,9 @@ def _require_base(task: TaskTensors) -> None:
                 tensor=name,
                 shapes={"merged": shape, **({"base": there.shape} if there else {})},
             )
-    known = task.modules.manifest.base
+    digest = task.modules.manifest.base
     names = sorted({part.tensor for part in task.modules.layout.parts.values()})
     reader = TensorReader(task.base)
-    if known is not None and tensors_digest((name, reader.read(name)) for name in names) != known:
+    if digest is not None and tensors_digest((name, reader.read(name)) for name in names) != digest:
         sentence = f"{wrong}its weights are others. Name the base model."
         raise MismatchError(sentence, path=task.base_folder)

@@ -105,13 +105,13 @@ class AdapterStore:
         names = [name for entry in verified for name in entry.written]
         self._writer = ShardedWriter(self.model, self.shards, names)
 
-    def write(self, tensor: str, pieces: Mapping[str, Tensor], kept: float | None = None) -> None:
+    def write(self, tensor: str, pieces: Mapping[str, Tensor], share: float | None = None) -> None:
         """Write the adapter's tensors for a parameter, by their names in its file."""
         assert self._writer is not None
         for name, piece in pieces.items():
             self._writer.write(name, piece)
         written = {name: checksum(piece) for name, piece in pieces.items()}
-        self._journal.add(replace(self.entry(tensor), written=written, kept=kept))
+        self._journal.add(replace(self.entry(tensor), written=written, kept=share))
 
     def finish(self) -> dict[str, int]:
         """Finish the file; return the checksum of each of its tensors."""

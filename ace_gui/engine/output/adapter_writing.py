@@ -167,7 +167,9 @@ def require_adapter_disk(plan: AdapterPlan, prepared: Prepared, target: Path) ->
     The smallest rank counts if ``energy`` decides it.
     """
     if prepared.recipe.energy is not None:
-        tensors = [item.tensor for item in plan.factored] + [item.tensor for item in plan.whole]
+        tensors = [item.tensor for item in plan.factored] + [
+            item.tensor for item in plan.unfactored
+        ]
         plan = plan.with_ranks(dict.fromkeys(tensors, 1))
     outputs = plan.completed().outputs(_factor_dtype(prepared))
     require_disk(sum(output.nbytes for output in outputs), target, "the adapter")
@@ -205,7 +207,7 @@ class _Writing:
         require_factors(self.plan)
         outputs = self.plan.outputs(_factor_dtype(self.prepared))
         self.store.begin(outputs)
-        tensors: list[Factored | Whole] = [*self.plan.factored, *self.plan.whole]
+        tensors: list[Factored | Whole] = [*self.plan.factored, *self.plan.unfactored]
         missing = [item for item in tensors if not self.store.entry(item.tensor).written]
         finished = len(tensors) - len(missing)
         yield MergeStarted(
@@ -239,13 +241,13 @@ class _Writing:
                 noted = self._rank(item, energy)
                 self.store.note_rank(item.tensor, noted)
             ranks[item.tensor] = noted
-        for whole in self.plan.whole:
-            noted = self.store.entry(whole.tensor).rank
+        for parameter in self.plan.unfactored:
+            noted = self.store.entry(parameter.tensor).rank
             if noted is None:
-                merged, base = self._merged(whole.parameter.tensors)
+                merged, base = self._merged(parameter.parameter.tensors)
                 noted = int(not torch.equal(merged, base))
-                self.store.note_rank(whole.tensor, noted)
-            ranks[whole.tensor] = noted
+                self.store.note_rank(parameter.tensor, noted)
+            ranks[parameter.tensor] = noted
         self.plan = self.plan.with_ranks(ranks)
 
     def _rank(self, item: Factored, energy: float | None) -> int:
@@ -263,7 +265,7 @@ class _Writing:
 
     def _write(self, item: Factored | Whole) -> None:
         if isinstance(item, Whole):
-            values = self._whole(item)
+            values = self._unfactored(item)
             self.store.write(item.tensor, dict.fromkeys(item.names, values))
             return
         factors = self._factors(item)
@@ -278,10 +280,10 @@ class _Writing:
             .contiguous()
             for output, side in zip(outputs, sides, strict=True)
         }
-        kept = sum(product.kept for product in factors) / len(factors)
-        self.store.write(item.tensor, pieces, kept=kept)
+        share = sum(product.kept for product in factors) / len(factors)
+        self.store.write(item.tensor, pieces, share=share)
 
-    def _whole(self, item: Whole) -> Tensor:
+    def _unfactored(self, item: Whole) -> Tensor:
         """A parameter as it is written."""
         if item.of_base:
             tensors = [self.readers.base.read(name) for name in item.parameter.tensors]
@@ -314,8 +316,8 @@ class _Writing:
         """
         if item.experts > 1:
             return self._joined_stack(item)
-        (row, *others) = self.plan.rows[item.tensor]
-        shares = None if others else shares_of(self.prepared, row)
+        (row, *further) = self.plan.rows[item.tensor]
+        shares = None if further else shares_of(self.prepared, row)
         changes = low_rank_changes(self.prepared, row)
         if shares is None or changes is None:
             return None
@@ -429,8 +431,8 @@ def _write_companions(
     config = adapter_config(plan, prepared)
     (store.model / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     shares = {item.tensor: store.entry(item.tensor).kept for item in plan.factored}
-    kept = {tensor: share for tensor, share in shares.items() if share is not None}
-    card = adapter_card(target.name, manifest, plan, kept, hashes)
+    known_shares = {tensor: share for tensor, share in shares.items() if share is not None}
+    card = adapter_card(target.name, manifest, plan, known_shares, hashes)
     (store.model / CARD).write_text(card, encoding="utf-8")
     text = dump_recipe(manifest.resolved_recipe, target)
     (store.model / RECIPE).write_text(text, encoding="utf-8")
@@ -441,9 +443,9 @@ def adapter_config(plan: AdapterPlan, prepared: Prepared) -> dict[str, Any]:
     recipe = prepared.recipe
     ranks = patterns(plan.factored, plan.rank)
     layers = [item for item in plan.factored if not item.bare]
-    beside = [name for item in plan.whole for name in item.names if ".base_layer." in name]
+    beside = [name for item in plan.unfactored for name in item.names if ".base_layer." in name]
     turned = [item for item in layers if item.turned and not item.embedding]
-    tied = [name for item in plan.whole for name in item.parameter.names[1:]]
+    tied = [name for item in plan.unfactored for name in item.parameter.names[1:]]
     public = lineage_of(recipe).base
     return {
         "peft_type": "LORA",

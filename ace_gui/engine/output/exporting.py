@@ -76,7 +76,9 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
         t for row in manifest.rows if row.disposition == Disposition.PER_EXPERT for t in row.experts
     }
     models = [_sources(experts[t], base, merged, manifest) for t in sorted(owners)]
-    total = sum(file.tensors[own].nbytes for model in models for file, own in model.values())
+    total = sum(
+        file.tensors[expert_name].nbytes for model in models for file, expert_name in model.values()
+    )
     done = 0
     for t, sources in zip(sorted(owners), models, strict=True):
         expert = experts[t]
@@ -85,7 +87,7 @@ def complete_models(stage: Path, manifest: Manifest, shard_bytes: int) -> Iterat
         folder.mkdir(parents=True)
         for step in _write(folder, sources, shard_bytes, expert.checkpoint.stems):
             yield JobProgress(done=done + step.done, total=total)
-        done += sum(file.tensors[own].nbytes for file, own in sources.values())
+        done += sum(file.tensors[expert_name].nbytes for file, expert_name in sources.values())
         copy_side_files({**base.checkpoint.side_files, **expert.checkpoint.side_files}, folder)
         set_config_dtype(folder / "config.json", RECIPE_NAMES.get(merged.dtype or ""))
 
@@ -118,11 +120,16 @@ def _write(
 ) -> Iterator[JobProgress]:
     """Write the tensors and read them back."""
     outputs = [
-        OutputTensor(name=name, dtype=file.tensors[own].dtype, shape=file.tensors[own].shape)
-        for name, (file, own) in sources.items()
+        OutputTensor(
+            name=name, dtype=file.tensors[expert_name].dtype, shape=file.tensors[expert_name].shape
+        )
+        for name, (file, expert_name) in sources.items()
     ]
     shards = plan_parts(outputs, shard_bytes, stems)
-    tensors = ((name, TensorReader(file).read(own)) for name, (file, own) in sources.items())
+    tensors = (
+        (name, TensorReader(file).read(expert_name))
+        for name, (file, expert_name) in sources.items()
+    )
     return write_verified(folder, shards, tensors)
 
 
@@ -157,8 +164,8 @@ def write_model(
     ``title``: of the card, if it is not the folder's name. Raises the errors of ``export``.
     """
     manifest = read_finished(store)
-    wanted = chosen.dtype or manifest.recipe.out_dtype
-    dtypes = {row.tensor: row.output_dtype(wanted) for row in manifest.rows if row.in_base}
+    dtype = chosen.dtype or manifest.recipe.out_dtype
+    dtypes = {row.tensor: row.output_dtype(dtype) for row in manifest.rows if row.in_base}
     checkpoint = open_checkpoint(store / MODEL)
     outputs = [
         OutputTensor(name=name, dtype=dtypes[name], shape=info.shape)
@@ -171,7 +178,7 @@ def write_model(
         yield from complete_models(stage, manifest, chosen.shard_bytes)
     card = _Card(
         title=title or folder.name,
-        dtype=wanted,
+        dtype=dtype,
         hashes=hashes,
         complete_heads=chosen.complete_heads,
     )
@@ -359,9 +366,9 @@ def energy_by_rank(store: Path) -> Iterator[JobProgress | EnergyByRank]:
             for matrix in torch.cat(changes).reshape(rows, -1).chunk(item.experts):
                 squares = squared_values(matrix)
                 if squares.any():
-                    kept = shares.clone()
-                    kept[: len(squares)] = squares.cumsum(0) / squares.sum()
-                    total, matrices = total + kept, matrices + 1
+                    cumulative = shares.clone()
+                    cumulative[: len(squares)] = squares.cumsum(0) / squares.sum()
+                    total, matrices = total + cumulative, matrices + 1
     yield EnergyByRank(shares=tuple((total / max(matrices, 1)).tolist()), matrices=matrices)
 
 

@@ -96,12 +96,12 @@ class LlamaCpp:
         return None
 
 
-def llama_cpp(given: Path | None) -> LlamaCpp:
+def llama_cpp(folder_named: Path | None) -> LlamaCpp:
     """The folder that was given now, or chosen before; it is remembered.
 
     Raises OutputError for a folder without the converters, and if none is known.
     """
-    folder = given or _remembered()
+    folder = folder_named or _remembered()
     if folder is None:
         raise OutputError(
             f"GGUF files are made by llama.cpp. {_GET}, and name its folder once: --llama-cpp DIR."
@@ -114,7 +114,7 @@ def llama_cpp(given: Path | None) -> LlamaCpp:
             f"{_GET}, and give that folder.",
             path=folder,
         )
-    if given is not None:
+    if folder_named is not None:
         _remember(folder)
     return LlamaCpp(folder=folder)
 
@@ -149,9 +149,9 @@ def require_convertible(folder: Path, kind: str) -> None:
     config = _config(folder)
     names = [name for name in config.get("architectures") or () if isinstance(name, str)]
     if not any(name.endswith(_WRITERS) for name in names):
-        found = names[0] if names else "no language model"
+        class_name = names[0] if names else "no language model"
         raise OutputError(
-            f"llama.cpp runs language models; {path_text(folder)} holds {plain(found)}.",
+            f"llama.cpp runs language models; {path_text(folder)} holds {plain(class_name)}.",
             path=folder,
         )
     if has_modules(folder) or (folder / "heads").is_dir():
@@ -233,10 +233,10 @@ def _converted(
         yield from _run([llama.python, *_in(llama, script)], llama, TITLE)
         return
     with tempfile.TemporaryDirectory(dir=fresh.parent, prefix=".gguf-") as between:
-        whole = Path(between) / "whole.gguf"
-        script = [CONVERT, str(folder), "--outfile", str(whole), "--outtype", AUTO]
+        unquantised = Path(between) / "whole.gguf"
+        script = [CONVERT, str(folder), "--outfile", str(unquantised), "--outtype", AUTO]
         yield from _run([llama.python, *_in(llama, script)], llama, TITLE)
-        command = [str(llama.quantiser), str(whole), str(fresh), kind.upper()]
+        command = [str(llama.quantiser), str(unquantised), str(fresh), kind.upper()]
         yield from _run(command, llama, QUANTISING)
 
 
@@ -278,7 +278,7 @@ class _Lines:
         """The last line with text."""
 
         self._percent = 0
-        self._found: SimpleQueue[bytes | None] = SimpleQueue()
+        self._lines: SimpleQueue[bytes | None] = SimpleQueue()
         self._process = process
         self._thread = Thread(target=self._read, name="llama.cpp", daemon=True)
         self._thread.start()
@@ -288,18 +288,18 @@ class _Lines:
         line = b""
         while byte := self._process.stdout.read(1):
             if byte in b"\r\n":
-                self._found.put(line)
+                self._lines.put(line)
                 line = b""
             else:
                 line += byte
-        self._found.put(line)
-        self._found.put(None)
+        self._lines.put(line)
+        self._lines.put(None)
 
     def percent(self, seconds: float) -> int:
         """How much is done, after the next line or some time."""
         line: bytes | None = b""
         with suppress(Empty):
-            line = self._found.get(timeout=seconds)
+            line = self._lines.get(timeout=seconds)
         if line is None:
             self.ended = True
             return self._percent
@@ -345,8 +345,8 @@ def _end_tokens(folder: Path) -> list[str]:
     except (OSError, ValueError, AttributeError, WorkbenchError):
         return []
     indices = ends if isinstance(ends, list) else [ends]
-    known = [index for index in indices if isinstance(index, int)]
-    return [str(token) for token in tokenizer.convert_ids_to_tokens(known) if token]
+    numbers = [index for index in indices if isinstance(index, int)]
+    return [str(token) for token in tokenizer.convert_ids_to_tokens(numbers) if token]
 
 
 def file_for(folder: Path, kind: str) -> Path:
@@ -357,12 +357,12 @@ def file_for(folder: Path, kind: str) -> Path:
 
 def _commands(files: Sequence[Path], folder: Path) -> list[str]:
     """What to type to run a model, one command a line."""
-    file, *others = files
-    if not others:
+    file, *further = files
+    if not further:
         return [f"llama-cli -m BASE.gguf --lora {file}"]
     name = file.stem.lower()
     return [
-        f"ollama create {name} -f {others[0]} && ollama run {name}",
+        f"ollama create {name} -f {further[0]} && ollama run {name}",
         f"llama-cli -m {file}",
         f"vllm serve {folder}",
         f"LM Studio: copy {file.name} to ~/.lmstudio/models/local/{name}/",

@@ -226,9 +226,9 @@ def model_card(
         head_class=classes.get(next(iter(heads), "")) or "AutoModel",
         complete_heads=complete_heads,
         hashes=hashes,
-        scores={(line_of(each), each.task): each.text for each in scores},
-        scored=list(dict.fromkeys(line_of(each) for each in scores)),
-        tasks=list({each.task: (each.task, each.metric, each.n) for each in scores}.values()),
+        scores={(line_of(score), score.task): score.text for score in scores},
+        scored=list(dict.fromkeys(line_of(score) for score in scores)),
+        tasks=list({score.task: (score.task, score.metric, score.n) for score in scores}.values()),
         score_remarks=_score_remarks(scores),
         distilled=distilled,
     )
@@ -238,10 +238,10 @@ def adapter_card(
     title: str,
     manifest: Manifest,
     plan: AdapterPlan,
-    kept: Mapping[str, float],
+    shares: Mapping[str, float],
     hashes: Mapping[str, str],
 ) -> str:
-    """The text of README.md. ``kept``: the share of energy that each factored tensor keeps."""
+    """The text of README.md. ``shares``: the share of energy that each factored tensor keeps."""
     lineage = lineage_of(manifest.recipe)
     return _card(
         title,
@@ -252,7 +252,7 @@ def adapter_card(
         result="one adapter",
         dtype=manifest.recipe.out_dtype or "float32",
         plan=plan,
-        kept=kept,
+        kept=shares,
         warnings=(*manifest.warnings, *plan.notes),
         hashes=hashes,
     )
@@ -314,8 +314,8 @@ def front_matter(method: str, library: Library, lineage: Lineage, *, adapter: bo
         "base_model_relation": ("adapter" if adapter else "merge") if models else "",
         "tags": list(dict.fromkeys(["merge", method, *(["lora"] if adapter else [])])),
     }
-    known = {key: value for key, value in front.items() if value}
-    return yaml.safe_dump(known, sort_keys=False, allow_unicode=True).rstrip()
+    present = {key: value for key, value in front.items() if value}
+    return yaml.safe_dump(present, sort_keys=False, allow_unicode=True).rstrip()
 
 
 def _score_remarks(scores: Sequence[TaskScore]) -> list[str]:
@@ -368,7 +368,7 @@ def _precision_lines(reports: Mapping[str, LayerReport]) -> list[str]:
 
 def _after_lines(reports: Mapping[str, LayerReport]) -> list[str]:
     """How the spectra were changed after the method."""
-    pairs = [each for r in reports.values() if (each := r.effective_ranks) is not None]
+    pairs = [rank_pair for r in reports.values() if (rank_pair := r.effective_ranks) is not None]
     if not pairs:
         return []
     before, after = (fmean(ranks) for ranks in zip(*pairs, strict=True))
@@ -393,8 +393,8 @@ def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) ->
     affected = [report for report in reports.values() if report.non_finite]
     if not affected:
         return []
-    kept = manifest.recipe.non_finite is NonFinite.KEEP_BASE
-    what = "the base's tensor was kept" if kept else "these experts were left out"
+    keeps_base = manifest.recipe.non_finite is NonFinite.KEEP_BASE
+    what = "the base's tensor was kept" if keeps_base else "these experts were left out"
     return [
         f"- {len(affected)} with NaN or Inf in an expert, where {what}:",
         *(
@@ -406,7 +406,7 @@ def _non_finite_lines(manifest: Manifest, reports: Mapping[str, LayerReport]) ->
 
 def plain_text(text: str) -> str:
     """Text from a file, safe for Markdown: ``printable``, and without markup."""
-    kept = printable(text)
+    escaped = printable(text)
     for mark in "\\`*_[]<>|#":
-        kept = kept.replace(mark, "\\" + mark)
-    return kept
+        escaped = escaped.replace(mark, "\\" + mark)
+    return escaped

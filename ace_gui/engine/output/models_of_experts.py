@@ -65,7 +65,7 @@ def _side_files(task: TaskTensors) -> Mapping[str, Path]:
     folder, merged = task.modules.folder, task.modules.merged
     files = dict(merged.side_files)
     folders = (folder / HEADS / task.expert, _own_folder(task))
-    config = next(filter(None, (_config_of(task, each) for each in folders)), None)
+    config = next(filter(None, (_config_of(task, folder) for folder in folders)), None)
     if config is not None:
         files["config.json"] = config
     return {name: path for name, path in files.items() if name not in (RECIPE, MANIFEST)}

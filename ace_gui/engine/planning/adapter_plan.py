@@ -70,18 +70,18 @@ def adapter_plan(
     _refuse_unaddressed(prepared, rows, changed)
     parameters = _parameters(prepared)
     factored: list[Factored] = []
-    whole: list[Whole] = []
+    unfactored: list[Whole] = []
     dtypes = {row.tensor: row.output_dtype(prepared.recipe.out_dtype) for row in prepared.plan.rows}
     for parameter in parameters:
         if not {*parameter.tensors}.isdisjoint(changed):
             factors = _factored(prepared, parameter, rows)
             if factors is None:
-                whole.append(Whole(parameter=parameter, dtype=dtypes[parameter.tensor]))
+                unfactored.append(Whole(parameter=parameter, dtype=dtypes[parameter.tensor]))
             else:
                 factored.append(factors)
     plan = AdapterPlan(
         factored=tuple(factored),
-        whole=tuple(whole),
+        unfactored=tuple(unfactored),
         rows=rows,
         dtypes=dtypes,
         parameters=parameters,
@@ -143,11 +143,13 @@ def require_factors(plan: AdapterPlan) -> None:
 def _with_notes(plan: AdapterPlan, prepared: Prepared, left_out: Collection[str]) -> AdapterPlan:
     """The plan without parameters that PEFT cannot save, and with notes on all that is left out."""
     notes = []
-    rootless = [item for item in plan.whole if not item.parameter.module]
+    rootless = [item for item in plan.unfactored if not item.parameter.module]
     if rootless:
         names = listing([item.tensor for item in rootless])
         notes.append(f"{names}: in no module, so not in the adapter; the base's is kept.")
-    around = [item for item in plan.whole if item not in rootless and _holds_layers(item, plan)]
+    around = [
+        item for item in plan.unfactored if item not in rootless and _holds_layers(item, plan)
+    ]
     if any(expert.checkpoint.adapter is not None for expert in prepared.experts):
         around = []  # PEFT has saved these modules whole before
     if around:
@@ -156,16 +158,16 @@ def _with_notes(plan: AdapterPlan, prepared: Prepared, left_out: Collection[str]
             f"{names}: saved by PEFT only together with all layers of the modules around them, so "
             "not in the adapter; the base's are kept."
         )
-    own = [r.name for r in prepared.plan.rows if r.disposition is Disposition.PER_EXPERT]
-    if own:
-        notes.append(f"{listing(own)}: kept for each expert, so not in the adapter.")
+    per_expert = [r.name for r in prepared.plan.rows if r.disposition is Disposition.PER_EXPERT]
+    if per_expert:
+        notes.append(f"{listing(per_expert)}: kept for each expert, so not in the adapter.")
     unread = [row.name for row in prepared.plan.rows if row.reason == LEFT_OUT]
     if left_out or unread:
         notes.append(f"{listing([*left_out, *unread])}: left out, as asked for.")
     absent = {item.tensor for item in (*rootless, *around)}
     return replace(
         plan,
-        whole=tuple(item for item in plan.whole if item.tensor not in absent),
+        unfactored=tuple(item for item in plan.unfactored if item.tensor not in absent),
         rows={name: rows for name, rows in plan.rows.items() if name not in absent},
         notes=tuple(notes),
     )
@@ -215,8 +217,8 @@ def low_rank_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRan
         if not isinstance(info, ChangedInfo) or len(info.changes) != 1 or info.brought:
             return None
         ((change, piece),) = info.changes
-        whole = (piece.at, piece.start, piece.rows) == (0, 0, row.tensor_shape[0])
-        if not whole or not isinstance(change, LowRank) or not change.is_plain:
+        covers_tensor = (piece.at, piece.start, piece.rows) == (0, 0, row.tensor_shape[0])
+        if not covers_tensor or not isinstance(change, LowRank) or not change.is_plain:
             return None
         if not change.fits(row.tensor_shape):
             return None
@@ -257,11 +259,11 @@ def _factored(
             return None
         turned = traits.inputs_first if base.architecture.model_class else traits.transposed
         item = Factored(parameter=parameter, bare=True, turned=turned, embedding=False, rank=0)
-        known = _rank_of_stack(prepared, parameter, rows)
-        exact = known is not None and all(
+        stack_rank = _rank_of_stack(prepared, parameter, rows)
+        exact = stack_rank is not None and all(
             shares_of(prepared, row) is not None for name in parameter.tensors for row in rows[name]
         )
-        return replace(item, rank=_rank(prepared, item, known, exact))
+        return replace(item, rank=_rank(prepared, item, stack_rank, exact))
     row, shape = rows[parameter.tensor][0], parameter.shape
     changes = low_rank_changes(prepared, row)
     embedding = bool(changes) and all(change.embedding for _, change in changes or ())
@@ -279,11 +281,11 @@ def _factored(
     turned = embedding or (traits.transposed and len(shape) == 2)
     bare = leaf_of(parameter.module) in _OF_EXPERTS and _has_stacks(base) and not turned
     item = Factored(parameter=parameter, bare=bare, turned=turned, embedding=embedding, rank=0)
-    known = None
+    stack_rank = None
     if changes is not None:
-        known = sum(change.a.shape[0] for _, change in changes)
-    exact = known is not None and row.part is None and shares_of(prepared, row) is not None
-    return replace(item, rank=_rank(prepared, item, known, exact))
+        stack_rank = sum(change.a.shape[0] for _, change in changes)
+    exact = stack_rank is not None and row.part is None and shares_of(prepared, row) is not None
+    return replace(item, rank=_rank(prepared, item, stack_rank, exact))
 
 
 def _has_stacks(base: OpenedModel) -> bool:
@@ -296,25 +298,25 @@ def _has_stacks(base: OpenedModel) -> bool:
     return bool(base.architecture.stacked) or any(trait.stack for trait in traits)
 
 
-def _rank(prepared: Prepared, item: Factored, known: int | None, exact: bool) -> int:
+def _rank(prepared: Prepared, item: Factored, known_rank: int | None, exact: bool) -> int:
     """The rank, or the largest one if ``energy`` decides it.
 
-    ``known``: the sum of the experts' ranks; ``exact``: whether the change has no higher rank.
+    ``known_rank``: the sum of the experts' ranks; ``exact``: whether the change has no higher rank.
     Raises RecipeError if nothing gives the rank.
     """
     recipe, limit = prepared.recipe, min(item.sides)
-    most = min(known, limit) if known is not None and exact else limit
+    most = min(known_rank, limit) if known_rank is not None and exact else limit
     if recipe.energy is not None:
         return most
     if recipe.rank is not None:
         return min(recipe.rank, most)
-    if known is None:
+    if known_rank is None:
         raise RecipeError(
             f"The rank of the change of {plain(item.tensor)} is not known, because not all experts "
             "are plain LoRA: give `rank` or `energy`.",
             key="rank",
         )
-    return min(known, limit)
+    return min(known_rank, limit)
 
 
 def stack_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRank, ModuleRows]] | None:
@@ -381,7 +383,7 @@ def _refuse_unaddressed(
         )
     infos = {name: base.checkpoint.tensors.get(name) for name in tensors}
     extended = {name: info.rows for name, info in infos.items() if isinstance(info, ExtendedInfo)}
-    larger = [name for name, own in extended.items() if NOWHERE in own]
+    larger = [name for name, token_rows in extended.items() if NOWHERE in token_rows]
     if larger:
         raise MismatchError(
             f"{listing(larger)}: the merge has tokens that the base lacks, so an adapter with them "

@@ -141,7 +141,7 @@ class AdapterPlan:
 
     factored: tuple[Factored, ...]
 
-    whole: tuple[Whole, ...]
+    unfactored: tuple[Whole, ...]
     """Those that the merge changes; after ``completed`` also the others of their modules."""
 
     rows: Mapping[str, tuple[PlanRow, ...]]
@@ -169,15 +169,15 @@ class AdapterPlan:
         factored = (
             replace(item, rank=ranks[item.tensor]) for item in self.factored if ranks[item.tensor]
         )
-        whole = (item for item in self.whole if item.of_base or ranks[item.tensor])
-        return replace(self, factored=tuple(factored), whole=tuple(whole))
+        unfactored = (item for item in self.unfactored if item.of_base or ranks[item.tensor])
+        return replace(self, factored=tuple(factored), unfactored=tuple(unfactored))
 
     def depth_of(self, item: Factored) -> int:
         """How many parameters of its module PEFT wraps after this one, in declared order."""
         if not item.bare:
             return 0
-        beside = (other for other in self.factored if other.module == item.module)
-        order = declared_order({leaf_of(other.parameter.name) for other in beside})
+        beside = (factor for factor in self.factored if factor.module == item.module)
+        order = declared_order({leaf_of(item.parameter.name) for item in beside})
         return len(order) - 1 - order.index(leaf_of(item.parameter.name))
 
     def outputs(self, dtype: str) -> list[OutputTensor]:
@@ -185,7 +185,7 @@ class AdapterPlan:
         outputs = [
             output for item in self.factored for output in item.outputs(dtype, self.depth_of(item))
         ]
-        for item in self.whole:
+        for item in self.unfactored:
             shape = item.parameter.shape
             outputs += [OutputTensor(name=n, dtype=item.dtype, shape=shape) for n in item.names]
         return outputs
@@ -196,33 +196,33 @@ class AdapterPlan:
         A parameter inside one of them is no longer factored. A layer's bias is saved beside the
         layer's factors.
         """
-        changed = {item.tensor: item for item in self.whole if not item.of_base}
+        changed = {item.tensor: item for item in self.unfactored if not item.of_base}
         factored = {item.target: item for item in self.factored}
         modules = _modules(self.parameters)
         owners = _owners(changed.values(), factored, modules)
         while inside := [i for i in factored.values() if is_inside(i.parameter.name, owners)]:
             for item in inside:
                 del factored[item.target]
-                changed[item.tensor] = self._whole(item.parameter)
+                changed[item.tensor] = self._unfactored(item.parameter)
             owners = _owners(changed.values(), factored, modules)
         _refuse_inside_wrapped(owners, factored.values())
-        whole = []
+        unfactored = []
         for parameter in self.parameters:
             names = [name for name in parameter.names if is_inside(name, owners)]
             written = changed.get(parameter.tensor)
             if written is not None and _is_beside(parameter, factored):
                 names.append(f"{parameter.module}.base_layer.{leaf_of(parameter.name)}")
             if names:
-                written = written or replace(self._whole(parameter), of_base=True)
-                whole.append(replace(written, names=tuple(PREFIX + name for name in names)))
+                written = written or replace(self._unfactored(parameter), of_base=True)
+                unfactored.append(replace(written, names=tuple(PREFIX + name for name in names)))
         return replace(
             self,
             factored=tuple(item for item in self.factored if item.target in factored),
-            whole=tuple(whole),
+            unfactored=tuple(unfactored),
             whole_modules=owners,
         )
 
-    def _whole(self, parameter: Parameter) -> Whole:
+    def _unfactored(self, parameter: Parameter) -> Whole:
         return Whole(parameter=parameter, dtype=self.dtypes[parameter.tensor])
 
 
@@ -234,7 +234,11 @@ def _owners(
     Raises RecipeError if PEFT would add a list of modules, which it does not load.
     """
     parameters = (item.parameter for item in changed)
-    listed = [each for each in parameters if not _is_beside(each, factored)]
+    listed = [
+        written_parameter
+        for written_parameter in parameters
+        if not _is_beside(written_parameter, factored)
+    ]
     names = tuple({owner_of(name) for parameter in listed for name in parameter.names})
     matched = {module for module in modules if names and module.endswith(names)}
     lists = [module for module in matched.difference(names) if _is_list(module, modules)]
@@ -338,7 +342,7 @@ def patterns(items: Iterable[Factored], rank: int) -> dict[str, int]:
     A target with the usual ``rank`` is named if another one's name is its end.
     """
     ranks = {item.target: item.rank for item in items}
-    other = [target for target in ranks if ranks[target] != rank]
-    ends = tuple(f".{target}" for target in other)
-    named = [target for target in ranks if target in other or target.endswith(ends)]
+    unlike = [target for target in ranks if ranks[target] != rank]
+    ends = tuple(f".{target}" for target in unlike)
+    named = [target for target in ranks if target in unlike or target.endswith(ends)]
     return {target: ranks[target] for target in sorted(named, key=lambda n: -n.count("."))}

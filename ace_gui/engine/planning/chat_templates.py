@@ -68,46 +68,48 @@ def with_chat_template(
     A file stays a file. Other templates are written into the tokenizer's config. Raises RecipeError
     if the recipe names none that exists.
     """
-    wanted = recipe.chat_template
-    if not wanted or wanted == "base":
+    choice = recipe.chat_template
+    if not choice or choice == "base":
         return base
-    found = _wanted(wanted, base, experts)
-    if not found:
+    template = _chosen_template(choice, base, experts)
+    if not template:
         return base
     before = base.checkpoint
     files = dict(before.side_files if before.output_files is None else before.output_files)
     files.pop(_FILE, None)
     config = dict(before.changes.get(_CONFIG, {}))
-    if not isinstance(found, Path):
-        config["chat_template"] = found
+    if not isinstance(template, Path):
+        config["chat_template"] = template
     else:
-        files[_FILE] = found
+        files[_FILE] = template
         if "chat_template" in _config(before):
             config["chat_template"] = None
     changes = {**before.changes, _CONFIG: config}
     return replace(base, checkpoint=replace(before, changes=changes, output_files=files))
 
 
-def _wanted(wanted: str, base: OpenedModel, experts: Sequence[OpenedModel]) -> Path | object:
-    if wanted in BUILT_IN:
-        return BUILT_IN[wanted]
-    if wanted == "auto":
-        found = [template_of(model.checkpoint) for model in (base, *experts)]
-        counts = Counter(template for template in found if template)
+def _chosen_template(
+    choice: str, base: OpenedModel, experts: Sequence[OpenedModel]
+) -> Path | object:
+    if choice in BUILT_IN:
+        return BUILT_IN[choice]
+    if choice == "auto":
+        templates = [template_of(model.checkpoint) for model in (base, *experts)]
+        counts = Counter(template for template in templates if template)
         return counts.most_common(1)[0][0] if counts else ""
     named = {expert.name: expert.checkpoint for expert in experts}
-    if wanted in named:
-        found_there = side_files_of(named[wanted]).get(_FILE) or template_of(named[wanted])
+    if choice in named:
+        found_there = side_files_of(named[choice]).get(_FILE) or template_of(named[choice])
         if not found_there:
-            raise RecipeError(f"{plain(wanted)} has no chat template.", key="chat_template")
+            raise RecipeError(f"{plain(choice)} has no chat template.", key="chat_template")
         return found_there
-    if "{" in wanted:
-        return wanted
-    file = Path(wanted)
+    if "{" in choice:
+        return choice
+    file = Path(choice)
     if file.is_file() and file.stat().st_size <= _LONGEST:
         return file
     raise RecipeError(
-        f"chat_template is {plain(wanted)!r}, which is no file; name base, one of the models "
+        f"chat_template is {plain(choice)!r}, which is no file; name base, one of the models "
         f"({', '.join(named)}), a file, auto, or one of {', '.join(BUILT_IN)}.",
         key="chat_template",
     )
@@ -121,8 +123,8 @@ def template_of(checkpoint: Checkpoint) -> str:
             return file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             return ""
-    found = _config(checkpoint).get("chat_template")
-    return found if isinstance(found, str) else ""
+    template = _config(checkpoint).get("chat_template")
+    return template if isinstance(template, str) else ""
 
 
 def _config(checkpoint: Checkpoint) -> Mapping[str, object]:
@@ -144,8 +146,8 @@ def chat_checks(prepared: Prepared) -> tuple[Check, ...]:
         )
     ends = {}
     for model in (base, *experts):
-        found = _config(model.checkpoint).get("eos_token")
-        content = found.get("content") if isinstance(found, dict) else found
+        token = _config(model.checkpoint).get("eos_token")
+        content = token.get("content") if isinstance(token, dict) else token
         if isinstance(content, str):
             ends[plain(model.name)] = repr(plain(content))
     if len(set(ends.values())) > 1:

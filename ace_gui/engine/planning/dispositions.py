@@ -72,14 +72,14 @@ def plan_rows(
     """
     if not recipe.slices:
         _refuse_missing(base, experts)
-    kept = vocabulary_tensors(base) if recipe.vocabulary is Vocabulary.BASE else ()
+    base_tensors = vocabulary_tensors(base) if recipe.vocabulary is Vocabulary.BASE else ()
     rules = _Rules(
         base=base,
         experts=experts,
         method=method,
         recipe=recipe,
         heads=heads,
-        kept=kept,
+        kept=base_tensors,
         left_out=left_out,
     )
     rows: list[PlanRow] = []
@@ -97,7 +97,10 @@ def plan_rows(
     for t, expert in enumerate(experts):
         for name in expert.extra:
             owners.setdefault(name, []).append(t)
-    return (*rows, *(rules.extra_row(name, tuple(own)) for name, own in owners.items()))
+    return (
+        *rows,
+        *(rules.extra_row(name, tuple(expert_indices)) for name, expert_indices in owners.items()),
+    )
 
 
 def scales_base(recipe: Recipe, method: MergeMethod[object]) -> bool:
@@ -330,18 +333,18 @@ def with_after(
     """
     if not row.is_merged or not _is_matrix(row):
         return replace(row, after=NOTHING_AFTER)
-    depth, usual = 1.0, NOTHING_AFTER
+    depth, defaults = 1.0, NOTHING_AFTER
     if after.depth is not None:
         first, end = after.depth
         share = (row.block or 0) / (last.get(block_list(row.name) or "") or 1)
         depth = first + (end - first) * share
-    own = RowAfter(
-        rank=usual.rank if after.rank is None else after.rank,
-        spectrum=usual.spectrum if after.spectrum is None else after.spectrum,
+    row_after = RowAfter(
+        rank=defaults.rank if after.rank is None else after.rank,
+        spectrum=defaults.spectrum if after.spectrum is None else after.spectrum,
         scale=depth if after.scale is None else depth * after.scale,
-        cap=after.cap.for_heads(one=one_head) if after.cap else None,
+        cap=after.cap.for_heads(single=one_head) if after.cap else None,
     )
-    return replace(row, after=own)
+    return replace(row, after=row_after)
 
 
 def _is_matrix(row: PlanRow) -> bool:
@@ -445,8 +448,8 @@ def split_row(row: PlanRow, traits: TensorTraits, *, split_fused: bool) -> tuple
     if split_fused and traits.fusion is not None:
         return tuple(
             part
-            for each in rows
-            for part in _unfused(each, traits.fusion, transposed=traits.transposed)
+            for after_part in rows
+            for part in _unfused(after_part, traits.fusion, transposed=traits.transposed)
         )
     return rows
 

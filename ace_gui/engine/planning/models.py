@@ -108,7 +108,7 @@ class OpenedModel:
 
         An embedding that is also the head keeps its own.
         """
-        return {own: name for name, own in reversed(list(self.own_names.items()))}
+        return {expert_name: name for name, expert_name in reversed(list(self.own_names.items()))}
 
     def has(self, base_name: str) -> bool:
         """Whether this model has the tensor that the base calls ``base_name``."""
@@ -162,33 +162,33 @@ def open_whole(path: Path, describer: Describer, adapter: Path | None = None) ->
     )
     if adapter is None:
         return model
-    whole = _with_adapter(adapter, model)
-    if whole.tensors.keys() != checkpoint.tensors.keys():
-        architecture = yield from describe(whole, describer)
+    adapted = _with_adapter(adapter, model)
+    if adapted.tensors.keys() != checkpoint.tensors.keys():
+        architecture = yield from describe(adapted, describer)
         model = replace(model, architecture=architecture)
     tensors = {
         name: replace(info, dtype=checkpoint.tensors[name].dtype)
         if name in checkpoint.tensors and is_float(info.dtype)
         else info
-        for name, info in whole.tensors.items()
+        for name, info in adapted.tensors.items()
     }
     return replace(
         model,
-        checkpoint=replace(whole, tensors=tensors, path=path, folder=checkpoint.folder),
+        checkpoint=replace(adapted, tensors=tensors, path=path, folder=checkpoint.folder),
         own_names={name: name for name in tensors},
     )
 
 
 def _with_adapter(adapter: Path, model: OpenedModel) -> Checkpoint:
     """A model with an adapter on it as a whole model, which need not be the recipe's base."""
-    adapted, whole = _adapted(adapter, model), model.checkpoint
+    adapted, model_checkpoint = _adapted(adapter, model), model.checkpoint
     return compose(
-        whole,
+        model_checkpoint,
         {name: (adapted, name) for name in adapted.tensors},
         path=adapter,
         folder=adapter,
-        side_files={**whole.side_files, **side_files_of(adapted)},
-        warnings=(*whole.warnings, *adapted.warnings),
+        side_files={**model_checkpoint.side_files, **side_files_of(adapted)},
+        warnings=(*model_checkpoint.warnings, *adapted.warnings),
     )
 
 
@@ -205,11 +205,11 @@ def _open_expert(
         checkpoint = _adapted(path, base)
         answers = match_names(base.checkpoint.tensors, checkpoint.tensors)
     else:
-        whole = open_files(path) if entry.on is None else None
-        if whole is None:
-            whole = _with_adapter(path, (yield from open_whole(entry.on or path, describer)))
-        checkpoint, found = answered(name, whole, base.checkpoint)
-        answers = _with_part(found, checkpoint, base.checkpoint)
+        opened = open_files(path) if entry.on is None else None
+        if opened is None:
+            opened = _with_adapter(path, (yield from open_whole(entry.on or path, describer)))
+        checkpoint, name_pairs = answered(name, opened, base.checkpoint)
+        answers = _with_part(name_pairs, checkpoint, base.checkpoint)
     if not answers:
         raise MismatchError(
             f"{name} has no tensor in common with the base: its first is "
@@ -221,27 +221,27 @@ def _open_expert(
     architecture = yield from describe(checkpoint, describer)
     if checkpoint.adapter is not None:
         architecture = replace(architecture, traits=_traits_of_base(architecture, base))
-    own_names = {theirs: own for own, theirs in answers.items()}
+    own_names = {theirs: expert_name for expert_name, theirs in answers.items()}
     parts = base.checkpoint.parts
     return OpenedModel(
         name=name,
         checkpoint=checkpoint,
         architecture=architecture,
         own_names=own_names,
-        extra=tuple(own for own in checkpoint.tensors if own not in answers),
+        extra=tuple(name for name in checkpoint.tensors if name not in answers),
         lacks=frozenset(parts) - {part_of(name, parts) for name in answers.values()},
     )
 
 
 def _traits_of_base(architecture: Architecture, base: OpenedModel) -> dict[str, TensorTraits]:
     """The traits of an adapter's tensors; those of the base's tensors are known from its class."""
-    known = dict(base.architecture.traits)
+    traits_of = dict(base.architecture.traits)
     for name in base.architecture.traits:
-        known.setdefault(base.architecture.module_name(name), known[name])
+        traits_of.setdefault(base.architecture.module_name(name), traits_of[name])
     for name, source in base.architecture.absent.items():
-        known.setdefault(name, known[source])
+        traits_of.setdefault(name, traits_of[source])
     return {
-        name: replace(known[name], tied_to=None) if name in known else traits
+        name: replace(traits_of[name], tied_to=None) if name in traits_of else traits
         for name, traits in architecture.traits.items()
     }
 
@@ -271,11 +271,11 @@ def _adapted(path: Path, base: OpenedModel) -> Checkpoint:
     opened = public_name(base.checkpoint.path, base.checkpoint.config or {})
     lasts = {name.rpartition("/")[2].casefold() for name in (named, opened)}
     if opened and len(lasts) > 1 and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", named):
-        other = (
+        warning = (
             f"{path_text(adapter.path)}: Its config names {named} as the base, but the base is "
             f"{plain(opened)}. Choose that base, unless the two are the same."
         )
-        adapter = replace(adapter, warnings=(*adapter.warnings, other))
+        adapter = replace(adapter, warnings=(*adapter.warnings, warning))
     answers, pieces = _answers(adapter, base)
     turned = {name for name, traits in base.architecture.traits.items() if traits.transposed}
     expanded = expand(adapter, base.checkpoint, answers, turned, pieces)
@@ -306,30 +306,32 @@ def _answers(
     parts: dict[str, list[ModuleRows]] = {}
     for file, rows in base.architecture.modules.items():
         at = 0
-        for each in rows:
-            piece = ModuleRows(tensor=file, at=at, start=each.start, rows=each.rows)
-            parts.setdefault(each.module, []).append(piece)
-            at += each.rows
+        for row in rows:
+            piece = ModuleRows(tensor=file, at=at, start=row.start, rows=row.rows)
+            parts.setdefault(row.module, []).append(piece)
+            at += row.rows
     shapes = base.checkpoint.tensors
     for name in adapter.deltas:
-        if name not in shapes and name not in parts and (found := _experts_of(name, shapes)):
-            parts[name] = found
+        if name not in shapes and name not in parts and (of_experts := _experts_of(name, shapes)):
+            parts[name] = of_experts
     exact = {name: name for name in adapter.names if name in parts}
     taken = {piece.tensor for name in exact for piece in parts[name]}
     free = (name for name in shapes if name not in taken)
     answers = match_names(free, [name for name in adapter.names if name not in exact])
-    rest = [name for name in adapter.names if name not in answers]
+    unanswered = [name for name in adapter.names if name not in answers]
     pieces: dict[str, list[ModuleRows]] = {}
-    for own, module in (match_names(parts, rest) | exact).items():
-        (first, *others) = parts[module]
-        whole = (*shapes[first.tensor].shape, 1)[0]
-        if not others and (first.at, first.start, first.rows) == (0, 0, whole):
-            answers[own] = first.tensor
+    for adapter_name, module in (match_names(parts, unanswered) | exact).items():
+        (first, *further) = parts[module]
+        row_count = (*shapes[first.tensor].shape, 1)[0]
+        if not further and (first.at, first.start, first.rows) == (0, 0, row_count):
+            answers[adapter_name] = first.tensor
         else:
-            pieces[own] = parts[module]
-    rest = [name for name in adapter.deltas if name not in {*answers, *pieces}]
+            pieces[adapter_name] = parts[module]
+    unanswered = [name for name in adapter.deltas if name not in {*answers, *pieces}]
     absent = base.architecture.absent
-    answers |= {own: absent[name] for own, name in match_names(absent, rest).items()}
+    answers |= {
+        expert_name: absent[name] for expert_name, name in match_names(absent, unanswered).items()
+    }
     return answers, pieces
 
 
@@ -403,7 +405,9 @@ def describe(checkpoint: Checkpoint, describer: Describer) -> Steps[Architecture
     folder = architectures_folder()
     parts = {}
     for name, part in checkpoint.parts.items():
-        shapes = {own: info.shape for own, info in checkpoint.tensors_of(name).items()}
+        shapes = {
+            expert_name: info.shape for expert_name, info in checkpoint.tensors_of(name).items()
+        }
         parts[name] = yield from remembered(part.config, shapes, folder, describer.describe)
     return as_loaded(checkpoint, joined(parts))
 
@@ -418,19 +422,21 @@ def answered(name: str, expert: Checkpoint, base: Checkpoint) -> tuple[Checkpoin
     answers = {}
     for theirs, ours in pairs.items():
         matched = match_names(base.tensors_of(ours), expert.tensors_of(theirs))
-        for own, answer in matched.items():
-            answers[full_name(theirs, own)] = full_name(ours, answer)
-    left = [part for part in expert.parts if part not in pairs]
-    if not left:
+        for expert_name, answer in matched.items():
+            answers[full_name(theirs, expert_name)] = full_name(ours, answer)
+    unmatched = [part for part in expert.parts if part not in pairs]
+    if not unmatched:
         return expert, answers
-    sentence = f"The base has no {listing(left)}, so it is left out."
-    kept = replace(
+    sentence = f"The base has no {listing(unmatched)}, so it is left out."
+    answering = replace(
         expert,
-        tensors={n: i for n, i in expert.tensors.items() if part_of(n, expert.parts) not in left},
-        parts={part: kept for part, kept in expert.parts.items() if part not in left},
+        tensors={
+            n: i for n, i in expert.tensors.items() if part_of(n, expert.parts) not in unmatched
+        },
+        parts={part: layout for part, layout in expert.parts.items() if part not in unmatched},
         warnings=(*expert.warnings, f"{path_text(expert.path)}: {sentence}"),
     )
-    return kept, answers
+    return answering, answers
 
 
 def _pairs(name: str, expert: Checkpoint, base: Checkpoint) -> dict[str, str]:

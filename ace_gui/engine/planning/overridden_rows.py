@@ -62,7 +62,7 @@ def _check_parameters(recipe: Recipe, rule: Override, key: str) -> None:
         where = "merge_method" if error.key == "merge_method" else f"parameters.{error.key}"
         raise RecipeError(f"{key}: {error.sentence}", key=f"{key}.{where}") from None
     for name, parameters in rule.experts.items():
-        unknown = [each for each in parameters if each not in method.for_one_expert]
+        unknown = [values for values in parameters if values not in method.for_one_expert]
         if unknown:
             allowed = ", ".join(method.for_one_expert) or "none"
             raise RecipeError(
@@ -80,12 +80,12 @@ def overridden(
     rows: Sequence[PlanRow],
     recipe: Recipe,
     base: OpenedModel,
-    asked: Mapping[str, frozenset[int]] = MappingProxyType({}),
+    required_rules: Mapping[str, frozenset[int]] = MappingProxyType({}),
     named: int | None = None,
 ) -> tuple[tuple[PlanRow, ...], tuple[str, ...]]:
     """Rows with the recipe's ``after`` and overrides, and a warning for each rule without effect.
 
-    A tied tensor follows the tensor it is tied to. ``asked``: by tensor, the indices of rules that
+    A tied tensor follows the tensor it is tied to. ``required_rules``: by tensor, the indices of rules that
     cause it to be merged. ``named``: the number of rules that users know; None: all.
     """
     last = last_blocks(rows)
@@ -96,8 +96,8 @@ def overridden(
     rules = _Rules(recipe=recipe, base=base, last=last, one_head=one_head, named=named)
     changed, used = {}, set[int]()
     for row in rows:
-        found, effective = rules.applied(row, asked.get(row.tensor, frozenset()))
-        changed[row.name] = found
+        row_changed, effective = rules.applied(row, required_rules.get(row.tensor, frozenset()))
+        changed[row.name] = row_changed
         used |= effective
     warnings = tuple(
         f"overrides[{index}] ({describe(rule)}) changes no tensor of this merge; correct or "
@@ -134,18 +134,20 @@ class _Choice:
 
     def under(self, rule: Override, recipe: Recipe) -> _Choice:
         """The choice after one more rule."""
-        method, values, own = self.method, self.values, self.own
+        method, values, own_values = self.method, self.values, self.own
         if rule.merge_method is not None:
-            method, own = rule.merge_method, {}
+            method, own_values = rule.merge_method, {}
             values = dict(recipe.parameters) if method == recipe.merge_method else {}
         if rule.merge_method is not None or method == recipe.merge_method:
             values = {**values, **rule.parameters}
-            own = own | {name: {**own.get(name, {}), **new} for name, new in rule.experts.items()}
+            own_values = own_values | {
+                name: {**own_values.get(name, {}), **new} for name, new in rule.experts.items()
+            }
         return _Choice(
             method=method,
             values=values,
             weights={**self.weights, **rule.weights},
-            own=own,
+            own=own_values,
             after=rule.after.over(self.after),
             fate=rule.disposition or (None if rule.merge_method else self.fate),
         )
@@ -175,9 +177,13 @@ class _Rules:
         changed = self._under(row, indices, asking)
         needed = set(indices)
         for index in indices:
-            others = [each for each in indices if each in needed and each != index]
-            still_merged = not asking or not asking.isdisjoint(others)
-            without = self._under(row, others, asking)
+            further = [
+                other_index
+                for other_index in indices
+                if other_index in needed and other_index != index
+            ]
+            still_merged = not asking or not asking.isdisjoint(further)
+            without = self._under(row, further, asking)
             if still_merged and self._result(without) == self._result(changed):
                 needed.remove(index)
         return changed, needed
@@ -218,9 +224,9 @@ class _Rules:
             changed = row
         elif choice.fate is not None and (choice.fate != "merge" or _can_merge(method, row)):
             changed = replace(changed, disposition=FATES[choice.fate])
-        usual = self._with_after(changed, recipe.after)
+        unruled = self._with_after(changed, recipe.after)
         changed = self._with_after(changed, choice.after)
-        differences = self._differences(changed, choice, shaped=changed.after != usual.after)
+        differences = self._differences(changed, choice, shaped=changed.after != unruled.after)
         if (
             not differences
             and changed.disposition is row.disposition
@@ -237,8 +243,11 @@ class _Rules:
         values, notes = completed(choice.values, method, self.base)
         parameters = checked_parameters(method, values)
         sets = [parameters]
-        sets += [checked_parameters(method, {**values, **own}) for own in choice.own.values()]
-        if choice.own and any(method.needs_model(one, len(names)) for one in sets):
+        sets += [
+            checked_parameters(method, {**values, **own_parameters})
+            for own_parameters in choice.own.values()
+        ]
+        if choice.own and any(method.needs_model(rules_named, len(names)) for rules_named in sets):
             raise RecipeError(
                 f"{method.title} takes parameters of one expert only where entries are chosen "
                 "within each tensor; set trim to tensor.",
@@ -265,11 +274,13 @@ class _Rules:
         words, recipe = [], self.recipe
         if row.is_merged:
             same = choice.method == recipe.merge_method
-            usual = recipe.parameters if same else {}
+            defaults = recipe.parameters if same else {}
             words = [] if same else [f"not {get_method(recipe.merge_method).title}"]
             chosen = choice.values.items()
-            words += [f"{n} {v}" for n, v in chosen if n not in usual or usual[n] != v]
-            words += [f"{p} of {n} {v}" for n, each in choice.own.items() for p, v in each.items()]
+            words += [f"{n} {v}" for n, v in chosen if n not in defaults or defaults[n] != v]
+            words += [
+                f"{p} of {n} {v}" for n, values in choice.own.items() for p, v in values.items()
+            ]
             words += describe_after(choice.after) if shaped else []
         if row.disposition is not Disposition.BASE:
             weights = dict(zip(recipe.expert_names, recipe.weights, strict=True))
@@ -292,9 +303,9 @@ def completed(
     config = {**(base.checkpoint.config or {}), "model_type": base.architecture.family}
     of_base = method.defaults(config)
     names = _left_open(method, values)
-    left = {name: each for name, each in of_base.items() if name in names}
-    defaults = {name: value for name, (value, _) in left.items()}
-    return {**defaults, **values}, {name: note for name, (_, note) in left.items()}
+    left_open = {name: pair for name, pair in of_base.items() if name in names}
+    defaults = {name: value for name, (value, _) in left_open.items()}
+    return {**defaults, **values}, {name: note for name, (_, note) in left_open.items()}
 
 
 def spelled_out(
@@ -320,7 +331,7 @@ def _spelled_out(rule: Override, index: int, recipe: Recipe, rows: Sequence[Plan
         return rule
     names = _left_open(get_method(rule.merge_method), rule.parameters)
     overrides = [row.override for row in rows if row.override is not None]
-    used = [each.parameters for each in overrides if each.rules[-1:] == (index,)]
+    used = [rule.parameters for rule in overrides if rule.rules[-1:] == (index,)]
     defaults = {name: used[0][name] for name in names if used}
     return replace(rule, parameters={**defaults, **rule.parameters})
 
@@ -332,8 +343,8 @@ def _left_open(method: MergeMethod[Any], values: Mapping[str, ParameterValue]) -
     fields = {field.name: field for field in parameter_fields(method)}
     names = []
     for name in method.defaults({}):
-        other, *choices = fields[name].applies_when or (name,)
-        value = values.get(other, fields[other].default)
+        condition_name, *choices = fields[name].applies_when or (name,)
+        value = values.get(condition_name, fields[condition_name].default)
         if name not in values and (not choices or value in choices):
             names.append(name)
     return names

@@ -211,9 +211,9 @@ def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:
     if expert.checkpoint.adapter is not None:
         return None
     pairs: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for name, own in expert.own_names.items():
+    for name, expert_name in expert.own_names.items():
         ours = base.checkpoint.tensors[name]
-        theirs = expert.checkpoint.tensors[own]
+        theirs = expert.checkpoint.tensors[expert_name]
         if _is_dequantised(base, ours) or _is_dequantised(expert, theirs):
             continue
         first, second = ours.dtype, theirs.dtype
@@ -224,7 +224,11 @@ def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:
     (first, second), names = max(pairs.items(), key=lambda pair: len(pair[1]))
     coarse = max(_ROUNDING.get(tag, 0.0) for pair in pairs for tag in pair)
     sentence = f"{len(names)} tensors are {second}, in the base {first}"
-    lines = [f"{name}: {two}, in the base {one}" for (one, two), ns in pairs.items() for name in ns]
+    lines = [
+        f"{name}: {second_of_pair}, in the base {first_of_pair}"
+        for (first_of_pair, second_of_pair), ns in pairs.items()
+        for name in ns
+    ]
     if coarse < _NOISY:
         return Verdict.NOTE, f"{sentence}: both are widened before they are subtracted.", lines
     return (
@@ -247,10 +251,10 @@ def _heads(rows: Sequence[PlanRow], experts: Sequence[OpenedModel]) -> Check:
         names = ", ".join(plain(experts[t].name) for t in owners)
         lines = []
         for expert, row in ((experts[t], r) for t in owners for r in heads if t in r.experts):
-            own = expert.checkpoint.tensors[expert.own_names.get(row.name, row.name)]
-            lines.append(f"{expert.name}: {row.name} {dimensions(own.shape)}")
-        kept = listing([row.name for row in heads])
-        sentence = f"Kept per expert, in heads/, for {names}: {kept}."
+            info = expert.checkpoint.tensors[expert.own_names.get(row.name, row.name)]
+            lines.append(f"{expert.name}: {row.name} {dimensions(info.shape)}")
+        names_listed = listing([row.name for row in heads])
+        sentence = f"Kept per expert, in heads/, for {names}: {names_listed}."
         return Check("Heads", sentence, Verdict.NOTE, _plain_lines(lines))
     merged = [row for row in rows if row.role == Role.HEAD and row.is_combined]
     if not merged:
@@ -272,17 +276,17 @@ def _vocabulary(choice: Vocabulary, base: OpenedModel, expert: OpenedModel) -> _
                 "right tokenizer files into the base's folder."
             )
             return Verdict.WARNING, sentence, [str(stamp.path) for stamp in ours]
-        found = compare(theirs, ours) if ours else None
+        comparison = compare(theirs, ours) if ours else None
     except CheckpointError as error:
         return Verdict.WARNING, f"Tokens cannot be compared. {error.sentence}", ()
-    if found is None or not found.tokens:
+    if comparison is None or not comparison.tokens:
         return None
     sentence = (
-        f"{found.tokens} of {found.size} token ids are other tokens than "
-        f"in the base: {plain(found.examples[0])}. "
+        f"{comparison.tokens} of {comparison.size} token ids are other tokens than "
+        f"in the base: {plain(comparison.examples[0])}. "
     )
     verdict, outcome = _rows_outcome(choice, base, expert)
-    return verdict, sentence + outcome, found.examples
+    return verdict, sentence + outcome, comparison.examples
 
 
 def _rows_outcome(
@@ -301,8 +305,10 @@ def _rows_outcome(
     new = []
     if here := [token for token in added if token in matched.extra]:
         new.append(f"{len(here)} new tokens ({listing(here)}) are added to the merged model")
-    if left := sorted(matched.extra.difference(added)):
-        new.append(f"{len(left)} tokens that not every expert has are left out ({listing(left)})")
+    if left_out := sorted(matched.extra.difference(added)):
+        new.append(
+            f"{len(left_out)} tokens that not every expert has are left out ({listing(left_out)})"
+        )
     return Verdict.NOTE, (
         f"Rows are matched by token: {matched.moved} have other rows here, {matched.lacking} of "
         "the base's tokens are missing here and count as unchanged, and "
@@ -325,12 +331,12 @@ def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
             f"{plain(str(base.architecture.family))}: equal shapes may mean different things."
         )
         return Verdict.WARNING, sentence, ()
-    found = list(config_differences(theirs, ours))
-    if not found:
+    differences = list(config_differences(theirs, ours))
+    if not differences:
         return None
-    kinds = list(dict.fromkeys(kind for kind, _ in found))
+    kinds = list(dict.fromkeys(kind for kind, _ in differences))
     named = f"{', '.join(kinds[:-1])} and {kinds[-1]}" if len(kinds) > 1 else kinds[0]
-    lines = [line for _, line in found]
+    lines = [line for _, line in differences]
     sentence = (
         f"Its {named} differ{'s' if len(kinds) == 1 else ''} from the base's: {plain(lines[0])}"
         f"{f' and {len(lines) - 1} more' if len(lines) > 1 else ''}. The output has the base's "
@@ -449,9 +455,9 @@ def config_differences(
     """
     ours, theirs = _with_plain_rope(expert), _with_plain_rope(base)
     for key, kind in _KINDS.items():
-        both = key in ours and key in theirs
+        in_both = key in ours and key in theirs
         either = key in _NONE_IS_A_VALUE and (key in ours or key in theirs)
-        if (both or either) and ours.get(key) != theirs.get(key):
+        if (in_both or either) and ours.get(key) != theirs.get(key):
             yield kind, f"`{prefix}{key}` is {ours.get(key)!r}, in the base {theirs.get(key)!r}"
     for part in _PARTS:
         first, second = base.get(part), expert.get(part)
@@ -460,20 +466,20 @@ def config_differences(
 
 
 def same_part(
-    one: Mapping[str, Any], other: Mapping[str, Any]
+    first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The configs, or that which is nested in one of them and has the type of the other.
 
     For example, that of a tower in the config of the whole model.
     """
 
-    def part_of(whole: Mapping[str, Any], wanted: object) -> Mapping[str, Any]:
-        parts = (value for value in whole.values() if isinstance(value, Mapping))
-        if wanted is None or whole.get("model_type") == wanted:
-            return whole
-        return next((each for each in parts if each.get("model_type") == wanted), whole)
+    def part_of(config: Mapping[str, Any], model_type: object) -> Mapping[str, Any]:
+        parts = (value for value in config.values() if isinstance(value, Mapping))
+        if model_type is None or config.get("model_type") == model_type:
+            return config
+        return next((part for part in parts if part.get("model_type") == model_type), config)
 
-    return part_of(one, other.get("model_type")), part_of(other, one.get("model_type"))
+    return part_of(first, second.get("model_type")), part_of(second, first.get("model_type"))
 
 
 def _with_plain_rope(config: Mapping[str, object]) -> dict[str, object]:

@@ -127,8 +127,8 @@ def preparing(
 def _opened(recipe: Recipe, opened: OpenedModels) -> Steps[_Models]:
     """The recipe's models, which are added to ``opened`` if they are not in it."""
     inputs = dataclasses.replace(recipe, merge_method="", parameters={})
-    for own, models in opened:
-        if own == inputs:
+    for opened_name, models in opened:
+        if opened_name == inputs:
             return models
     models = *(yield from open_recipe(recipe)), {}
     opened.append((inputs, models))
@@ -197,8 +197,8 @@ def _warnings(base: OpenedModel, rows: tuple[PlanRow, ...], recipe: Recipe) -> t
         warnings.append("No tensor is merged by the method; the plan gives a reason for each.")
     if recipe.after != After() and not any(row.after != NOTHING_AFTER for row in rows):
         warnings.append("`after` changes nothing: the method merges no matrix.")
-    if kept := kept_integers(rows):
-        warnings.append(f"Not floating point, so the base's are kept: {listing(kept)}.")
+    if integers := kept_integers(rows):
+        warnings.append(f"Not floating point, so the base's are kept: {listing(integers)}.")
     dropped = [row for row in rows if row.disposition == Disposition.DROPPED]
     for reason in dict.fromkeys(row.reason for row in dropped):
         warnings.append(f"{listing([r.name for r in dropped if r.reason == reason])}: {reason}.")
@@ -221,13 +221,13 @@ def _averaged_convolutions(recipe: Recipe, rows: tuple[PlanRow, ...]) -> list[Ch
 
 def _refuse_too_many(recipe: Recipe, method: MergeMethod[Any]) -> None:
     """Refuse too many experts. Too few are refused later, by the merge, as more may be added."""
-    found = len(recipe.models)
+    count = len(recipe.models)
     if recipe.slices:
-        found = max(len(part.sources) for part in recipe.slices) - 1
-    if method.most is not None and found > method.most:
+        count = max(len(part.sources) for part in recipe.slices) - 1
+    if method.most is not None and count > method.most:
         raise RecipeError(
             f"{method.title} merges {counted(method.most, 'expert', 'experts')}, but there are "
-            f"{found}; "
+            f"{count}; "
             "leave some out, or choose another method, such as the Karcher mean.",
             key="models",
         )
@@ -241,22 +241,22 @@ def require_experts(prepared: Prepared) -> None:
 
 def _too_few(recipe: Recipe, method: MergeMethod[Any]) -> str:
     """The sentence about too few experts; empty if there are enough."""
-    found = len(recipe.models)
-    if recipe.slices or found >= max(1, method.least):
+    count = len(recipe.models)
+    if recipe.slices or count >= max(1, method.least):
         return ""
-    if not found:
+    if not count:
         return "There is nothing to merge; add at least one expert."
     return (
         f"{method.title} merges {'' if method.least == method.most else 'at least '}"
-        f"{method.least} experts, but there is only {found}; add more, or choose another method."
+        f"{method.least} experts, but there is only {count}; add more, or choose another method."
     )
 
 
 def _check_weights(recipe: Recipe) -> None:
     """Refuse weights so large that sums would overflow float32 and raise a misleading error."""
-    given = list(zip(recipe.expert_names, recipe.weights, strict=True))
-    given += [pair for rule in recipe.overrides for pair in rule.weights.items()]
-    for name, weight in given:
+    weights = list(zip(recipe.expert_names, recipe.weights, strict=True))
+    weights += [pair for rule in recipe.overrides for pair in rule.weights.items()]
+    for name, weight in weights:
         if not -LARGEST_WEIGHT <= weight <= LARGEST_WEIGHT:
             raise RecipeError(
                 f"The weight of {plain(name)} is {weight:g}; give one from {-LARGEST_WEIGHT:g} to "

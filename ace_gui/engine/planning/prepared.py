@@ -52,7 +52,7 @@ class Prepared:
     def models(self) -> RecipeModels:
         """The models without the plan, as scores need them."""
         counts = range(len(self.experts))
-        kept_T = tuple(tuple(each.name for each in head_tensors(self, t)) for t in counts)
+        kept_T = tuple(tuple(head.name for head in head_tensors(self, t)) for t in counts)
         return RecipeModels(recipe=self.recipe, base=self.base, experts=self.experts, kept_T=kept_T)
 
     def method_of(self, row: PlanRow) -> MergeMethod[Any]:
@@ -86,13 +86,13 @@ class Prepared:
     @property
     def needs(self) -> Mapping[Need, str]:
         """The measurements on the experts' data, each with the title of a method that needs it."""
-        found = {}
+        title_of_need = {}
         for row in self.plan.rows:
             if row.is_merged and row.in_base:
                 need = self.need_of(row)
                 if need is not None:
-                    found[need] = self.method_of(row).title
-        return found
+                    title_of_need[need] = self.method_of(row).title
+        return title_of_need
 
     def need_of(self, row: PlanRow) -> Need | None:
         """The measurements on the experts' data that the method of a row needs."""
@@ -102,9 +102,9 @@ class Prepared:
         """The parameters of each expert that has the row; None if all use those of the row."""
         if row.override is None or not row.override.own:
             return None
-        given, own = row.override.parameters, row.override.own
+        shared, of_experts = row.override.parameters, row.override.own
         method = self.method_of(row)
-        return [checked_parameters(method, {**given, **own[t]}) for t in row.experts]
+        return [checked_parameters(method, {**shared, **of_experts[t]}) for t in row.experts]
 
     def weights_of(self, row: PlanRow) -> tuple[float, ...]:
         """One weight for each expert that has the row, in the order of ``row.experts``."""
@@ -113,8 +113,8 @@ class Prepared:
 
     def findings_of(self, row: PlanRow) -> Findings | None:
         """The findings that the method of a row needs, for the row's experts; None if unknown."""
-        found = self.groundwork.findings.get((self.method_of(row).name, self.parameters_of(row)))
-        return None if found is None else findings_of(found, row.experts)
+        findings = self.groundwork.findings.get((self.method_of(row).name, self.parameters_of(row)))
+        return None if findings is None else findings_of(findings, row.experts)
 
     @property
     def files(self) -> tuple[FileStamp, ...]:
@@ -139,12 +139,12 @@ class Prepared:
 def head_tensors(prepared: Prepared, t: int) -> list[OutputTensor]:
     """The tensors of expert ``t`` that are saved in ``heads/`` under its own names."""
     expert = prepared.experts[t]
-    found = [
+    names_found = [
         expert.own_names.get(answering_name(row, expert), row.name)
         for row in prepared.plan.rows
         if row.disposition is Disposition.PER_EXPERT and t in row.experts
     ]
-    names = dict.fromkeys(found)  # tied tensors once
+    names = dict.fromkeys(names_found)  # tied tensors once
     infos = expert.checkpoint.tensors
     return [
         OutputTensor(name=name, dtype=infos[name].dtype, shape=infos[name].shape) for name in names
@@ -153,7 +153,7 @@ def head_tensors(prepared: Prepared, t: int) -> list[OutputTensor]:
 
 def module_rows(prepared: Prepared) -> list[PlanRow]:
     """The rows for which something is stored per expert, in plan order."""
-    rows, left, with_biases = prepared.plan.rows, set(), set()
+    rows, module_names, with_biases = prepared.plan.rows, set(), set()
     for row in rows:
         modules = prepared.method_of(row).modules
         if not row.in_base or not row.is_merged or not prod(row.shape):
@@ -165,14 +165,14 @@ def module_rows(prepared: Prepared) -> list[PlanRow]:
                 with_biases.add(row.tensor)
         elif not isinstance(modules, Masks | Factors):
             continue
-        left.add(row.name)
+        module_names.add(row.name)
 
     def is_bias(row: PlanRow) -> bool:
         start, _, last = row.name.rpartition(".")
         combined = row.is_combined and row.in_base and bool(row.experts)
         return combined and last == "bias" and f"{start}.weight" in with_biases
 
-    return [row for row in rows if row.name in left or is_bias(row)]
+    return [row for row in rows if row.name in module_names or is_bias(row)]
 
 
 def module_tensors(

@@ -92,12 +92,12 @@ def peak_bytes(prepared: Prepared) -> int:
     of small tensors, up to ``KEPT_BYTES``.
     """
     rows = prepared.plan.rows
-    whole = max((working_set(row, prepared) for row in rows if prepared.is_whole(row)), default=0)
+    largest = max((working_set(row, prepared) for row in rows if prepared.is_whole(row)), default=0)
     parts = max(
         (working_set(row, prepared) for row in rows if not prepared.is_whole(row)), default=0
     )
     at_once = matrices_at_once(prepared, None)
-    return with_freed(max(whole, parts, at_once * whole + parts if at_once > 1 else 0))
+    return with_freed(max(largest, parts, at_once * largest + parts if at_once > 1 else 0))
 
 
 def with_freed(held: int) -> int:
@@ -232,13 +232,13 @@ def _survey_bytes(row: PlanRow, prepared: Prepared) -> int:
     method = prepared.method_of(row)
     if not row.is_merged or method.kind is not Kind.ENTRY:
         return 0
-    part, each = min(prod(row.shape), PASS_ELEMENTS), 0
+    part, bytes_each = min(prod(row.shape), PASS_ELEMENTS), 0
     if method.surveys_over(Range.MODEL, prepared.parameters_of(row)):
-        each = _part_bytes(row, prepared, part)
+        bytes_each = _part_bytes(row, prepared, part)
     if isinstance(method.modules, Masks | Differences):
         # Plus the expert's masks of the parts in progress.
-        each = max(each, MODULE_BYTES * part + len(row.experts) * part)
-    return torch.get_num_threads() * each
+        bytes_each = max(bytes_each, MODULE_BYTES * part + len(row.experts) * part)
+    return torch.get_num_threads() * bytes_each
 
 
 def kept_bytes(row: PlanRow, prepared: Prepared) -> int:
@@ -252,8 +252,8 @@ def kept_bytes(row: PlanRow, prepared: Prepared) -> int:
     surveys = method.surveys_over(Range.TENSOR, prepared.parameters_of(row))
     if not (prepared.is_whole(row) or surveys or method.votes):
         return 0
-    kept = (1 + len(row.experts)) * prod(row.shape) * FORMATS[row.dtype].bits // 8
-    return kept if kept <= KEPT_BYTES else 0
+    needed = (1 + len(row.experts)) * prod(row.shape) * FORMATS[row.dtype].bits // 8
+    return needed if needed <= KEPT_BYTES else 0
 
 
 def whole_bytes(row: PlanRow, prepared: Prepared) -> int:
@@ -282,7 +282,7 @@ def cached_bytes(model: int) -> int:
 def learning_bytes(prepared: Prepared) -> int:
     """Estimated peak while the recipe's method learns; 0 if it does not learn."""
     learning, modules = prepared.method.learning, prepared.method.modules
-    found = [0]
+    needs = [0]
     once = [row for row in prepared.plan.rows if row.tied_to is None]
     shapes = {row.tensor: row.tensor_shape for row in once if row.in_base}
     model = FLOAT32 * sum(map(prod, shapes.values()))
@@ -295,15 +295,15 @@ def learning_bytes(prepared: Prepared) -> int:
         merged = [row for row in once if row.is_merged]
         numbers = sum(learning.numbers(row.shape, len(row.experts)) for row in merged)
         at_once = max((prod(row.shape) for row in merged), default=0) * FLOAT32 * AT_ONCE
-        found.append(2 * model + cached_bytes(model) + FLOAT32 * COPIES * numbers + at_once)
-        found.append(0 if learning.factors is None else decomposed(merged))
+        needs.append(2 * model + cached_bytes(model) + FLOAT32 * COPIES * numbers + at_once)
+        needs.append(0 if learning.factors is None else decomposed(merged))
     if modules is not None:
-        own = module_rows(prepared)
+        rows = module_rows(prepared)
         trained = 2 * model if learns(modules) else 0  # and one while it is loaded
         if kind_of(modules) is ModuleKind.BLOCKS:  # all experts' blocks
-            trained += FLOAT32 * sum(prod(row.shape) * len(row.experts) for row in own)
-        found += [trained, 0 if by_entries(modules, prepared.parameters) else decomposed(own)]
-    return max(found)
+            trained += FLOAT32 * sum(prod(row.shape) * len(row.experts) for row in rows)
+        needs += [trained, 0 if by_entries(modules, prepared.parameters) else decomposed(rows)]
+    return max(needs)
 
 
 _MORE_ROOM: Final = "Free some space there, or choose an output folder on another disk."
@@ -339,15 +339,15 @@ def data_checks(prepared: Prepared) -> tuple[Check, ...]:
 
 def module_checks(prepared: Prepared) -> tuple[Check, ...]:
     """The check of a merge that stores modules; none for other merges."""
-    left = module_rows(prepared)
-    if not left and not learns(prepared.method.modules):
+    rows = module_rows(prepared)
+    if not rows and not learns(prepared.method.modules):
         return ()
-    if sentence := _obstacle(prepared, left):
+    if sentence := _obstacle(prepared, rows):
         return (Check("Modules", sentence, Verdict.ERROR),)
     return (Check("Modules", "The modules can be added to this model."),)
 
 
-def _obstacle(prepared: Prepared, left: Sequence[PlanRow]) -> str:
+def _obstacle(prepared: Prepared, rows: Sequence[PlanRow]) -> str:
     """Why modules are impossible, in a sentence; empty if they are possible."""
     lacking, method = prepared.recipe.without_calibration, prepared.method
     if MODULES in prepared.base.checkpoint.side_files:
@@ -357,28 +357,33 @@ def _obstacle(prepared: Prepared, left: Sequence[PlanRow]) -> str:
         )
     if learns(method.modules) and lacking:
         return lacking_sentence(method.title, lacking)
-    found = [prepared.method_of(row) for row in left]
+    methods = [prepared.method_of(row) for row in rows]
     roles = method.modules.roles if isinstance(method.modules, Differences) else None
-    if roles is not None and not left:
+    if roles is not None and not rows:
         return f"{method.title} needs MLP blocks, and none of this model is known; choose another."
     # Differences are valid only with the merge that they are differences to.
-    own = next((each for each in found if isinstance(each.modules, Differences)), None)
-    if own is None:
+    writer = next(
+        (method_used for method_used in methods if isinstance(method_used.modules, Differences)),
+        None,
+    )
+    if writer is None:
         return ""
-    if own is not method or any(each is not own for each in found if each.modules is not None):
+    if writer is not method or any(
+        method_used is not writer for method_used in methods if method_used.modules is not None
+    ):
         return (
-            f"{own.title} writes modules for the whole model: choose it for the recipe, and no "
+            f"{writer.title} writes modules for the whole model: choose it for the recipe, and no "
             "method with modules in its rules."
         )
-    if any(row.after != NOTHING_AFTER for row in left):
+    if any(row.after != NOTHING_AFTER for row in rows):
         return (
-            f"{own.title} stores differences from its own merge, which must not change "
+            f"{writer.title} stores differences from its own merge, which must not change "
             "afterwards; remove `after`."
         )
-    return _misfit(prepared, left)
+    return _misfit(prepared, rows)
 
 
-def _misfit(prepared: Prepared, left: Sequence[PlanRow]) -> str:
+def _misfit(prepared: Prepared, matrices: Sequence[PlanRow]) -> str:
     """Why a loaded model cannot use the differences, in a sentence; empty if it can."""
     method, lacking = prepared.method, prepared.recipe.without_calibration
     assert method.modules is not None
@@ -386,16 +391,16 @@ def _misfit(prepared: Prepared, left: Sequence[PlanRow]) -> str:
     if kind in ROUTED_WHOLE:
         if lacking:
             return lacking_sentence(method.title, lacking)
-        for row in left:
+        for row in matrices:
             pieces = prepared.base.architecture.modules.get(row.tensor, ())
-            if len(pieces) > 1 or any(each.rows != row.tensor_shape[0] for each in pieces):
+            if len(pieces) > 1 or any(piece.rows != row.tensor_shape[0] for piece in pieces):
                 return (
                     f"{method.title} makes weights for each example, and transformers holds "
                     f"`{plain(row.tensor)}` in another layout than its files; choose another "
                     "method."
                 )
     if kind is ModuleKind.BLOCKS:
-        rows = tuple(row for row in left if len(row.shape) != 1)
+        rows = tuple(row for row in matrices if len(row.shape) != 1)
     for row in rows if kind in (ModuleKind.SMILE, ModuleKind.BLOCKS) else ():
         merged = row.in_base and row.is_merged
         if merged and (len(row.tensor_shape) != 2 or row.role in _NO_LAYER):

@@ -37,22 +37,23 @@ def scan(paths: Sequence[Path], base: Path | None) -> Iterator[ModelsFound | Non
 
     ``base``: a model that is open already. Models that cannot be opened are listed with the reason.
     """
-    folders = list(dict.fromkeys(each for path in paths for each in candidate_folders(path)))
+    folders = list(dict.fromkeys(folder for path in paths for folder in candidate_folders(path)))
     folders = folders[:MOST]
     if base is not None and base not in folders:
         folders.insert(0, base)
-    found: list[FoundModel] = []
+    models: list[FoundModel] = []
     shapes: list[Shapes | None] = []
     for folder in folders:
         model, tensors = _model_at(folder)
-        found.append(model)
+        models.append(model)
         shapes.append(tensors)
         yield None
     yield ModelsFound(
-        models=tuple(found),
-        base=_base_among(found, shapes, base),
+        models=tuple(models),
+        base=_base_among(models, shapes, base),
         alike=tuple(
-            frozenset(j for j, other in enumerate(shapes) if _fit(each, other)) for each in shapes
+            frozenset(j for j, second_shape in enumerate(shapes) if _fit(shape, second_shape))
+            for shape in shapes
         ),
     )
 
@@ -100,24 +101,24 @@ def _model_at(path: Path) -> tuple[FoundModel, Shapes | None]:
     return model, {name: info.shape for name, info in checkpoint.tensors.items()}
 
 
-def _fit(one: Shapes | None, other: Shapes | None) -> bool:
+def _fit(first: Shapes | None, second: Shapes | None) -> bool:
     """Whether two models may share a base; for an adapter this shows only when it is opened."""
-    if one is None or other is None:
+    if first is None or second is None:
         return True
-    few = min(len(one), len(other))
-    names = match_names(one, other)
-    same = sum(one[names[name]] == shape for name, shape in other.items() if name in names)
+    few = min(len(first), len(second))
+    names = match_names(first, second)
+    same = sum(first[names[name]] == shape for name, shape in second.items() if name in names)
     return bool(few) and same >= ALIKE * few
 
 
 def _base_among(
-    found: Sequence[FoundModel], shapes: Sequence[Shapes | None], base: Path | None
+    models: Sequence[FoundModel], shapes: Sequence[Shapes | None], base: Path | None
 ) -> int | None:
     """The base: the open model, the one that others name, or one whose name says so; else None."""
     if base is not None:
-        return next((index for index, each in enumerate(found) if each.path == base), None)
-    names = {i: model_name(found[i].path).lower() for i, known in enumerate(shapes) if known}
-    named = {name for each in found for name in _named_bases(each.path)}
+        return next((index for index, model in enumerate(models) if model.path == base), None)
+    names = {i: model_name(models[i].path).lower() for i, shape in enumerate(shapes) if shape}
+    named = {name for model in models for name in _named_bases(model.path)}
     candidates = (
         [i for i, name in names.items() if name in ("base", "base-model")],
         [i for i, name in names.items() if name in named],

@@ -153,7 +153,7 @@ def _opened(recipe: Recipe, describer: Describer) -> Steps[dict[_Key, _Model]]:
     return models
 
 
-def _named_as(first: OpenedModel, other: OpenedModel, blocks: int) -> dict[str, str]:
+def _named_as(first: OpenedModel, second: OpenedModel, blocks: int) -> dict[str, str]:
     """The first model's name of each tensor → its name in the other, which may have more blocks.
 
     Raises MismatchError if a block has other tensors, or tensors of other shapes.
@@ -162,19 +162,19 @@ def _named_as(first: OpenedModel, other: OpenedModel, blocks: int) -> dict[str, 
     for name, info in first.checkpoint.tensors.items():
         for block in range(blocks) if block_list(name) else [0]:
             shapes.setdefault(renumbered(name, block), set()).add(info.shape)
-    answers = match_names(shapes, other.checkpoint.tensors)
-    for key, info in other.checkpoint.tensors.items():
-        traits = other.architecture.traits[key]
+    answers = match_names(shapes, second.checkpoint.tensors)
+    for key, info in second.checkpoint.tensors.items():
+        traits = second.architecture.traits[key]
         if traits.block is None or traits.role is Role.BUFFER:
             continue
         if key not in answers or info.shape not in shapes[answers[key]]:
             what = "lacks it" if key not in answers else "has another shape there"
             raise MismatchError(
-                f"`{plain(key)}` of {plain(other.name)} cannot be in a slice: {plain(first.name)} "
+                f"`{plain(key)}` of {plain(second.name)} cannot be in a slice: {plain(first.name)} "
                 f"{what}; choose models of one architecture and width.",
-                path=other.checkpoint.path,
+                path=second.checkpoint.path,
                 tensor=key,
-                shapes={other.name: info.shape},
+                shapes={second.name: info.shape},
             )
     return {theirs: key for key, theirs in answers.items()}
 
@@ -192,7 +192,7 @@ def _count(model: OpenedModel) -> int:
             key="slices",
         )
     traits = model.architecture.traits.values()
-    return max(each.block for each in traits if each.block is not None) + 1
+    return max(trait.block for trait in traits if trait.block is not None) + 1
 
 
 def _layers(recipe: Recipe, number: int, models: Mapping[_Key, _Model]) -> list[tuple[int, int]]:
@@ -237,19 +237,19 @@ def _output(
         used = [(source, models[_key(source)]) for source in part.sources]
         if number == 0:
             for name in (name for name in outside if _is_before(name, first)):
-                output.add(name, number, [(*each, name) for each in used])
+                output.add(name, number, [(*source, name) for source in used])
         length = layers[number][0][1] - layers[number][0][0]
         for k in range(length):
-            numbers = [own[0] + k for own in layers[number]]
+            numbers = [layer[0] + k for layer in layers[number]]
             for name in (name for name, block in blocks.items() if block == numbers[0]):
                 named = [
-                    (*each, renumbered(name, own_number))
-                    for each, own_number in zip(used, numbers, strict=True)
+                    (*layer, renumbered(name, own_number))
+                    for layer, own_number in zip(used, numbers, strict=True)
                 ]
                 output.add(renumbered(name, start + k), number, named)
         start += length
     for name in (name for name in outside if not _is_before(name, first)):
-        output.add(name, len(recipe.slices) - 1, [(*each, name) for each in used])
+        output.add(name, len(recipe.slices) - 1, [(*layer, name) for layer in used])
     return output
 
 
@@ -265,7 +265,7 @@ _NUMBER = re.compile(r"((?:^|\.)(?:layers?|h|blocks?|resblocks|\w+_layers)\.)\d+
 
 def renumbered(name: str, block: int) -> str:
     """The name of the same tensor of another block."""
-    return _NUMBER.sub(lambda found: f"{found[1]}{block}", name, count=1)
+    return _NUMBER.sub(lambda match: f"{match[1]}{block}", name, count=1)
 
 
 def _untie_heads(recipe: Recipe, models: Mapping[_Key, _Model], output: _Output) -> bool:
@@ -335,9 +335,9 @@ def with_slice_rules(recipe: Recipe, base: OpenedModel) -> Recipe:
     """The recipe with the rules of its slices, each for the tensors of its slice alone."""
     rules = list(recipe.overrides)
     for number, part in enumerate(recipe.slices):
-        own = [name for name, found in base.slices.items() if found == number]
+        names = [name for name, block_number in base.slices.items() if block_number == number]
         for rule in part.overrides:
-            named = [n for n in own if rule.pattern is None or fnmatchcase(n, rule.pattern)]
+            named = [n for n in names if rule.pattern is None or fnmatchcase(n, rule.pattern)]
             chosen = tuple(n for n in named if not rule.tensors or n in rule.tensors)
             if chosen:
                 rules.append(replace(rule, pattern=None, tensors=chosen))
@@ -350,15 +350,15 @@ def without_idle_rows(
     """The rows; a row is copied from the base if only the base has it and no factor changes it."""
     if not recipe.slices:
         return tuple(rows)
-    kept = []
+    needed = []
     for row in rows:
         values = row.override.parameters if row.override else parameters
         is_mean = bool(values.get("normalize", True))
         idle = not row.experts and (is_mean or values.get("base_weight", 1.0) == 1.0)
         if idle and row.is_merged:
             row = replace(row, disposition=Disposition.BASE, override=None, reason=COPIED)
-        kept.append(row)
-    return tuple(kept)
+        needed.append(row)
+    return tuple(needed)
 
 
 Block = tuple[Mapping[str, Any], int, int]
@@ -436,8 +436,8 @@ def _joined(blocks: Sequence[Block]) -> dict[str, Any] | None:
 
 
 def _blocks_in(config: Mapping[str, Any]) -> int | None:
-    found = (config[key] for key in _COUNTS if isinstance(config.get(key), int))
-    return next(found, None)
+    counts = (config[key] for key in _COUNTS if isinstance(config.get(key), int))
+    return next(counts, None)
 
 
 def _at(config: Mapping[str, Any], key: str, kind: type) -> Any:
@@ -458,9 +458,9 @@ def _joined_value(key: str, blocks: Sequence[Block]) -> Any:
     if key in _COUNTS:
         return len(blocks)
     if isinstance(value, list) and _INDICES.search(key) and all(type(v) is int for v in value):
-        return [new for new, (own, _, old) in enumerate(blocks) if old in _at(own, key, list)]
+        return [new for new, (number, _, old) in enumerate(blocks) if old in _at(number, key, list)]
     if _is_by_block(key, value, count):
-        entries = [_at(own, key, type(value))[block] for own, _, block in blocks]
+        entries = [_at(number, key, type(value))[block] for number, _, block in blocks]
         return "".join(entries) if isinstance(value, str) else entries
     unchanged = order == list(range(count))
     if type(value) is not int or unchanged or _EXPLICIT.get(key.strip("_")) in config:

@@ -45,30 +45,34 @@ def as_loaded(checkpoint: Checkpoint, architecture: Architecture) -> Architectur
 
 def same_values(checkpoint: Checkpoint, first: str, second: str) -> bool:
     """Whether two tensors of a model are equal. Raises CheckpointError."""
-    one = checkpoint.tensors[first]
-    other = checkpoint.tensors[second]
-    if replace(one, name=second) == other:
+    first_info = checkpoint.tensors[first]
+    second_info = checkpoint.tensors[second]
+    if replace(first_info, name=second) == second_info:
         return True
-    if one.shape != other.shape:
+    if first_info.shape != second_info.shape:
         return False
-    if isinstance(one, DerivedInfo) or isinstance(other, DerivedInfo):
-        return _same_when_read(checkpoint, one, other)
-    if one.dtype == other.dtype:
-        return _same_bytes(checkpoint.files, one, other)
-    return _same_when_read(checkpoint, one, other)
+    if isinstance(first_info, DerivedInfo) or isinstance(second_info, DerivedInfo):
+        return _same_when_read(checkpoint, first_info, second_info)
+    if first_info.dtype == second_info.dtype:
+        return _same_bytes(checkpoint.files, first_info, second_info)
+    return _same_when_read(checkpoint, first_info, second_info)
 
 
 @lru_cache(maxsize=256)
-def _same_bytes(_files: tuple[FileStamp, ...], one: TensorInfo, other: TensorInfo) -> bool:
+def _same_bytes(
+    _files: tuple[FileStamp, ...], first_info: TensorInfo, second_info: TensorInfo
+) -> bool:
     """``_files`` is part of the cache's key: files that have changed are read again."""
-    return same_bytes(one, other)
+    return same_bytes(first_info, second_info)
 
 
-def _same_when_read(checkpoint: Checkpoint, one: TensorInfo, other: TensorInfo) -> bool:
+def _same_when_read(
+    checkpoint: Checkpoint, first_info: TensorInfo, second_info: TensorInfo
+) -> bool:
     reader = TensorReader(checkpoint)
-    for start, stop in _blocks(prod(one.shape)):
-        values = reader.elements(one, start, stop).double()
-        if not torch.equal(values, reader.elements(other, start, stop).double()):
+    for start, stop in _blocks(prod(first_info.shape)):
+        values = reader.elements(first_info, start, stop).double()
+        if not torch.equal(values, reader.elements(second_info, start, stop).double()):
             return False
     return True
 

@@ -83,36 +83,38 @@ def with_heads(
     """
     if not experts:
         return base, (), HeadChoice()
-    shared = {each.name: each for each in (*_of_base(base, experts), *_of_experts(base, experts))}
-    heads = {name: each for name, each in shared.items() if each.is_head}
-    one, why = _one_task(experts, heads)
-    if recipe.heads is Heads.MERGE and not one and _conflict(experts, heads):
+    shared = {
+        tensor.name: tensor for tensor in (*_of_base(base, experts), *_of_experts(base, experts))
+    }
+    heads = {name: head for name, head in shared.items() if head.is_head}
+    one_task, why = _one_task(experts, heads)
+    if recipe.heads is Heads.MERGE and not one_task and _conflict(experts, heads):
         raise RecipeError(
             f"The heads cannot be merged: {_conflict(experts, heads)}. Keep each for its expert "
             "(heads: keep).",
             key="heads",
         )
-    wanted = recipe.heads is Heads.MERGE or (
-        recipe.heads is Heads.AUTO and one and recipe.scope == DEFAULT
+    merges = recipe.heads is Heads.MERGE or (
+        recipe.heads is Heads.AUTO and one_task and recipe.scope == DEFAULT
     )
-    asked = {n: _asked(each, base, recipe) for n, each in heads.items() if not wanted}
-    merged = set(heads) if wanted else {name for name, rules in asked.items() if rules}
+    rules_of = {n: _rules_for(head, base, recipe) for n, head in heads.items() if not merges}
+    merged = set(heads) if merges else {name for name, rules in rules_of.items() if rules}
     extras = {n for n in shared if n not in heads and _goes_along(shared[n], base, experts, recipe)}
     added = merged | (extras if merged or not any(map(_heads_of, experts)) else set())
     changes = _config_changes(base, experts) if added else {}
     new = [  # in the order of the files, on which the order in the output depends
-        each
-        for name, each in shared.items()
-        if name in added and (not base.has(name) or each.info.shape != base.shape(name))
+        head
+        for name, head in shared.items()
+        if name in added and (not base.has(name) or head.info.shape != base.shape(name))
     ]
     if recipe.heads is not Heads.AUTO:
         why = f"as the recipe says (heads: {recipe.heads.value})"
-    elif not wanted and recipe.scope != DEFAULT:
+    elif not merges and recipe.scope != DEFAULT:
         why = f"as {recipe.scope} does"
     poolers = frozenset[str]()
     if recipe.poolers is not Poolers.MERGE and recipe.scope == DEFAULT:
         poolers = frozenset().union(*(_poolers(base, expert, merged) for expert in experts))
-    choice = HeadChoice(merged=frozenset(merged), why=why, poolers=poolers, asked=asked)
+    choice = HeadChoice(merged=frozenset(merged), why=why, poolers=poolers, asked=rules_of)
     if new or changes:
         base = _with_extensions(base, experts, new, changes)
     return base, _answering(experts, new), choice
@@ -123,7 +125,11 @@ def _poolers(base: OpenedModel, expert: OpenedModel, merged: Collection[str]) ->
     if {expert.own_names.get(name, name) for name in merged}.issuperset(_heads_of(expert)):
         return set()
     traits, names = expert.architecture.traits, expert.own_names.items()
-    return {name for name, own in names if traits[own].before_head and base.has(name)}
+    return {
+        name
+        for name, name_of_expert in names
+        if traits[name_of_expert].before_head and base.has(name)
+    }
 
 
 def is_new(base: OpenedModel, name: str) -> bool:
@@ -138,8 +144,8 @@ def has_one_head(base: OpenedModel, rows: Sequence[PlanRow]) -> bool:
     A head that is tied to the embedding is in no file: then the class of the model tells. A base
     that writes text may have experts with heads of their own.
     """
-    kept = Disposition.PER_EXPERT
-    if any(row.role == Role.HEAD and row.disposition is kept for row in rows):
+    per_expert = Disposition.PER_EXPERT
+    if any(row.role == Role.HEAD and row.disposition is per_expert for row in rows):
         return False
     traits = base.architecture.traits.values()
     return base.architecture.writes_text or any(t.role is Role.VOCABULARY_HEAD for t in traits)
@@ -166,22 +172,22 @@ def _of_experts(base: OpenedModel, experts: Sequence[OpenedModel]) -> list[_Shar
         traits = first.architecture.traits[name]
         usable = traits.role is not Role.BUFFER and traits.tied_to is None
         free = name not in base.checkpoint.tensors and name not in outside
-        if usable and free and all(name in known for known in names):
-            own_names = tuple(known[name] for known in names)
+        if usable and free and all(name in expert_name for expert_name in names):
+            own_names = tuple(expert_name[name] for expert_name in names)
             shared += _agreeing(name, own_names, traits, experts)
     return shared
 
 
 def _agreeing(
-    name: str, own: tuple[str, ...], traits: TensorTraits, experts: Sequence[OpenedModel]
+    name: str, names: tuple[str, ...], traits: TensorTraits, experts: Sequence[OpenedModel]
 ) -> list[_Shared]:
     """The tensor, if all experts have it in floating point and in one shape."""
-    infos = [e.checkpoint.tensors[n] for e, n in zip(experts, own, strict=True)]
+    infos = [e.checkpoint.tensors[n] for e, n in zip(experts, names, strict=True)]
     if {info.shape for info in infos} != {infos[0].shape} or not all(
         is_float(info.dtype) for info in infos
     ):
         return []
-    return [_Shared(name=name, own=own, traits=replace(traits, tied_to=None), info=infos[0])]
+    return [_Shared(name=name, own=names, traits=replace(traits, tied_to=None), info=infos[0])]
 
 
 def _one_task(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> tuple[bool, str]:
@@ -207,8 +213,8 @@ def _one_task(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> t
 def _conflict(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> str:
     """The reason why the heads cannot be merged; empty if they can."""
     for t, expert in enumerate(experts):
-        known = {each.own[t] for each in heads.values()}
-        alone = [n for n in _heads_of(expert) if n not in known]
+        head_names = {head.own[t] for head in heads.values()}
+        alone = [n for n in _heads_of(expert) if n not in head_names]
         if alone:
             where = f"{listing(alone[:1])} of {plain(expert.name)}"
             return f"{where} is not in all experts in that shape"
@@ -217,8 +223,8 @@ def _conflict(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> s
     classes = {expert.architecture.model_class for expert in experts} - {None}
     if len(classes) > 1:
         return f"the experts are of different classes ({', '.join(sorted(filter(None, classes)))})"
-    labelled = [(e, found) for e in experts if (found := labels_of(e))]
-    named = [each for each in labelled if not all(map(UNNAMED_LABEL.fullmatch, each[1]))]
+    labelled = [(e, expert_labels) for e in experts if (expert_labels := labels_of(e))]
+    named = [pair for pair in labelled if not all(map(UNNAMED_LABEL.fullmatch, pair[1]))]
     for expert, labels in named[1:]:
         if labels != named[0][1]:
             first, second = plain(named[0][0].name), plain(expert.name)
@@ -249,28 +255,28 @@ def _heads_of(model: OpenedModel) -> list[str]:
     return [n for n, traits in model.architecture.traits.items() if traits.role is Role.HEAD]
 
 
-def _asked(head: _Shared, base: OpenedModel, recipe: Recipe) -> frozenset[int]:
+def _rules_for(head: _Shared, base: OpenedModel, recipe: Recipe) -> frozenset[int]:
     """Indices of the overrides for heads only that cause this one to be merged."""
-    others = [each for each in base.architecture.traits.items() if each[1].role is not Role.HEAD]
+    non_heads = [item for item in base.architecture.traits.items() if item[1].role is not Role.HEAD]
     return frozenset(
         index
         for index, rule in enumerate(recipe.overrides)
         if (rule.disposition in ("merge", "average") or rule.merge_method is not None)
         and rule.holds_for(head.name, head.traits.role, head.traits.block)
-        and not any(rule.holds_for(name, own.role, own.block) for name, own in others)
+        and not any(rule.holds_for(name, traits.role, traits.block) for name, traits in non_heads)
     )
 
 
 def _goes_along(
-    each: _Shared, base: OpenedModel, experts: Sequence[OpenedModel], recipe: Recipe
+    head: _Shared, base: OpenedModel, experts: Sequence[OpenedModel], recipe: Recipe
 ) -> bool:
     """Whether a tensor other than a head is added to the base with the heads.
 
     The base's config must allow for it: a tied base cannot have a separate vocabulary head.
     """
-    if recipe.heads is Heads.KEEP or each.traits.block is not None:
+    if recipe.heads is Heads.KEEP or head.traits.block is not None:
         return False
-    if each.traits.role is not Role.VOCABULARY_HEAD:
+    if head.traits.role is not Role.VOCABULARY_HEAD:
         return True
     ties = [
         (model.checkpoint.config or {}).get("tie_word_embeddings") for model in (base, *experts)
@@ -300,24 +306,24 @@ def _with_extensions(
     added: Sequence[_Shared],
     changes: Mapping[str, object],
 ) -> OpenedModel:
-    traits = {**base.architecture.traits, **{each.name: each.traits for each in added}}
-    extensions = {each.name: _extension_of(each, experts) for each in added}
+    traits = {**base.architecture.traits, **{tensor.name: tensor.traits for tensor in added}}
+    extensions = {tensor.name: _extension_of(tensor, experts) for tensor in added}
     return replace(
         base,
         checkpoint=extend(base.checkpoint, extensions, {"config.json": changes}),
         architecture=replace(base.architecture, traits=traits),
-        own_names={**base.own_names, **{each.name: each.name for each in added}},
+        own_names={**base.own_names, **{tensor.name: tensor.name for tensor in added}},
     )
 
 
-def _extension_of(each: _Shared, experts: Sequence[OpenedModel]) -> ExtendedInfo:
-    rows = np.arange(each.info.shape[0] if each.info.shape else 1, dtype=np.int64)
+def _extension_of(head: _Shared, experts: Sequence[OpenedModel]) -> ExtendedInfo:
+    rows = np.arange(head.info.shape[0] if head.info.shape else 1, dtype=np.int64)
     sources = tuple(
-        Source(owner=expert.name, checkpoint=expert.checkpoint, name=own, rows=rows)
-        for expert, own in zip(experts, each.own, strict=True)
+        Source(owner=expert.name, checkpoint=expert.checkpoint, name=expert_name, rows=rows)
+        for expert, expert_name in zip(experts, head.own, strict=True)
     )
-    nbytes = prod(each.info.shape) * FORMATS[each.info.dtype].bits // 8
-    fields = {**each.info.fields, "name": each.name, "nbytes": nbytes}
+    nbytes = prod(head.info.shape) * FORMATS[head.info.dtype].bits // 8
+    fields = {**head.info.fields, "name": head.name, "nbytes": nbytes}
     return ExtendedInfo(**fields, own=None, sources=sources)
 
 
@@ -326,8 +332,8 @@ def _answering(experts: Sequence[OpenedModel], added: Sequence[_Shared]) -> tupl
     return tuple(
         replace(
             expert,
-            own_names={**expert.own_names, **{each.name: each.own[t] for each in added}},
-            extra=tuple(n for n in expert.extra if n not in {each.own[t] for each in added}),
+            own_names={**expert.own_names, **{tensor.name: tensor.own[t] for tensor in added}},
+            extra=tuple(n for n in expert.extra if n not in {tensor.own[t] for tensor in added}),
         )
         for t, expert in enumerate(experts)
     )

@@ -24,20 +24,20 @@ def find_ties(base: OpenedModel, expert: OpenedModel) -> Finding:
         return Verdict.WARNING, changes[0], changes
     if expert.checkpoint.adapter is not None:
         return None
-    tied, whole = base.architecture.traits, expert.architecture.traits
-    heads = [name for name in expert.extra if whole[name].role == Role.VOCABULARY_HEAD]
+    tied, tied_traits = base.architecture.traits, expert.architecture.traits
+    heads = [name for name in expert.extra if tied_traits[name].role == Role.VOCABULARY_HEAD]
     if heads and _config_ties(base) is not False and _config_ties(expert) is False:
         sentence = f"Has its own {listing(heads)}, which the base lacks: saved in heads/."
         return Verdict.WARNING, sentence, heads
-    own = [n for n, t in tied.items() if t.role == Role.VOCABULARY_HEAD and not t.tied_to]
+    untied_heads = [n for n, t in tied.items() if t.role == Role.VOCABULARY_HEAD and not t.tied_to]
     answers = expert.answers.values()
-    if shared := [name for name in own if expert.has(name) and name not in answers]:
+    if shared := [name for name in untied_heads if expert.has(name) and name not in answers]:
         sentence = (
             f"Ties its head to the embedding, which is merged into the base's {listing(shared)} as "
             "this expert's head."
         )
         return Verdict.NOTE, sentence, shared
-    alone = [name for name in own if not expert.has(name)]
+    alone = [name for name in untied_heads if not expert.has(name)]
     if alone and _config_ties(base) is False and _config_ties(expert) is not False:
         sentence = f"Has no {listing(alone)}: merged without this expert."
         return Verdict.WARNING, sentence, alone

@@ -70,14 +70,16 @@ def without_copies(
     """
     absent = architecture.absent
     sources = _own_names(adapter, architecture)
-    others = {name: own for own, name in match_names(absent, adapter.names).items()}
+    expert_names = {
+        name: expert_name for expert_name, name in match_names(absent, adapter.names).items()
+    }
     apart = {}
     said: dict[str, None] = {}
     for name, source in absent.items():
         pair = TiedNames(
             name=name,
             source=source,
-            own_name=others.get(name),
+            own_name=expert_names.get(name),
             own_source=sources.get(source),
         )
         if adapter.keeps_ties and pair.own_name is not None:
@@ -95,11 +97,11 @@ def _tied_changes(adapter: Adapter, pair: TiedNames) -> Iterator[str]:
     """A sentence if the adapter adds a change to one of two tensors that are one in the base."""
     if adapter.keeps_ties:
         return
-    for own in filter(None, (pair.own_name, pair.own_source)):
-        change = adapter.deltas.get(own)
+    for expert_name in filter(None, (pair.own_name, pair.own_source)):
+        change = adapter.deltas.get(expert_name)
         if change is not None and not isinstance(change, TokenRows):
             yield (
-                f"Changes `{plain(own)}`, but the base ties `{plain(pair.name)}` to "
+                f"Changes `{plain(expert_name)}`, but the base ties `{plain(pair.name)}` to "
                 f"`{plain(pair.source)}`: the merge changes both, as "
                 "PEFT's merge_and_unload does. The model as it was trained had the change in one."
             )
@@ -108,8 +110,13 @@ def _tied_changes(adapter: Adapter, pair: TiedNames) -> Iterator[str]:
 def _own_names(adapter: Adapter, architecture: Architecture) -> dict[str, str]:
     """The adapter's name of each tensor of the base; it names modules of the model."""
     files = {architecture.module_name(name): name for name in architecture.traits}
-    found = {files[module]: own for own, module in match_names(files, adapter.names).items()}
-    return {n: own for own, n in match_names(files.values(), adapter.names).items()} | found
+    by_module = {
+        files[module]: expert_name
+        for expert_name, module in match_names(files, adapter.names).items()
+    }
+    return {
+        n: expert_name for expert_name, n in match_names(files.values(), adapter.names).items()
+    } | by_module
 
 
 def with_tied_tokens(adapter: Adapter, architecture: Architecture) -> Adapter:

@@ -73,19 +73,26 @@ def with_tied_groups(
     places = [_places(base, expert, named) for expert in experts]
     renamed = _file_names(base, places)
     named = {source: _renamed(names, renamed) for source, names in named.items()}
-    places = [{renamed.get(name, name): own for name, own in found.items()} for found in places]
+    places = [
+        {renamed.get(name, name): expert_name for name, expert_name in places_of_expert.items()}
+        for places_of_expert in places
+    ]
     groups = [_grouped(source, names, experts, places) for source, names in named.items()]
     untied = yield from _untied(base, groups, describer)
     stored = untied.checkpoint.tensors
     matched = []
-    for expert, found in zip(experts, places, strict=True):
-        added = {n: own for n, own in found.items() if n in stored and not expert.has(n)}
-        taken = set(found.values())
+    for expert, places_of_expert in zip(experts, places, strict=True):
+        added = {
+            n: expert_name
+            for n, expert_name in places_of_expert.items()
+            if n in stored and not expert.has(n)
+        }
+        taken = set(places_of_expert.values())
         matched.append(
             replace(
                 expert,
                 own_names={**expert.own_names, **added},
-                extra=tuple(own for own in expert.extra if own not in taken),
+                extra=tuple(extra_name for extra_name in expert.extra if extra_name not in taken),
             )
         )
     return untied, tuple(matched)
@@ -114,18 +121,22 @@ def _places(
     Names that are in no file are the model's, so that stored ones are compared as the model's, too.
     """
     grouped = {name for names in groups.values() for name in names}
-    places = {name: own for name, own in expert.own_names.items() if name in grouped}
-    wanted = dict.fromkeys((*base.checkpoint.tensors, *sorted(grouped)))
-    missing = {base.architecture.module_name(name): name for name in wanted if not expert.has(name)}
-    extra = {expert.architecture.module_name(own): own for own in expert.extra}
-    for own, module in match_names(missing, extra).items():
+    places = {
+        name: expert_name for name, expert_name in expert.own_names.items() if name in grouped
+    }
+    base_names = dict.fromkeys((*base.checkpoint.tensors, *sorted(grouped)))
+    missing = {
+        base.architecture.module_name(name): name for name in base_names if not expert.has(name)
+    }
+    extra = {expert.architecture.module_name(extra_name): extra_name for extra_name in expert.extra}
+    for expert_name, module in match_names(missing, extra).items():
         if missing[module] in grouped:
-            places[missing[module]] = extra[own]
+            places[missing[module]] = extra[expert_name]
     absent = expert.architecture.absent
     missing = {module: name for module, name in missing.items() if name not in places}
-    for own, module in match_names(missing, absent).items():
-        if absent[own] in expert.checkpoint.tensors:
-            places[missing[module]] = absent[own]
+    for expert_name, module in match_names(missing, absent).items():
+        if absent[expert_name] in expert.checkpoint.tensors:
+            places[missing[module]] = absent[expert_name]
     if expert.architecture.model_class is None:  # without a config it is taken to be as the base
         for names in groups.values():
             first = next((places[name] for name in names if name in places), None)
@@ -141,12 +152,12 @@ def _renamed(names: Sequence[str], renamed: Mapping[str, str]) -> tuple[str, ...
 def _file_names(base: OpenedModel, places: Sequence[_Places]) -> dict[str, str]:
     """For names that are in no file of the base, those in experts' files with names like its."""
     names: dict[str, str] = {}
-    for found in places:
+    for places_of_expert in places:
         for name, source in base.architecture.absent.items():
-            own = found.get(name)
-            is_alike = found.get(source) == source and own != source
-            if own is not None and is_alike and own not in base.checkpoint.tensors:
-                names.setdefault(name, own)
+            expert_name = places_of_expert.get(name)
+            is_alike = places_of_expert.get(source) == source and expert_name != source
+            if expert_name is not None and is_alike and expert_name not in base.checkpoint.tensors:
+                names.setdefault(name, expert_name)
     return names
 
 
@@ -159,8 +170,8 @@ def _grouped(
     """The group with the names that have one value in every expert."""
     keys: dict[str, list[int]] = {name: [] for name in names}
     owners: dict[str, list[str]] = {name: [] for name in names}
-    for expert, found in zip(experts, places, strict=True):
-        values = _values(expert, names, found)
+    for expert, places_of_expert in zip(experts, places, strict=True):
+        values = _values(expert, names, places_of_expert)
         for name in names:
             keys[name].append(values[name])
             if values[name]:
@@ -171,7 +182,7 @@ def _grouped(
         source=source,
         names=tuple(names),
         classes=classes,
-        owners={name: tuple(found) for name, found in owners.items()},
+        owners={name: tuple(owner_indices) for name, owner_indices in owners.items()},
     )
 
 
@@ -180,17 +191,22 @@ def _values(expert: OpenedModel, names: Sequence[str], places: _Places) -> dict[
     differing: list[str] = []
     numbers = {}
     for name in names:
-        own = places.get(name)
-        if own is None:
+        expert_name = places.get(name)
+        if expert_name is None:
             numbers[name] = 0
             continue
-        own = expert.architecture.traits[own].tied_to or own
+        expert_name = expert.architecture.traits[expert_name].tied_to or expert_name
         number = next(
-            (n for n, one in enumerate(differing) if same_values(expert.checkpoint, one, own)), None
+            (
+                n
+                for n, differing_name in enumerate(differing)
+                if same_values(expert.checkpoint, differing_name, expert_name)
+            ),
+            None,
         )
         if number is None:
             number = len(differing)
-            differing.append(own)
+            differing.append(expert_name)
         numbers[name] = number
     return numbers
 

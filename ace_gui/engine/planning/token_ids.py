@@ -96,14 +96,18 @@ def compare(base: tuple[FileStamp, ...], expert: tuple[FileStamp, ...]) -> Diffe
         index for index in theirs.keys() | ours.keys() if theirs.get(index) != ours.get(index)
     )
     named = [
-        (index, *(f"{found[index]!r}" if index in found else "nothing" for found in (theirs, ours)))
+        (
+            index,
+            *(f"{tokens[index]!r}" if index in tokens else "nothing" for tokens in (theirs, ours)),
+        )
         for index in differing[:_LONGEST_NAMED]
     ]
     return Difference(
         tokens=len(differing),
         size=max(len(theirs), len(ours)),
         examples=tuple(
-            f"id {i} is {one} in the base and {two} in the expert" for i, one, two in named
+            f"id {i} is {first} in the base and {second} in the expert"
+            for i, first, second in named
         ),
     )
 
@@ -246,18 +250,24 @@ def join(
     if union:
         rowless = {token for model in (base, *experts) for token in model.rowless}
         new = [{*expert.tokens.values()} - ours for expert in experts]
-    wanted = set[str]().union(*new) if union or not new else set[str].intersection(*new)
+    added_tokens = set[str]().union(*new) if union or not new else set[str].intersection(*new)
     more = [token for token in also if token not in ours]
-    wanted = wanted | set(more)
-    if not wanted and not (union and base.rowless):
+    added_tokens = added_tokens | set(more)
+    if not added_tokens and not (union and base.rowless):
         return None
-    named = (token for each in experts for _, token in sorted(each.tokens.items()))
-    added = tuple(dict.fromkeys((*(token for token in named if token in wanted), *more)))
-    left_out = frozenset(set[str]().union(*new) - wanted)
-    owner = _owner(base, experts, wanted, rowless) if wanted else None
+    named = (token for expert in experts for _, token in sorted(expert.tokens.items()))
+    added = tuple(dict.fromkeys((*(token for token in named if token in added_tokens), *more)))
+    left_out = frozenset(set[str]().union(*new) - added_tokens)
+    owner = _owner(base, experts, added_tokens, rowless) if added_tokens else None
     if owner is not None:
-        own = experts[owner]
-        return Joined(tokens=own.tokens, rows=own.rows, added=added, owner=owner, left_out=left_out)
+        owner_tokens = experts[owner]
+        return Joined(
+            tokens=owner_tokens.tokens,
+            rows=owner_tokens.rows,
+            added=added,
+            owner=owner,
+            left_out=left_out,
+        )
     _refuse_gaps(base, added or tuple(base.rowless), advice)
     tokens = {**base.tokens, **dict(enumerate(added, len(base.tokens)))}
     return Joined(
@@ -283,18 +293,18 @@ def _refuse_gaps(base: Known, added: Sequence[str], advice: str) -> None:
 
 
 def _owner(
-    base: Known, experts: Sequence[Known], wanted: set[str], rowless: set[str]
+    base: Known, experts: Sequence[Known], tokens: set[str], rowless: set[str]
 ) -> int | None:
     """The expert whose tokenizer has exactly the base's tokens and these, with fewest moved.
 
     It has a row for each of them, and for each of ``rowless``.
     """
-    everything = {*base.tokens.values(), *wanted}
-    wanted = wanted | rowless
+    everything = {*base.tokens.values(), *tokens}
+    tokens = tokens | rowless
     fitting = [
         t
         for t, expert in enumerate(experts)
-        if set(expert.tokens.values()) == everything and wanted <= expert.held
+        if set(expert.tokens.values()) == everything and tokens <= expert.held
     ]
 
     def moved(t: int) -> int:
@@ -303,21 +313,21 @@ def _owner(
     return min(fitting, key=moved, default=None)
 
 
-def token_indices(wanted: Tokens, rows: int, model: Known, *, padding: bool) -> NDArray[np.int64]:
-    """For each of ``rows`` rows of the tokens ``wanted`` its row in a model, or ``NOWHERE``.
+def token_indices(tokens: Tokens, rows: int, model: Known, *, padding: bool) -> NDArray[np.int64]:
+    """For each of ``rows`` rows of the tokens ``tokens`` its row in a model, or ``NOWHERE``.
 
     With ``padding``, a row without a token takes the model's row of the same number, if that one
     has no token either.
     """
     ids = {token: index for index, token in model.tokens.items() if index < model.rows}
     indices = np.full(rows, NOWHERE, dtype=np.int64)
-    for index, token in wanted.items():
+    for index, token in tokens.items():
         if index < rows:
             same = index < model.rows and model.tokens.get(index) == token
             indices[index] = index if same else ids.get(token, NOWHERE)
     if padding:
         for index in range(min(rows, model.rows)):
-            if index not in wanted and index not in model.tokens:
+            if index not in tokens and index not in model.tokens:
                 indices[index] = index
     return indices
 
@@ -333,19 +343,19 @@ _DEFAULT: Final = {
 
 def extended(
     files: Mapping[str, Mapping[str, object]],
-    given: Sequence[Mapping[str, object]],
+    contents: Sequence[Mapping[str, object]],
     added: Mapping[str, int],
 ) -> dict[str, dict[str, object]]:
     """The changes to the base's tokenizer ``files`` for the tokens ``added``, by file and key.
 
-    ``given``: the experts' tokenizer.json, which define how tokens match. ``files``: the base's.
+    ``contents``: the experts' tokenizer.json, which define how tokens match. ``files``: the base's.
     """
-    known: dict[object, Mapping[str, object]] = {}
-    for content in given:
+    entries_by_content: dict[object, Mapping[str, object]] = {}
+    for content in contents:
         for entry in _entries(content):
-            known.setdefault(entry.get("content"), entry)
+            entries_by_content.setdefault(entry.get("content"), entry)
     entries = {
-        token: {**_DEFAULT, **known.get(token, {}), "id": index, "content": token}
+        token: {**_DEFAULT, **entries_by_content.get(token, {}), "id": index, "content": token}
         for token, index in added.items()
     }
     changes: dict[str, dict[str, object]] = {}
@@ -365,8 +375,10 @@ def extended(
 
 
 def _entries(content: Mapping[str, object]) -> list[Mapping[str, object]]:
-    found = content.get("added_tokens")
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    entries = content.get("added_tokens")
+    return (
+        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    )
 
 
 def resized(config: Mapping[str, object], before: int, after: int) -> dict[str, object]:
@@ -390,7 +402,7 @@ def renumbered(config: Mapping[str, object], moved: Mapping[int, int]) -> dict[s
         if not key.endswith("_token_id"):
             return value
         if isinstance(value, list):
-            return [new(key, each) for each in value]
+            return [new(key, token) for token in value]
         return moved.get(value, value) if type(value) is int else value
 
     return _changes(config, new)

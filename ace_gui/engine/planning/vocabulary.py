@@ -127,8 +127,8 @@ def match(base: OpenedModel, expert: OpenedModel) -> TokenMatch | None:
     if not differs(base, expert):
         return None
     before, after = (tokenizer_stamps(model.checkpoint) for model in (base, expert))
-    for model, found in ((base, before), (expert, after)):
-        if not found:
+    for model, vocabulary in ((base, before), (expert, after)):
+        if not vocabulary:
             raise RecipeError(
                 f"Rows cannot be matched by token: {plain(model.name)} has no tokenizer file. Copy "
                 "it into the folder.",
@@ -144,11 +144,11 @@ def _match(
     before: tuple[FileStamp, ...], after: tuple[FileStamp, ...], rows: int, expert_rows: int
 ) -> TokenMatch:
     theirs, expert = tokens_of(before), Known(name="", tokens=tokens_of(after), rows=expert_rows)
-    wanted = {token for index, token in theirs.items() if index < rows}
+    tokens = {token for index, token in theirs.items() if index < rows}
     return TokenMatch(
         rows=token_indices(theirs, rows, expert, padding=False),
-        lacking=len(wanted - expert.held),
-        extra=frozenset(expert.held - wanted),
+        lacking=len(tokens - expert.held),
+        extra=frozenset(expert.held - tokens),
     )
 
 
@@ -198,7 +198,7 @@ def with_new_tokens(
     )
     if not adding or not owners or not as_wide or not tokenizer_stamps(base.checkpoint):
         return base, tuple(experts)
-    of_base, *of_owners = (_known(model, base, names) for model in (base, *owners))
+    of_base, *of_owners = (_vocabulary_of(model, base, names) for model in (base, *owners))
     joined = _joined(of_base, of_owners, recipe)
     if joined is None:
         return base, tuple(experts)
@@ -241,24 +241,30 @@ def _joined(of_base: Known, of_owners: Sequence[Known], recipe: Recipe) -> Joine
 
 def _tokens_of(name: str, of_base: Known, of_owners: Sequence[Known]) -> Joined | None:
     """The tokens of one expert in its order; None if they are the base's. Raises RecipeError."""
-    owner = next((t for t, each in enumerate(of_owners) if each.name == name), None)
+    owner = next((t for t, vocabulary in enumerate(of_owners) if vocabulary.name == name), None)
     if owner is None:
         raise RecipeError(
             f"tokenizer is {plain(name)}, which is no expert with a vocabulary; name "
-            f"base, union, or one of {', '.join(plain(each.name) for each in of_owners)}.",
+            f"base, union, or one of {', '.join(plain(vocabulary.name) for vocabulary in of_owners)}.",
             key="tokenizer",
         )
     chosen, before = of_owners[owner], set(of_base.tokens.values())
     if (chosen.tokens, chosen.rows) == (of_base.tokens, of_base.rows):
         return None
     added = tuple(token for _, token in sorted(chosen.tokens.items()) if token not in before)
-    others = set[str]().union(*(each.held for each in of_owners)) - set(chosen.tokens.values())
+    unassigned = set[str]().union(*(vocabulary.held for vocabulary in of_owners)) - set(
+        chosen.tokens.values()
+    )
     return Joined(
-        tokens=chosen.tokens, rows=chosen.rows, added=added, owner=owner, left_out=frozenset(others)
+        tokens=chosen.tokens,
+        rows=chosen.rows,
+        added=added,
+        owner=owner,
+        left_out=frozenset(unassigned),
     )
 
 
-def _known(model: OpenedModel, base: OpenedModel, names: Sequence[str]) -> Known:
+def _vocabulary_of(model: OpenedModel, base: OpenedModel, names: Sequence[str]) -> Known:
     """The vocabulary of a model; without a tokenizer and with the base's size it is the base's."""
     match(base, model)
     stamps = tokenizer_stamps(model.checkpoint) or tokenizer_stamps(base.checkpoint)
@@ -306,18 +312,18 @@ class _Extended:
         return replace(info, shape=shape, nbytes=prod(shape) * FORMATS[info.dtype].bits // 8)
 
     def _extension_of(self, name: str, info: TensorInfo) -> ExtendedInfo:
-        own = self._source(self.base, name, _BASE, self.ours)
+        base_source = self._source(self.base, name, _BASE, self.ours)
         traits = self.base.architecture.traits
         tied = traits[name].tied_to
         weights = weights_for(tied or name, traits[tied or name], self.recipe)
         sources = tuple(
-            self._source(owner, found, owner.name, known, weights[owner.name])
-            for owner, known in zip(self.owners, self.known, strict=True)
-            if (found := next((n for n in (name, tied) if n and owner.has(n)), None))
+            self._source(owner, named, owner.name, vocabulary, weights[owner.name])
+            for owner, vocabulary in zip(self.owners, self.known, strict=True)
+            if (named := next((n for n in (name, tied) if n and owner.has(n)), None))
         )
-        unknown = own.rows == NOWHERE
+        unknown = base_source.rows == NOWHERE
         unknown[len(unknown) - self.joined.padding :] = False
-        unknown[[row for row, each in self._single.items() if each.zero]] = False
+        unknown[[row for row, token_row in self._single.items() if token_row.zero]] = False
         for source in sources:
             unknown &= source.rows == NOWHERE
         rowless = [i for i, token in self.joined.tokens.items() if token in self.joined.rowless]
@@ -330,11 +336,11 @@ class _Extended:
                 f"{self.recipe.keep_base_rows}.",
                 key="vocabulary",
             )
-        merged = tuple(row for row, each in self._single.items() if not each.force)
+        merged = tuple(row for row, token_row in self._single.items() if not token_row.force)
         padding = self.joined.padding
         return ExtendedInfo(
             **info.fields,
-            own=own,
+            own=base_source,
             sources=sources,
             padding=padding,
             merged=merged,
@@ -346,37 +352,41 @@ class _Extended:
     def _single(self) -> Mapping[int, TokenSource]:
         """The tokens with a source, by their rows, where the base has that source's row."""
         rows = {token: row for row, token in self.joined.tokens.items()}
-        found = {}
-        for token, each in self.recipe.tokens.items():
-            if not each.zero and not each.model:
+        by_row = {}
+        for token, token_row in self.recipe.tokens.items():
+            if not token_row.zero and not token_row.model:
                 continue
-            if token in self.ours.held and not each.force:
-                lacking = [known.name for known in self.known if token not in known.held]
-                if lacking and each.model != _BASE:
+            if token in self.ours.held and not token_row.force:
+                lacking = [
+                    vocabulary.name for vocabulary in self.known if token not in vocabulary.held
+                ]
+                if lacking and token_row.model != _BASE:
                     raise RecipeError(
                         f"The base has the token {plain(token)!r}, which {plain(lacking[0])} lacks;"
                         " it gets the base's row. Name model: base, or force: true.",
                         key=f"tokens.{token}",
                     )
                 continue
-            found[rows[token]] = each
-        return found
+            by_row[rows[token]] = token_row
+        return by_row
 
     def _source(
-        self, model: OpenedModel, tensor: str, name: str, known: Known, weight: float = 1.0
+        self, model: OpenedModel, tensor: str, name: str, vocabulary: Known, weight: float = 1.0
     ) -> Source:
         """A model as the source of the rows of a tensor.
 
         It has its own rows of single tokens only if it is their source. Raises RecipeError if the
         source has no such row.
         """
-        rows = token_indices(self.joined.tokens, self.joined.rows, known, padding=True)
-        ids = {token: row for row, token in known.tokens.items() if row < known.rows}
-        for row, each in self._single.items():
-            token = each.token or self.joined.tokens[row]
-            index = each.token_id if each.token_id is not None else ids.get(token, NOWHERE)
-            rows[row] = index if each.model == name and not each.zero else NOWHERE
-            if each.model == name and not each.zero and not 0 <= index < known.rows:
+        rows = token_indices(self.joined.tokens, self.joined.rows, vocabulary, padding=True)
+        ids = {token: row for row, token in vocabulary.tokens.items() if row < vocabulary.rows}
+        for row, token_row in self._single.items():
+            token = token_row.token or self.joined.tokens[row]
+            index = (
+                token_row.token_id if token_row.token_id is not None else ids.get(token, NOWHERE)
+            )
+            rows[row] = index if token_row.model == name and not token_row.zero else NOWHERE
+            if token_row.model == name and not token_row.zero and not 0 <= index < vocabulary.rows:
                 raise RecipeError(
                     f"{plain(name)} has no row for {plain(token)!r}, from which the token "
                     f"{plain(self.joined.tokens[row])!r} is wanted; name another.",
@@ -395,13 +405,13 @@ class _Extended:
         position = next((t for t, owner in enumerate(self.owners) if owner is expert), None)
         if position is None:
             return expert
-        known = self.known[position]
-        forced = {token for token, each in self.recipe.tokens.items() if each.force}
-        own = {self.joined.tokens[row] for row, each in self._single.items()}
-        ours = {*self.ours.held, *own} - forced
+        vocabulary = self.known[position]
+        forced = {token for token, token_row in self.recipe.tokens.items() if token_row.force}
+        single_tokens = {self.joined.tokens[row] for row, token_row in self._single.items()}
+        ours = {*self.ours.held, *single_tokens} - forced
         tokens = {index: token for index, token in self.joined.tokens.items() if token in ours}
-        rows = token_indices(tokens, self.joined.rows, known, padding=False)
-        shared = [n for n in self.names if expert.has(n) and expert.shape(n)[0] == known.rows]
+        rows = token_indices(tokens, self.joined.rows, vocabulary, padding=False)
+        shared = [n for n in self.names if expert.has(n) and expert.shape(n)[0] == vocabulary.rows]
         return replace(expert, token_rows={**expert.token_rows, **dict.fromkeys(shared, rows)})
 
     def _changes(self) -> _Changes:
@@ -422,25 +432,25 @@ class _Extended:
         theirs = side_files_of(self.owners[self.joined.owner].checkpoint)
         chosen = bool(self.recipe.tokenizer) and "generation_config.json" in theirs
         if chosen and "generation_config.json" in changes:
-            own = read_json(theirs["generation_config.json"], limit=JSON_LIMIT)
-            ids = {key: value for key, value in own.items() if _TOKEN_ID.search(key)}
+            settings = read_json(theirs["generation_config.json"], limit=JSON_LIMIT)
+            ids = {key: value for key, value in settings.items() if _TOKEN_ID.search(key)}
             changes["generation_config.json"] |= ids
         return changes
 
     def _extended(self) -> _Changes:
         ids = {token: index for index, token in self.joined.tokens.items()}
-        own = {
+        entry_of = {
             name: read_json(path, limit=JSON_LIMIT)
             for name, path in self.base.checkpoint.side_files.items()
             if name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json")
         }
-        given = [
+        contents = [
             read_json(path, limit=JSON_LIMIT)
             for owner in self.owners
             for name, path in side_files_of(owner.checkpoint).items()
             if name == "tokenizer.json"
         ]
-        return extended(own, given, {token: ids[token] for token in self.joined.added})
+        return extended(entry_of, contents, {token: ids[token] for token in self.joined.added})
 
     def _files(self) -> Mapping[str, Path]:
         """The base's files, with the tokenizer of the expert that has these tokens."""
@@ -448,9 +458,9 @@ class _Extended:
         if self.joined.owner is None:
             return files
         theirs = side_files_of(self.owners[self.joined.owner].checkpoint)
-        kept = {name: path for name, path in files.items() if not _matches(name, _TOKENIZER)}
+        remaining = {name: path for name, path in files.items() if not _matches(name, _TOKENIZER)}
         taken = (*_TOKENIZER, *_TEMPLATES)
-        return kept | {name: path for name, path in theirs.items() if _matches(name, taken)}
+        return remaining | {name: path for name, path in theirs.items() if _matches(name, taken)}
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -54,12 +54,14 @@ def figure(
         require_files(job.file, inputs, job.replaces)
     content = yield from _content(prepared, job, device, cache)
     panels = [panel_of(kind, content, job.sheet) for kind in job.kinds]
-    shown = picture(panels, job.sheet, ON_SCREEN, job.dots_per_inch) if job.file is None else b""
+    on_screen = (
+        picture(panels, job.sheet, ON_SCREEN, job.dots_per_inch) if job.file is None else b""
+    )
     files: tuple[Path, ...] = ()
     if job.file is not None:
         files = _written(panels, job, job.file, inputs)
     yield FigureMade(
-        picture=shown,
+        picture=on_screen,
         caption=caption_of(panels),
         width=job.sheet.width,
         height=job.sheet.tall(panels),
@@ -99,13 +101,13 @@ def _content(
     statistics = job.statistics
     if statistics is None:
         statistics = yield from _statistics(prepared, job.kinds)
-    wanted: list[PlanRow] = []
+    chosen: list[PlanRow] = []
     if any(map(needs_matrices, job.kinds)):
-        wanted = chosen_matrices(prepared, job.matrices, statistics)
+        chosen = chosen_matrices(prepared, job.matrices, statistics)
     spectra: list[LayerSpectrum] = []
     spaces: list[LayerSubspaces] = []
-    for index, row in enumerate(wanted):
-        yield JobProgress(title=DECOMPOSING, done=index, total=len(wanted))
+    for index, row in enumerate(chosen):
+        yield JobProgress(title=DECOMPOSING, done=index, total=len(chosen))
         if PanelKind.SPECTRA in job.kinds:
             for event in spectrum(prepared, row, device, cache, job.store):
                 if isinstance(event, LayerSpectrum):

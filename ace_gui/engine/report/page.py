@@ -150,14 +150,14 @@ def report(
         yield JobProgress(title=COMPARING, done=len(statistics), total=total)
     layer_reports = {} if store is None else reports(store)
     if store is None:
-        for each in merge_reports(prepared, rows, device):
-            if each is not None:
-                layer_reports[each.name] = each
+        for layer in merge_reports(prepared, rows, device):
+            if layer is not None:
+                layer_reports[layer.name] = layer
             yield JobProgress(title=MERGING, done=len(layer_reports), total=total)
     spectra = []
-    shown = remarkable(prepared, statistics, layer_reports)
-    for index, row in enumerate(shown):
-        yield JobProgress(title=DECOMPOSING, done=index, total=len(shown))
+    rows_of_note = remarkable(prepared, statistics, layer_reports)
+    for index, row in enumerate(rows_of_note):
+        yield JobProgress(title=DECOMPOSING, done=index, total=len(rows_of_note))
         for step in spectrum(prepared, row, device, cache, store):
             if isinstance(step, LayerSpectrum):
                 spectra.append(step)
@@ -221,8 +221,8 @@ def remarkable(
     """
 
     def heterogeneity(row: PlanRow) -> float:
-        known = statistics[row.name]
-        return math.fsum(known.energies.values()) if known.gamma is None else known.gamma
+        layer = statistics[row.name]
+        return math.fsum(layer.energies.values()) if layer.gamma is None else layer.gamma
 
     def badness(row: PlanRow) -> tuple[int, int]:
         health = layer_health(statistics[row.name], reports.get(row.name), prepared.plan.parameters)

@@ -95,13 +95,13 @@ class Content:
 
     def gamma(self, row: PlanRow) -> float | None:
         """γ of a row."""
-        known = self.statistics.get(row.name)
-        return None if known is None else known.gamma
+        layer = self.statistics.get(row.name)
+        return None if layer is None else layer.gamma
 
     def gamma_unsure(self, row: PlanRow) -> bool:
         """Whether γ of a row is unreliable, and marked."""
-        known = self.statistics.get(row.name)
-        return known is not None and gamma_unreliable(known, self.plan.tau_of(row))
+        layer = self.statistics.get(row.name)
+        return layer is not None and gamma_unreliable(layer, self.plan.tau_of(row))
 
     @property
     def has_unsure(self) -> bool:
@@ -318,7 +318,7 @@ def role_plot(content: Content) -> Plot:
             for index, (role, gammas) in enumerate(by_role.items())
             for gamma in gammas
         ],
-        medians=[(statistics.median(each), n) for n, each in enumerate(by_role.values())],
+        medians=[(statistics.median(members), n) for n, members in enumerate(by_role.values())],
     )
 
 
@@ -351,52 +351,57 @@ def energy_plot(content: Content) -> Plot | None:
     )
 
 
-def spectrum_plot(content: Content, found: LayerSpectrum) -> Plot:
+def spectrum_plot(content: Content, spectrum: LayerSpectrum) -> Plot:
     """Singular values of the experts, of the preliminary solution and of the merge."""
     spectra: list[tuple[str, NDArray[np.float64]]] = [
-        (expert_class(index), found.experts[name])
+        (expert_class(index), spectrum.experts[name])
         for index, name in enumerate(content.plan.recipe.expert_names)
-        if name in found.experts
+        if name in spectrum.experts
     ]
-    spectra += [(name, sigma) for _, name, sigma in merge_curves(found)]
+    spectra += [(name, sigma) for _, name, sigma in merge_curves(spectrum)]
     largest = max(float(sigma[0]) for _, sigma in spectra)
     lines = [(name, _points(sigma[: numerical_rank(sigma)])) for name, sigma in spectra]
     return Plot(
-        title=f"Singular values of {found.name}",
-        description=f"Of {len(found.experts)} experts and of the merge; the largest is "
+        title=f"Singular values of {spectrum.name}",
+        description=f"Of {len(spectrum.experts)} experts and of the merge; the largest is "
         + number(largest),
-        x=Axis(title="index i", low=0, high=len(found.merged) + 1),
+        x=Axis(title="index i", low=0, high=len(spectrum.merged) + 1),
         y=Axis.over("singular value σᵢ", (y for _, points in lines for _, y in points), log=True),
         lines=[(name, points) for name, points in lines if points],
     )
 
 
-def change_plot(found: ModelDiff) -> Plot:
+def change_plot(diff: ModelDiff) -> Plot:
     """‖B − A‖ / ‖A‖ of every tensor of two models by role, with a legend."""
-    known = [(i, each) for i, each in enumerate(found.tensors, start=1) if each.change > 0]
-    marks = [(i, each, each.relative) for i, each in known if each.relative is not None]
+    changed = [(i, change) for i, change in enumerate(diff.tensors, start=1) if change.change > 0]
+    marks = [(i, change, change.relative) for i, change in changed if change.relative is not None]
     values = [value for _, _, value in marks]
-    families = {role_family(each.role) for each in found.tensors}
-    caption = f"{len(marks)} of {len(found.tensors)} tensors differ, in all by a share of "
+    families = {role_family(change.role) for change in diff.tensors}
+    caption = f"{len(marks)} of {len(diff.tensors)} tensors differ, in all by a share of "
     return Plot(
         title="Change from one model to another",
-        description=caption + number(found.total.relative),
-        x=Axis(title="tensor, in the model's order", low=0, high=len(found.tensors) + 1),
+        description=caption + number(diff.total.relative),
+        x=Axis(title="tensor, in the model's order", low=0, high=len(diff.tensors) + 1),
         y=Axis.over("change ‖B − A‖ / ‖A‖", values, log=bool(values) and _spread(values)),
         right=110.0,
-        marks=[(role_family(each.role), i, v, f"{each.name}: {number(v)}") for i, each, v in marks],
+        marks=[
+            (role_family(change.role), i, v, f"{change.name}: {number(v)}")
+            for i, change, v in marks
+        ],
         families=[family for family in ROLE_FAMILIES if family in families],
     )
 
 
-def merge_curves(found: LayerSpectrum) -> list[tuple[str, str, NDArray[np.float64]]]:
+def merge_curves(spectrum: LayerSpectrum) -> list[tuple[str, str, NDArray[np.float64]]]:
     """Title, class and singular values of each stage of a merge, the last one last."""
-    of_method = found.merged if found.unshaped is None else found.unshaped
-    refined = found.preliminary is not None and not np.array_equal(found.preliminary, of_method)
+    of_method = spectrum.merged if spectrum.unshaped is None else spectrum.unshaped
+    refined = spectrum.preliminary is not None and not np.array_equal(
+        spectrum.preliminary, of_method
+    )
     stages = (
-        ("before refinement", "preliminary", found.preliminary if refined else None),
-        ("method alone", "unshaped", found.unshaped),
-        ("merged", "merged", found.merged),
+        ("before refinement", "preliminary", spectrum.preliminary if refined else None),
+        ("method alone", "unshaped", spectrum.unshaped),
+        ("merged", "merged", spectrum.merged),
     )
     return [(title, name, sigma) for title, name, sigma in stages if sigma is not None]
 

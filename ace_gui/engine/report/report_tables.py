@@ -99,8 +99,8 @@ def model_table(content: Content) -> Table | None:
 def score_table(content: Content) -> Table | None:
     """Base, experts and the merge on the recipe's tasks; None without scores."""
     scores = content.scores
-    tasks = {each.task: f"{each.task}: {each.metric}, {each.n}" for each in scores}
-    texts = {(line_of(each), each.task): each.text for each in scores}
+    tasks = {score.task: f"{score.task}: {score.metric}, {score.n}" for score in scores}
+    texts = {(line_of(score), score.task): score.text for score in scores}
     rows = (
         [
             ("model", mean.model),
@@ -111,7 +111,7 @@ def score_table(content: Content) -> Table | None:
         for mean in means(scores)
     )
     caption = "Scores with standard errors, by metric and number of examples"
-    return _table(". ".join((caption, *(each.rstrip(".") for each in remarks(scores)))), rows)
+    return _table(". ".join((caption, *(remark.rstrip(".") for remark in remarks(scores)))), rows)
 
 
 def alignment_table(content: Content) -> Table | None:
@@ -164,12 +164,12 @@ def energy_table(content: Content) -> Table | None:
     return _table("Energies ‖ΔW‖² with the experts' weights", rows)
 
 
-def spectrum_table(content: Content, found: LayerSpectrum) -> Table | None:
+def spectrum_table(content: Content, spectrum: LayerSpectrum) -> Table | None:
     """The summary figures of each spectrum of one tensor."""
-    names = [name for name in content.plan.recipe.expert_names if name in found.experts]
-    spectra = {name: found.experts[name] for name in names}
-    spectra |= {title: sigma for title, _, sigma in merge_curves(found)}
-    return _table("Figures of the spectra", (_spectrum(*each) for each in spectra.items()))
+    names = [name for name in content.plan.recipe.expert_names if name in spectrum.experts]
+    spectra = {name: spectrum.experts[name] for name in names}
+    spectra |= {title: sigma for title, _, sigma in merge_curves(spectrum)}
+    return _table("Figures of the spectra", (_spectrum(*item) for item in spectra.items()))
 
 
 def _spectrum(name: str, sigma: Spectrum) -> Row:
@@ -226,10 +226,10 @@ def _figure(content: Content, row: PlanRow, figure: DeclaredFigure) -> tuple[str
 
 def _regime(content: Content, row: PlanRow) -> str:
     regime, tau = content.regime(row), content.plan.tau_of(row)
-    known = content.statistics.get(row.name)
-    if regime is None or known is None or tau is None:
+    layer = content.statistics.get(row.name)
+    if regime is None or layer is None or tau is None:
         return NONE if regime is None else regime.value
-    by_scale = regime is Regime.HETEROGENEOUS and near_pole(known, tau)
+    by_scale = regime is Regime.HETEROGENEOUS and near_pole(layer, tau)
     return BY_SCALE if by_scale else regime.value
 
 
@@ -246,11 +246,13 @@ def extreme_table(layers: Collection[LayerHealth]) -> Table | None:
     ends: list[tuple[str, float, str]] = []
     for title, figure, worst in figures:
         members = layers if figure == "norm_ratio" else [layer.report for layer in layers]
-        known = [(getattr(each, figure), each.name) for each in members if each is not None]
-        known = [(value, name) for value, name in known if value is not None]
-        if known:
-            ends.append((title, *worst(known, key=lambda pair: pair[0])))
-    means = [each.statistics for each in layers if each.statistics is not None]
+        values = [
+            (getattr(member, figure), member.name) for member in members if member is not None
+        ]
+        values = [(value, name) for value, name in values if value is not None]
+        if values:
+            ends.append((title, *worst(values, key=lambda pair: pair[0])))
+    means = [layer.statistics for layer in layers if layer.statistics is not None]
     near = [(abs(s.mean_log_energy), s.name) for s in means if s.mean_log_energy is not None]
     if near:
         ends.append(("Mean log energy nearest to zero", *min(near)))
@@ -266,12 +268,12 @@ def finding_table(content: Content, most: int = 200) -> Table | None:
         for finding in content.health[row.name].findings
     ]
     findings.sort(key=lambda pair: pair[1].verdict != Verdict.WARNING)
-    left = "" if len(findings) <= most else f", the first {most} of {len(findings)}"
+    more = "" if len(findings) <= most else f", the first {most} of {len(findings)}"
     rows = (
         [("tensor", name), *_advice(finding.verdict, finding.title, finding.sentence)]
         for name, finding in findings[:most]
     )
-    return _table(f"Findings{left}", rows, texts=4)
+    return _table(f"Findings{more}", rows, texts=4)
 
 
 def check_table(content: Content) -> Table | None:

@@ -235,12 +235,16 @@ class Conductor(QObject):
         """Add the other experts that were to be added with the one that the error is about."""
         now, path = self._session.draft.inputs, error.path
         added = [expert for expert in inputs.experts if expert not in now.experts]
-        fit = [each for each in added if path is None or each.path not in (path, *path.parents)]
+        fit = [
+            expert for expert in added if path is None or expert.path not in (path, *path.parents)
+        ]
         if len(fit) == len(added) or isinstance(error, PickleConsentError):
             return
-        self._left_out |= {each.path.name: error.sentence for each in added if each not in fit}
+        self._left_out |= {
+            expert.path.name: error.sentence for expert in added if expert not in fit
+        }
         if fit:
-            self.change(now.with_experts(each.path for each in fit))
+            self.change(now.with_experts(expert.path for expert in fit))
         else:
             QTimer.singleShot(0, self, self._tell_left_out)  # after the error itself
 

@@ -115,7 +115,7 @@ class EngineClient(QObject):
 
     def running(self, *kinds: type) -> list[RunningJob]:
         """The running jobs of these kinds."""
-        return [known for known in self._running.values() if isinstance(known.job, kinds)]
+        return [entry for entry in self._running.values() if isinstance(entry.job, kinds)]
 
     def delayed(self, milliseconds: int, action: Callable[[], object]) -> QTimer:
         """A timer that calls ``action`` after so many ms; each new start begins the wait again."""
@@ -148,8 +148,8 @@ class EngineClient(QObject):
 
     def _forget(self, number: int) -> RunningJob:
         entry = self._running.pop(number)
-        others = {other.state for other in self._running.values()}
-        if entry.state is not None and entry.state not in others:
+        states = {entry.state for entry in self._running.values()}
+        if entry.state is not None and entry.state not in states:
             self.session.activity.end(entry.state)
         return entry
 
@@ -479,7 +479,7 @@ class EngineThread(QThread):
 class _Answer(QObject):
     """Carries a result to the GUI thread. The task keeps it alive, even without the caller."""
 
-    given = Signal(object)
+    delivered = Signal(object)
 
 
 class Background(QThreadPool):
@@ -495,5 +495,5 @@ class Background(QThreadPool):
         """Run this task and pass its result to ``use``, a method or a signal of a QObject, in that
         object's thread."""
         answer = _Answer()
-        answer.given.connect(use)
-        self.start(lambda: answer.given.emit(task()))
+        answer.delivered.connect(use)
+        self.start(lambda: answer.delivered.emit(task()))

@@ -96,13 +96,13 @@ class FigureOperation(Operation):
 
 def scores_in(session: Session) -> tuple[TaskScore, ...]:
     """The known scores of base, experts and finished merges, under the names that people see."""
-    known = session.results.scores
+    known_scores = session.results.scores
     runs = session.results.runs.all
     names = {BASE: BASE, EXPERTS: EXPERTS}
     for run, title in zip(runs, run_titles(runs, session.draft.methods), strict=True):
         names[str(run.store)] = title
     scores = []
     for model, name in names.items():
-        for score in known.line(model).values():
+        for score in known_scores.line(model).values():
             scores.append(replace(score, model=name))
     return tuple(scores)

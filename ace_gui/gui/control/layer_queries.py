@@ -109,8 +109,8 @@ class LayerQueries(QObject):
         self._session, self._engine = engine.session, engine
         session = engine.session
         self._kinds: set[Kind] = set()
-        self._whole = _Answers(engine)
-        self._whole.changed.connect(lambda: self._emit_awaited(LayerDifference))
+        self._whole_model = _Answers(engine)
+        self._whole_model.changed.connect(lambda: self._emit_awaited(LayerDifference))
         self._latest: dict[type, LatestQuestion] = {}
         for kind in _QUESTIONS:
             self._latest[kind] = LatestQuestion(engine, partial(self._find, kind))
@@ -134,25 +134,25 @@ class LayerQueries(QObject):
     def _find(self, kind: type) -> Question | None:
         session = self._session
         row = session.layers.row(session.selection) if session.selection else None
-        wanted = kind is LayerSpectrum or kind in self._kinds
-        return _question(kind, session, row) if row is not None and wanted else None
+        is_listed = kind is LayerSpectrum or kind in self._kinds
+        return _question(kind, session, row) if row is not None and is_listed else None
 
     def _emit_awaited(self, kind: type) -> None:
-        whole = kind is LayerDifference and self._whole.is_running
-        self.awaited.emit(kind, whole or self._latest[kind].is_running)
+        waits_for_whole = kind is LayerDifference and self._whole_model.is_running
+        self.awaited.emit(kind, waits_for_whole or self._latest[kind].is_running)
 
     def find_spectra(
         self, rows: Sequence[PlanRow], use: Callable[[list[LayerSpectrum]], object]
     ) -> None:
         """Compute the spectra of these layers, one after another, and pass them to ``use``. If one
         fails or is cancelled, ``use`` gets none."""
-        known = {row.name: self._session.spectrum(row.name) for row in rows}
-        each = (_question(LayerSpectrum, self._session, row) for row in rows)
-        questions = [question for question in each if question is not None]
+        spectra = {row.name: self._session.spectrum(row.name) for row in rows}
+        candidates = (_question(LayerSpectrum, self._session, row) for row in rows)
+        questions = [question for question in candidates if question is not None]
 
         def answer(event: Event) -> None:
             if isinstance(event, LayerSpectrum):
-                known[event.name] = event
+                spectra[event.name] = event
 
         def run_next(end: End | None = None) -> None:
             if end is not None and not isinstance(end, JobDone):
@@ -160,19 +160,19 @@ class LayerQueries(QObject):
             elif questions:
                 self._engine.run(questions.pop(0).job, answer, run_next)
             else:
-                use([spectrum for spectrum in known.values() if spectrum is not None])
+                use([spectrum for spectrum in spectra.values() if spectrum is not None])
 
         run_next()
 
     # Two complete merges
 
     def _compare(self) -> None:
-        self._whole.drop()
+        self._whole_model.drop()
         self._latest[LayerDifference].drop()
         pair = self._session.results.comparison.pair
         if pair is not None:
             job = DifferenceJob(first=pair[0].store, second=pair[1].store)
-            self._whole.run(job, quiet=False)
+            self._whole_model.run(job, quiet=False)
         self._latest[LayerDifference].ask()
 
 
@@ -239,5 +239,5 @@ def _question(kind: type, session: Session, row: PlanRow) -> Question | None:
     question = _QUESTIONS[kind](session, row)
     if question is None or kind is LayerDifference:
         return question
-    known = session.results.findings.get(kind, row.name, question.keys[kind])
-    return question if known is None else None
+    finding = session.results.findings.get(kind, row.name, question.keys[kind])
+    return question if finding is None else None

@@ -229,12 +229,16 @@ class RunOperations(QObject):
         colours = {expert.path: expert.colour for expert in inputs.experts}
         restored = Inputs.from_recipe(run.recipe)
         if colours.keys() == {expert.path for expert in restored.experts}:
-            experts = (replace(each, colour=colours[each.path]) for each in restored.experts)
+            experts = (replace(expert, colour=colours[expert.path]) for expert in restored.experts)
             restored = replace(restored, experts=tuple(experts))
         if not run.kept:
             self.note(run)
-        others = {name: set_ for name, set_ in inputs.parameters.items() if name != restored.method}
-        self.wanted.emit(replace(restored, parameters={**others, **restored.parameters}))
+        parameters_of_methods = {
+            name: set_ for name, set_ in inputs.parameters.items() if name != restored.method
+        }
+        self.wanted.emit(
+            replace(restored, parameters={**parameters_of_methods, **restored.parameters})
+        )
         self._match()
 
     def rename(self, run: MergeRun, name: str) -> None:
@@ -284,12 +288,16 @@ class RunOperations(QObject):
 
     def _take_up(self, answer: tuple[Path, Sequence[MergeRun]]) -> None:
         """Add the runs that earlier windows kept, unless the base model has changed meanwhile."""
-        base, kept = answer
+        base, kept_runs = answer
         if base != self._base:
             return
-        known = {run.store for run in self._session.results.runs.all}
-        others = [run for run in kept if run.recipe.base_model == base and run.store not in known]
-        runs = [run for run in others if self.stores.take(run.store)]
+        known_stores = {run.store for run in self._session.results.runs.all}
+        fresh = [
+            run
+            for run in kept_runs
+            if run.recipe.base_model == base and run.store not in known_stores
+        ]
+        runs = [run for run in fresh if self.stores.take(run.store)]
         if runs:
             for run in runs:
                 run.outdated = True  # until the engine has checked its models

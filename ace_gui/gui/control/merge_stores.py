@@ -112,11 +112,11 @@ class MergeStores:
 
         ``days``: also remove finished merges that were made or renamed longer ago; 0: none.
         """
-        own, roots = frozenset(self._locks), self.roots
+        locked, roots = frozenset(self._locks), self.roots
 
         def work() -> None:
             for root in roots:
-                _sweep(root, own, days)
+                _sweep(root, locked, days)
 
         QThreadPool.globalInstance().start(work)
 
@@ -205,7 +205,7 @@ def _remove(store: Path) -> None:
             store.rmdir()
 
 
-def _sweep(root: Path, own: frozenset[Path], days: int) -> None:
+def _sweep(root: Path, locked: frozenset[Path], days: int) -> None:
     if not os.access(root, os.R_OK | os.W_OK | os.X_OK):  # missing, or no permission
         return
     remove_old_stages(root, KEPT_SECONDS)
@@ -214,7 +214,7 @@ def _sweep(root: Path, own: frozenset[Path], days: int) -> None:
             _remove(path)
             continue
         store = store_of(path) if path.suffix == RECORD else path
-        if store in own or not (_is_ours(path, _NAME) or _is_record(path)):
+        if store in locked or not (_is_ours(path, _NAME) or _is_record(path)):
             continue
         lock = lock_beside(store)
         if lock.tryLock(0):
@@ -248,12 +248,12 @@ def _seconds_since(file: Path) -> float:
 def _canonical(value: object) -> str:
     """A text that is the same for equal recipes, whatever the order of their parameters."""
     if is_dataclass(value):
-        parts = {each.name: getattr(value, each.name) for each in fields(value) if each.compare}
+        parts = {field.name: getattr(value, field.name) for field in fields(value) if field.compare}
         return f"{type(value).__name__}{_canonical(parts)}"
     if isinstance(value, Mapping):
-        return repr(sorted((str(name), _canonical(each)) for name, each in value.items()))
+        return repr(sorted((str(name), _canonical(item)) for name, item in value.items()))
     if isinstance(value, tuple | list):
-        return repr([_canonical(each) for each in value])
+        return repr([_canonical(item) for item in value])
     if isinstance(value, int | float) and isfinite(value):
         return repr(value.as_integer_ratio())  # 1, 1.0 and True give the same text
     return repr(str(value) if isinstance(value, str) else value)

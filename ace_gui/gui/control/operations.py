@@ -121,16 +121,16 @@ class TryOperation(Operation):
         match event:
             case TriedBegun(model=model):
                 turns = zip(self.questions, self._answers.get(model, ()), strict=False)
-                earlier = "".join(f"▸ {asked}\n{answer}\n\n" for asked, answer in turns)
+                earlier = "".join(f"▸ {question}\n{answer}\n\n" for question, answer in turns)
                 self.by_model[model] = ModelAnswer(earlier=earlier)
             case TriedText(model=model, piece=piece):
-                known = self.by_model[model]
-                self.by_model[model] = replace(known, text=known.text + piece)
+                answered = self.by_model[model]
+                self.by_model[model] = replace(answered, text=answered.text + piece)
             case Tried(model=model):
-                known = self.by_model[model]
+                answered = self.by_model[model]
                 self.by_model[model] = replace(
-                    known,
-                    text=known.text or event.words,
+                    answered,
+                    text=answered.text or event.words,
                     shares=event.shares,
                     error=event.error,
                     chat=event.chat,
@@ -143,7 +143,9 @@ class TryOperation(Operation):
     def end(self) -> None:
         """Add complete answers to the conversation."""
         job, answers = self.job, self.by_model.values()
-        complete = all(each.is_done for each in answers) and any(each.chat for each in answers)
+        complete = all(answer.is_done for answer in answers) and any(
+            answer.chat for answer in answers
+        )
         if job is not None and complete and not job.row:
             self.questions = (*self.questions, job.text)
             self._answers = {
@@ -309,8 +311,8 @@ class MethodComparison(Operation):
 
     def _variant(self, recipe: Recipe) -> Variant:
         """The recipe, with its merge if that is kept and its models are unchanged."""
-        kept = (run for run in reversed(self._session.results.runs.all) if run.kept)
-        for run in kept:
+        kept_runs = (run for run in reversed(self._session.results.runs.all) if run.kept)
+        for run in kept_runs:
             if run.recipe == recipe and run.finished is not None and not run.outdated:
                 return Variant(recipe=recipe, store=run.store, finished=run.finished)
         return Variant(recipe=recipe, store=self._runs.stores.new(recipe))
@@ -331,8 +333,8 @@ class MethodComparison(Operation):
 
     def _add(self, row: MethodCompared) -> None:
         recipe = row.variant.recipe
-        others = (known for known in self.rows if known.variant.recipe != recipe)
-        self.rows = (*others, row)
+        further_rows = (row for row in self.rows if row.variant.recipe != recipe)
+        self.rows = (*further_rows, row)
         store, merged = row.variant.store, row.variant.finished is not None
         if row.variant.recipe.tasks == self._session.draft.inputs.tasks:
             self._session.results.scores.record(row.scores, str(store))

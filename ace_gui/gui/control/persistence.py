@@ -140,12 +140,12 @@ class Sessions(QObject):
         # A file that cannot be read is offered too: opening it reports the error.
         name = project_name(recipe) if recipe is not None else ""
         files = _free_names(self._folder, name, f", recovered {at:%Y-%m-%d %H.%M}")
-        kept = next(file for file in files if not there(file))
+        target_file = next(file for file in files if not there(file))
         try:
-            crashed.rename(kept)
+            crashed.rename(target_file)
         except OSError:
             return crashed
-        return kept
+        return target_file
 
     def write(self) -> None:
         self._timer.stop()
@@ -164,9 +164,9 @@ class Sessions(QObject):
     def leave(self, *, keep: bool) -> Path | None:
         """Close the project. ``keep``: it has no file, so write one and return its path."""
         self._timer.stop()
-        recipe, kept = self._recipe(), None
+        recipe, target_file = self._recipe(), None
         if keep and recipe is not None:
-            kept = target = self._place_of(recipe)
+            target_file = target = self._place_of(recipe)
             with suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)
             self._background.start(lambda: _write(target, recipe))
@@ -177,7 +177,7 @@ class Sessions(QObject):
         if self._lock is not None:
             self._lock.unlock()
             self._lock = None
-        return kept
+        return target_file
 
     def _place_of(self, recipe: Recipe) -> Path:
         """A file with the models' name. Another project keeps its own file, also of these models:
@@ -220,7 +220,7 @@ def _free_names(folder: Path, name: str, end: str = "") -> Iterator[Path]:
     """Possible files of a project: ``name``, ``name 2``, ``name 3`` …, each with ``end``."""
     name = (file_name(name) or "project") + end
     names = (f"{name} {number}" if number > 1 else name for number in count(1))
-    return (folder / f"{each}{ENDING}" for each in names)
+    return (folder / f"{name}{ENDING}" for name in names)
 
 
 def _read(file: Path) -> Recipe | None:

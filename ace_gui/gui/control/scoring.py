@@ -43,8 +43,8 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 def expert_named(title: str, names: Sequence[str]) -> str | None:
     """The expert with this name, or else the only one with a word that no other expert has."""
-    namesake = next((each for each in names if each.casefold() == title.casefold()), None)
-    words = [set(_WORD.findall(each.casefold())) for each in names]
+    namesake = next((name for name in names if name.casefold() == title.casefold()), None)
+    words = [set(_WORD.findall(name.casefold())) for name in names]
     common = {word for word, count in Counter(chain(*words)).items() if count > 1}
     telling = set(_WORD.findall(title.casefold())) - common
     experts = [name for name, of_expert in zip(names, words, strict=True) if of_expert & telling]
@@ -88,7 +88,7 @@ class Scoring(QObject):
             title = Task(data=path).title
             taken = {task.title for task in tasks}
             free = (f"{title}-{number}" for number in range(2, len(taken) + 3))
-            name = None if title not in taken else next(each for each in free if each not in taken)
+            name = None if title not in taken else next(task for task in free if task not in taken)
             tasks = (*tasks, Task(data=path, name=name, expert=expert_named(title, names)))
         self._set(tasks)
 

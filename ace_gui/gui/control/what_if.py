@@ -43,7 +43,7 @@ class Forecasting(QObject):
         session = engine.session
         self._key: RecipeKey = ()
         self._reports: dict[str, LayerReport] = {}
-        self._shown: tuple[Plan | None, Reports | None] = (None, None)
+        self._evaluated: tuple[Plan | None, Reports | None] = (None, None)
         self.current: Forecast | None = None
         self._sample = Operation(engine)
         self._sample.changed.connect(self._take)
@@ -70,16 +70,16 @@ class Forecasting(QObject):
         key = (method, inputs.base, inputs.experts)
         if key in self._times:
             report(self._times[key])
-        others = len(self._engine.running(object)) - self._sample.is_running
-        if key in self._times or not self._session.can_merge or others:
+        running = len(self._engine.running(object)) - self._sample.is_running
+        if key in self._times or not self._session.can_merge or running:
             return None
-        known: list[MatrixTimed] = []
+        timed: list[MatrixTimed] = []
 
         def receive(event: Event) -> None:
             if isinstance(event, MatrixTimed):
-                known.append(event)
-                seconds = sum(each.seconds for each in known)
-                self._times[key] = seconds / sum(each.share for each in known)
+                timed.append(event)
+                seconds = sum(entry.seconds for entry in timed)
+                self._times[key] = seconds / sum(entry.share for entry in timed)
                 report(self._times[key])
 
         job = SampleMergesJob(recipe=inputs.recipe(), device=self._session.device)
@@ -91,7 +91,7 @@ class Forecasting(QObject):
         if self._sample.is_running and (key != self._key or busy or not self._is_visible):
             self._key = ()
             self._sample.drop()
-        if self._wanted():
+        if self._is_needed():
             self._timer.start()
         else:
             self._timer.stop()
@@ -100,15 +100,15 @@ class Forecasting(QObject):
     def _show(self) -> None:
         """Update ``current`` and emit ``changed`` if the figure has changed."""
         session = self._session
-        plan, reports = known = session.draft.plan, self._known()
-        if plan is self._shown[0] and reports is self._shown[1]:
+        plan, reports = subject = session.draft.plan, self._known_reports()
+        if plan is self._evaluated[0] and reports is self._evaluated[1]:
             return
-        self._shown, self.current = known, None
+        self._evaluated, self.current = subject, None
         if plan is not None and reports is not None:
             self.current = forecast(plan, session.layers.statistics, reports)
         self.changed.emit(self.current)
 
-    def _known(self) -> Reports | None:
+    def _known_reports(self) -> Reports | None:
         """The reports of the merge of the current inputs, once they are complete."""
         session = self._session
         unsettled = session.activity.plan_is_due or self._sample.is_running
@@ -122,14 +122,14 @@ class Forecasting(QObject):
     def _is_merged(self) -> bool:
         return self._session.results.is_merged and self._session.merge_is_current
 
-    def _wanted(self) -> bool:
+    def _is_needed(self) -> bool:
         session = self._session
-        known = self._is_merged or self._key == session.draft.recipe_key()
+        is_known = self._is_merged or self._key == session.draft.recipe_key()
         ready = session.can_merge and session.layers.is_analysed
-        return self._is_visible and ready and not known and not self._engine.is_busy
+        return self._is_visible and ready and not is_known and not self._engine.is_busy
 
     def _ask(self) -> None:
-        if not self._wanted():
+        if not self._is_needed():
             return
         session = self._session
         self._key = session.draft.recipe_key()
@@ -199,7 +199,7 @@ class WhatIf(QObject):
 
     def parameter(self, name: str) -> ParameterValue | None:
         tried = self._parameters.get(name)
-        return self._own(name) if tried is None else tried
+        return self._own_value(name) if tried is None else tried
 
     def is_tried(self, name: str) -> bool:
         """Whether a parameter's trial value differs from the recipe."""
@@ -207,7 +207,7 @@ class WhatIf(QObject):
 
     def try_parameter(self, name: str, value: ParameterValue | None) -> None:
         """Try another value. None, or the layer's own value, ends the trial."""
-        if value is None or value == self._own(name):
+        if value is None or value == self._own_value(name):
             self._parameters.pop(name, None)
         else:
             self._parameters[name] = value
@@ -230,16 +230,18 @@ class WhatIf(QObject):
     @property
     def other_variant(self) -> str | None:
         """The other variant of the layer's method, or None."""
-        known = self.method.variants if self.method is not None else ()
-        return next((each for each in known if each != self._own("variant")), None)
+        variants = self.method.variants if self.method is not None else ()
+        return next(
+            (variant for variant in variants if variant != self._own_value("variant")), None
+        )
 
     @property
     def labels(self) -> tuple[str, str]:
         """The labels of ``old`` and ``new``."""
-        other = self.other_variant
-        if self.is_on or other is None:
+        second_variant = self.other_variant
+        if self.is_on or second_variant is None:
             return "recipe", "tried"
-        return str(self._own("variant")), other
+        return str(self._own_value("variant")), second_variant
 
     def _inputs_with(self, parameters: Mapping[str, ParameterValue]) -> Inputs:
         inputs, index = self._session.draft.inputs, self.override
@@ -268,7 +270,7 @@ class WhatIf(QObject):
         """The trial values of the parameters that govern the selected layer."""
         return self._tried.setdefault(self.override, {})
 
-    def _own(self, name: str) -> ParameterValue | None:
+    def _own_value(self, name: str) -> ParameterValue | None:
         """The value of a parameter on the selected layer without trial values."""
         index, row = self.override, self._row
         if name == SCOPE:
@@ -285,8 +287,8 @@ class WhatIf(QObject):
         """The value of one of ``AFTER_FIELDS`` in the recipe or in one of its overrides."""
         inputs = self._session.draft.inputs
         after = inputs.after if index is None else inputs.overrides[index].after.over(inputs.after)
-        known = value_of(after, name)
-        return float(_AFTER[name].default) if known is None else known
+        value = value_of(after, name)
+        return float(_AFTER[name].default) if value is None else value
 
     # Results
 
@@ -305,8 +307,12 @@ class WhatIf(QObject):
     @property
     def _compared(self) -> Mapping[str, ParameterValue]:
         """The parameters that differ in ``new``."""
-        other = self.other_variant
-        return self._parameters if self.is_on or other is None else {"variant": other}
+        second_variant = self.other_variant
+        return (
+            self._parameters
+            if self.is_on or second_variant is None
+            else {"variant": second_variant}
+        )
 
     @property
     def _compared_row(self) -> PlanRow | None:
@@ -352,8 +358,8 @@ class WhatIf(QObject):
         values |= {field.name: draft.parameter(field.name) for field in draft.fields}
         for index, tried in self._tried.items():
             for name, value in tuple(tried.items()):
-                known = values.get(name, value) if index is None else None
-                if value == (draft.inputs.scope if name == SCOPE else known):
+                stored = values.get(name, value) if index is None else None
+                if value == (draft.inputs.scope if name == SCOPE else stored):
                     del tried[name]
         self._ask_again()
 

@@ -62,7 +62,7 @@ class Command:
     why: str = ""
 
 
-def found(commands: Iterable[Command], typed: str) -> list[Command]:
+def matching(commands: Iterable[Command], typed: str) -> list[Command]:
     """The commands that match every word of ``typed``, the best first, and disabled ones last.
 
     A word matches a word of the title that starts with it, contains it, or contains its characters
@@ -72,7 +72,7 @@ def found(commands: Iterable[Command], typed: str) -> list[Command]:
     words = typed.casefold().split()
     fitting = ((_misfit(words, command), command) for command in commands)
     ranked = [(fit, command) for fit, command in fitting if fit is not None]
-    return [each for _, each in sorted(ranked, key=lambda pair: (bool(pair[1].why), pair[0]))]
+    return [command for _, command in sorted(ranked, key=lambda pair: (bool(pair[1].why), pair[0]))]
 
 
 def _misfit(typed: Sequence[str], command: Command) -> int | None:
@@ -81,9 +81,9 @@ def _misfit(typed: Sequence[str], command: Command) -> int | None:
     index, tip = command.menu.casefold().split(), command.tip.casefold().split()
     total = 0
     for word in typed:
-        fits = [fit for fit in (_word_misfit(word, other) for other in title) if fit is not None]
-        others = [*index, *(tip if len(word) >= _SAYS_MUCH else ())]
-        fits += [_OUTSIDE_TITLE for other in others if other.startswith(word)]
+        fits = [fit for fit in (_word_misfit(word, text) for text in title) if fit is not None]
+        words = [*index, *(tip if len(word) >= _SAYS_MUCH else ())]
+        fits += [_OUTSIDE_TITLE for text in words if text.startswith(word)]
         if not fits:
             return None
         total += min(fits)
@@ -96,7 +96,11 @@ def _word_misfit(typed: str, word: str) -> int | None:
     if typed in word:
         return _WITHIN
     characters = iter(word)
-    if len(typed) > 1 and word.startswith(typed[0]) and all(each in characters for each in typed):
+    if (
+        len(typed) > 1
+        and word.startswith(typed[0])
+        and all(letter in characters for letter in typed)
+    ):
         return _SCATTERED
     return None
 
@@ -162,7 +166,7 @@ class CommandPalette(QDialog):
         return super().eventFilter(watched, event)
 
     def _find(self, typed: str) -> None:
-        show_values(self.model, found(self._commands, typed), _item)
+        show_values(self.model, matching(self._commands, typed), _item)
         self.list.setCurrentIndex(self.model.index(0, 0))
         self._describe()
 

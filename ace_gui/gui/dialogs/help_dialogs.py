@@ -214,8 +214,8 @@ class LogDialog(Dialog):
         self.levels = Choice("Minimum level", titles)
         self.levels.choose(Level.INFO)
         self.filter = search_field("Find in the log", "Text in the message")
-        self._log, self.found = log, QStandardItemModel(0, len(_COLUMNS), self)
-        self.found.setHorizontalHeaderLabels(_COLUMNS)
+        self._log, self.entries_model = log, QStandardItemModel(0, len(_COLUMNS), self)
+        self.entries_model.setHorizontalHeaderLabels(_COLUMNS)
         self.table = self._make_table()
         name = "The message and its details"
         self.details = read_only(name, _DETAIL_LINES, Face.MONO_CAPTION)
@@ -233,7 +233,7 @@ class LogDialog(Dialog):
 
     def _make_table(self) -> QTreeView:
         table = named(QTreeView(), "Messages")
-        table.setModel(self.found)
+        table.setModel(self.entries_model)
         table.setRootIsDecorated(False)
         table.setUniformRowHeights(True)
         table.setItemDelegate(RoomyCell(table))
@@ -244,15 +244,15 @@ class LogDialog(Dialog):
         table.header().setStretchLastSection(True)
         return table
 
-    def shown(self) -> list[Entry]:
+    def shown_entries(self) -> list[Entry]:
         """The selected entries if there are several, or else all displayed entries."""
         selected = sorted(index.row() for index in self.table.selectionModel().selectedRows())
-        rows = selected if len(selected) > 1 else range(self.found.rowCount())
-        return [self.found.index(row, 0).data(VALUE) for row in rows]
+        rows = selected if len(selected) > 1 else range(self.entries_model.rowCount())
+        return [self.entries_model.index(row, 0).data(VALUE) for row in rows]
 
     def _look(self) -> None:
         """Show the entries of at least the chosen level that contain the text."""
-        self.found.setRowCount(0)
+        self.entries_model.setRowCount(0)
         for entry in self._log.entries:
             self._add(entry)
         self._select_last()
@@ -268,19 +268,19 @@ class LogDialog(Dialog):
         if entry.level in _ICONS:
             cells[1].setIcon(icon(_ICONS[entry.level]))
         cells[-1].setToolTip(tooltip(f"{entry.text}\n{entry.details}".strip()))
-        self.found.appendRow(cells)
-        if self.found.rowCount() > KEPT:
-            self.found.removeRow(0)
+        self.entries_model.appendRow(cells)
+        if self.entries_model.rowCount() > KEPT:
+            self.entries_model.removeRow(0)
         self._follow()
 
     def _follow(self) -> None:
         """Scroll to the end, unless the user has scrolled up."""
-        at_end = self.table.currentIndex().row() >= self.found.rowCount() - 2
+        at_end = self.table.currentIndex().row() >= self.entries_model.rowCount() - 2
         if at_end and not self._following.isActive():
             self._following.start()
 
     def _select_last(self) -> None:
-        last = self.found.index(self.found.rowCount() - 1, 0)
+        last = self.entries_model.index(self.entries_model.rowCount() - 1, 0)
         flags = QItemSelectionModel.SelectionFlag
         self.table.selectionModel().setCurrentIndex(last, flags.ClearAndSelect | flags.Rows)
         self.table.scrollTo(last)
@@ -292,4 +292,4 @@ class LogDialog(Dialog):
         self.details.setPlainText(plain(text.strip()))
 
     def _copy(self) -> None:
-        QGuiApplication.clipboard().setText("\n".join(entry.line for entry in self.shown()))
+        QGuiApplication.clipboard().setText("\n".join(entry.line for entry in self.shown_entries()))

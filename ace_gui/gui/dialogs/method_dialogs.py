@@ -100,11 +100,11 @@ class ChooseMethodDialog(Dialog):
         self.finished.connect(self._end_estimate)
         self.setProperty("kind", "card-dialog")
         self.fit(1032, 672)
-        self._found = QSortFilterProxyModel(self)
+        self._filtered = QSortFilterProxyModel(self)
         height = self.fontMetrics().height() + 6
-        self._found.setSourceModel(_grouped(methods, experts, self, height))
-        self._found.setFilterRole(_WORDS)
-        self._found.setRecursiveFilteringEnabled(True)
+        self._filtered.setSourceModel(_grouped(methods, experts, self, height))
+        self._filtered.setFilterRole(_WORDS)
+        self._filtered.setRecursiveFilteringEnabled(True)
         hint = "Name, word or author"
         self.filter = search_field("Find a method by name, word or author", hint)
         self.tree = self._make_tree()
@@ -139,7 +139,7 @@ class ChooseMethodDialog(Dialog):
     def _make_tree(self) -> QTreeView:
         tree = named(QTreeView(), "Methods")
         tree.setProperty("kind", "sunk")
-        tree.setModel(self._found)
+        tree.setModel(self._filtered)
         tree.setHeaderHidden(True)
         tree.setRootIsDecorated(False)
         tree.setItemsExpandable(False)
@@ -157,9 +157,9 @@ class ChooseMethodDialog(Dialog):
         means.setWordWrap(False)
         heads = across((self.count, 1), means, margins=(4, 0, 12, 0))
         parts = (title, self.filter, heads, (self.tree, 1), across(self.compare, None))
-        left = pane(down(*parts, margins=(16, 16, 16, 8), gap=12))
-        left.setProperty("kind", "side")
-        splitter = split(left, self.about, sizes=_SIZES, gap=1)
+        list_pane = pane(down(*parts, margins=(16, 16, 16, 8), gap=12))
+        list_pane.setProperty("kind", "side")
+        splitter = split(list_pane, self.about, sizes=_SIZES, gap=1)
         foot = QFrame(self)
         foot.setProperty("kind", "foot")
         foot.setLayout(across((self.cost, 1), self.buttons, margins=(16, 12, 16, 12)))
@@ -171,29 +171,29 @@ class ChooseMethodDialog(Dialog):
         pattern.setPatternOptions(
             options.CaseInsensitiveOption | options.UseUnicodePropertiesOption
         )
-        self._found.setFilterRegularExpression(pattern)
+        self._filtered.setFilterRegularExpression(pattern)
         self.tree.expandAll()
         self._show_count()
         self.select(method.name if method is not None else "")
 
     def select(self, name: str) -> None:
         """Select the listed method with this name, or else the first."""
-        shown = self._shown()
-        with_name = [index for index in shown if (info := _info(index)) and info.name == name]
-        index = (with_name or shown or [QModelIndex()])[0]
+        indices = self._visible_indices()
+        with_name = [index for index in indices if (info := _info(index)) and info.name == name]
+        index = (with_name or indices or [QModelIndex()])[0]
         self.tree.selectionModel().setCurrentIndex(
             index, QItemSelectionModel.SelectionFlag.ClearAndSelect
         )
         self._bring_into_view()
         self._show(index)
 
-    def _shown(self) -> list[QModelIndex]:
+    def _visible_indices(self) -> list[QModelIndex]:
         """The listed methods, family by family."""
-        families = [self._found.index(row, 0) for row in range(self._found.rowCount())]
+        families = [self._filtered.index(row, 0) for row in range(self._filtered.rowCount())]
         return [
-            self._found.index(row, 0, family)
+            self._filtered.index(row, 0, family)
             for family in families
-            for row in range(self._found.rowCount(family))
+            for row in range(self._filtered.rowCount(family))
         ]
 
     def _bring_into_view(self) -> None:
@@ -233,8 +233,10 @@ class ChooseMethodDialog(Dialog):
 
     def _show_count(self) -> None:
         """Show the number of listed methods; those of the first group are listed twice."""
-        shown = {info.name for index in self._shown() if (info := _info(index)) is not None}
-        self.count.setText(counted(len(shown), "%n method", "%n methods"))
+        names = {
+            info.name for index in self._visible_indices() if (info := _info(index)) is not None
+        }
+        self.count.setText(counted(len(names), "%n method", "%n methods"))
 
     def _compare(self) -> None:
         self.accept()
@@ -266,10 +268,10 @@ def _grouped(
             item.setData(method, METHOD)
             mean, why = sample_figures().methods.get(method.name), misfit(method, experts)
             item.setData(why, MISFIT)
-            known = f"mean on the sample {mean:.3f}" if mean is not None else ""
-            item.setAccessibleText(", ".join(filter(None, (method.title, why or known))))
+            score_text = f"mean on the sample {mean:.3f}" if mean is not None else ""
+            item.setAccessibleText(", ".join(filter(None, (method.title, why or score_text))))
             variants = () if method.name == recommended.NAME else method.variants
-            titles = [method.title, *(f"{method.title}, {each}" for each in variants)]
+            titles = [method.title, *(f"{method.title}, {variant}" for variant in variants)]
             shelf = (e for e in recommended.SHELF if e.name.partition(":")[0] == method.name)
             titles += [entry.title for entry in shelf]
             words = (method.name, *titles, method.summary, method.citation)
@@ -414,7 +416,11 @@ class OverrideDialog(Dialog):
     def _outcomes(self) -> dict[str, str]:
         methods = self._session.draft.methods
         offered = {_RECIPE: "merge as in the recipe, with other values"}
-        return offered | {each.name: f"merge with {each.title}" for each in methods} | _OTHER_FATES
+        return (
+            offered
+            | {method.name: f"merge with {method.title}" for method in methods}
+            | _OTHER_FATES
+        )
 
     def _lay_out(self) -> None:
         selector = Form()
@@ -461,9 +467,9 @@ class OverrideDialog(Dialog):
         self.form.declare(() if method is None else method.fields)
         keeps = self.outcome.current in (_RECIPE, draft.inputs.method)
         values: dict[str, ParameterValue] = {}
-        for name, each in self.form.fields.items():
-            known = draft.parameter(name) if keeps else None
-            values[name] = each.field.default if known is None else known
+        for name, control in self.form.fields.items():
+            value = draft.parameter(name) if keeps else None
+            values[name] = control.field.default if value is None else value
         self.form.show_values((values | self._values).get, self._values)
         self.after.show_after(self._after, draft.inputs.after)
 

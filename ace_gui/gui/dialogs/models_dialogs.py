@@ -47,8 +47,8 @@ class ScanDialog(Dialog):
     ) -> None:
         title = "Models in this folder" if len(paths) == 1 else "Models"
         super().__init__(title, parent, cancels=True)
-        self._given, self._paths = base, paths
-        self._found: ModelsFound | None = None
+        self._base, self._paths = base, paths
+        self._scan: ModelsFound | None = None
         self.fit(52, 27, lines=True)
         self.tree = row_tree("Models found", ["Expert", "Base", "Architecture", "Size", ""])
         self.tree.header().setStretchLastSection(True)
@@ -68,11 +68,11 @@ class ScanDialog(Dialog):
         if not isinstance(event, ModelsFound):
             return
         blocked = QSignalBlocker(self.tree)
-        self._found = event
-        known = Counter(model_name(model.path) for model in event.models)
+        self._scan = event
+        counts = Counter(model_name(model.path) for model in event.models)
         for index, model in enumerate(event.models):
             hub, name = hub_name(model.path), model_name(model.path)
-            folder = f"{model.path.parent.name}/" if known[name] > 1 else ""
+            folder = f"{model.path.parent.name}/" if counts[name] > 1 else ""
             name = plain(hub or f"{folder}{name}")
             revision = model.path.name[:8] if hub else ""
             facts = " ".join(filter(None, (model.architecture, model.dtype, revision)))
@@ -81,7 +81,7 @@ class ScanDialog(Dialog):
             item.setToolTip(_EXPERT, tooltip(str(model.path)))
             item.setTextAlignment(_SIZE, _RIGHT)
             button = named(QRadioButton(self.tree), f"{name} is the base model")
-            button.setEnabled(not model.problem and self._given is None)
+            button.setEnabled(not model.problem and self._base is None)
             self.bases.addButton(button, index)
             self.tree.setItemWidget(item, _BASE, button)
         blocked.unblock()
@@ -97,11 +97,11 @@ class ScanDialog(Dialog):
 
     def _judge(self) -> None:
         """Show for each model whether it fits the base, and check those that do."""
-        found, base = self._found, self.bases.checkedId()
-        if found is None:
+        scan, base = self._scan, self.bases.checkedId()
+        if scan is None:
             return
-        for index, (model, item) in enumerate(zip(found.models, _rows(self.tree), strict=True)):
-            fits = base >= 0 and index != base and index in found.alike[base]
+        for index, (model, item) in enumerate(zip(scan.models, _rows(self.tree), strict=True)):
+            fits = base >= 0 and index != base and index in scan.alike[base]
             words = "fits" if fits else "the base" if index == base else _DIFFERS
             words = model.problem or (words if base >= 0 else "")
             item.setText(_SAID, GAP + plain(words))
@@ -113,19 +113,19 @@ class ScanDialog(Dialog):
         self._allow()
 
     def experts(self) -> list[Path]:
-        models = self._found.models if self._found is not None else ()
+        models = self._scan.models if self._scan is not None else ()
         pairs = zip(models, _rows(self.tree), strict=True)
         return [model.path for model, item in pairs if item.checkState(_EXPERT) == _ON]
 
     def _allow(self) -> None:
-        found, base = self._found, self.bases.checkedId()
-        if found is None:
+        scan, base = self._scan, self.bases.checkedId()
+        if scan is None:
             return
-        experts, adding = self.experts(), self._given is not None
+        experts, adding = self.experts(), self._base is not None
         self.take.setEnabled(base >= 0 and (bool(experts) or not adding))
         count = counted(len(experts), "expert", "experts")
         self.take.setText(f"&Add {count}" if adding else f"&Open with {count}")
-        if not found.models:
+        if not scan.models:
             folders = ", ".join(map(str, self._paths))
             self.note.setText(plain(f"No model with weights was found in {folders}."))
         elif base < 0:
@@ -134,10 +134,10 @@ class ScanDialog(Dialog):
             self.note.setText("Only headers were read; the models are checked once they are open.")
 
     def _choose(self) -> None:
-        found, base, experts = self._found, self.bases.checkedId(), self.experts()
-        if found is not None and base >= 0:
+        scan, base, experts = self._scan, self.bases.checkedId(), self.experts()
+        if scan is not None and base >= 0:
             self.accept()
-            self.chosen.emit(found.models[base].path if self._given is None else None, experts)
+            self.chosen.emit(scan.models[base].path if self._base is None else None, experts)
 
 
 class CleanUpDialog(Dialog):
@@ -148,7 +148,7 @@ class CleanUpDialog(Dialog):
     ) -> None:
         super().__init__("Clean up runs", parent, cancels=True)
         self._runs, self._methods = runs, methods
-        self._kept: list[MergeRun] = []
+        self._stored_runs: list[MergeRun] = []
         self.fit(48, 26, lines=True)
         self.tree = row_tree("Runs", ("Merge", "Project", "Made", "Size", "Exported"))
         self.tree.itemChanged.connect(lambda *_: self._sum_up())
@@ -161,9 +161,9 @@ class CleanUpDialog(Dialog):
         runs.list_all()
 
     def _show(self, runs: Sequence[MergeRun]) -> None:
-        self._kept = list(runs)
+        self._stored_runs = list(runs)
         self.tree.clear()
-        for run in self._kept:
+        for run in self._stored_runs:
             title = run_title(run, self._methods)
             made_at = QDateTime.fromSecsSinceEpoch(int(run.made))
             when = QLocale().toString(made_at, QLocale.FormatType.ShortFormat)
@@ -175,12 +175,14 @@ class CleanUpDialog(Dialog):
         self._sum_up()
 
     def _ticked(self) -> list[MergeRun]:
-        rows = zip(self._kept, _rows(self.tree), strict=False)  # also while the tree is filled
+        rows = zip(
+            self._stored_runs, _rows(self.tree), strict=False
+        )  # also while the tree is filled
         return [run for run, row in rows if row.checkState(0) == _ON]
 
     def _sum_up(self) -> None:
         ticked = self._ticked()
-        total = sum(run.bytes for run in self._kept)
+        total = sum(run.bytes for run in self._stored_runs)
         freed = sum(run.bytes for run in ticked)
         self.remove.setEnabled(bool(ticked))
         self.remove.setText(f"&Delete {len(ticked)}" if ticked else "&Delete")
@@ -190,7 +192,7 @@ class CleanUpDialog(Dialog):
         text += counted(lost, " %n is not exported.", " %n are not exported.") if lost else ""
         if not ticked:
             text = f"{human_bytes(total)} in total. Select what to delete."
-        self.summary.setText(text if self._kept else "There are no runs.")
+        self.summary.setText(text if self._stored_runs else "There are no runs.")
 
     def _delete(self) -> None:
         self._runs.delete_kept([run.store for run in self._ticked()])

@@ -75,8 +75,8 @@ class ExportDialog(Dialog):
         self._session, self._output, self._adds = session, output, adds
         self._exported_to = Path()
         self.chosen = {form: form.traits.export() for form in Output}
-        own = Disposition.PER_EXPERT
-        self._has_heads = any(row.disposition is own for row in session.layers.rows)
+        per_expert = Disposition.PER_EXPERT
+        self._has_heads = any(row.disposition is per_expert for row in session.layers.rows)
         self.setMinimumWidth(580)
         self.notice = Notice()
         self.folder = named(QLineEdit(placeholderText="a new or empty folder"), "Target folder")
@@ -114,8 +114,8 @@ class ExportDialog(Dialog):
         folders = plan.input_folders if plan is not None else ()
         verdict = check_folder(self.folder.text(), self.bytes_needed(), folders)
         exporting = self._session.activity.is_running(State.EXPORTING)
-        usual = self.form_now.traits.export()
-        self.form.show_record(self._options(), self.chosen[self.form_now], usual)
+        defaults = self.form_now.traits.export()
+        self.form.show_record(self._options(), self.chosen[self.form_now], defaults)
         self._show_curve()
         self.verdict.setText(verdict.sentence)
         change_kind(self.verdict, "caption" if verdict.good else "bad")
@@ -167,21 +167,21 @@ class ExportDialog(Dialog):
 
     def _show_curve(self) -> None:
         """Show the share that each rank keeps, as far as it is known."""
-        found, progress = self.curve.last(EnergyByRank), self.curve.progress(JobProgress)
+        shares, progress = self.curve.last(EnergyByRank), self.curve.progress(JobProgress)
         adapter = self._size_of_adapter
         for widget in (self.plot, self.button):
             widget.setVisible(adapter is not None)
         if adapter is None:
             return
-        if found is not None:
+        if shares is not None:
             self.button.hide()
         share = None if progress is None else progress.done / max(progress.total, 1)
         self.button.show_job(self.curve.is_running, "", share=share)
-        if found is not None and found.shares:
+        if shares is not None and shares.shares:
             rank = None if adapter.by_energy else adapter.rank
             energy = adapter.energy if adapter.by_energy else None
-            self.plot.show_shares(found, rank, energy)
-        elif found is not None:
+            self.plot.show_shares(shares, rank, energy)
+        elif shares is not None:
             self.plot.show_message("No matrix of a linear layer changes.")
         elif self.curve.is_running:
             self.plot.show_message("Computing what each rank keeps …")
@@ -403,6 +403,6 @@ def _heterogeneity(run: MergeRun, session: Session) -> str:
     regimes = [report.regime for report in run.reports.values() if report.regime is not None]
     if regimes:
         return heterogeneous_text(regimes.count(Regime.HETEROGENEOUS), len(regimes))
-    known = sum(report.gamma is not None for report in run.reports.values())
+    with_gamma = sum(report.gamma is not None for report in run.reports.values())
     merged = sum(row.disposition is Disposition.MERGED for row in session.layers.rows)
-    return treated_alike(known or merged)
+    return treated_alike(with_gamma or merged)

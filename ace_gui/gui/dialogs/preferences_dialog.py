@@ -86,12 +86,12 @@ class PreferencesDialog(Dialog):
         folder, use = settings.export_folder, partial(setattr, settings, "export_folder")
         self.exports = _Folder("Export folder", "exports", folder, "Last export folder", use)
         keep = partial(setattr, settings, "days_kept")
-        self.kept = _choice("Keep runs", _KEPT, settings.days_kept, keep)
+        self.keep_days = _choice("Keep runs", _KEPT, settings.days_kept, keep)
         self.notify = QCheckBox("when long work ends", self)
         self.notify.setChecked(settings.notifies)
         self.notify.toggled.connect(partial(setattr, settings, "notifies"))
         self._add("Export folder", self.exports)
-        self._add("Keep runs", self.kept, "Older ones are removed when the program starts.")
+        self._add("Keep runs", self.keep_days, "Older ones are removed when the program starts.")
         tip = "A desktop notification, if the window is not in front."
         self._add("Notify me", self.notify, tip)
 
@@ -137,15 +137,15 @@ class _CacheRow(QWidget):
             return error.sentence
         return self._cache.bytes()
 
-    def _show(self, left: int | str) -> None:
-        """``left``: bytes, or a sentence about a failure."""
-        failed = isinstance(left, str)
-        text = "Cannot be emptied" if failed else human_bytes(int(left))
-        reason = str(left) if failed else ""
+    def _show(self, result: int | str) -> None:
+        """``result``: bytes, or a sentence about a failure."""
+        failed = isinstance(result, str)
+        text = "Cannot be emptied" if failed else human_bytes(int(result))
+        reason = str(result) if failed else ""
         self.amount.setText(text)
         self.amount.setToolTip(reason)
         self.amount.setAccessibleName(f"{self._cache.title}: {reason or text}")
-        self.button.setEnabled(failed or left != 0)
+        self.button.setEnabled(failed or result != 0)
 
 
 class _Folder(QWidget):
@@ -161,14 +161,14 @@ class _Folder(QWidget):
     ) -> None:
         super().__init__()
         self._name, self._otherwise, self._use = name, otherwise, use
-        self.shown = ElidedLabel()
+        self.size_label = ElidedLabel()
         take = self.take
         ask = partial(ask_folders, self, name, purpose, lambda paths: take(paths[0]))
         self.choose = push_button("Choose…", ask, name=f"Choose: {name}")
         name = f"Default: {name}"
         self.reset = push_button("Default", lambda: take(None), kind="ghost", name=name)
         buttons = across(self.choose, self.reset, None)
-        self.setLayout(down(self.shown, buttons, margins=(0, 4, 0, 0), gap=4))
+        self.setLayout(down(self.size_label, buttons, margins=(0, 4, 0, 0), gap=4))
         self._show(folder)
 
     def take(self, folder: Path | None) -> None:
@@ -176,8 +176,8 @@ class _Folder(QWidget):
         self._show(folder)
 
     def _show(self, folder: Path | None) -> None:
-        self.shown.set_full_text(str(folder) if folder is not None else self._otherwise)
-        self.shown.setAccessibleName(f"{self._name}: {self.shown.whole}")
+        self.size_label.set_full_text(str(folder) if folder is not None else self._otherwise)
+        self.size_label.setAccessibleName(f"{self._name}: {self.size_label.full_text}")
         self.reset.setEnabled(folder is not None)
 
 

@@ -44,10 +44,10 @@ class FigureColumn:
 
 def column_of(title: str, values: Iterable[object]) -> FigureColumn:
     """A column of texts, or else of numbers, where None means unknown."""
-    known = list(values)
-    if all(isinstance(value, str) for value in known):
-        return FigureColumn(title, [str(value) for value in known])
-    return FigureColumn(title, np.array(known, dtype=np.float64))
+    listed_values = list(values)
+    if all(isinstance(value, str) for value in listed_values):
+        return FigureColumn(title, [str(value) for value in listed_values])
+    return FigureColumn(title, np.array(listed_values, dtype=np.float64))
 
 
 class FiguresModel(QAbstractTableModel):

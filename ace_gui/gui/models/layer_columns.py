@@ -107,12 +107,12 @@ class Layer:
     @property
     def regime(self) -> str:
         """The branch of ACE for this tensor, or a dash."""
-        tau, known = self.tau, self.statistics
+        tau, statistics = self.tau, self.statistics
         if math.isnan(self.gamma) or math.isinf(tau):
             return NONE
         if not self.gamma > tau:
             return "homogeneous"
-        scale = known is not None and near_pole(known, tau)
+        scale = statistics is not None and near_pole(statistics, tau)
         return BY_SCALE if scale else "heterogeneous"
 
     @property
@@ -389,7 +389,7 @@ def _energies(experts: Sequence[str]) -> Iterator[Column]:
     for expert in experts:
 
         def energy(layer: Layer, name: str = expert) -> float:
-            known = layer.statistics
-            return math.nan if known is None else known.energies.get(name, math.nan)
+            statistics = layer.statistics
+            return math.nan if statistics is None else statistics.energies.get(name, math.nan)
 
         yield Column(title=expert, csv=f"‖ΔW‖² {expert}", value=energy)

@@ -146,10 +146,10 @@ class Healths(QObject):
         self._session = session
         self._parameters: dict[str, ParameterValue] = {}
         self._reports: dict[str, LayerReport] = {}
-        self._found: dict[str, tuple[_Known, LayerHealth]] = {}
+        self._healths: dict[str, tuple[_Known, LayerHealth]] = {}
         self._timer = QTimer(self, singleShot=True, interval=_HEALTH_REFRESH)
         self._timer.timeout.connect(self.changed)
-        self._left: Iterator[PlanRow] | None = None  # the rows whose health is not computed yet
+        self._waiting: Iterator[PlanRow] | None = None  # the rows whose health is not computed yet
         self._warnings = 0
         self._ahead = QTimer(self, singleShot=True)
         self._ahead.timeout.connect(self._find_ahead)
@@ -160,13 +160,13 @@ class Healths(QObject):
 
     def of(self, name: str) -> LayerHealth | None:
         """The health of a tensor; None if unknown."""
-        known = (self._session.layers.statistics.get(name), self._reports.get(name))
-        if known == (None, None):
+        figures = (self._session.layers.statistics.get(name), self._reports.get(name))
+        if figures == (None, None):
             return None
-        stored = self._found.get(name)
-        if stored is None or stored[0][0] is not known[0] or stored[0][1] is not known[1]:
-            stored = known, layer_health(*known, self._parameters_of(name))
-            self._found[name] = stored
+        stored = self._healths.get(name)
+        if stored is None or stored[0][0] is not figures[0] or stored[0][1] is not figures[1]:
+            stored = figures, layer_health(*figures, self._parameters_of(name))
+            self._healths[name] = stored
         return stored[1]
 
     def summary(self) -> ModelHealth:
@@ -184,19 +184,19 @@ class Healths(QObject):
         self._parameters = {**session.draft.resolved_parameters(), "tau": session.draft.tau}
         merge = session.results.merge if session.merge_is_current else None
         self._reports = merge.reports if merge is not None else {}
-        self._found.clear()
+        self._healths.clear()
         self._announce()
 
     def _announce(self) -> None:
         start_once(self._timer)
-        self._left = None
+        self._waiting = None
         self._ahead.start(_QUIET)
 
     def _find_ahead(self) -> None:
         """Compute the health of all layers in advance, so that sorting by it is fast."""
-        if self._left is None:
-            self._left, self._warnings = iter(self._session.layers.rows), 0
-        batch = tuple(islice(self._left, _BATCH))
+        if self._waiting is None:
+            self._waiting, self._warnings = iter(self._session.layers.rows), 0
+        batch = tuple(islice(self._waiting, _BATCH))
         for row in batch:
             health = self.of(row.name)
             self._warnings += health is not None and health.verdict is Verdict.WARNING

@@ -155,8 +155,8 @@ class LayersModel(QAbstractItemModel):
     def gamma_scale(self) -> float:
         """The γ that fills a bar: 0.5, or the largest that is not an outlier."""
         with np.errstate(invalid="ignore"):
-            usual = self._gamma[self._gamma <= _GAMMA_USUAL]
-        return max(float(usual.max(initial=0.0)), _GAMMA_USUAL / 4)
+            ordinary = self._gamma[self._gamma <= _GAMMA_USUAL]
+        return max(float(ordinary.max(initial=0.0)), _GAMMA_USUAL / 4)
 
     @property
     def tau(self) -> float:
@@ -261,10 +261,13 @@ class LayersModel(QAbstractItemModel):
             spoken = dict.fromkeys(map(int, (_Role.AccessibleTextRole, _Role.ToolTipRole)), words)
             return {COUNT: count, 0: group.title, **spoken}.get(int(role))
         if column == GAMMA.index and role == RANGE:
-            known = indices[~np.isnan(self._gamma[indices])]
-            if not known.size:
+            with_gamma = indices[~np.isnan(self._gamma[indices])]
+            if not with_gamma.size:
                 return None
-            low, high = known[self._gamma[known].argmin()], known[self._gamma[known].argmax()]
+            low, high = (
+                with_gamma[self._gamma[with_gamma].argmin()],
+                with_gamma[self._gamma[with_gamma].argmax()],
+            )
             unsure = self._layers[high].gamma_unsure
             return float(self._gamma[low]), float(self._gamma[high]), unsure
         return self._health_of(indices, role) if column == HEALTH.index else None
@@ -329,25 +332,25 @@ class LayersModel(QAbstractItemModel):
         self.endResetModel()
 
     def _arrange(self) -> None:
-        shown = np.flatnonzero(self._mask())
+        visible = np.flatnonzero(self._mask())
         column, order = self._sorting
-        if column >= 0 and shown.size:
-            ranks = self._ranks(column)[shown]
+        if column >= 0 and visible.size:
+            ranks = self._ranks(column)[visible]
             ranks = -ranks if order == Qt.SortOrder.DescendingOrder else ranks
-            shown = shown[np.argsort(ranks, kind="stable")]  # NaN comes last in both directions
-        self._order = shown
+            visible = visible[np.argsort(ranks, kind="stable")]  # NaN comes last in both directions
+        self._order = visible
         self._positions = np.full(len(self._layers), -1, dtype=np.intp)
-        self._positions[shown] = np.arange(len(shown))
-        blocks = [self._layers[index].row.block for index in shown]
+        self._positions[visible] = np.arange(len(visible))
+        blocks = [self._layers[index].row.block for index in visible]
         self.groups = () if column >= 0 else _groups(blocks)
         self._find_useful()
 
     def _find_useful(self) -> None:
-        shown = self.shown
+        layers = self.shown
         self.useful = frozenset(
             index
             for index, column in enumerate(COLUMNS)
-            if column.useful is None or any(map(column.useful, shown))
+            if column.useful is None or any(map(column.useful, layers))
         )
 
     def _mask(self) -> NDArray[np.bool_]:

@@ -202,8 +202,8 @@ class RunsModel(QStandardItemModel):
 
     def _lines(self, run: MergeRun) -> RunLines:
         methods, results = self._session.draft.methods, self._session.results
-        first, *others = title_parts(run, methods)
-        parts = [first, *others] if run.name else others
+        first, *parts_after = title_parts(run, methods)
+        parts = [first, *parts_after] if run.name else parts_after
         current = run is results.merge
         if current:
             parts.insert(

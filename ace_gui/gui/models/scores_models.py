@@ -33,31 +33,31 @@ class MergeFigure:
         """The heading with an arrow that says whether more or less is better."""
         return self.heading + ("", " ↑", " ↓")[self.better]
 
-    def known(self, row: MethodCompared) -> float | None:
+    def value_of(self, row: MethodCompared) -> float | None:
         """The value of a row; None if it is not known or the merge failed."""
         value = None if row.error else self.value(row)
         return value if value is not None and math.isfinite(value) else None
 
     def column(self, rows: Sequence[MethodCompared], tips: Sequence[str]) -> FigureColumn:
         """The column of all rows, with the best of several values in bold."""
-        found = [self.known(row) for row in rows]
-        known = [value for value in found if value is not None]
-        best = max(known, key=lambda value: self.better * value, default=None)
-        rated = self.better and len(known) > 1
+        figures = [self.value_of(row) for row in rows]
+        numbers = [value for value in figures if value is not None]
+        best = max(numbers, key=lambda value: self.better * value, default=None)
+        rated = self.better and len(numbers) > 1
         text = human_bytes if self.format == "bytes" else self.format.format
         return FigureColumn(
             self.title,
-            np.array([math.nan if value is None else value for value in found]),
+            np.array([math.nan if value is None else value for value in figures]),
             self.tip,
-            texts=[NONE if value is None else text(value) for value in found],  # type: ignore[arg-type]
+            texts=[NONE if value is None else text(value) for value in figures],  # type: ignore[arg-type]
             tips=tips,
-            strong=frozenset(n for n, value in enumerate(found) if rated and value == best),
+            strong=frozenset(n for n, value in enumerate(figures) if rated and value == best),
         )
 
 
 def _mean_cosine(row: MethodCompared) -> float | None:
-    known = [value for value in row.cosines.values() if math.isfinite(value)]
-    return sum(known) / len(known) if known else None
+    finite = [value for value in row.cosines.values() if math.isfinite(value)]
+    return sum(finite) / len(finite) if finite else None
 
 
 _METHOD_TIP = "The method, and parameters other than its defaults."
@@ -121,7 +121,7 @@ class ComparedModel(FiguresModel):
         self._rows, self._figures = rows, [*_score_figures(scores), *_FIGURES]
         titles, tips = [row.title for row in rows], [row.error or _details(row) for row in rows]
         method = FigureColumn("Method", titles, _METHOD_TIP, tips=tips)
-        self.set_columns([method, *(each.column(rows, tips) for each in self._figures)])
+        self.set_columns([method, *(figure.column(rows, tips) for figure in self._figures)])
 
     def row_at(self, position: int) -> MethodCompared:
         return self._rows[self.source_row(position)]
@@ -166,11 +166,11 @@ def _score_figures(scores: tuple[TaskScore, ...]) -> list[MergeFigure]:
     return [
         *(
             figure(
-                each.task,
-                f"{each.metric} on {each.task}, {each.n} examples.",
-                lambda row, task=each.task: row.by_task.get(task),  # type: ignore[misc]
+                score.task,
+                f"{score.metric} on {score.task}, {score.n} examples.",
+                lambda row, task=score.task: row.by_task.get(task),  # type: ignore[misc]
             )
-            for each in scores
+            for score in scores
         ),
         figure("Mean", "Mean score over the tasks.", lambda row: row.mean.score),
         figure("Of experts", relative, lambda row: row.mean.normalised),
@@ -197,8 +197,8 @@ def score_text(value: float) -> str:
 
 def figure_words(figure: Figure) -> str:
     """``0.807 ± 0.020``."""
-    known = math.isfinite(figure.value) and math.isfinite(figure.error)
-    return score_text(figure.value) + (f" ± {score_text(figure.error)}" if known else "")
+    is_finite = math.isfinite(figure.value) and math.isfinite(figure.error)
+    return score_text(figure.value) + (f" ± {score_text(figure.error)}" if is_finite else "")
 
 
 def _count(value: int | None) -> str:
@@ -282,5 +282,5 @@ def _tip(row: TaskFigures, column: int) -> str:
         return "Unweighted mean of all tasks" if row.is_mean else f"{row.metric}, {whose}"
     _, tip, text = _COLUMNS[column]
     figure = {BASE: row.base, MERGE: row.merge, EXPERT: row.expert}.get(column)
-    shown = text(row) if figure is None else figure_words(figure)
-    return f"{row.title}: {shown}\n{tip}"
+    figure_text = text(row) if figure is None else figure_words(figure)
+    return f"{row.title}: {figure_text}\n{tip}"

@@ -131,10 +131,10 @@ class LearningView(Following):
         distilled = None if run is None or run.finished is None else run.finished.distilled
         self._result.setText("" if distilled is None else distilled.sentence)
         self._result.setVisible(distilled is not None)
-        known, colours = self._session.results.learning, expert_colours(self._session)
+        learning, colours = self._session.results.learning, expert_colours(self._session)
         tasks = {task.title: task.expert or task.title for task in self._session.draft.inputs.tasks}
         by_task = {name: colours[expert] for name, expert in tasks.items() if expert in colours}
-        self.plot.show_steps(known.losses, known.figures, known.curve, colours | by_task)
+        self.plot.show_steps(learning.losses, learning.figures, learning.curve, colours | by_task)
 
 
 _Row = tuple[str, str, str]
@@ -186,11 +186,11 @@ class WhatIfPanel(QWidget):
         self._session, self._what_if = session, what_if
         self.form = Form(spoken="{} to try")
         self.form.edited.connect(what_if.try_parameter)
-        wanted = session.inputs_wanted
-        self.apply = push_button("Apply", lambda: wanted.emit(what_if.inputs()))
+        inputs_wanted = session.inputs_wanted
+        self.apply = push_button("Apply", lambda: inputs_wanted.emit(what_if.inputs()))
         tip = "Return to the values of the recipe"
         self.back = push_button("Discard", what_if.back, tip=tip)
-        self.own = muted_label()
+        self.own_note = muted_label()
         self._scroll = scroll_area("Values to try", self.form, tabs=False)
         name = "Figures of the layer with the recipe's and the trial values"
         self.table = row_tree(name, ["", *what_if.labels])
@@ -224,13 +224,13 @@ class WhatIfPanel(QWidget):
     def _show_override(self) -> None:
         """Show which override sets the selected layer's parameters, if one does."""
         index, session = self._what_if.override, self._session
-        self.own.setVisible(index is not None)
+        self.own_note.setVisible(index is not None)
         if index is None:
             self.apply.setToolTip("Apply the trial values to the whole recipe")
             return
         rule = describe(session.draft.inputs.overrides[index])
         ruled = [row for row in session.layers.rows if row.override and index in row.override.rules]
-        self.own.setText(f"This layer has its own parameters (override: {rule}).")
+        self.own_note.setText(f"This layer has its own parameters (override: {rule}).")
         count = f", for all {len(ruled)} tensors" if len(ruled) > 1 else ""
         self.apply.setToolTip(tooltip(f"Apply the trial values to the override of {rule}{count}"))
 
@@ -245,10 +245,10 @@ class WhatIfPanel(QWidget):
             sentence = what_if.error
         elif not what_if.is_on:
             sentence = _NOT_TRIED if what_if.other_variant is None else _BOTH
-        both = sentence == _BOTH and new is not None  # the headings say so
+        both_headed = sentence == _BOTH and new is not None  # the headings say so
         self.note.setText(sentence)
-        shown = bool(sentence) and not both  # the plot says it if it is visible
-        self.note.setVisible(shown and (self._drawing.isHidden() or sentence == _BOTH))
+        is_said = bool(sentence) and not both_headed  # the plot says it if it is visible
+        self.note.setVisible(is_said and (self._drawing.isHidden() or sentence == _BOTH))
         self.table.setHeaderLabels(["", *what_if.labels])
         if old is not None and new is not None:
             self.plot.show_comparison(old, new, what_if.labels)
@@ -270,11 +270,11 @@ class WhatIfPanel(QWidget):
 
     def _lay_out(self) -> None:
         buttons = across(self.apply, self.back, None)
-        left = down(self.own, (self._scroll, 1), buttons)
+        controls = down(self.own_note, (self._scroll, 1), buttons)
         middle = down((self.table, 1), self.note)
-        self._beside = left, middle
+        self._beside = controls, middle
         self._drawing = PlotWithTable(self.plot)
-        parts = (left, 3), (middle, 4), (self._drawing, 6)
+        parts = (controls, 3), (middle, 4), (self._drawing, 6)
         self.setLayout(across(*parts, margins=(8, 6, 8, 4), gap=_SPACING))
         on_font_change(self, self._measure)
 
@@ -303,5 +303,5 @@ def figure_text(report: LayerReport, figure: str) -> str:
     if value is None:
         return NONE
     if isinstance(value, tuple):
-        return " → ".join(number_text(each, 3) for each in value)
+        return " → ".join(number_text(item, 3) for item in value)
     return number_text(value, 4) if isinstance(value, float) else value.value

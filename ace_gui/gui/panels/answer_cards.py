@@ -69,8 +69,8 @@ class ModelChoices(QWidget):
         """The ticked models, in order."""
         return [model for model in self._models if self._ticks[model.key].isChecked()]
 
-    def offer(self, models: Sequence[AskedModel], usual: Mapping[str, bool]) -> None:
-        """Offer these models. What the user ticked stays; ``usual``: whether others are ticked."""
+    def offer(self, models: Sequence[AskedModel], defaults: Mapping[str, bool]) -> None:
+        """Offer these models. What the user ticked stays; ``defaults``: whether others are ticked."""
         if tuple(models) != self._models:
             self._models = tuple(models)
             clear_layout(self._flow)
@@ -83,7 +83,7 @@ class ModelChoices(QWidget):
                 self._flow.addWidget(tick)
         for key, tick in self._ticks.items():
             with QSignalBlocker(tick):
-                tick.setChecked(self._touched.get(key, usual.get(key, False)))
+                tick.setChecked(self._touched.get(key, defaults.get(key, False)))
 
     def _note(self, key: str, on: bool) -> None:
         self._touched[key] = on
@@ -156,11 +156,11 @@ class AnswerCard(QWidget):
 
     def _write(self, text: str) -> None:
         """Append only new text, so that selection and scroll position stay."""
-        shown = self.text.toPlainText()
-        if shown and text.startswith(shown):
+        present = self.text.toPlainText()
+        if present and text.startswith(present):
             self.text.moveCursor(self.text.textCursor().MoveOperation.End)
-            self.text.insertPlainText(text[len(shown) :])
-        elif text != shown:
+            self.text.insertPlainText(text[len(present) :])
+        elif text != present:
             self.text.setPlainText(text)
 
     def _copy(self) -> None:

@@ -162,25 +162,27 @@ class HealthPanel(Following):
         session.selection_changed.connect(self._mark)
 
     def refresh(self) -> None:
-        found = self._healths.summary()
-        known = bool(found.counts)
-        self.summary.setText(found.sentence if known else "Nothing is known about the layers yet.")
+        summary = self._healths.summary()
+        has_counts = bool(summary.counts)
+        self.summary.setText(
+            summary.sentence if has_counts else "Nothing is known about the layers yet."
+        )
         titles = (
             f"{plain(title)}: {counted(count, 'tensor', 'tensors')}"
-            for title, count in found.titles.items()
+            for title, count in summary.titles.items()
         )
         self._titles.setText(" · ".join(titles))
-        self._titles.setVisible(bool(found.titles))
-        self._misbehaving = found.misbehaving
+        self._titles.setVisible(bool(summary.titles))
+        self._misbehaving = summary.misbehaving
         self.offered.setText(
-            f"In {counted(len(found.misbehaving), 'layer', 'layers')}, the published variant moves "
+            f"In {counted(len(summary.misbehaving), 'layer', 'layers')}, the published variant moves "
             "far more than the experts did, or its refinement points against them. The automatic "
             "variant does neither."
         )
         self.for_all.setVisible(self._session.draft.inputs.method == ACE)
-        self.offer.setVisible(bool(found.misbehaving))
+        self.offer.setVisible(bool(summary.misbehaving))
         inside = [row.name for row in self._session.layers.rows if row.block is not None]
-        self.worst.show_checks(list(map(_worst, found.worst)), shared_prefix(inside))
+        self.worst.show_checks(list(map(_worst, summary.worst)), shared_prefix(inside))
         self._mark()
 
     def _mark(self) -> None:
@@ -196,6 +198,6 @@ class HealthPanel(Following):
 
 def _worst(layer: LayerHealth) -> Check:
     """The worst finding of a layer, with the others as its details."""
-    worst, *others = layer.findings
-    details = "\n".join(each.sentence for each in others)
+    worst, *further = layer.findings
+    details = "\n".join(finding.sentence for finding in further)
     return replace(worst, subject=layer.name, details=details)

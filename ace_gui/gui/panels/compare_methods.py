@@ -62,7 +62,7 @@ class CompareMethodsPanel(QWidget):
     def __init__(self, session: Session, comparison: MethodComparison) -> None:
         super().__init__()
         self._session, self._comparison = session, comparison
-        self._shown: tuple[MethodCompared, ...] = ()
+        self._compared: tuple[MethodCompared, ...] = ()
         self._barred: list[MethodCompared] = []
         self._spotted: list[MethodCompared] = []
         self.choices = MergeChoices(session)
@@ -94,21 +94,21 @@ class CompareMethodsPanel(QWidget):
 
     def refresh(self) -> None:
         chosen = self.selected()
-        if tuple(self._shown) != self._comparison.rows:
-            self._shown = self._comparison.rows
-            self.model.show_rows(self._shown)
+        if tuple(self._compared) != self._comparison.rows:
+            self._compared = self._comparison.rows
+            self.model.show_rows(self._compared)
             self.table.fit_columns()
             self._select(chosen)
-        self._results.setCurrentIndex(int(bool(self._shown)))
+        self._results.setCurrentIndex(int(bool(self._compared)))
         self._draw()
         progress = self._comparison.progress(CompareProgress)
         if progress is not None:
             text = f"Merging {progress.index + 1} of {progress.of}: {progress.title}"
             text += f", {progress.done} of {progress.total} tensors …" if progress.total else " …"
         else:
-            errors = [f"{row.title}: {row.error}" for row in self._shown if row.error]
+            errors = [f"{row.title}: {row.error}" for row in self._compared if row.error]
             text = self._comparison.obstacle or " ".join(errors)
-        waiting = progress is not None and not self._shown
+        waiting = progress is not None and not self._compared
         self.status.setText(text)
         self.status.setVisible(not waiting and bool(text))
         self._nothing.setText(text if waiting else _NOTHING)
@@ -123,21 +123,21 @@ class CompareMethodsPanel(QWidget):
             is_current = current is not None and self._comparison.run_of(row) is current
             return MergePoint(row.title, x, y, is_current)
 
-        shown, main = model.sorted_figure, model.main_figure
-        self._barred = [row for row in good if shown.known(row) is not None]
-        points = [point(row, shown.known(row) or 0.0) for row in self._barred]
-        self.bars.show_merges(shown.title, points)
-        self._spotted = [row for row in good if main.known(row) is not None]
+        sorted_figure, main = model.sorted_figure, model.main_figure
+        self._barred = [row for row in good if sorted_figure.value_of(row) is not None]
+        points = [point(row, sorted_figure.value_of(row) or 0.0) for row in self._barred]
+        self.bars.show_merges(sorted_figure.title, points)
+        self._spotted = [row for row in good if main.value_of(row) is not None]
         name, fields = swept(self._spotted), self._session.draft.fields
         points = [
             point(
                 row,
                 float(row.parameters[name]) if name else row.relative_norm,
-                main.known(row) or 0.0,
+                main.value_of(row) or 0.0,
             )
             for row in self._spotted
         ]
-        label = next((each.label for each in fields if each.name == name), name)
+        label = next((field.label for field in fields if field.name == name), name)
         self.scatter.show_merges(main.title, points, label)
 
     def _make_table(self) -> FittedTable:
@@ -147,21 +147,21 @@ class CompareMethodsPanel(QWidget):
         return table
 
     def _lay_out(self) -> None:
-        left = pane(down(heading("Methods"), (self.choices, 1), self.start))
+        choices_pane = pane(down(heading("Methods"), (self.choices, 1), self.start))
         actions = FlowLayout(spacing=8)
         for button in (self.use, self.pair, self.save):
             actions.addWidget(button)
         plots = BesideOrBelow(_ONE_ROW, self)
         plots.addWidget(self.bars)
         plots.addWidget(self.scatter)
-        both = QSplitter(Qt.Orientation.Vertical)
-        both.addWidget(self.table)
-        both.addWidget(plots)
-        both.setChildrenCollapsible(False)
-        both.setSizes([300, 320])
-        both.setStretchFactor(1, 1)
+        splitter = QSplitter(Qt.Orientation.Vertical)
+        splitter.addWidget(self.table)
+        splitter.addWidget(plots)
+        splitter.setChildrenCollapsible(False)
+        splitter.setSizes([300, 320])
+        splitter.setStretchFactor(1, 1)
         on_font_change(self, self._measure)
-        area = scroll_area("Results", both, tabs=False)
+        area = scroll_area("Results", splitter, tabs=False)
         self._nothing = secondary_label(_NOTHING)
         self._nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._nothing.setMargin(48)
@@ -169,7 +169,7 @@ class CompareMethodsPanel(QWidget):
         self._results.addWidget(self._nothing)
         self._results.addWidget(area)
         right = pane(down(heading("Results"), (self._results, 1), self.status, actions))
-        columns = split(left, right, sizes=(250, 900), gap=2 * GAP)
+        columns = split(choices_pane, right, sizes=(250, 900), gap=2 * GAP)
         self.setLayout(down(columns, margins=(8, 8, 8, 8)))
 
     def _measure(self, metrics: QFontMetrics) -> None:
@@ -336,10 +336,12 @@ class MergeChoices(QWidget):
 
     def _propose(self) -> None:
         """Tick the window's method and what to compare it with first."""
-        known = {method.name: method for method in self._offered}
-        current = [key for key in self.boxes if self._is_current(known[key[0]], self._variant(key))]
-        others = [(name, None) for name in recommended.COMPARED_FIRST]
-        fitting = [key for key in (*current, *others) if not self._is_hidden(key)]
+        methods = {method.name: method for method in self._offered}
+        current = [
+            key for key in self.boxes if self._is_current(methods[key[0]], self._variant(key))
+        ]
+        first_compared = [(name, None) for name in recommended.COMPARED_FIRST]
+        fitting = [key for key in (*current, *first_compared) if not self._is_hidden(key)]
         proposed = list(dict.fromkeys(fitting))[: recommended.COMPARED_COUNT]
         for key, box in self.boxes.items():
             box.setChecked(key in proposed)
@@ -359,15 +361,15 @@ class MergeChoices(QWidget):
     def _offer_what_fits(self) -> None:
         """Enable only methods that support this number of experts."""
         count = len(self._session.draft.inputs.experts)
-        known = {method.name: method for method in self._offered}
+        methods = {method.name: method for method in self._offered}
         for (name, _), box in self.boxes.items():
-            fits = count > 0 and not misfit(known[name], count)
+            fits = count > 0 and not misfit(methods[name], count)
             box.setVisible(fits)
             box.setChecked(fits and box.isChecked())
         if not self._is_chosen:
             self._propose()
-        shown = [box for box in self.boxes.values() if not box.isHidden()]
-        self._make_entry(next((box for box in shown if box.hasFocus()), (*shown, None)[0]))
+        visible = [box for box in self.boxes.values() if not box.isHidden()]
+        self._make_entry(next((box for box in visible if box.hasFocus()), (*visible, None)[0]))
 
     def _make_entry(self, entry: QWidget | None) -> None:
         """Bring this box into view; the Tab key reaches no other."""
@@ -387,10 +389,12 @@ class MergeChoices(QWidget):
     def _fill_parameters(self) -> None:
         """Offer the numeric parameters of the window's method, to vary one of them."""
         draft, method = self._session.draft, self._session.draft.method
-        self._numbers = {each.name: each for each in draft.fields if each.kind in ("float", "int")}
+        self._numbers = {
+            field.name: field for field in draft.fields if field.kind in ("float", "int")
+        }
         title = method.title if method is not None else "the method"
         tip = f"Values of one parameter of {title}, separated by commas, instead of other methods"
-        labels = {name: (each.label, tip) for name, each in self._numbers.items()}
+        labels = {name: (number.label, tip) for name, number in self._numbers.items()}
         self.parameter.offer({None: ("no parameter", tip), **labels})
         self.values.setToolTip(tip)
 

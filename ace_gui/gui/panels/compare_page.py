@@ -76,8 +76,8 @@ class ComparePage(QWidget):
 
     def show_look(self, index: int) -> None:
         self.looks.choose(index)
-        shown = {METHODS: self.methods, TWO_MODELS: self.models}.get(index) or self.panel
-        self._pages.setCurrentWidget(shown)
+        page = {METHODS: self.methods, TWO_MODELS: self.models}.get(index) or self.panel
+        self._pages.setCurrentWidget(page)
 
     def compare(self, first: MergeRun, second: MergeRun) -> None:
         self._session.results.comparison.compare(first, second)
@@ -129,8 +129,8 @@ class ComparePanel(LayerPanel):
         self._show_spectra()
 
     def set_busy(self, busy: bool) -> None:
-        known = self.session.results.comparison.spectra
-        waits = self.row is not None and self.row.name not in known
+        spectra = self.session.results.comparison.spectra
+        waits = self.row is not None and self.row.name not in spectra
         self.spectra.set_busy(busy and waits)
         self.differences.set_busy(busy and not waits)
 
@@ -195,11 +195,18 @@ class ComparePanel(LayerPanel):
         if pair is None or row is None:
             self.spectra.clear("Choose a layer to see both spectra.")
             return
-        found = self.session.results.comparison.spectra.get(row.name)
-        if found is not None and found.first is not None and found.second is not None:
+        spectrum_pair = self.session.results.comparison.spectra.get(row.name)
+        if (
+            spectrum_pair is not None
+            and spectrum_pair.first is not None
+            and spectrum_pair.second is not None
+        ):
             titles = self.first.currentText(), self.second.currentText()
-            both = {f"1: {titles[0]}": found.first, f"2: {titles[1]}": found.second}
-            self.spectra.show_pair(row.name, _caption(found), both)
+            spectra = {
+                f"1: {titles[0]}": spectrum_pair.first,
+                f"2: {titles[1]}": spectrum_pair.second,
+            }
+            self.spectra.show_pair(row.name, _caption(spectrum_pair), spectra)
         elif len(row.shape) != 2:
             self.spectra.clear("Only a matrix has singular values.")
         else:
@@ -300,7 +307,7 @@ class TwoModelsPanel(QWidget):
 
     def _draw(self) -> None:
         diff = self._drawn
-        self.others.setText("" if diff is None else _others(diff))
+        self.others.setText("" if diff is None else _other_words(diff))
         self.others.setVisible(bool(self.others.text()))
         if diff is None:
             self.plot.clear("Comparing …" if self._operation.is_running else "")
@@ -317,7 +324,7 @@ class TwoModelsPanel(QWidget):
             self._operation.run(DiffJob(first=first, second=second))
 
 
-def _others(diff: ModelDiff) -> str:
+def _other_words(diff: ModelDiff) -> str:
     """A text on the tensors that only one model has, or that have another shape in the other."""
     counts = {
         "only in the first model": len(diff.missing),

@@ -83,29 +83,29 @@ class CompareButton(QPushButton):
         self.setAutoDefault(False)
         self.setAccessibleName("Compare the answers of the merge and the experts")
         self._session, self._scoring = session, scoring
-        self._wanted = ("", False)
-        self._asked: tuple[object, ...] = ()
+        self._subject = ("", False)
+        self._asked_for: tuple[object, ...] = ()
         self.clicked.connect(self._compare)
 
     def offer(self, store: str, *, with_base: bool = False) -> str:
         """Offer to compare a merge with the experts or the base. Return an obstacle, or ""."""
-        known, self._wanted = self._session.results.scores, (store, with_base)
+        scores, self._subject = self._session.results.scores, (store, with_base)
         why = self._scoring.obstacle or ("" if store else "Merge first.")
         self.setEnabled(not why)
         self.setToolTip(tooltip(why or "Evaluate both models if their answers are not known yet"))
-        subject = (store, with_base, known.tasks)
-        free = self.isVisible() and (not self._scoring.is_running or bool(self._asked))
-        if free and store and known.is_complete(store) and subject != self._asked:
-            self._asked = subject
+        subject = (store, with_base, scores.tasks)
+        free = self.isVisible() and (not self._scoring.is_running or bool(self._asked_for))
+        if free and store and scores.is_complete(store) and subject != self._asked_for:
+            self._asked_for = subject
             self._compare()
         return why
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
-        self._asked = ()
+        self._asked_for = ()
 
     def _compare(self) -> None:
-        store, with_base = self._wanted
+        store, with_base = self._subject
         if store:
             self._scoring.compare_examples(Path(store), with_base=with_base)
 
@@ -135,8 +135,8 @@ class ExamplesTab(JobPage):
         head.addWidget(self.verdict)
         head.addWidget(self.against)
         below = across((self.note, 1), self.task, self.merge)
-        left = pane(down(head, below, (self.list, 1), margins=(8, 6, 8, 6)))
-        results = split(card(left), card(self.detail), sizes=(760, 300), gap=GAP)
+        list_pane = pane(down(head, below, (self.list, 1), margins=(8, 6, 8, 6)))
+        results = split(card(list_pane), card(self.detail), sizes=(760, 300), gap=GAP)
         results.setStretchFactor(0, 1)
         self.set_pages(card(self.empty), results)
         self.follow(self.against.chosen, self.verdict.chosen, self.merge.chosen, self.task.chosen)
@@ -154,32 +154,36 @@ class ExamplesTab(JobPage):
         self.merge.update_merges()
         tasks = {t.title: (plain(t.title), "") for t in self.session.draft.inputs.tasks}
         self.task.offer({_ALL: ("All tasks", "Examples of every task")} | tasks)
-        known, merge = self.session.results.scores, str(self.merge.current)
-        by_task = known.examples(Path(merge), with_base=self.with_base) if merge else {}
+        scores, merge = self.session.results.scores, str(self.merge.current)
+        by_task = scores.examples(Path(merge), with_base=self.with_base) if merge else {}
         self.show_page(int(bool(by_task)))
         if not by_task:
             why = self.compare_button.offer(merge, with_base=self.with_base)
             self.empty.say(f"{NOTHING} {why}")
             return
-        shown = [each for each in by_task.values() if self.task.current in (_ALL, each.task)]
-        self._show_examples(shown)
+        compared = [
+            comparison
+            for comparison in by_task.values()
+            if self.task.current in (_ALL, comparison.task)
+        ]
+        self._show_examples(compared)
 
     def _show_examples(self, tasks: list[ExamplesCompared]) -> None:
-        counts = {each: sum(task.counts[each] for task in tasks) for each in VERDICTS}
-        for index, (each, (title, _)) in enumerate(VERDICTS.items()):
-            self.verdict.set_title(index, f"{title} {counts[each]}")
+        counts = {verdict: sum(task.counts[verdict] for task in tasks) for verdict in VERDICTS}
+        for index, (button_verdict, (title, _)) in enumerate(VERDICTS.items()):
+            self.verdict.set_title(index, f"{title} {counts[button_verdict]}")
         verdict = list(VERDICTS)[self.verdict.current]
         self.list.cell.merge_is_wrong = verdict is not Verdict.GAINED
-        other = "base" if self.with_base else ""
-        listed = [*chain(*listed_examples(self.session, tasks, verdict, other))]
+        second_model = "base" if self.with_base else ""
+        listed = [*chain(*listed_examples(self.session, tasks, verdict, second_model))]
         if self.list.show_examples(listed):
             self.list.setCurrentIndex(self.list.rows.index(0, 0))
             self._show_detail()
         count = counts[verdict]
         part = f"The first {len(listed)} of {count} are shown." if len(listed) < count else ""
-        others = "base model" if self.with_base else "expert"
-        whose = others if verdict is Verdict.GAINED else "merge"
-        losses = all(each.metric.value in LOSSES for each in tasks)
+        counterpart = "base model" if self.with_base else "expert"
+        whose = counterpart if verdict is Verdict.GAINED else "merge"
+        losses = all(task.metric.value in LOSSES for task in tasks)
         rule = f"The true label, and the {whose}'s answer."
         self.note.setText(f"{part} {'Lost: the loss grew most.' if losses else rule}".lstrip())
 
@@ -191,7 +195,7 @@ class ExamplesTab(JobPage):
         index = self.list.currentIndex()
         if index.isValid():
             listed: ListedExample = index.data(VALUE)
-            self.session.try_wanted.emit(listed.found.example, listed.task)
+            self.session.try_wanted.emit(listed.comparison.example, listed.task)
 
 
 class ExampleDetail(QWidget):
@@ -208,8 +212,8 @@ class ExampleDetail(QWidget):
         self.try_button = push_button("Try it", self.try_wanted.emit, name=name, tip=tip)
         for label in (self.text, self.answers):
             label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        shown = (self.title, self.picture, self.text, self.answers, self.row_label)
-        self.setLayout(down(*shown, across(self.try_button, None), None, margins=MARGINS, gap=10))
+        parts = (self.title, self.picture, self.text, self.answers, self.row_label)
+        self.setLayout(down(*parts, across(self.try_button, None), None, margins=MARGINS, gap=10))
         self.show_example(None)
 
     def show_example(self, listed: ListedExample | None) -> None:
@@ -218,13 +222,13 @@ class ExampleDetail(QWidget):
         if listed is None:
             self.title.setText("Choose an example")
             return
-        example, found = listed.found.example, listed.found
+        example, comparison = listed.comparison.example, listed.comparison
         self.title.setText(plain(listed.task))
         self.picture.show_picture(example.picture, listed.words)
         self.text.setText(plain("\n\n".join(text for _, text in example.texts)))
         self.text.setVisible(bool(example.texts))
         lines = [f"should be: {example.label}"] if example.label else []
-        lines += [f"merge: {found.answer}", f"{listed.other_model}: {found.other}"]
+        lines += [f"merge: {comparison.answer}", f"{listed.other_model}: {comparison.other}"]
         self.answers.setText(plain("\n".join(lines)))
         self.row_label.setText(plain(example.row))
 
@@ -262,8 +266,8 @@ class ExamplesStrip(Following):
 
     def refresh(self) -> None:
         """Update the examples, and request them once the merge is evaluated."""
-        known, store = self._session.results.scores, self._store
-        by_task = known.examples(Path(store), with_base=False) if store else {}
+        scores, store = self._session.results.scores, self._store
+        by_task = scores.examples(Path(store), with_base=False) if store else {}
         tall = self.window().height() >= _TALL * self.fontMetrics().height()
         for verdict, row in self.rows.items():
             row.setVisible(bool(by_task) and (tall or verdict is Verdict.LOST))
@@ -302,13 +306,17 @@ class ExampleList(QListView):
             self.setWrapping(False)
         self.setMovement(QListView.Movement.Static)
         self.examples = tuple(listed)
-        show_values(self.rows, listed, lambda each: item_of(each.words, each, tip=each.words))
+        show_values(
+            self.rows, listed, lambda example: item_of(example.words, example, tip=example.words)
+        )
         return True
 
 
 def are_pictures(listed: Sequence[ListedExample]) -> bool:
     """Whether there are examples and all of them have pictures."""
-    return bool(listed) and all(each.found.example.picture is not None for each in listed)
+    return bool(listed) and all(
+        example.comparison.example.picture is not None for example in listed
+    )
 
 
 class _Row(QWidget):
@@ -332,22 +340,24 @@ class _Row(QWidget):
     ) -> None:
         """Show as many as there is room for, grouped by task."""
         name = VERDICTS[self._verdict][0]
-        counts = {each.task: each.counts[self._verdict] for each in compared.values()}
+        counts = {
+            comparison.task: comparison.counts[self._verdict] for comparison in compared.values()
+        }
         count = sum(counts.values())
         rule = f": {_RULES[self._verdict]}" if count else ""
         self.title.setText(f"{name} {count}{rule}")
-        in_turn = [each for each in chain(*zip_longest(*by_task)) if each is not None]
+        in_turn = [example for example in chain(*zip_longest(*by_task)) if example is not None]
         pictures, size_of = are_pictures(in_turn), self.list.cell.size_of
         room = _TEXTS
         if pictures:
             room = max(1, (self._strip.width() - 24) // size_of(in_turn[0]).width())
         tasks = [examples[0].task for examples in by_task if examples]
-        shown = sorted(in_turn[:room], key=lambda each: tasks.index(each.task))
-        self.list.show_examples(shown, wraps=False)
+        listed = sorted(in_turn[:room], key=lambda example: tasks.index(example.task))
+        self.list.show_examples(listed, wraps=False)
         self.heads.show_counts(counts)
-        height = size_of(shown[0]).height() if shown else 0
-        rows = 1 if pictures else len(shown)
-        self.list.setFixedHeight(rows * height + 2 * self.list.frameWidth() + 2 if shown else 0)
+        height = size_of(listed[0]).height() if listed else 0
+        rows = 1 if pictures else len(listed)
+        self.list.setFixedHeight(rows * height + 2 * self.list.frameWidth() + 2 if listed else 0)
 
 
 class _Heads(QWidget):
@@ -367,37 +377,40 @@ class _Heads(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
         painter, theme, row = QPainter(self), current_theme(), 0
-        for task, group in groupby(self._list.examples, key=lambda each: each.task):
-            shown = list(group)
+        for task, group in groupby(self._list.examples, key=lambda example: example.task):
+            routes = list(group)
             tile = self._list.visualRect(self._list.rows.index(row, 0))
-            row += len(shown)
+            row += len(routes)
             width, edge = tile.width(), (tile.width() - _PICTURE) / 2
-            rect = QRectF(tile.left() + edge, 0, len(shown) * width - edge, self.height())
-            paint_swatch(painter, QRectF(rect.left(), 0, SWATCH, self.height()), shown[0].colour)
+            rect = QRectF(tile.left() + edge, 0, len(routes) * width - edge, self.height())
+            paint_swatch(painter, QRectF(rect.left(), 0, SWATCH, self.height()), routes[0].colour)
             rect.adjust(SWATCH + 6, 0, 0, 0)
             count, metrics = str(self._counts[task]), QFontMetricsF(face(Face.CAPTION))
             rect.setWidth(rect.width() - metrics.horizontalAdvance(count) - 6)
             used = write(painter, rect, task, face(Face.CAPTION_STRONG), theme.text)
-            rest = QRectF(rect.left() + used + 6, 0, self.width(), self.height())
-            write(painter, rest, count, face(Face.CAPTION), theme.text2)
+            beside = QRectF(rect.left() + used + 6, 0, self.width(), self.height())
+            write(painter, beside, count, face(Face.CAPTION), theme.text2)
 
 
 def listed_examples(
-    session: Session, found: Iterable[ExamplesCompared], verdict: Verdict, other: str = ""
+    session: Session,
+    comparisons: Iterable[ExamplesCompared],
+    verdict: Verdict,
+    other_name: str = "",
 ) -> list[list[ListedExample]]:
-    """The examples of a verdict, by task. ``other``: the name of the other model."""
+    """The examples of a verdict, by task. ``other_name``: the name of the other model."""
     owner = session.results.scores.owner_of
     return [
         [
             ListedExample(
-                task=each.task,
-                colour=expert_colour(session, owner(each.task)),
-                other_model=other or each.other,
-                found=example,
+                task=comparison.task,
+                colour=expert_colour(session, owner(comparison.task)),
+                other_model=other_name or comparison.other,
+                comparison=example,
             )
-            for example in each.examples[verdict]
+            for example in comparison.examples[verdict]
         ]
-        for each in found
+        for comparison in comparisons
     ]
 
 
@@ -408,14 +421,16 @@ class ListedExample:
     task: str
     colour: str
     other_model: str
-    found: ComparedExample
+    comparison: ComparedExample
 
     @property
     def words(self) -> str:
-        example, found = self.found.example, self.found
+        example, comparison = self.comparison.example, self.comparison
         texts = "; ".join(text for _, text in example.texts)
         parts = [f"should be {example.label}"] if example.label else []
-        parts.append(f"the merge answers {found.answer}, {self.other_model} {found.other}")
+        parts.append(
+            f"the merge answers {comparison.answer}, {self.other_model} {comparison.other}"
+        )
         text = f"{f'{texts}. ' if texts else ''}{'; '.join(parts)}"
         return plain(f"{self.task}, {example.row}: {text}")
 
@@ -440,7 +455,7 @@ class ExampleCell(Cell):
     def size_of(self, listed: ListedExample) -> QSize:
         """The size of a tile or a row, in px."""
         line = line_height(Face.CAPTION_STRONG)
-        if listed.found.example.picture is not None:
+        if listed.comparison.example.picture is not None:
             width = max(_TILE, 7 * line_height(Face.CAPTION))
             return QSize(round(width), round(_PICTURE + 2 * line + 2 * _PADDING + 8))
         return QSize(200, round(line_height(Face.BODY) + line + 2 * _PADDING + 4))
@@ -448,8 +463,12 @@ class ExampleCell(Cell):
     def draw(self, cell: Drawn) -> None:
         listed: ListedExample = cell.index.data(VALUE)
         rect = QRectF(cell.option.rect).adjusted(_PADDING, _PADDING, -_PADDING, -_PADDING)
-        picture, found, theme = listed.found.example.picture, listed.found, current_theme()
-        answer = found.answer if self.merge_is_wrong else found.other
+        picture, comparison, theme = (
+            listed.comparison.example.picture,
+            listed.comparison,
+            current_theme(),
+        )
+        answer = comparison.answer if self.merge_is_wrong else comparison.other
         ink = theme.bad if self.merge_is_wrong else theme.text2
         if picture is None:
             self._draw_row(cell.painter, rect, listed, answer, ink)
@@ -458,13 +477,13 @@ class ExampleCell(Cell):
         label_line = _line(rect, _PICTURE + 4, line_height(Face.CAPTION_STRONG))
         answer_line = label_line.translated(0, label_line.height())
         font = face(Face.CAPTION_STRONG)
-        write(cell.painter, label_line, found.example.label, font, theme.text, align=_MIDDLE)
+        write(cell.painter, label_line, comparison.example.label, font, theme.text, align=_MIDDLE)
         write(cell.painter, answer_line, answer, face(Face.CAPTION), ink, align=_MIDDLE)
 
     def _draw_row(
         self, painter: QPainter, rect: QRectF, listed: ListedExample, answer: str, ink: str
     ) -> None:
-        theme, example = current_theme(), listed.found.example
+        theme, example = current_theme(), listed.comparison.example
         top = _line(rect.adjusted(SWATCH + 8, 0, 0, 0), 0, line_height(Face.BODY))
         if listed.colour:
             square = QRectF(rect.left(), rect.top(), SWATCH, top.height())

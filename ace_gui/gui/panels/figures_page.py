@@ -194,7 +194,7 @@ class FiguresPage(Following):
 
     def _lay_out(self) -> None:
         buttons = across(self.take_selected, self.take_usual, None)
-        left = down(
+        choices = down(
             across(heading("Figure"), None, self.save),
             self.saved,
             self.form,
@@ -207,7 +207,7 @@ class FiguresPage(Following):
             margins=MARGINS,
             gap=10,
         )
-        scroll = scroll_area("What the figure shows", pane(left))
+        scroll = scroll_area("What the figure shows", pane(choices))
         right = down(self.problem, (self.paper, 1), self.size_text, margins=MARGINS)
         parts = split(card(scroll), pane(right), sizes=(380, 640), gap=GAP)
         self.setLayout(down(parts))
@@ -254,12 +254,12 @@ class FiguresPage(Following):
         self.refresh()
 
     def _show_matrices(self) -> None:
-        shown = any(map(needs_matrices, self._choice.kinds))
+        needs_any = any(map(needs_matrices, self._choice.kinds))
         for widget in (self.matrices, self.take_selected, self.take_usual):
-            widget.setVisible(shown)
+            widget.setVisible(needs_any)
         count = len(self.request.matrices)
-        one = "Matrices: one, chosen in the table"
-        chosen = counted(count, one, "Matrices: %n, chosen in the table")
+        single = "Matrices: one, chosen in the table"
+        chosen = counted(count, single, "Matrices: %n, chosen in the table")
         self.matrices.setText(chosen if count else _STANDING_OUT)
         self.take_usual.setEnabled(bool(count))
 

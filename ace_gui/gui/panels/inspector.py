@@ -94,10 +94,10 @@ class InspectorPanel(QWidget):
         self.tabs.setTabText(index, f"Checks ({len(worries)})" if worries else "Checks")
         name = worries[0].verdict.value if worries else ""
         self.tabs.setTabIcon(index, icon(name) if name else QIcon())
-        found = frozenset(check.key for check in worries)
-        if found - self._worries:
+        worry_keys = frozenset(check.key for check in worries)
+        if worry_keys - self._worries:
             self.show_checks()
-        self._worries = found
+        self._worries = worry_keys
 
 
 _BLOCK: Final = re.compile(r"(\d+\.)(.+)")
@@ -138,7 +138,9 @@ class LayerHead(QWidget):
         self._pill.setVisible(regime in (Regime.HETEROGENEOUS, BY_SCALE))
         self._pill.setText(regime)
         self._pill.setToolTip(tooltip(WHY_BY_SCALE) if regime == BY_SCALE else "")
-        blocks = [other.name for other in session.layers.rows if other.block is not None]
+        blocks = [
+            other_row.name for other_row in session.layers.rows if other_row.block is not None
+        ]
         self.name.show_name(row.name, shared_prefix(blocks))
         outcome = [] if row.disposition is Disposition.MERGED else [row.disposition.value]
         facts = " · ".join([row.role, shape_text(row.shape), row.dtype, *outcome])
@@ -146,10 +148,10 @@ class LayerHead(QWidget):
         precision = layer.report.precision if layer.report is not None else ""
         self.facts.setToolTip(tooltip("\n".join(filter(None, (facts, layer.tip, precision)))))
         for (title, value), figure in zip(self._values, ABOVE_PLOTS, strict=True):
-            known = figure.is_known(layer)
-            title.setVisible(known)
-            value.setVisible(known)
-            value.setText(figure.text(layer).strip() if known else "")
+            is_known = figure.is_known(layer)
+            title.setVisible(is_known)
+            value.setVisible(is_known)
+            value.setText(figure.text(layer).strip() if is_known else "")
         any_known = any(figure.is_known(layer) for figure in ABOVE_PLOTS)
         self._figures.setVisible(not self._is_compact and any_known)
 
@@ -195,10 +197,10 @@ class _Name(QWidget):
     def show_name(self, name: str, prefix: str) -> None:
         """Show the name without ``prefix``, which all blocks share."""
         match = _BLOCK.fullmatch(name.removeprefix(prefix)) if prefix else None
-        number, rest = match.groups() if match else ("", name)
+        number, name_rest = match.groups() if match else ("", name)
         self.number.setText(plain(number))
         self.number.setVisible(bool(number))
-        self.rest.set_full_text(rest)
+        self.rest.set_full_text(name_rest)
         self.setAccessibleName(plain(name))
         self.rest.setToolTip(tooltip(name))
 
@@ -226,8 +228,8 @@ class CovariancesPanel(SheetPanel):
         self.plot = ExpertMatrixPlot("Which inputs ACE's covariances match")
         self.message = muted_label()
         name = "Merge with ACE and the measured covariances"
-        draft, wanted = session.draft, session.inputs_wanted
-        use = lambda: wanted.emit(with_measured(draft.inputs))  # noqa: E731
+        draft, inputs_wanted = session.draft, session.inputs_wanted
+        use = lambda: inputs_wanted.emit(with_measured(draft.inputs))  # noqa: E731
         self.use = push_button("Use in ACE", use, name=name, role=Face.BUTTON)
         self.button = RunButton("Choose data…", self._begin, measuring.stop)
         foot = ((self.message, 1), self.use, self.button)
@@ -250,26 +252,26 @@ class CovariancesPanel(SheetPanel):
             self.plan_refresh()
 
     def refresh(self) -> None:
-        found = self.found
-        if found is None:
+        covariances = self.found
+        if covariances is None:
             self.plot.clear(self._missing()[0])
         else:
             self.plot.show_matrix(
-                found.name,
-                found.experts,
-                found.centred_TT,
+                covariances.name,
+                covariances.experts,
+                covariances.centred_TT,
                 meaning="centred cosine",
-                caption=whose_inputs(found),
+                caption=whose_inputs(covariances),
                 directed="estimate of {one}, inputs of {other}",
             )
         self._show_foot()
 
     def figures(self) -> tuple[Sequence[str], list[FigureRow], list[str]]:
-        found, colours = self.found, expert_colours(self.session)
-        if found is None:
+        covariances, colours = self.found, expert_colours(self.session)
+        if covariances is None:
             return [], [], []
-        shown = [colours.get(name, "control") for name in found.experts]
-        return found.experts, covariance_rows(found), shown
+        ink_names = [colours.get(name, "control") for name in covariances.experts]
+        return covariances.experts, covariance_rows(covariances), ink_names
 
     def set_busy(self, busy: bool) -> None:
         """Do nothing: until there are results, the plot says what is missing."""
@@ -312,13 +314,17 @@ class CovariancesPanel(SheetPanel):
             self._measuring.start()
 
 
-def whose_inputs(found: LayerCovariances) -> str:
+def whose_inputs(covariances: LayerCovariances) -> str:
     """How many estimates match their own expert's inputs best, and how to read the matrix."""
-    matching = int((found.centred_TT.argmax(axis=1) == np.arange(len(found.experts))).sum())
+    matching = int(
+        (covariances.centred_TT.argmax(axis=1) == np.arange(len(covariances.experts))).sum()
+    )
     text = "Rows: estimates; columns: inputs."
-    if len(found.experts) < 2:
+    if len(covariances.experts) < 2:
         return text
-    knows = f"{matching} of {len(found.experts)} estimates match their own expert's inputs best."
+    knows = (
+        f"{matching} of {len(covariances.experts)} estimates match their own expert's inputs best."
+    )
     return f"{knows} {text}"
 
 

@@ -61,7 +61,7 @@ class JobPage(Following):
     def show_page(self, index: int) -> None:
         self._pages.setCurrentIndex(index)
 
-    def wanted(self, paths: list[Path]) -> list[Path]:
+    def accepted(self, paths: list[Path]) -> list[Path]:
         """Return the dropped paths that this page can use."""
         return paths[:0]
 
@@ -70,7 +70,7 @@ class JobPage(Following):
 
     def dragEnterEvent(self, event: QDropEvent) -> None:
         """Accept only paths that this page can use; recipes and models are for the window."""
-        if self._wanted(event):
+        if self._accepted(event):
             event.acceptProposedAction()
         else:
             event.ignore()
@@ -78,11 +78,11 @@ class JobPage(Following):
     def dropEvent(self, event: QDropEvent) -> None:
         self.dragEnterEvent(event)
         if event.isAccepted():
-            self.take(self._wanted(event))
+            self.take(self._accepted(event))
 
-    def _wanted(self, event: QDropEvent) -> list[Path]:
+    def _accepted(self, event: QDropEvent) -> list[Path]:
         urls = event.mimeData().urls()
-        return self.wanted([Path(url.toLocalFile()) for url in urls if url.isLocalFile()])
+        return self.accepted([Path(url.toLocalFile()) for url in urls if url.isLocalFile()])
 
 
 class RunButton(ProgressButton):

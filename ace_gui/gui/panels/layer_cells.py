@@ -110,7 +110,7 @@ class NameCell(Cell):
             room, caption = rect.adjusted(used + 10, 0, 0, 0), face(Face.CAPTION)
             total = counted(cell.index.model().rowCount(cell.index), "tensor", "tensors")
             width = QFontMetricsF(caption).horizontalAdvance
-            fitting = (each for each in (count, total) if width(each) <= room.width())
+            fitting = (number for number in (count, total) if width(number) <= room.width())
             write(painter, room, next(fitting, ""), caption, theme.text3)
             return
         match = _BLOCK.fullmatch(text)
@@ -130,13 +130,13 @@ class GammaCell(Cell):
     def draw(self, cell: Drawn) -> None:
         theme, rect = current_theme(), cell.rect
         layer, spread = cell.index.data(LAYER), cell.index.data(RANGE)
-        known = isinstance(layer, Layer) and not isnan(layer.gamma)
-        if not known and spread is None:
+        has_gamma = isinstance(layer, Layer) and not isnan(layer.gamma)
+        if not has_gamma and spread is None:
             cell.dash()
             return
-        tau = layer.tau if known else self.tau
-        low, high, unsure = (0.0, layer.gamma, layer.gamma_unsure) if known else spread
-        above = known and high > tau
+        tau = layer.tau if has_gamma else self.tau
+        low, high, unsure = (0.0, layer.gamma, layer.gamma_unsure) if has_gamma else spread
+        above = has_gamma and high > tau
         font = face(Face.STRONG if above else Face.BODY)
         metrics = QFontMetricsF(face(Face.STRONG))
         room = max(map(metrics.horizontalAdvance, ("0.000 ?", "0.0×10⁻⁰")))
@@ -158,7 +158,7 @@ class GammaCell(Cell):
             cell.painter.fillRect(tick, QColor(theme.text))
         text = gamma_text(high) + (" ?" if unsure else "")
         beside_bar = rect.adjusted(bar.width() + 10, 0, 0, 0)
-        write(cell.painter, beside_bar, text, font, theme.text if known else theme.text2)
+        write(cell.painter, beside_bar, text, font, theme.text if has_gamma else theme.text2)
 
     def _part(self, bar: QRectF, low: float, high: float) -> QRectF:
         """The part of a bar that stands for γ from ``low`` to ``high``."""

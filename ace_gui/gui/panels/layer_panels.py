@@ -95,14 +95,14 @@ class SheetPanel(LayerPanel):
         plot: SpectrumPlot | HistogramPlot | ExpertMatrixPlot,
         name: str,
         *,
-        shown: int | None = None,
+        most_shown: int | None = None,
         turned: bool = True,
         below: Sequence[Part] = (),
     ) -> None:
         super().__init__(session)
         plot.name_outside()
         self.view = PlotWithTable(plot)
-        self.sheet, self._shown = FigureSheet(name, turned=turned), shown
+        self.sheet, self._count = FigureSheet(name, turned=turned), most_shown
         plot.changed.connect(self._show_figures)
         line = across(*below, margins=(8, 0, 8, 4)) if below else down()
         self.setLayout(down((Stacked(self.view, self.sheet), 1), line, gap=0))
@@ -115,7 +115,7 @@ class SheetPanel(LayerPanel):
         titles, rows, colours = self.figures()
         self.sheet.setVisible(bool(titles))
         if titles:
-            self.sheet.show_figures(titles, rows, colours, shown=self._shown)
+            self.sheet.show_figures(titles, rows, colours, count=self._count)
 
 
 class SpectraPanel(SheetPanel):
@@ -126,7 +126,7 @@ class SpectraPanel(SheetPanel):
     def __init__(self, session: Session) -> None:
         self.plot = SpectrumPlot()
         self.by_block = self.plot.add_block_action(self._compute_blocks)
-        super().__init__(session, self.plot, "Figures of the spectra", shown=_SHOWN)
+        super().__init__(session, self.plot, "Figures of the spectra", most_shown=_SHOWN)
         explain(self, "Spectrum")
         self.plot.setAccessibleName("Spectrum of the selected layer")
         self._show_figures()
@@ -228,16 +228,18 @@ class DistributionPanel(SheetPanel):
         distribution, colours = self.plot.distribution, expert_colours(self.session)
         if distribution is None:
             return [], [], []
-        shown = [colours.get(name, "control") for name in distribution.counts]
-        return list(distribution.counts), distribution_rows(distribution), shown
+        ink_names = [colours.get(name, "control") for name in distribution.counts]
+        return list(distribution.counts), distribution_rows(distribution), ink_names
 
 
-def distribution_rows(found: LayerDistribution) -> list[FigureRow]:
+def distribution_rows(distribution: LayerDistribution) -> list[FigureRow]:
     """The figures of every expert's entries, with explanations."""
-    means, deviations = found.means, found.deviations
+    means, deviations = distribution.means, distribution.deviations
     tails = [
-        tail_share(found.edges, counts, found.outside[name], means[name], deviations[name])
-        for name, counts in found.counts.items()
+        tail_share(
+            distribution.edges, counts, distribution.outside[name], means[name], deviations[name]
+        )
+        for name, counts in distribution.counts.items()
     ]
     return [
         FigureRow("mean", "Mean of the entries of ΔW.", list(means.values())),
@@ -248,7 +250,7 @@ def distribution_rows(found: LayerDistribution) -> list[FigureRow]:
             "excess kurtosis",
             "Mean of ((x − mean) / deviation)⁴, minus 3. It is 0 for a Gaussian, and "
             "larger with a sharper peak and heavier tails.",
-            list(found.excess.values()),
+            list(distribution.excess.values()),
         ),
         FigureRow(
             f"beyond {TAIL:.0f} deviations",
@@ -282,8 +284,8 @@ class EnergiesPanel(LayerPanel):
             self.plot.show_energies(row.name, statistics.energies, expert_colours(self.session))
             figures = {"γ": statistics.gamma, "Var ln E": statistics.log_variance}
             figures["mean ln E"] = statistics.mean_log_energy
-            known = (f"{n} {number_text(v, 3)}" for n, v in figures.items() if v is not None)
-            self.figures.setText("   ".join(known))
+            texts = (f"{n} {number_text(v, 3)}" for n, v in figures.items() if v is not None)
+            self.figures.setText("   ".join(texts))
         elif not row.experts:
             self.plot.clear("No expert has this tensor.")
         else:
@@ -378,15 +380,17 @@ class SubspacesPanel(LayerPanel):
 
     def _show_subspaces(self, row: PlanRow) -> None:
         session = self.session
-        found = session.results.findings.get(LayerSubspaces, row.name, session.draft.recipe_key())
-        if found is not None:
-            self.alignment.show_alignment(found)
+        subspaces = session.results.findings.get(
+            LayerSubspaces, row.name, session.draft.recipe_key()
+        )
+        if subspaces is not None:
+            self.alignment.show_alignment(subspaces)
             caption = (
-                f"{found.rank} of {min(row.shape)} directions of each; two random subspaces would "
-                f"share {found.rank / row.shape[row.transposed]:.2f}."
+                f"{subspaces.rank} of {min(row.shape)} directions of each; two random subspaces would "
+                f"share {subspaces.rank / row.shape[row.transposed]:.2f}."
             )
             self.overlap.show_matrix(
-                row.name, found.experts, found.overlap, meaning="overlap", caption=caption
+                row.name, subspaces.experts, subspaces.overlap, meaning="overlap", caption=caption
             )
         else:
             self.show_missing(self.plot, row, "directions")
@@ -401,13 +405,13 @@ class SubspacesPanel(LayerPanel):
 
     def _show_model(self) -> None:
         session = self.session
-        known = [s for s in session.layers.statistics.values() if s.cosines is not None]
-        if not known:
+        with_cosines = [s for s in session.layers.statistics.values() if s.cosines is not None]
+        if not with_cosines:
             self.cosines.clear(_NOT_COMPARED)
             return
         names = session.draft.inputs.names
         caption = "Still comparing."
         if session.layers.is_analysed:
-            caption = counted(len(known), "Over %n tensor.", "Over %n tensors.")
-        values = model_cosines(known, names)
+            caption = counted(len(with_cosines), "Over %n tensor.", "Over %n tensors.")
+        values = model_cosines(with_cosines, names)
         self.cosines.show_matrix("Whole model", names, values, meaning="cosine", caption=caption)

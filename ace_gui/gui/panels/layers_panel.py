@@ -112,8 +112,8 @@ class LayerView(QTreeView):
         digit = metrics.horizontalAdvance("0")
         room = self.viewport().width() / digit
         for index, column in enumerate(COLUMNS):
-            shown = index in self._layers.useful and room >= (column.least or 0)
-            self.setColumnHidden(index, not shown)
+            is_useful = index in self._layers.useful and room >= (column.least or 0)
+            self.setColumnHidden(index, not is_useful)
             digits = column.digits
             if column is GAMMA:
                 digits = next(digits for least, digits in _BAR if room >= least)
@@ -135,10 +135,10 @@ class LayerView(QTreeView):
 
     def _measure(self, metrics: QFontMetrics) -> None:
         self.setIndentation(round(0.6 * metrics.height()))
-        shown = self._layers.shown
+        layers = self._layers.shown
         for index, column in enumerate(COLUMNS):
             if not column.digits and column is not TENSOR:
-                texts = {column.text(layer) for layer in shown}
+                texts = {column.text(layer) for layer in layers}
                 self._longest[index] = max(map(metrics.horizontalAdvance, texts), default=0)
         self._choose_columns()
 
@@ -357,13 +357,17 @@ def layer_menu(
         group.setToolTipsVisible(True)
         for method in members:
             inputs = session.draft.inputs
-            own = inputs.parameters.get(method.name, {}) if method.name != inputs.method else {}
-            change = Override(merge_method=method.name, disposition="merge", parameters=dict(own))
+            parameters = (
+                inputs.parameters.get(method.name, {}) if method.name != inputs.method else {}
+            )
+            change = Override(
+                merge_method=method.name, disposition="merge", parameters=dict(parameters)
+            )
             offer(group, method.title, change).setToolTip(tooltip(method.summary))
     offer(menu, "&Average", Override(disposition="average"))
     offer(menu, "&Keep from the base", Override(disposition="base"))
-    other = rule_for(layers, tensors, Override())
-    menu.addAction("&Other…").triggered.connect(lambda _=False: ask(other))
+    override = rule_for(layers, tensors, Override())
+    menu.addAction("&Other…").triggered.connect(lambda _=False: ask(override))
     menu.addSeparator()
     reset_action = menu.addAction("&Reset")
     reset_action.triggered.connect(lambda _=False: take(reset(layers, tensors)))

@@ -181,12 +181,14 @@ class MethodPanel(QWidget):
             self.more,
         )
         self.setLayout(down(head, *parts, self.exceptions, None, margins=(8, 4, 8, 0), gap=4))
-        draft, wanted = session.draft, session.inputs_wanted
+        draft, inputs_wanted = session.draft, session.inputs_wanted
         self.parameters.edited.connect(session.parameter_wanted)
-        self.options.changed.connect(wanted)
-        self.after.changed.connect(lambda after: wanted.emit(replace(draft.inputs, after=after)))
+        self.options.changed.connect(inputs_wanted)
+        self.after.changed.connect(
+            lambda after: inputs_wanted.emit(replace(draft.inputs, after=after))
+        )
         self.alignment.chosen.connect(
-            lambda distil: wanted.emit(replace(draft.inputs, distil=distil))
+            lambda distil: inputs_wanted.emit(replace(draft.inputs, distil=distil))
         )
         draft.changed.connect(self.refresh)
         draft.tau_changed.connect(self._show_tau)
@@ -196,32 +198,34 @@ class MethodPanel(QWidget):
     def fields(self) -> dict[str, ParameterField]:
         return self.parameters.fields
 
-    def show_forecast(self, found: Forecast | None) -> None:
+    def show_forecast(self, forecast: Forecast | None) -> None:
         """Show how far the merge moves the model, as far as known."""
-        self.forecast.set_full_text("" if found is None else found.sentence)
-        self.forecast.setToolTip(tooltip(f"{found.sentence}\n{_FORECAST_TIP}" if found else ""))
-        self.forecast.setVisible(found is not None)
+        self.forecast.set_full_text("" if forecast is None else forecast.sentence)
+        self.forecast.setToolTip(
+            tooltip(f"{forecast.sentence}\n{_FORECAST_TIP}" if forecast else "")
+        )
+        self.forecast.setVisible(forecast is not None)
 
     def refresh(self) -> None:
         draft, engine = self._session.draft, self._session.engine
         self._waiting.setVisible(engine is None)
         for part in (self.parameters, self.more, self.exceptions):
             part.setVisible(engine is not None)
-        shown = draft.shown_method
-        if shown is not None:
-            self._title.setText(shown.title)
-            self._title.setToolTip(tooltip(shown.summary))
+        method = draft.shown_method
+        if method is not None:
+            self._title.setText(method.title)
+            self._title.setToolTip(tooltip(method.summary))
         plan, inputs = draft.plan, draft.inputs
         notes = plan.parameter_notes if plan is not None else {}
-        changed = dict(inputs.touched.items() - inputs.usual.touched.items())
+        changed = dict(inputs.touched.items() - inputs.with_defaults.touched.items())
         self.parameters.declare(draft.fields)
         self.parameters.show_values(draft.parameter, changed, notes)
         self._show_options(inputs)
         self._open_for_unusual(inputs)
 
     def _show_options(self, inputs: Inputs) -> None:
-        self.options.show_record(self._options, inputs, inputs.usual)
-        self.after.show_after(inputs.after, usual=inputs.usual.after)
+        self.options.show_record(self._options, inputs, inputs.with_defaults)
+        self.after.show_after(inputs.after, defaults=inputs.with_defaults.after)
         self.alignment.show_choice(inputs.distil)
         self.alignment.setVisible(self._session.engine is not None and _can_align(inputs))
         # The automatic variant has its own cap among its parameters.
@@ -239,7 +243,9 @@ class MethodPanel(QWidget):
     def _open_for_unusual(self, inputs: Inputs) -> None:
         """Expand the further options if one of them differs from its usual value."""
         names = ("after", *(option.name for option in self._options))
-        unusual = frozenset(n for n in names if getattr(inputs, n) != getattr(inputs.usual, n))
+        unusual = frozenset(
+            n for n in names if getattr(inputs, n) != getattr(inputs.with_defaults, n)
+        )
         if unusual - self._unusual:
             self.more.unfold()
         self._unusual = unusual

@@ -45,9 +45,9 @@ class ExpertsPanel(QWidget):
         explain(self, "Expert")
         self._session = session
         self.model = ExpertsModel(session, self)
-        draft, wanted = session.draft, session.inputs_wanted
+        draft, inputs_wanted = session.draft, session.inputs_wanted
         self.model.expert_edited.connect(
-            lambda row, expert: wanted.emit(draft.inputs.with_expert(row, expert))
+            lambda row, expert: inputs_wanted.emit(draft.inputs.with_expert(row, expert))
         )
         self._base, self._facts = ElidedLabel(), ElidedLabel(caption=True)
         tip = "Choose another base model for the same experts"
@@ -280,10 +280,10 @@ class RunsPanel(QWidget):
     def _allow(self) -> None:
         chosen = self.selected()
         free = not self._session.activity.is_writing
-        one = len(chosen) == 1
+        single = len(chosen) == 1
         for action in (self.restore, self.export, self.add):
-            action.setEnabled(one and free)
-        self.rename.setEnabled(one)
+            action.setEnabled(single and free)
+        self.rename.setEnabled(single)
         self.compare.setEnabled(len(self._pair()) == 2 and len(chosen) <= 2)
         self.delete.setEnabled(bool(chosen) and free)
         self.more.setEnabled(bool(chosen))

@@ -97,7 +97,7 @@ class ScoreLine(QWidget):
         for index, rect in labels.items():
             self._paint_label(painter, self._marks[index], positions[index], rect, middle)
         for mark, at in sorted(
-            zip(self._marks, positions, strict=True), key=lambda each: each[0].is_chosen
+            zip(self._marks, positions, strict=True), key=lambda pair: pair[0].is_chosen
         ):
             radius = _RADIUS + 2 * mark.is_chosen
             painter.setPen(QPen(QColor(theme.text if mark.is_chosen else theme.text2), 1.6))
@@ -135,17 +135,17 @@ class ScoreLine(QWidget):
         metrics, positions = QFontMetricsF(face(Face.CAPTION_STRONG)), self.positions()
         widths = np.array([metrics.horizontalAdvance(mark.title) + 4 for mark in self._marks])
         widths = np.clip(widths, 3.5 * self._line, _WIDEST)
-        shown: list[int] = []
+        placed_names: list[int] = []
         centres = positions[:0]
         for index in dict.fromkeys((*chosen, last, 0, *range(last, 0, -1))):
-            tried = sorted([*shown, index])
+            tried = sorted([*placed_names, index])
             placed = _apart(positions[tried], widths[tried], self.width())
-            if not shown or np.abs(placed - positions[tried]).max() <= _FAR:
-                shown, centres = tried, placed
+            if not placed_names or np.abs(placed - positions[tried]).max() <= _FAR:
+                placed_names, centres = tried, placed
         top, height = 1.1 * self._line + 2 * _ABOVE, 1.1 * self._line
         return {
             n: QRectF(at - widths[n] / 2, top, widths[n], height)
-            for n, at in zip(shown, centres, strict=True)
+            for n, at in zip(placed_names, centres, strict=True)
         }
 
 
@@ -278,13 +278,13 @@ class FiguresCard(QWidget):
         self._show_test()
 
     def _show_test(self) -> None:
-        known = self._session.results.scores
+        scores = self._session.results.scores
         a, b = self.first.current, self.second.current
         if a == b:
             self.test.setText("Choose two different models.")
             return
-        one, two = known.line(a), known.line(b)
-        pairs = [(one[task], two[task]) for task in one if task in two]
+        first, second = scores.line(a), scores.line(b)
+        pairs = [(first[task], second[task]) for task in first if task in second]
         metrics = [score.metric for score, _ in pairs]
         titles = self.first.currentText(), self.second.currentText()
         self.test.setText(in_words(paired(pairs), *titles, metrics))
@@ -321,24 +321,24 @@ class RoutesTable(QWidget):
     def refresh(self) -> None:
         routing = self._routing
         self.button.show_job(routing.is_running, routing.obstacle)
-        known = routing.job is not None and routing.job.stores == (self._store,)
-        answer = routing.last(RoutesFound) if known else None
+        is_of_store = routing.job is not None and routing.job.stores == (self._store,)
+        answer = routing.last(RoutesFound) if is_of_store else None
         routes = () if answer is None else answer.routes
-        tasks = {each.task: (plain(each.task), "") for each in routes}
+        tasks = {route.task: (plain(route.task), "") for route in routes}
         self.task.offer({_ALL: ("All tasks", "")} | tasks)
         for widget in (self.task, self.shares, self.cost):
             widget.setVisible(bool(routes))
-        self.sentence.setText(plain(routing.error if known else "") or _sentence(answer))
+        self.sentence.setText(plain(routing.error if is_of_store else "") or _sentence(answer))
         self.cost.setText(_cost(routes))
         if routes:
             colours = [expert_colour(self._session, name) for name in routes[0].experts]
             self.shares.show_figures(routes[0].experts, self._rows(routes), colours)
 
     def _rows(self, routes: Sequence[TaskRoutes]) -> list[FigureRow]:
-        shares = [(each.task, each.mean_T) for each in routes]
-        for each in routes:
-            if each.task == self.task.current:
-                shares = list(zip(each.layers, each.share_LT, strict=True))
+        shares = [(route.task, route.mean_T) for route in routes]
+        for route in routes:
+            if route.task == self.task.current:
+                shares = list(zip(route.layers, route.share_LT, strict=True))
         return [FigureRow(t, _TIP, values, percent=True) for t, values in shares]
 
     def _start(self) -> None:
@@ -351,7 +351,7 @@ def _sentence(answer: RoutesFound | None) -> str:
         return "This merge sends each example to experts. Compute which ones it uses for each task."
     if not answer.routes:
         return "This merge has no router."
-    owned = [each for each in answer.routes if each.owner in each.experts]
+    owned = [route for route in answer.routes if route.owner in route.experts]
     to_owner = [e for e in owned if max(zip(e.mean_T, e.experts, strict=True))[1] == e.owner]
     return f"{len(to_owner)} of {len(owned)} tasks mainly use their own expert."
 
@@ -359,10 +359,10 @@ def _sentence(answer: RoutesFound | None) -> str:
 def _cost(routes: Sequence[TaskRoutes]) -> str:
     if not routes:
         return ""
-    count = sum(each.n for each in routes)
-    own = 1000 * sum(each.seconds * each.n for each in routes) / count
-    plain_ms = 1000 * sum(each.plain_seconds * each.n for each in routes) / count
+    count = sum(route.n for route in routes)
+    own_ms = 1000 * sum(route.seconds * route.n for route in routes) / count
+    plain_ms = 1000 * sum(route.plain_seconds * route.n for route in routes) / count
     return (
         f"The modules add {human_bytes(routes[0].module_bytes)} to the weights. An example takes "
-        f"{own:.1f} ms with them and {plain_ms:.1f} ms without (mean of {count} examples)."
+        f"{own_ms:.1f} ms with them and {plain_ms:.1f} ms without (mean of {count} examples)."
     )

@@ -80,8 +80,8 @@ class ScoresTab(JobPage):
         below = split(card(PlotWithTable(self.bars)), card(figures), sizes=(520, 560), gap=GAP)
         below.setStretchFactor(0, 1)
         self._strip = card(self.examples)
-        shown = pane(down(head, (below, 1), self._strip, gap=GAP))
-        self.set_pages(card(self.no_tasks), card(self.no_scores), shown)
+        page = pane(down(head, (below, 1), self._strip, gap=GAP))
+        self.set_pages(card(self.no_tasks), card(self.no_scores), page)
         results = session.results
         self.follow(results.scores.changed, results.runs.changed, session.engine_changed)
         self.follow(session.draft.changed, scoring.changed, results.changed)
@@ -93,47 +93,47 @@ class ScoresTab(JobPage):
         self._strip.setVisible(event.size().height() >= _HIGH * self.fontMetrics().height())
 
     def refresh(self) -> None:
-        known = self.session.results.scores
-        self.show_page(2 if known.tasks and known.models else bool(known.tasks))
-        if not (known.tasks and known.models):
+        scores = self.session.results.scores
+        self.show_page(2 if scores.tasks and scores.models else bool(scores.tasks))
+        if not (scores.tasks and scores.models):
             sentence = self.scoring.obstacle or NO_SCORES
             self.no_scores.say(BEING_EVALUATED if self.scoring.is_running else sentence)
             return
         self.merge.update_merges()
-        rows = figures_of(known, self.merge.current)
+        rows = figures_of(scores, self.merge.current)
         self._show_head(rows)
         self._show_bars(rows)
-        self.figures.show_figures(rows, self._others)
+        self.figures.show_figures(rows, self._other_models)
         self.examples.show_merge(str(self.merge.current))
         self.routes.show_merge(str(self.merge.current))
 
     @property
-    def _others(self) -> dict[str, str]:
+    def _other_models(self) -> dict[str, str]:
         """The titles of all models with scores by their keys. The experts count as one model."""
-        known = self.session.results.scores.models
+        scored = self.session.results.scores.models
         titles = {BASE: "base", **merges_of(self.session), EXPERTS: "experts"}
-        return {key: title for key, title in titles.items() if key in known}
+        return {key: title for key, title in titles.items() if key in scored}
 
     def _show_head(self, rows: list[TaskFigures]) -> None:
-        known, model = self.session.results.scores, self.merge.current
-        share, text = known.mean(model).normalised, self.merge.currentText()
-        if model not in known.models:
+        scores, model = self.session.results.scores, self.merge.current
+        share, text = scores.mean(model).normalised, self.merge.currentText()
+        if model not in scores.models:
             text = "This merge is not evaluated yet" if model else "No merge is evaluated yet"
             text = BEING_EVALUATED if self.scoring.is_running else text
         elif not experts_are_better(rows):
             text = "The experts are no better than the base on these tasks"
-        elif share is not None and known.is_complete(model):
+        elif share is not None and scores.is_complete(model):
             text = f"{text} keeps {100 * share:.0f} % of what the experts reach"
         self.title.setText(text)
-        lines = [known.line(each).values() for each in (BASE, EXPERTS, model)]
+        lines = [scores.line(line).values() for line in (BASE, EXPERTS, model)]
         missing = remarks([score for line in lines for score in line])
         title = self.merge.currentText()
-        named = [each.replace(model, title) if model else each for each in missing]
+        named = [task.replace(model, title) if model else task for task in missing]
         self.note.setText(" ".join([_note(rows), *named]))
         marks = [
             Mark(title=title, value=mean, is_chosen=key == model)
-            for key, title in self._others.items()
-            if (mean := known.mean(key).score) is not None
+            for key, title in self._other_models.items()
+            if (mean := scores.mean(key).score) is not None
         ]
         self.line.show_marks(marks)
         self.line.setVisible(len(marks) > 1)
@@ -215,7 +215,7 @@ class ScoresPage(QWidget):
             self.show_tab(ScoresTab)
 
     def show_tab(self, kind: type[_Part]) -> _Part:
-        self.tabs.setCurrentIndex([each[0] for each in TABS].index(kind))
-        found = self.tabs.current
-        assert isinstance(found, kind)
-        return found
+        self.tabs.setCurrentIndex([tab[0] for tab in TABS].index(kind))
+        tab = self.tabs.current
+        assert isinstance(tab, kind)
+        return tab

@@ -81,9 +81,9 @@ class TasksTab(JobPage):
         add.setIcon(icon("add", "accent"))
         head = across((heading("Tasks"), 1), add)
         note = muted_label("Tasks are saved with the recipe. Drop data here.")
-        left = card(pane(down(head, (self.list, 1), note, margins=MARGINS)))
+        list_card = card(pane(down(head, (self.list, 1), note, margins=MARGINS)))
         right = card(scroll_area("The chosen task", self.editor))
-        self.set_pages(card(self.empty), split(left, right, sizes=(360, 640), gap=GAP))
+        self.set_pages(card(self.empty), split(list_card, right, sizes=(360, 640), gap=GAP))
         self.follow(session.draft.changed, session.results.scores.changed)
 
     def _add_button(self, text: str, kind: str) -> QPushButton:
@@ -104,19 +104,25 @@ class TasksTab(JobPage):
             self.list.takeItem(self.list.count() - 1)
         while self.list.count() < len(rows):
             self.list.addItem(QListWidgetItem())
-        for index, (task, found) in enumerate(rows):
-            self._fill_item(self.list.item(index), task, found)
+        for index, (task, description) in enumerate(rows):
+            self._fill_item(self.list.item(index), task, description)
         self.list.setCurrentRow(min(max(chosen, 0), len(rows) - 1))
         self.list.blockSignals(False)
         self._show_task()
 
-    def _fill_item(self, item: QListWidgetItem, task: Task, found: TaskDescribed | None) -> None:
+    def _fill_item(
+        self, item: QListWidgetItem, task: Task, description: TaskDescribed | None
+    ) -> None:
         """Write two lines: the task's name, and its description or its problem."""
-        line = _summary(task, found)
+        line = _summary(task, description)
         item.setText(f"{plain(task.title)}\n{line}")
-        item.setToolTip(tooltip(quoted(found.fault) if found is not None and found.fault else line))
+        item.setToolTip(
+            tooltip(
+                quoted(description.fault) if description is not None and description.fault else line
+            )
+        )
         item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{plain(task.title)}, {line}")
-        wrong = found is not None and bool(found.fault)
+        wrong = description is not None and bool(description.fault)
         item.setData(BAD, wrong)
         colour = expert_colour(self.session, self.session.results.scores.owner(task))
         square = swatch(colour) if colour else QIcon()
@@ -125,9 +131,9 @@ class TasksTab(JobPage):
     def _show_task(self) -> None:
         index = self.list.currentRow()
         if 0 <= index < len(self._rows):
-            task, found = self._rows[index]
+            task, description = self._rows[index]
             owner = self.session.results.scores.owner(task)
-            self.editor.show_task(task, found, owner, self.session.draft.inputs.names)
+            self.editor.show_task(task, description, owner, self.session.draft.inputs.names)
 
     def _remove(self) -> None:
         if 0 <= self.list.currentRow() < len(self._rows):
@@ -138,7 +144,7 @@ class TasksTab(JobPage):
         title = "Data: files, folders of pictures by class, or saved datasets"
         ask_paths(self, title, KINDS, DATA, self.scoring.add)
 
-    def wanted(self, paths: list[Path]) -> list[Path]:
+    def accepted(self, paths: list[Path]) -> list[Path]:
         models = [path for path in paths if (path / "config.json").exists()]
         return [p for p in paths if p.suffix.lower() not in _NOT_DATA and p not in models]
 
@@ -214,7 +220,7 @@ _LABELS: Final = Option(
     label="Labels",
     help="The labels, in the order of the head.",
     empty="as in the head's config",
-    read=lambda text: tuple(part for each in text.split(",") if (part := each.strip())),
+    read=lambda text: tuple(part for piece in text.split(",") if (part := piece.strip())),
     write=", ".join,
 )
 _PROMPT: Final = Option(
@@ -249,7 +255,7 @@ class _Column(Option):
     """The column of the data that has a ``role``. ``given``: the columns of every role."""
 
     role: str
-    given: Mapping[str, Sequence[str]]
+    names_by_role: Mapping[str, Sequence[str]]
 
     def get(self, record: Task) -> object:
         return record.columns.get(self.role)
@@ -259,14 +265,14 @@ class _Column(Option):
         of this role would be guessed again."""
         columns = {**record.columns, self.role: value}
         if value is None:
-            columns = {**{role: names[0] for role, names in self.given.items()}, **columns}
+            columns = {**{role: names[0] for role, names in self.names_by_role.items()}, **columns}
             del columns[self.role]
         return replace(record, columns=columns)
 
 
 def _column(role: str, task: Task, described: TaskDescribed) -> _Column:
-    given = task.columns.get(role, ())
-    names = described.columns.get(role) or ((given,) if isinstance(given, str) else tuple(given))
+    column = task.columns.get(role, ())
+    names = described.columns.get(role) or ((column,) if isinstance(column, str) else tuple(column))
     values: dict[str, Any] = {plain(name): name for name in described.table_columns}
     if len(names) > 1:
         values[", ".join(names)] = tuple(names)
@@ -279,7 +285,7 @@ def _column(role: str, task: Task, described: TaskDescribed) -> _Column:
         values=values,
         empty="guessed",
         role=role,
-        given=described.columns,
+        names_by_role=described.columns,
     )
 
 
@@ -292,7 +298,7 @@ class TaskEditor(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._task: Task | None = None
-        self._found: TaskDescribed | None = None
+        self._description: TaskDescribed | None = None
         self.path, self.calibration = ElidedLabel(), ElidedLabel()
         self.fault, self._count = problem_label(), muted_label()
         name = "Remove this task"
@@ -325,38 +331,47 @@ class TaskEditor(QWidget):
             self.edited.emit(replace(self._task, calibration=paths[0]))
 
     def show_task(
-        self, task: Task, found: TaskDescribed | None, owner: str | None, experts: Sequence[str]
+        self,
+        task: Task,
+        description: TaskDescribed | None,
+        owner: str | None,
+        experts: Sequence[str],
     ) -> None:
-        waits = found is None and self._task is not None and task.data == self._task.data
-        found = self._found if waits else found  # the layout stays while data are read again
-        self._task, self._found = task, found
+        waits = description is None and self._task is not None and task.data == self._task.data
+        description = (
+            self._description if waits else description
+        )  # the layout stays while data are read again
+        self._task, self._description = task, description
         self.path.set_full_text(str(task.data))
         self.calibration.set_full_text(str(task.calibration or _NOTHING))
         self.without.setEnabled(task.calibration is not None)
-        known = found or TaskDescribed(task=task, kind=task.kind, metric=task.metric)
-        columns = {role: own[0] if len(own) == 1 else own for role, own in known.columns.items()}
+        shown_task = description or TaskDescribed(task=task, kind=task.kind, metric=task.metric)
+        columns = {
+            role: names[0] if len(names) == 1 else names
+            for role, names in shown_task.columns.items()
+        }
         effective = replace(
             task,
             name=plain(task.title),
             expert=owner,
-            kind=known.kind,
-            metric=known.metric,
+            kind=shown_task.kind,
+            metric=shown_task.metric,
             columns={**task.columns, **columns},
         )
-        usual = Task(data=task.data)
-        self.form.show_record(_options(task, known, experts), task, usual, effective)
-        show_problem(self.fault, known.fault)
+        defaults = Task(data=task.data)
+        self.form.show_record(_options(task, shown_task, experts), task, defaults, effective)
+        show_problem(self.fault, shown_task.fault)
         self._show_examples()
 
     def _show_examples(self) -> None:
         clear_layout(self._examples)
-        found = self._found
-        if found is None:
+        description = self._description
+        if description is None:
             self._count.setText("Reading the data …")
             return
-        examples = counted(found.count, "example", "examples")
-        self._count.setText(examples if found.count else "No example readable.")
-        for example in found.examples:
+        examples = counted(description.count, "example", "examples")
+        self._count.setText(examples if description.count else "No example readable.")
+        for example in description.examples:
             self._examples.addWidget(_example_row(example))
 
 
@@ -367,11 +382,11 @@ def _options(task: Task, described: TaskDescribed, experts: Sequence[str]) -> It
     help = "The expert that was fine-tuned for this task."
     empty = "the expert with the task's name"
     yield Option(name="expert", label="Expert", help=help, values=experts_by_name, empty=empty)
-    for name, label, known, chosen in (
+    for name, label, values_known, chosen in (
         ("kind", "Kind", described.kinds, task.kind),
         ("metric", "Metric", described.metrics, task.metric),
     ):
-        values = {each.value: each for each in (*known, chosen) if each is not None}
+        values = {value.value: value for value in (*values_known, chosen) if value is not None}
         if values:
             yield Option(name=name, label=label, values=values, empty="guessed")
     for role in (*described.roles, *described.optional):

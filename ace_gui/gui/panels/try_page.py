@@ -88,7 +88,7 @@ class TryPage(JobPage):
     def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
         super().__init__(session, scoring, pages)
         self._trying = scoring.trying
-        self._given = _Given()
+        self._input = _Given()
         self._choices = BlindChoices()
         self._order: list[str] = []
         """The keys of the models of a blind comparison, as their answers are shown."""
@@ -136,11 +136,11 @@ class TryPage(JobPage):
         answers = pane(self._row)
         pictures = down(self.hint, across(self.choose, None), None)
         texts = down((self.text, 1), self.pair)
-        given = across(self.picture, pictures, (texts, 1), gap=12)
+        inputs = across(self.picture, pictures, (texts, 1), gap=12)
         actions = across(
             (muted_label(_LOCAL), 1), self.new_chat, self.again, self.blind, self.button, gap=12
         )
-        bottom = pane(down(given, self.problem, self.verdict, actions, margins=MARGINS))
+        bottom = pane(down(inputs, self.problem, self.verdict, actions, margins=MARGINS))
         on_font_change(self, lambda metrics: bottom.setMaximumHeight(13 * metrics.height()))
         self.set_pages(pane(down(card(top), (answers, 1), card(bottom), gap=GAP)))
 
@@ -159,9 +159,9 @@ class TryPage(JobPage):
     @property
     def _tasks(self) -> dict[str, Task]:
         """The recipe's tasks, and the experts without a task."""
-        inputs, known = self.session.draft.inputs, self.session.results.scores
+        inputs, scores = self.session.draft.inputs, self.session.results.scores
         tasks = {task.title: task for task in inputs.tasks}
-        owned = {known.owner(task) for task in inputs.tasks}
+        owned = {scores.owner(task) for task in inputs.tasks}
         for name in inputs.names:
             if name not in owned and name not in tasks:
                 tasks[name] = Task(data=Path(name), name=name, expert=name)
@@ -179,10 +179,10 @@ class TryPage(JobPage):
         if self.chosen is None:
             return None
         description = self.session.results.scores.described(self.chosen)
-        known = description.kind if description is not None else self.chosen.kind
+        task_kind = description.kind if description is not None else self.chosen.kind
         plan = self.session.draft.plan
-        if known is not None or plan is None:
-            return known
+        if task_kind is not None or plan is None:
+            return task_kind
         owner = self.session.results.scores.owner(self.chosen)
         names = [expert.architecture for expert in plan.experts if expert.name == owner]
         for name in (*names, plan.base.architecture):  # an adapter has the class of the base
@@ -204,9 +204,9 @@ class TryPage(JobPage):
         self._give(_Given(row=example.row), picture, f"{task}, {example.row}")
         self._start()
 
-    def _give(self, given: _Given, picture: QImage | None = None, words: str = "") -> None:
+    def _give(self, inputs: _Given, picture: QImage | None = None, words: str = "") -> None:
         """Use an example or a picture until the user types text or chooses another task."""
-        self._given = given
+        self._input = inputs
         self.picture.show_image(picture, words)
         self.refresh()
 
@@ -231,7 +231,7 @@ class TryPage(JobPage):
         if not self.models.chosen:
             return "Tick a model first."
         needs_text = self.kind is None or not self.kind.has_pictures
-        if self._given != _Given() or (needs_text and self.text.toPlainText().strip()):
+        if self._input != _Given() or (needs_text and self.text.toPlainText().strip()):
             return ""
         return "Type a text first." if needs_text else "Drop or choose a picture first."
 
@@ -242,21 +242,21 @@ class TryPage(JobPage):
         if self.blind.isChecked():
             self._trying.forget()  # earlier answers would tell the models apart
             self._order = random.sample([model.key for model in self._asked], len(self._asked))
-        asked = {model.key for model in self._asked}
+        keys = {model.key for model in self._asked}
         job = TryJob(
             recipe=self.session.draft.inputs.recipe(),
-            stores=tuple(Path(key) for key in self._merges if key in asked),
+            stores=tuple(Path(key) for key in self._merges if key in keys),
             device=self.session.device,
             task=task,
-            row=self._given.row,
-            picture=self._given.picture,
+            row=self._input.row,
+            picture=self._input.picture,
             text=self.text.toPlainText(),
             pair=self.pair.text() if self.pair.isVisibleTo(self) else "",
             seed=self.seed.value(),
             temperature=self.temperature.value(),
             most_tokens=self.length.value(),
-            experts=tuple(name for name in self.session.draft.inputs.names if name in asked),
-            with_base=BASE in asked,
+            experts=tuple(name for name in self.session.draft.inputs.names if name in keys),
+            with_base=BASE in keys,
         )
         self._trying.start(job)
         self._show_models()
@@ -304,15 +304,15 @@ class TryPage(JobPage):
     def _offer_models(self) -> None:
         run = self.session.results.merge
         current = str(run.store) if run is not None and run.finished is not None else ""
-        usual = {BASE: True, self._owner: True, current: True}
-        self.models.offer(self._offered, usual)
+        defaults = {BASE: True, self._owner: True, current: True}
+        self.models.offer(self._offered, defaults)
 
     def _show_models(self) -> None:
         """Show a card for each model that is asked."""
-        asked = self._asked
-        if [shown.model for shown in self.cards] != asked:
+        models = self._asked
+        if [card.model for card in self.cards] != models:
             clear_layout(self._row)
-            self.cards = [AnswerCard(model) for model in asked]
+            self.cards = [AnswerCard(model) for model in models]
             for answer_card in self.cards:
                 answer_card.best.connect(lambda key=answer_card.model.key: self._prefer(key))
                 self._row.addWidget(card(answer_card), 1)
@@ -334,8 +334,8 @@ class TryPage(JobPage):
     def _prefer(self, key: str) -> None:
         """Count a choice, and show the names."""
         names = {model.key: model.title for model in self._asked}
-        others = [name for other, name in names.items() if other != key]
-        self._choices.add(names[key], others)
+        unchosen = [name for model, name in names.items() if model != key]
+        self._choices.add(names[key], unchosen)
         self._order = []
         self._show_models()
 
@@ -353,8 +353,10 @@ class TryPage(JobPage):
         self.text.setVisible(kind is None or not kind.has_pictures)
         self.hint.setVisible(kind is None or kind.has_pictures)
         self.choose.setVisible(kind is None or kind.has_pictures)
-        found = None if self.chosen is None else self.session.results.scores.described(self.chosen)
-        self.pair.setVisible(found is not None and "pair" in found.columns)
+        description = (
+            None if self.chosen is None else self.session.results.scores.described(self.chosen)
+        )
+        self.pair.setVisible(description is not None and "pair" in description.columns)
         for widget in self._settings:
             widget.setVisible(kind is None or kind.traits.writes)
         self._offer_models()
@@ -382,7 +384,7 @@ class TryPage(JobPage):
         self.again.setVisible(job is not None and not running and bool(trying.by_model))
         self.button.show_job(running, self._obstacle, tip="Text so far stays" if running else "")
 
-    def wanted(self, paths: list[Path]) -> list[Path]:
+    def accepted(self, paths: list[Path]) -> list[Path]:
         return [path for path in paths if path.suffix and f"*{path.suffix.lower()}" in KINDS][:1]
 
     def take(self, paths: list[Path]) -> None:

@@ -99,7 +99,7 @@ class TuneTab(JobPage):
         form.add_row("Merges", self.merges)
         form.add_row("Examples", self.limit)
         inputs = (self.ranges, form, self.cost, self.problem, across(self.button, None), None)
-        left = down(heading("Tune"), secondary_label(_WHAT), *inputs, margins=MARGINS, gap=10)
+        column = down(heading("Tune"), secondary_label(_WHAT), *inputs, margins=MARGINS, gap=10)
         view = PlotWithTable(self.curve)
         view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         on_font_change(self, lambda metrics: view.setMinimumHeight(_PLOT * metrics.height()))
@@ -107,7 +107,7 @@ class TuneTab(JobPage):
         self._result = card(pane(down(*outcome, margins=MARGINS)))
         right = Column()
         right.setLayout(down((card(view), 1), self._result, gap=GAP))
-        scroll = scroll_area("Parameters to tune", pane(left))
+        scroll = scroll_area("Parameters to tune", pane(column))
         results = scroll_area("Results", right, tabs=False)
         self.set_pages(split(card(scroll), results, sizes=(380, 640), gap=GAP))
 
@@ -155,16 +155,16 @@ class TuneTab(JobPage):
             self.curve.clear(NOT_TUNED)
             return
         fields = {field.name: field for field in self.session.draft.fields}
-        names = [each.name for each in job.ranges]
+        names = [parameter_range.name for parameter_range in job.ranges]
         labels = {name: fields[name].label if name in fields else name for name in names}
         self.axis.offer({name: (label, "") for name, label in labels.items()})
         chosen = str(self.axis.current)
-        field, each = fields.get(chosen), next(r for r in job.ranges if r.name == chosen)
-        log = each.is_logarithmic(declared=field is not None and field.logarithmic)
+        field, parameter_range = fields.get(chosen), next(r for r in job.ranges if r.name == chosen)
+        log = parameter_range.is_logarithmic(declared=field is not None and field.logarithmic)
         best = None if tuned is None else tuned.best
-        known = next((p for p in points if p == best), None)
+        best_point = next((p for p in points if p == best), None)
         label = labels[chosen]
-        self.curve.show_points(points, chosen, label, logarithmic=log, best=known)
+        self.curve.show_points(points, chosen, label, logarithmic=log, best=best_point)
         self.axis.setVisible(len(labels) > 1 and self.curve.message() is None)
 
     def _show_result(self) -> None:
@@ -176,7 +176,7 @@ class TuneTab(JobPage):
         self.result.setText(plain(f"{values_of(tuned.best)}: {_change(before, after)}"))
         tasks = [score.task for score in tuned.scores]
         halves = ("before", tuned.before, before), ("after", tuned.scores, after)
-        self.figures.show_figures(["mean", *tasks], [_row(*each, tasks) for each in halves])
+        self.figures.show_figures(["mean", *tasks], [_row(*half, tasks) for half in halves])
         n = sum(score.n for score in tuned.scores)
         self.note.setText(
             f"On the half of the data that the search did not use, {n} examples. "
@@ -197,7 +197,7 @@ def _row(title: str, scores: tuple[TaskScore, ...], mean: MeanScore, tasks: list
     by_task = {score.task: score.score for score in scores}
     overall = float("nan") if mean.score is None else mean.score
     values = [overall, *(by_task.get(task, float("nan")) for task in tasks)]
-    errors = ", ".join(f"{each.task} ± {score_text(each.standard_error)}" for each in scores)
+    errors = ", ".join(f"{score.task} ± {score_text(score.standard_error)}" for score in scores)
     return FigureRow(title, f"Standard errors: {errors}", values)
 
 
@@ -215,10 +215,10 @@ def _change(before: MeanScore, after: MeanScore) -> str:
 
 
 def _time_left(points: tuple[TunePoint, ...]) -> str:
-    each = sum(point.seconds for point in points) / len(points)
-    seconds = each * (points[-1].of - len(points) + REPORTED)
-    known = f"{len(points)} of {points[-1].of} merges done"
-    return f"{known}, about {duration(seconds)} left." if isfinite(seconds) else f"{known}."
+    seconds_each = sum(point.seconds for point in points) / len(points)
+    seconds = seconds_each * (points[-1].of - len(points) + REPORTED)
+    progress = f"{len(points)} of {points[-1].of} merges done"
+    return f"{progress}, about {duration(seconds)} left." if isfinite(seconds) else f"{progress}."
 
 
 class RangeRows(QWidget):
@@ -283,7 +283,11 @@ class RangeRows(QWidget):
         """The problem with the ranges; empty if they can be searched."""
         if not self.ranges:
             return "Select a parameter."
-        wrong = [each.name for each in self.ranges if not each.low < each.high]
+        wrong = [
+            parameter_range.name
+            for parameter_range in self.ranges
+            if not parameter_range.low < parameter_range.high
+        ]
         return f"The range of {wrong[0]} is empty." if wrong else ""
 
 

@@ -78,7 +78,7 @@ class WelcomePanel(QWidget):
         # slightly above the centre; it scrolls if there is little room
         page = pane(down(None, None, across(None, (inner, 100), None), None, None, None))
         self.setLayout(down(scroll_area("Welcome", page, tabs=False)))
-        self._shown = 0
+        self._visible_count = 0
         self._arrange(3)
 
     def show_opening(self, words: str) -> None:
@@ -109,9 +109,9 @@ class WelcomePanel(QWidget):
 
     def _arrange(self, columns: int) -> None:
         """Place so many columns next to each other, and the others below at full width."""
-        if columns == self._shown:
+        if columns == self._visible_count:
             return
-        self._shown = columns
+        self._visible_count = columns
         parts: tuple[QWidget, ...] = (self.starts, self.recent, self.sample)
         for part in parts:
             self._columns.removeWidget(part)
@@ -165,7 +165,7 @@ class StartButton(QPushButton):
         self.setEnabled(start.action.isEnabled())
         start.action.enabledChanged.connect(self.setEnabled)
         self.clicked.connect(start.action.trigger)
-        self._usual = self.fontMetrics().horizontalAdvance(start.line)
+        self._line_width = self.fontMetrics().horizontalAdvance(start.line)
         self.say(start.line)
 
     def say(self, line: str) -> None:
@@ -176,7 +176,7 @@ class StartButton(QPushButton):
 
     def sizeHint(self) -> QSize:
         line = self.fontMetrics().height()
-        return QSize(self._usual + 46 + _sign(), round(2.4 * line) + 18)
+        return QSize(self._line_width + 46 + _sign(), round(2.4 * line) + 18)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -233,7 +233,7 @@ class RecentColumn(QWidget):
 
     def __init__(self, clean_up: QAction) -> None:
         super().__init__()
-        self._kept = muted_label()
+        self._kept_note = muted_label()
         self._clean_up = action_button(clean_up, "Clean up…", self, kind="link")
         self._heads = muted_label("last use and size")
         self._rows = down(margins=(_PADDING, 4, _PADDING, 4), gap=0)
@@ -241,7 +241,7 @@ class RecentColumn(QWidget):
         card = QFrame()
         card.setProperty("kind", "card")
         card.setLayout(self._rows)
-        below = across((self._kept, 1), self._clean_up, margins=(_PADDING, 0, _PADDING, 0))
+        below = across((self._kept_note, 1), self._clean_up, margins=(_PADDING, 0, _PADDING, 0))
         self.setLayout(down(head, card, below, None, gap=12))
         self.show_kept(0)
 
@@ -262,8 +262,8 @@ class RecentColumn(QWidget):
 
     def show_kept(self, size: int) -> None:
         """Show the total size of the finished merges, with a link that removes some."""
-        self._kept.setText(f"Kept runs use {human_bytes(size)} on this disk")
-        for widget in (self._kept, self._clean_up):
+        self._kept_note.setText(f"Kept runs use {human_bytes(size)} on this disk")
+        for widget in (self._kept_note, self._clean_up):
             widget.setVisible(size > 0)
 
 
@@ -286,7 +286,7 @@ class RecentRow(QToolButton):
         line.set_full_text("Recipe not found" if self.is_lost else summary_of(project))
         above = name, plain_label(last_use(project), wrap=False, kind="secondary")
         below = line, *self._marks(project)
-        lines = [across((first, 1), *rest, gap=12) for first, *rest in (above, below)]
+        lines = [across((first, 1), *further, gap=12) for first, *further in (above, below)]
         self.setLayout(down(*lines, margins=(4, 10, 4, 10), gap=2))
         for label in (*above, *below):
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
@@ -311,8 +311,8 @@ class Swatches(QWidget):
 
     def __init__(self, colours: Sequence[int]) -> None:
         super().__init__()
-        self._colours, others = colours[:_SWATCHES], len(colours) - _SWATCHES
-        self._text = f"+{others}" if others > 0 else ""
+        self._colours, hidden = colours[:_SWATCHES], len(colours) - _SWATCHES
+        self._text = f"+{hidden}" if hidden > 0 else ""
         room = self.fontMetrics().horizontalAdvance(self._text)
         self.setFixedSize(_STEP * len(self._colours) + room, self.fontMetrics().height())
 
@@ -321,8 +321,8 @@ class Swatches(QWidget):
         for index, colour in enumerate(self._colours):
             square = QRectF(index * _STEP, 0, SWATCH, self.height())
             paint_swatch(painter, square, f"expert {colour}")
-        rest = QRectF(self.rect()).adjusted(_STEP * len(self._colours), 0, 0, 0)
-        write(painter, rest, self._text, face(Face.CAPTION), theme.text3)
+        beside = QRectF(self.rect()).adjusted(_STEP * len(self._colours), 0, 0, 0)
+        write(painter, beside, self._text, face(Face.CAPTION), theme.text3)
 
 
 def summary_of(project: RecentProject) -> str:
@@ -417,10 +417,10 @@ class SamplePictures(QWidget):
         side, pixels = self._picture(self.width()), self.strip.height()
         step = (self.width() + _BETWEEN) / len(self._tasks)
         for index, task in enumerate(self._tasks):
-            left = round(index * step)
+            x = round(index * step)
             image = QRect(index * pixels, 0, pixels, pixels)
-            painter.drawImage(QRect(left, 0, side, side), self.strip, image)
-            below = QRectF(left, side + 0.6 * self._line, step - _BETWEEN, self._line)
+            painter.drawImage(QRect(x, 0, side, side), self.strip, image)
+            below = QRectF(x, side + 0.6 * self._line, step - _BETWEEN, self._line)
             square = QRectF(below.left(), below.top(), SWATCH, below.height())
             paint_swatch(painter, square, f"expert {index}")
             name = below.adjusted(SWATCH + 5, 0, 0, 0)
@@ -437,10 +437,10 @@ class SamplePictures(QWidget):
 
 
 def _bars() -> list[Bar]:
-    known = sample_figures()
-    means = {title: known.methods[name] for title, name in _METHODS.items()}
-    shown = {"base": known.base, **means, "experts": known.experts}
+    figures = sample_figures()
+    means = {title: figures.methods[name] for title, name in _METHODS.items()}
+    bars = {"base": figures.base, **means, "experts": figures.experts}
     return [
         Bar(title, mean, f"{mean:.3f}", strong=title == recommended.TITLE)
-        for title, mean in shown.items()
+        for title, mean in bars.items()
     ]

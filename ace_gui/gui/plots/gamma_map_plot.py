@@ -123,9 +123,9 @@ class RoleMapPlot(LayersPlot, CellsPlot):
         low, high = self._levels()
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.clip((self._grid(np.log10(self._gamma)) - low) / (high - low), 0.0, 1.0)
-        known = np.isfinite(shares)
+        is_finite = np.isfinite(shares)
         colours = np.zeros((*shares.shape, 4), dtype=np.uint8)  # transparent
-        colours[known] = self._map.map(shares[known], mode="byte")
+        colours[is_finite] = self._map.map(shares[is_finite], mode="byte")
         above = np.flatnonzero(self._gamma > self._tau_L)
         unsure = np.flatnonzero(self._unreliable())
         dots = self._symbols_at(above, "dot", "heterogeneous: γ > τ", symbol="o", filled=False)
@@ -145,7 +145,7 @@ class RoleMapPlot(LayersPlot, CellsPlot):
             y=Axis(names=self._labels),
             cells=Cells(colours=colours),
             columns=self._table,
-            description=f"{tau_text(self._tau)}: {text}. {self.caption.whole}",
+            description=f"{tau_text(self._tau)}: {text}. {self.caption.full_text}",
         )
 
     def _symbols_at(self, layers: NDArray[np.intp], key: str, label: str, **look: Any) -> Curve:
@@ -214,11 +214,11 @@ class RoleMapPlot(LayersPlot, CellsPlot):
 
     def _describe(self, index: int) -> str:
         gamma = self._gamma[index]
-        known = "γ not known" if np.isnan(gamma) else f"γ = {number_text(gamma, 3)}"
+        gamma_text = "γ not known" if np.isnan(gamma) else f"γ = {number_text(gamma, 3)}"
         if self._unreliable()[index]:
-            known = f"{known}, unreliable"
+            gamma_text = f"{gamma_text}, unreliable"
         position = f"block {self._blocks[self._column[index]]}"
-        return " · ".join([known, position, self._roles[index], self._names[index]])
+        return " · ".join([gamma_text, position, self._roles[index], self._names[index]])
 
     @property
     def hint(self) -> str:
@@ -263,8 +263,8 @@ def _ticks(low: float, high: float) -> list[tuple[float, str]]:
     for numbers in (decades, finer):
         inside = numbers[(numbers >= low) & (numbers <= high)]
         if inside.size >= 2:
-            return [(float(each), number_text(10.0**each, 1)) for each in inside]
-    return [(each, number_text(10.0**each, 2)) for each in (low, high)]
+            return [(float(value), number_text(10.0**value, 1)) for value in inside]
+    return [(value, number_text(10.0**value, 2)) for value in (low, high)]
 
 
 def _short(slot: str) -> str:

@@ -42,13 +42,13 @@ def two_digits(value: float) -> float:
     return float(f"{value:.1e}")
 
 
-def heterogeneous_text(above: int, known: int) -> str:
-    """How many matrices are heterogeneous, as text. ``known``: the number with a known γ."""
+def heterogeneous_text(above: int, with_gamma: int) -> str:
+    """How many matrices are heterogeneous, as text. ``with_gamma``: the number with a known γ."""
     return counted(
         above,
         "%n of {known} matrices is heterogeneous",
         "%n of {known} matrices are heterogeneous",
-        known=known,
+        known=with_gamma,
     )
 
 
@@ -117,13 +117,13 @@ class GammaPlot(LayerCurvesPlot):
 
     def _columns(self) -> tuple[FigureColumn, ...]:
         """One row per layer."""
-        shown = range(len(self._names))
+        indices = range(len(self._names))
         deviation = np.sqrt(self.layers.gamma_L * self.layers.mean_log_L**2)
         return (
             FigureColumn("layer", self._names),
             FigureColumn("role", self.layers.roles),
             FigureColumn("γ", self.layers.gamma_L, "Heterogeneity (ACE, Eq. 7)"),
-            FigureColumn("regime", [self._regime(index) for index in shown]),
+            FigureColumn("regime", [self._regime(index) for index in indices]),
             FigureColumn(
                 "mean ln energy",
                 self.layers.mean_log_L,
@@ -174,9 +174,11 @@ class GammaPlot(LayerCurvesPlot):
     # Drawing
 
     def _spec(self) -> PlotSpec:
-        known, above = ~np.isnan(self.layers.gamma_L), self.layers.gamma_L > self._tau_L
+        has_gamma, above = ~np.isnan(self.layers.gamma_L), self.layers.gamma_L > self._tau_L
         crossed = self._unreliable()
-        text = self._summary(int(known.sum()), int((known & above).sum()), int(crossed.sum()))
+        text = self._summary(
+            int(has_gamma.sum()), int((has_gamma & above).sum()), int(crossed.sum())
+        )
         return PlotSpec(
             title=text,
             curves=[*self._symbols_by_family(crossed), *self._chosen()],
@@ -184,7 +186,7 @@ class GammaPlot(LayerCurvesPlot):
             y=Axis(title="γ", low=self._y_range[0], high=self._y_range[1], padding=0.08),
             columns=self._columns,
             logarithmic_choice=True,
-            description=f"{tau_text(self._tau)}: {text}. {self.caption.whole}",
+            description=f"{tau_text(self._tau)}: {text}. {self.caption.full_text}",
         )
 
     def _symbols_by_family(self, crossed: NDArray[np.bool_]) -> Iterator[Curve]:
@@ -211,10 +213,10 @@ class GammaPlot(LayerCurvesPlot):
         indices = np.flatnonzero(chosen).tolist()
         return Curve(key=key, label=label, x=x, y=y, width=0, indices=indices, **look)
 
-    def _summary(self, known: int, above: int, crossed: int) -> str:
+    def _summary(self, with_gamma: int, above: int, crossed: int) -> str:
         count = len(self._names)
         has_tau = self._has_tau
-        parts = [heterogeneous_text(above, known) if has_tau else treated_alike(count)]
+        parts = [heterogeneous_text(above, with_gamma) if has_tau else treated_alike(count)]
         if crossed and has_tau:
             parts.append(f"{crossed} of the {above} by scale alone (norms near 1)")
         elif crossed:
@@ -225,8 +227,8 @@ class GammaPlot(LayerCurvesPlot):
         overridden = int((self._tau_L != self._tau).sum())
         if overridden:
             parts.append(f"{overridden} with a τ from an override")
-        if known < count:
-            parts.append(f"{count - known} without γ")
+        if with_gamma < count:
+            parts.append(f"{count - with_gamma} without γ")
         return "; ".join(parts)
 
     def _unreliable(self) -> NDArray[np.bool_]:
@@ -304,7 +306,7 @@ class GammaPlot(LayerCurvesPlot):
             strong=True,
             in_legend=False,
         )
-        same_role = np.array([other == role for other in self.layers.roles])
+        same_role = np.array([role_of_layer == role for role_of_layer in self.layers.roles])
         if same_role.sum() <= _LINE:
             look: dict[str, Any] = {"colour": "accent 96", "in_legend": False}
             x, y = self._x[same_role], self._clipped()[same_role]
@@ -403,7 +405,7 @@ class EnergiesAlongPlot(LayerCurvesPlot):
     logarithmic_first = True
 
     def __init__(self) -> None:
-        self._shown = np.zeros(0, dtype=np.intp)
+        self._indices = np.zeros(0, dtype=np.intp)
         super().__init__()
         self.keep_title()
         self.role = Choice("Role whose energies are shown", _role_options(()))
@@ -415,17 +417,17 @@ class EnergiesAlongPlot(LayerCurvesPlot):
         layers = self.layers
         self.role.offer(_role_options(layers.roles))
         role = self.role.current
-        shown = [i for i, other in enumerate(layers.roles) if role in (None, other)]
-        self._shown = np.array(shown, dtype=np.intp)
-        self.set_columns([layers.names[i] for i in shown], [layers.blocks[i] for i in shown])
-        if shown and self._colours:
+        indices = [i for i, layer_role in enumerate(layers.roles) if role in (None, layer_role)]
+        self._indices = np.array(indices, dtype=np.intp)
+        self.set_columns([layers.names[i] for i in indices], [layers.blocks[i] for i in indices])
+        if indices and self._colours:
             self.present(self._spec, zoomed=same)
         else:
             self.clear()
 
     def _spec(self) -> PlotSpec:
-        energies, one_role = self.layers.energies_LT[self._shown], self.role.current is not None
-        size = max(symbol_size(self._shown.size) - 3, 3)
+        energies, one_role = self.layers.energies_LT[self._indices], self.role.current is not None
+        size = max(symbol_size(self._indices.size) - 3, 3)
         curves = []
         for expert, y in zip(self._colours, energies.T, strict=True):
             colour = self._colours[expert]
@@ -445,7 +447,7 @@ class EnergiesAlongPlot(LayerCurvesPlot):
         words = ", ".join(f"{e} {number_text(v, 3)}" for e, v in totals if v > 0)
         experts = counted(len(self._colours), "expert", "experts")
         return PlotSpec(
-            title=f"{experts} in {counted(self._shown.size, 'matrix', 'matrices')}",
+            title=f"{experts} in {counted(self._indices.size, 'matrix', 'matrices')}",
             curves=curves,
             x=replace(self.across, title="layer, input → output (numbers: block)"),
             y=Axis(
@@ -458,7 +460,7 @@ class EnergiesAlongPlot(LayerCurvesPlot):
 
     def _columns(self) -> tuple[FigureColumn, ...]:
         """One row per shown layer, one column per expert."""
-        energies = zip(self._colours, self.layers.energies_LT[self._shown].T, strict=True)
+        energies = zip(self._colours, self.layers.energies_LT[self._indices].T, strict=True)
         return (
             FigureColumn("layer", self._names),
             FigureColumn("role", self.short_names),
@@ -467,10 +469,10 @@ class EnergiesAlongPlot(LayerCurvesPlot):
 
     @property
     def short_names(self) -> Sequence[str]:
-        return [self.layers.roles[index] for index in self._shown]
+        return [self.layers.roles[index] for index in self._indices]
 
     def _describe(self, index: int) -> str:
-        energies = zip(self._colours, self.layers.energies_LT[self._shown[index]], strict=True)
+        energies = zip(self._colours, self.layers.energies_LT[self._indices[index]], strict=True)
         words = ", ".join(f"{e} {number_text(v, 3)}" for e, v in energies if np.isfinite(v))
         return f"{self._names[index]}: {words or 'not known yet'}"
 

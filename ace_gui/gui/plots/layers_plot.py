@@ -52,10 +52,14 @@ class LayersPlot(SpecPlot):
     def show_layers(self, layers: LayerFigures, colours: Mapping[str, str] | None = None) -> None:
         """Show the layers in model order, unless no figure is new, as in many reports of a merge.
         ``colours``: of the experts."""
-        known, hues = self.layers, dict(colours or {})
-        same = (known.names, known.roles, self._colours) == (layers.names, layers.roles, hues)
-        pairs = [(getattr(known, name), getattr(layers, name)) for name in _ARRAYS]
-        if same and all(np.array_equal(one, other, equal_nan=True) for one, other in pairs):
+        layers_before, hues = self.layers, dict(colours or {})
+        same = (layers_before.names, layers_before.roles, self._colours) == (
+            layers.names,
+            layers.roles,
+            hues,
+        )
+        pairs = [(getattr(layers_before, name), getattr(layers, name)) for name in _ARRAYS]
+        if same and all(np.array_equal(before, after, equal_nan=True) for before, after in pairs):
             return
         copies = {name: getattr(layers, name).copy() for name in _ARRAYS}
         self.layers, self._colours = replace(layers, **copies), hues
@@ -192,7 +196,7 @@ class LayerCurvesPlot(LayersPlot):
             curves=curves,
             x=Axis(low=-0.5, high=high - low - 0.5, names=self.short_names[ceil(low) : ceil(high)]),
             y=replace(spec.y, low=down, high=up, padding=0.0),
-            marks=[Mark(value=each) for each in self.levels],
+            marks=[Mark(value=level) for level in self.levels],
         )
 
     @property
@@ -286,27 +290,27 @@ _NONE: Final = Differences(
 
 def of_merges(names: Sequence[str], differences: Mapping[str, LayerDifference]) -> Differences:
     """The differences of two merges in those layers of ``names`` where they are known."""
-    known = [differences[name] for name in names if name in differences]
+    measured = [differences[name] for name in names if name in differences]
 
     def columns() -> tuple[FigureColumn, ...]:
         figures = {
-            "cosine": ([d.cosine for d in known], "Cosine of the two changes W₁ − W₀, W₂ − W₀"),
-            "‖first‖": ([d.first_norm for d in known], "Frobenius norm ‖W₁ − W₀‖"),
-            "‖second‖": ([d.second_norm for d in known], "Frobenius norm ‖W₂ − W₀‖"),
-            "‖difference‖": ([d.difference_norm for d in known], "Frobenius norm ‖W₁ − W₂‖"),
+            "cosine": ([d.cosine for d in measured], "Cosine of the two changes W₁ − W₀, W₂ − W₀"),
+            "‖first‖": ([d.first_norm for d in measured], "Frobenius norm ‖W₁ − W₀‖"),
+            "‖second‖": ([d.second_norm for d in measured], "Frobenius norm ‖W₂ − W₀‖"),
+            "‖difference‖": ([d.difference_norm for d in measured], "Frobenius norm ‖W₁ − W₂‖"),
         }
         return tuple(
             FigureColumn(title, np.array(values), tip) for title, (values, tip) in figures.items()
         )
 
     return Differences(
-        names=tuple(d.name for d in known),
-        blocks=tuple(block_of(d.name) for d in known),
-        relative=np.array([relative(d) for d in known]),
+        names=tuple(d.name for d in measured),
+        blocks=tuple(block_of(d.name) for d in measured),
+        relative=np.array([relative(d) for d in measured]),
         tip=_RELATIVE_TIP,
         columns=columns,
         title=summary(differences),
-        cosines=np.array([d.cosine for d in known]),
+        cosines=np.array([d.cosine for d in measured]),
     )
 
 
@@ -320,11 +324,11 @@ def of_models(diff: ModelDiff, by: str) -> Differences:
     rows = lines[by]
 
     def columns() -> tuple[FigureColumn, ...]:
-        tensors = [each for each in rows if isinstance(each, TensorChange)]
-        roles = (FigureColumn("role", [each.role for each in tensors]),)
+        tensors = [row for row in rows if isinstance(row, TensorChange)]
+        roles = (FigureColumn("role", [tensor.role for tensor in tensors]),)
         figures = {
-            "‖B − A‖": ([each.change for each in rows], "Frobenius norm of the difference"),
-            "‖A‖": ([each.norm for each in rows], "Frobenius norm in the first model"),
+            "‖B − A‖": ([row.change for row in rows], "Frobenius norm of the difference"),
+            "‖A‖": ([row.norm for row in rows], "Frobenius norm in the first model"),
         }
         return (roles if tensors else ()) + tuple(
             FigureColumn(title, np.array(values), tip) for title, (values, tip) in figures.items()
@@ -332,9 +336,9 @@ def of_models(diff: ModelDiff, by: str) -> Differences:
 
     total = diff.total.relative
     return Differences(
-        names=tuple(each.name for each in rows),
-        blocks=tuple(getattr(each, "block", None) for each in rows),
-        relative=np.array([np.nan if each.relative is None else each.relative for each in rows]),
+        names=tuple(row.name for row in rows),
+        blocks=tuple(getattr(row, "block", None) for row in rows),
+        relative=np.array([np.nan if row.relative is None else row.relative for row in rows]),
         tip=_CHANGE_TIP,
         columns=columns,
         title="" if total is None else f"Relative difference in all: {number_text(total, 3)}",
@@ -352,23 +356,23 @@ class DifferencePlot(LayerCurvesPlot):
         name: str = "Difference of two merges by layer",
         empty: str = "Choose two merges to compare.",
     ) -> None:
-        self._shown = _NONE
+        self._differences = _NONE
         self.called, self.empty = name, empty
         super().__init__()
 
-    def show_differences(self, shown: Differences) -> None:
-        same_names = shown.names == self._names
-        self.set_columns(shown.names, shown.blocks)
-        self._shown = shown
+    def show_differences(self, differences: Differences) -> None:
+        same_names = differences.names == self._names
+        self.set_columns(differences.names, differences.blocks)
+        self._differences = differences
         self.present(self._spec, zoomed=same_names and self.message() is None)
 
     def clear(self, message: str = "") -> None:
         self.set_columns((), ())
-        self._shown = _NONE
+        self._differences = _NONE
         super().clear(message)
 
     def _spec(self) -> PlotSpec:
-        relative_L = self._shown.relative
+        relative_L = self._differences.relative
         floor = float(np.nanmin(relative_L[relative_L > 0], initial=1.0))
         points = Curve(
             key="difference",
@@ -384,7 +388,7 @@ class DifferencePlot(LayerCurvesPlot):
         )
         logarithmic = self.log_box.isChecked()
         return PlotSpec(
-            title=self._shown.title,
+            title=self._differences.title,
             curves=[points],
             x=self.across,
             y=Axis(title=RELATIVE, low=None if logarithmic else 0.0, padding=0.08),
@@ -394,26 +398,26 @@ class DifferencePlot(LayerCurvesPlot):
 
     def _columns(self) -> tuple[FigureColumn, ...]:
         """One row per layer."""
-        shown = self._shown
+        differences = self._differences
         return (
             FigureColumn("layer", self._names),
-            FigureColumn(RELATIVE, shown.relative, shown.tip),
-            *shown.columns(),
+            FigureColumn(RELATIVE, differences.relative, differences.tip),
+            *differences.columns(),
         )
 
     def _show_caption(self) -> None:
         super()._show_caption()
-        self.setAccessibleDescription(f"{self.title.whole}. {self.caption.whole}")
+        self.setAccessibleDescription(f"{self.title.full_text}. {self.caption.full_text}")
 
     def _said(self) -> str:
         if self._selected is None and self._names:
-            known = np.nan_to_num(self._shown.relative, nan=-1.0)
-            return f"Most: {self._describe(int(np.argmax(known)))}"
+            relative = np.nan_to_num(self._differences.relative, nan=-1.0)
+            return f"Most: {self._describe(int(np.argmax(relative)))}"
         return super()._said()
 
     def _describe(self, index: int) -> str:
-        share = number_text(float(self._shown.relative[index]), 3)
-        cosines = self._shown.cosines
+        share = number_text(float(self._differences.relative[index]), 3)
+        cosines = self._differences.cosines
         cosine = "" if cosines is None else f", cosine {number_text(float(cosines[index]), 3)}"
         return f"{self._names[index]}: relative difference {share}{cosine}"
 
@@ -434,5 +438,5 @@ def summary(differences: Mapping[str, LayerDifference]) -> str:
     distance, first, second = np.linalg.norm(squares, axis=0)
     if distance == 0:
         return "The two merges are equal."
-    whole = distance / ((first + second) / 2)
-    return f"Relative difference over the model: {number_text(float(whole), 3)}"
+    relative = distance / ((first + second) / 2)
+    return f"Relative difference over the model: {number_text(float(relative), 3)}"

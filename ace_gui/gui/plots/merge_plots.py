@@ -123,23 +123,23 @@ class TuneCurvePlot(SpecPlot):
         best: TunePoint | None,
     ) -> None:
         """Draw the points along the parameter ``name``, displayed as ``label``."""
-        known = [point for point in points if point.score is not None]
-        if not known:
+        scored = [point for point in points if point.score is not None]
+        if not scored:
             self.clear("The first merge is running …")
             return
-        known.sort(key=lambda point: float(point.parameters[name]))
-        shown = [
+        scored.sort(key=lambda point: float(point.parameters[name]))
+        shown_points = [
             MergePoint(_words(p), float(p.parameters[name]), p.score or 0.0, p is best)
-            for p in known
+            for p in scored
         ]
-        texts = [f"{p.title}, chosen" if p.current else p.title for p in shown]
+        texts = [f"{p.title}, chosen" if p.current else p.title for p in shown_points]
         self.present(
             PlotSpec(
                 title=f"Score by {label}",
-                curves=[*_points(shown, texts, joined=len(known[0].parameters) == 1)],
+                curves=[*_points(shown_points, texts, joined=len(scored[0].parameters) == 1)],
                 x=Axis(title=label, logarithmic=logarithmic, padding=0.06),
                 y=Axis(title="score on the half used for the search", padding=0.12),
-                columns=lambda: _tune_columns(known),
+                columns=lambda: _tune_columns(scored),
                 description="; ".join(texts),
             )
         )
@@ -228,8 +228,12 @@ class ScoreBarsPlot(BarsPlot):
 
         def words(index: int) -> str:
             group = groups[index]
-            known = [pair for pair in zip(names, group.bars, strict=True) if _known(pair[1])]
-            return f"{group.title}: " + ", ".join(f"{n} {figure_words(bar)}" for n, bar in known)
+            known_pairs = [
+                pair for pair in zip(names, group.bars, strict=True) if _is_known(pair[1])
+            ]
+            return f"{group.title}: " + ", ".join(
+                f"{n} {figure_words(bar)}" for n, bar in known_pairs
+            )
 
         self.present(
             PlotSpec(
@@ -239,7 +243,7 @@ class ScoreBarsPlot(BarsPlot):
                     _bar(n, series, group)
                     for n, group in enumerate(groups)
                     for series, bar in enumerate(group.bars)
-                    if _known(bar)
+                    if _is_known(bar)
                 ],
                 x=Axis(names=[group.title for group in groups]),
                 strong_groups=[n for n, group in enumerate(groups) if group.is_mean],
@@ -288,7 +292,7 @@ def _score_columns(groups: Sequence[ScoreGroup], names: Sequence[str]) -> list[F
     return columns
 
 
-def _known(bar: Figure) -> bool:
+def _is_known(bar: Figure) -> bool:
     return math.isfinite(bar.value)
 
 
@@ -356,7 +360,7 @@ _Arrays = Mapping[str, NDArray[np.float64]]
 
 
 def _arrays(values: Mapping[str, Sequence[float]]) -> _Arrays:
-    return {name: np.array(each, dtype=float) for name, each in values.items()}
+    return {name: np.array(column, dtype=float) for name, column in values.items()}
 
 
 def _step_columns(losses: _Arrays, figures: _Arrays, curve: str) -> list[FigureColumn]:
@@ -364,8 +368,8 @@ def _step_columns(losses: _Arrays, figures: _Arrays, curve: str) -> list[FigureC
     count = max(map(len, figures.values()), default=0)
     return [
         FigureColumn("step", np.arange(1, count + 1)),
-        *(FigureColumn(f"loss of {name}", _filled(each, count)) for name, each in losses.items()),
-        *(FigureColumn(name, _filled(each, count), curve) for name, each in figures.items()),
+        *(FigureColumn(f"loss of {name}", _filled(loss, count)) for name, loss in losses.items()),
+        *(FigureColumn(name, _filled(figure, count), curve) for name, figure in figures.items()),
     ]
 
 
@@ -405,9 +409,9 @@ class KeptEnergyPlot(SpecPlot):
             choice = f"each matrix gets the rank that keeps {energy:.1%}"
         else:
             end = min(rank, len(shares))
-            kept = f"{shares[end - 1]:.1%}"
-            mark = Mark(value=end, label=f"rank {rank}: {kept}", upright=True, share=0.08)
-            choice = f"rank {rank} keeps {kept}"
+            share_text = f"{shares[end - 1]:.1%}"
+            mark = Mark(value=end, label=f"rank {rank}: {share_text}", upright=True, share=0.08)
+            choice = f"rank {rank} keeps {share_text}"
 
         curve = Curve(
             key="kept",

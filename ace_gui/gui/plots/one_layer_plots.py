@@ -62,7 +62,7 @@ class EnergiesPlot(BarsPlot):
                 columns=lambda: _energy_columns(energies),
                 logarithmic_choice=True,
                 description=f"{name}: "
-                + ", ".join(f"{each} {word}" for each, word in zip(names, words, strict=True)),
+                + ", ".join(f"{name} {word}" for name, word in zip(names, words, strict=True)),
             )
 
         self.present(spec, name, dict(energies), dict(colours))
@@ -247,13 +247,13 @@ class AlignmentPlot(SpecPlot):
 
     def show_alignment(self, subspaces: LayerSubspaces) -> None:
         """Draw the alignment, or a message if there is nothing to compare."""
-        left, right = subspaces.alignment, subspaces.alignment_right
-        if left is None or right is None or not left.size:
+        alignment_left, alignment_right = subspaces.alignment, subspaces.alignment_right
+        if alignment_left is None or alignment_right is None or not alignment_left.size:
             self.clear("This merge has no preliminary solution to compare its directions with.")
             return
-        values = {LEFT: left, RIGHT: right}
+        values = {LEFT: alignment_left, RIGHT: alignment_right}
         styles = {LEFT: Qt.PenStyle.SolidLine, RIGHT: Qt.PenStyle.DashLine}
-        columns = [FigureColumn("i", np.arange(1, len(left) + 1))]
+        columns = [FigureColumn("i", np.arange(1, len(alignment_left) + 1))]
         columns += [
             FigureColumn(f"|cos|, {_LABELS[side]}", cosines_K, _TIP)
             for side, cosines_K in values.items()
@@ -261,7 +261,7 @@ class AlignmentPlot(SpecPlot):
         self.present(
             PlotSpec(
                 title=subspaces.name,
-                sentence=_kept_text(left),
+                sentence=_kept_text(alignment_left),
                 curves=[
                     Curve(
                         key=side,
@@ -283,10 +283,10 @@ class AlignmentPlot(SpecPlot):
 
 def _kept_text(left_K: NDArray[np.float64]) -> str:
     """How many of the leading directions were kept."""
-    kept = int((left_K >= KEPT).sum())
+    count = int((left_K >= KEPT).sum())
     mean = number_text(float(left_K.mean()), 2)
     return (
-        f"Leading directions kept (cosine at least {KEPT:g}): {kept} of {len(left_K)}; "
+        f"Leading directions kept (cosine at least {KEPT:g}): {count} of {len(left_K)}; "
         f"mean cosine {mean}."
     )
 
@@ -352,10 +352,10 @@ class ExpertMatrixPlot(CellsPlot):
 
 def _colours(values_TT: NDArray[np.float64], theme: Tokens, *, idle: bool) -> NDArray[np.uint8]:
     """The colour of every cell. ``idle``: the diagonal has no information and is muted."""
-    known = np.isfinite(values_TT) & ~(np.eye(len(values_TT), dtype=bool) & idle)
-    span = max(float(np.abs(values_TT[known]).max(initial=0.0)), _LEAST_SPAN)
+    is_drawn = np.isfinite(values_TT) & ~(np.eye(len(values_TT), dtype=bool) & idle)
+    span = max(float(np.abs(values_TT[is_drawn]).max(initial=0.0)), _LEAST_SPAN)
     colours = np.full((*values_TT.shape, 4), QColor(theme.grid).getRgb(), dtype=np.uint8)
-    for row, column in np.argwhere(known):
+    for row, column in np.argwhere(is_drawn):
         share = float(values_TT[row, column]) / span
         colours[row, column] = QColor(cell_colour(share, theme)).getRgb()
     return colours

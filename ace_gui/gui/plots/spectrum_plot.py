@@ -91,10 +91,12 @@ def _merge_curves(
     return curves
 
 
-def _coincide(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+def _coincide(one_values: NDArray[np.float64], other_values: NDArray[np.float64]) -> bool:
     """Whether two spectra are drawn on top of each other; the shorter one has zeros at its end."""
-    count = max(len(one), len(other))
-    first, second = (np.pad(values, (0, count - len(values))) for values in (one, other))
+    count = max(len(one_values), len(other_values))
+    first, second = (
+        np.pad(values, (0, count - len(values))) for values in (one_values, other_values)
+    )
     invisible = 10.0**_FLOOR_EXPONENT * float(first.max(initial=0.0))
     return bool(np.allclose(first, second, rtol=_CHANGED, atol=invisible))
 
@@ -174,7 +176,7 @@ class SpectrumPlot(SpecPlot):
         self._spectra: PlotSpec | None = None
         """The declaration of the singular values, whatever quantity is shown."""
         super().__init__()
-        self.quantity = Choice("Quantity", {each: each.value[:2] for each in Quantity})
+        self.quantity = Choice("Quantity", {quantity: quantity.value[:2] for quantity in Quantity})
         self.quantity.chosen.connect(self.rescale)
         self.add_control(self.quantity, first=True)
 
@@ -205,7 +207,7 @@ class SpectrumPlot(SpecPlot):
         self, old: LayerSpectrum, new: LayerSpectrum, labels: tuple[str, str] = ("old", "new")
     ) -> None:
         """Draw two merges of one layer without experts, each with its W_pre if that differs."""
-        ratios = [norm_ratio(each.report) for each in (old, new)]
+        ratios = [norm_ratio(spectrum.report) for spectrum in (old, new)]
         parts = (f"{name} {number_text(r, 3)}" for name, r in zip(labels, ratios, strict=True) if r)
         caption = ", ".join(parts)
         caption = f"‖ΔW‖ over the experts' mean: {caption}" if caption else ""
@@ -241,15 +243,15 @@ class SpectrumPlot(SpecPlot):
             return replace(self._in_quantity(spec), title=title, sentence="", marks=())
 
         def columns() -> list[FigureColumn]:
-            every = [each.curves for each in specs]
+            every = [spec.curves for spec in specs]
             count = max(len(curve.y) for curves in every for curve in curves)
-            found = [FigureColumn("i", np.arange(1, count + 1))]
+            columns = [FigureColumn("i", np.arange(1, count + 1))]
             for spec, curves in zip(specs, every, strict=True):
-                found += [
+                columns += [
                     replace(column, title=f"{column.title}, {spec.title}")
                     for column in _columns(curves, count)[1:]
                 ]
-            return found
+            return columns
 
         return BlockGrid(self, [partial(one, spec) for spec in specs], columns)
 
@@ -282,8 +284,8 @@ class SpectrumPlot(SpecPlot):
             floor=power_of_ten(_FLOOR_EXPONENT),
         )
         marks = [
-            Mark(value=each, label=f"{100 * each:.0f} %", share=0.55 + 0.17 * index)
-            for index, each in enumerate(MARKS)
+            Mark(value=mark, label=f"{100 * mark:.0f} %", share=0.55 + 0.17 * index)
+            for index, mark in enumerate(MARKS)
         ]
         return replace(
             spectra,
@@ -305,8 +307,8 @@ class SpectrumPlot(SpecPlot):
 
 def _last_shown(spectrum: Curve) -> int:
     """The last index from 1 whose singular value is more than a rounding error."""
-    known = np.flatnonzero(spectrum.y > 10.0**_FLOOR_EXPONENT * spectrum.y.max(initial=0.0))
-    return int(known[-1]) + 1 if known.size else 1
+    visible = np.flatnonzero(spectrum.y > 10.0**_FLOOR_EXPONENT * spectrum.y.max(initial=0.0))
+    return int(visible[-1]) + 1 if visible.size else 1
 
 
 def _count_cut(curve: Curve, last: int, *, floor: bool) -> int:
@@ -370,11 +372,11 @@ def _columns(spectra: Sequence[Curve], least: int = 0) -> tuple[FigureColumn, ..
     return tuple(columns)
 
 
-def _same_experts(one: ExpertSpectra | LayerSpectrum, other: ExpertSpectra) -> bool:
+def _same_experts(before: ExpertSpectra | LayerSpectrum, after: ExpertSpectra) -> bool:
     """Whether both have the same spectra of the same experts for the same layer."""
-    first, second = one.experts, other.experts
+    first, second = before.experts, after.experts
     return (
-        one.name == other.name
+        before.name == after.name
         and list(first) == list(second)
         and all(np.array_equal(first[name], second[name]) for name in first)
     )

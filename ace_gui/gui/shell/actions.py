@@ -195,8 +195,8 @@ class Actions:
     about = _Action("&About", "Version and licence")
 
     def __init__(self, window: QWidget, steps: QUndoStack) -> None:
-        declared = (each for each in vars(Actions).values() if isinstance(each, _Action))
-        self.made = {each: each.make(window) for each in declared}
+        declared = (entry for entry in vars(Actions).values() if isinstance(entry, _Action))
+        self.made = {entry: entry.make(window) for entry in declared}
         self.inputs.setCheckable(True)
         self.inputs.setChecked(True)
         self.schemes = QActionGroup(window)
@@ -292,8 +292,8 @@ class DeviceMenu(QMenu):
             self._group.removeAction(action)
         if "auto" not in {device.name for device in devices}:
             self._add(self, "auto", "Automatic", "The fastest available device")
-        for each in devices:
-            self._add(self, each.name, each.title, each.title)
+        for listed_device in devices:
+            self._add(self, listed_device.name, listed_device.title, listed_device.title)
         if threads:
             self._offer_clusters(max(2, threads))
         if not_used:
@@ -313,15 +313,15 @@ class DeviceMenu(QMenu):
 
     def _offer_clusters(self, workers: int) -> None:
         local = counted(workers, "worker on this machine", "workers on this machine")
-        known = {f"{CLUSTER}local:{workers}": local, f"{CLUSTER}auto": "This machine's cluster"}
+        clusters = {f"{CLUSTER}local:{workers}": local, f"{CLUSTER}auto": "This machine's cluster"}
         if self._chosen.startswith(CLUSTER):
-            known.setdefault(self._chosen, self._chosen.removeprefix(CLUSTER))
+            clusters.setdefault(self._chosen, self._chosen.removeprefix(CLUSTER))
         self._clusters.clear()
-        for name, title in known.items():
+        for name, title in clusters.items():
             self._add(self._clusters, name, title, SAFETY)
-        other = self._clusters.addAction("&Address…")
-        other.setToolTip(tooltip(SAFETY))
-        other.triggered.connect(self._ask)
+        address = self._clusters.addAction("&Address…")
+        address.setToolTip(tooltip(SAFETY))
+        address.triggered.connect(self._ask)
         self.addMenu(self._clusters)
 
     def _ask(self) -> None:
@@ -354,7 +354,7 @@ class Menus(QObject):
         self.recent.setEnabled(False)
         colours = _menu(window, "&Colours", a.schemes.actions())
         opening = [a.open_base, a.add_experts, a.open_cached, a.scan]
-        known: list[Entry] = [a.open_recipe, self.recent, a.reopen, a.sample]
+        opening_entries: list[Entry] = [a.open_recipe, self.recent, a.reopen, a.sample]
         written = [a.save_recipe, a.save_recipe_as, None, a.export, a.report]
         leaving = [a.stop_opening, a.close_models, a.quit]
         limits: list[Entry] = [self.devices, a.memory]
@@ -362,7 +362,7 @@ class Menus(QObject):
         panels: list[Entry] = [a.inputs, a.maximise, a.detach, colours, a.reset_layout]
         pages = [a.tutorial, a.help, a.glossary, a.shortcuts, a.sample]
         menus: dict[str, list[Entry]] = {
-            "&File": [*opening, None, *known, None, *written, None, *leaving],
+            "&File": [*opening, None, *opening_entries, None, *written, None, *leaving],
             "&Edit": [a.undo, a.redo, None, a.clean_up, None, a.preferences],
             "&Merge": [a.choose_method, a.compare, None, *limits, None, a.merge, a.cancel],
             "&View": [*layers, None, *panels],

@@ -224,7 +224,9 @@ def without_names(text: str, session: Session) -> str:
     inputs = session.draft.inputs
     aliases: dict[str, str] = {}
     experts = zip(inputs.experts, inputs.names, strict=True)
-    models = [(f"<expert {n}>", each.path, name) for n, (each, name) in enumerate(experts, start=1)]
+    models = [
+        (f"<expert {n}>", expert.path, name) for n, (expert, name) in enumerate(experts, start=1)
+    ]
     if inputs.base is not None:
         models.append(("<the base>", inputs.base, inputs.base.name))
     for alias, path, name in models:

@@ -193,7 +193,7 @@ class MainWindow(Window):
         self.project.changed.connect(self._show_project)
         self.history.wanted.connect(self.conductor.change)
         self.runs.listed.connect(
-            lambda kept: self.welcome.recent.show_kept(sum(run.bytes for run in kept))
+            lambda runs: self.welcome.recent.show_kept(sum(run.bytes for run in runs))
         )
         self.menus.devices.chosen.connect(self._choose_device)
 

@@ -132,7 +132,7 @@ class Questions:
     def __init__(self, window: Window) -> None:
         self._window, self._notice = window, window.notice
         self._session, self._conductor = window.session, window.conductor
-        self._asked = ""
+        self._question = ""
         window.session.checks.changed.connect(self._follow_checks)
         window.actions_.connect(window.actions_.merge, self.merge)
 
@@ -165,10 +165,10 @@ class Questions:
 
     def _follow_checks(self) -> None:
         """Remove a question that the checks no longer ask."""
-        shown = self._asked and self._notice.sentence.text() == self._asked
-        if shown and not self._session.checks.worries:
+        is_question = self._question and self._notice.sentence.text() == self._question
+        if is_question and not self._session.checks.worries:
             self._notice.hide()
-            self._asked = ""
+            self._question = ""
 
     def asks_about(self, error: WorkbenchError) -> bool:
         """Ask how to handle an error that offers a choice. False if it offers none."""
@@ -196,7 +196,7 @@ class Questions:
     ) -> None:
         sentence = f"{count_of(checks)}. {checks[0].line}"
         self._notice.ask(level, sentence, "\n".join(check.line for check in checks), answers)
-        self._asked = self._notice.sentence.text()
+        self._question = self._notice.sentence.text()
         self._window.workspace.show_checks()
 
 
@@ -268,8 +268,8 @@ def what_to_see(run: MergeRun, warned: int, merged: int, unsure: Container[str] 
             "Merged. One matrix is heterogeneous: see its spectrum.",
             "Merged. %n matrices are heterogeneous: see the spectrum of the first.",
         )
-    known = [report for report in reports if report.gamma is not None]
-    most = max(known, key=lambda report: report.gamma or 0.0, default=None)
+    with_gamma = [report for report in reports if report.gamma is not None]
+    most = max(with_gamma, key=lambda report: report.gamma or 0.0, default=None)
     if most is not None and (most.gamma or 0.0) >= NOTABLE_GAMMA:
         gamma = number_text(most.gamma or 0.0, 2)
         return f"Merged. The experts differ most in {most.name} (γ\u00a0{gamma}): see its spectrum."
@@ -331,8 +331,8 @@ class LongWork(QObject):
     def _count(self) -> None:
         activity = self._session.activity
         progress = activity.counted(activity.foremost)
-        known = progress is not None and progress.state in _ENDED
-        share = int(100 * progress.done / progress.total) if known and progress else None
+        has_ended = progress is not None and progress.state in _ENDED
+        share = int(100 * progress.done / progress.total) if has_ended and progress else None
         if share != self.share:
             self.share = share
             self.counted.emit()

@@ -117,11 +117,11 @@ class Project(QObject):
     def leave(self) -> None:
         """Close the project. Unsaved work is kept for later, unless it was to be discarded."""
         unsaved = self.is_modified and not self._is_discarded
-        kept = self._sessions.leave(keep=self.file is None or unsaved)
+        saved_file = self._sessions.leave(keep=self.file is None or unsaved)
         self._is_discarded = False
-        if kept is not None:
-            self._settings.remember(kept)
-        file = kept or self.file
+        if saved_file is not None:
+            self._settings.remember(saved_file)
+        file = saved_file or self.file
         if file is not None:
             self._settings.note(RecentProject.of(self._session, file))
         self.file = None
@@ -182,7 +182,7 @@ class Opener:
         self._session, self._conductor = window.session, window.conductor
         self._window = window
         self._project: Project = window.project
-        self._own: Path | None = None  # the recipe that this window wrote
+        self._own_recipe: Path | None = None  # the recipe that this window wrote
         self.scanned: ScanDialog | None = None
         self.box: QMessageBox | None = None
         window.project.save_wanted.connect(self.save_recipe)
@@ -272,7 +272,7 @@ class Opener:
         file = self._project.file
         if file is None or self._project.is_sample:
             self.save_recipe_as()
-        elif file == self._own or is_written_by_program(file):
+        elif file == self._own_recipe or is_written_by_program(file):
             self.write_recipe(file)
         else:
             self.save_recipe_as()
@@ -355,7 +355,7 @@ class Opener:
         text = " ".join([f"The recipe is in {path}.", *notes])
         self._session.written.emit(text, path)
         if not mergekit:
-            self._own = path.absolute()
+            self._own_recipe = path.absolute()
             self._project.saved(path)
 
     def recipe_text(self, folder: Path, *, mergekit: bool) -> str:
@@ -397,7 +397,7 @@ class RecentProjects(QObject):
         settings, opener = window.settings, window.opener
         self._window, self._settings = window, settings
         self._opener, self._menus, self._help = opener, window.menus, window.help
-        self._shown: tuple[RecentProject, ...] | None = None
+        self._recent_shown: tuple[RecentProject, ...] | None = None
         self._is_known = False  # whether there is anything to reopen
         self._recovered = next(iter(window.sessions.recover()), None)
         if self._recovered is not None:
@@ -416,9 +416,9 @@ class RecentProjects(QObject):
         projects, reopen = self._settings.recent_projects, self._window.actions_.reopen
         self._is_known = bool(projects)
         self._allow()
-        if projects == self._shown:
+        if projects == self._recent_shown:
             return
-        self._shown = projects
+        self._recent_shown = projects
         self._menus.set_recent([project.path for project in projects])
         self._allow()
         self._window.welcome.recent.show_projects(projects)
@@ -432,7 +432,7 @@ class RecentProjects(QObject):
         busy = self._window.session.activity.is_writing
         why = WAIT if busy else "" if self._is_known else "There is no last session."
         set_allowed(self._window.actions_.reopen, why)
-        self._menus.recent.setEnabled(bool(self._shown) and not busy)
+        self._menus.recent.setEnabled(bool(self._recent_shown) and not busy)
 
     def reopen(self) -> None:
         """Reopen what a crashed window left, or else the latest recipe."""

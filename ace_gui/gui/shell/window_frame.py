@@ -121,9 +121,9 @@ class PrimaryArea(QWidget):
             self._say("")
             self.again.hide()
 
-    def _show_cancel(self, words: str, shown: bool) -> None:
+    def _show_cancel(self, words: str, visible: bool) -> None:
         brief = self._brief > 1
-        self.cancel.setVisible(shown)
+        self.cancel.setVisible(visible)
         self.cancel.setEnabled(not self._stopping)
         self.cancel.setText("" if brief else words)
         self.cancel.setIcon(icon("cancel") if brief else QIcon())
@@ -143,8 +143,8 @@ class PrimaryArea(QWidget):
             self.main.show_progress(0.0, _WORDS[state])
         else:
             words = progress_text(progress)
-            shown = words.partition(" · ")[0] if self._brief else words
-            self.main.show_progress(progress.done / progress.total, shown)
+            brief = words.partition(" · ")[0] if self._brief else words
+            self.main.show_progress(progress.done / progress.total, brief)
 
     def _show_merged(self) -> None:
         session, a = self._session, self._actions
@@ -244,13 +244,13 @@ class Header(QWidget):
         for title, tip in WORKSPACES:
             self.workspaces.add(title, tip)
         self._brand = IconLabel(_BRAND, icon("brand", "accent"), self)
-        left = across(self._brand, gap=8)
-        left.addWidget(self.menu_bar, 1, Qt.AlignmentFlag.AlignVCenter)
+        brand_row = across(self._brand, gap=8)
+        brand_row.addWidget(self.menu_bar, 1, Qt.AlignmentFlag.AlignVCenter)
         middle = Qt.AlignmentFlag.AlignVCenter
         row = self._grid = QGridLayout(self)
         row.setContentsMargins(16, 0, 12, 0)
         row.setHorizontalSpacing(12)
-        row.addLayout(left, 0, 0)
+        row.addLayout(brand_row, 0, 0)
         self._two_rows = False
         self._place_workspaces()
         row.addWidget(primary, 0, 2, middle | Qt.AlignmentFlag.AlignRight)
@@ -324,8 +324,8 @@ class Footer(QStatusBar):
         self._links = [action_button(a, text, self, kind="ghost") for text, a in links.items()]
         for link in self._links:
             link.setFont(face(Face.CAPTION))
-        for shown in (self.tensors, *self._links):
-            self.addPermanentWidget(shown)
+        for part in (self.tensors, *self._links):
+            self.addPermanentWidget(part)
         self._follow(session)
         self.refresh()
 

@@ -69,8 +69,8 @@ class Cards(QWidget):
         self.top.setStretchFactor(1, 1)
         self.rows.setStretchFactor(0, 1)
         self._buttons: dict[int, QToolButton] = {}
-        for index, (shown, bar) in enumerate(zip(self._cards, tabs, strict=True)):
-            shown.installEventFilter(self)
+        for index, (content, bar) in enumerate(zip(self._cards, tabs, strict=True)):
+            content.installEventFilter(self)
             if bar is not None:
                 self._add_maximiser(index, bar)
         self.setLayout(down(across(None, self.turns, None), (self.rows, 1), gap=GAP))
@@ -116,15 +116,15 @@ class Cards(QWidget):
         self.put_back()
         self._alone = None
         line = self.fontMetrics().height()
-        for each in (self.rows, self.top):
-            each.setSizes([lines * line for lines in _SIZES[each.objectName()]])
+        for splitter in (self.rows, self.top):
+            splitter.setSizes([lines * line for lines in _SIZES[splitter.objectName()]])
         self.arrange()
 
     def restore(self, settings: Settings) -> None:
-        for each in (self.rows, self.top):
-            state = settings.layout(each.objectName())
+        for splitter in (self.rows, self.top):
+            state = settings.layout(splitter.objectName())
             if not state.isEmpty():
-                each.restoreState(state)
+                splitter.restoreState(state)
         for index in range(len(self._cards)):
             geometry = settings.layout(f"apart-{index}")
             if not geometry.isEmpty():
@@ -136,11 +136,11 @@ class Cards(QWidget):
     def save(self, settings: Settings) -> None:
         """Save the layout, but not the splitter sizes while some cards are hidden."""
         if self._detached:
-            for each, state in self._borders.items():
-                settings.save_layout(each.objectName(), state)
+            for splitter, state in self._borders.items():
+                settings.save_layout(splitter.objectName(), state)
         elif self._alone is None and not self.in_turns:
-            for each in (self.rows, self.top):
-                settings.save_layout(each.objectName(), each.saveState())
+            for splitter in (self.rows, self.top):
+                settings.save_layout(splitter.objectName(), splitter.saveState())
         for index in range(len(self._cards)):
             window = self._detached.get(index)
             waiting = self._away.get(index, QByteArray())
@@ -168,23 +168,23 @@ class Cards(QWidget):
     def _focused(self) -> int:
         """The focused card, or else the one shown last."""
         focused = QApplication.focusWidget()
-        indices = [n for n, each in enumerate(self._cards) if each.isAncestorOf(focused or each)]
+        indices = [n for n, card in enumerate(self._cards) if card.isAncestorOf(focused or card)]
         return indices[0] if len(indices) == 1 else self._current
 
     def _take_apart(self, index: int) -> PanelWindow:
         if not self._detached:
-            self._borders = {each: each.saveState() for each in (self.rows, self.top)}
+            self._borders = {splitter: splitter.saveState() for splitter in (self.rows, self.top)}
         if self._alone == index:
             self._alone = None
-        shown = self._cards[index]
-        size = shown.size().expandedTo(QSize(*_APART) * self.fontMetrics().height())
-        window = PanelWindow(shown, _TURNS[index][0], self)
+        card = self._cards[index]
+        size = card.size().expandedTo(QSize(*_APART) * self.fontMetrics().height())
+        window = PanelWindow(card, _TURNS[index][0], self)
         window.closed.connect(lambda: self._put_back(index))
         self._detached[index] = window
         if self._current in self._detached:
             self._current = next(p for p in range(len(self._cards)) if p not in self._detached)
         self.arrange()
-        shown.show()
+        card.show()
         window.resize(size)
         window.show()
         return window
@@ -200,8 +200,8 @@ class Cards(QWidget):
         window.hide()
         window.deleteLater()
         if not self._detached:
-            for each, state in self._borders.items():
-                each.restoreState(state)
+            for splitter, state in self._borders.items():
+                splitter.restoreState(state)
         self._current = index
         self.arrange()
 
@@ -216,14 +216,14 @@ class Cards(QWidget):
 
     def arrange(self) -> None:
         turns = self.in_turns
-        shown = self._alone if self._alone is not None else self._current if turns else None
+        single = self._alone if self._alone is not None else self._current if turns else None
         self.turns.setVisible(turns)
         self.turns.choose(self._current)
-        for index, each in enumerate(self._cards):
+        for index, panel in enumerate(self._cards):
             if index not in self._detached:
-                each.setVisible(shown in (None, index))
+                panel.setVisible(single in (None, index))
         above = {LAYERS, INSPECTOR} - self._detached.keys()
-        self.top.setVisible(bool(above) if shown is None else shown in above)
+        self.top.setVisible(bool(above) if single is None else single in above)
         for index, button in self._buttons.items():
             button.setVisible(not turns and index not in self._detached)
             alone = self._alone == index
@@ -244,10 +244,10 @@ class PanelWindow(QWidget):
 
     closed = Signal()
 
-    def __init__(self, shown: QWidget, title: str, parent: QWidget) -> None:
+    def __init__(self, widget: QWidget, title: str, parent: QWidget) -> None:
         super().__init__(parent, Qt.WindowType.Tool)  # so that the window's shortcuts work in it
         self.setWindowTitle(title)
-        self.setLayout(down(shown, margins=[GAP] * 4))
+        self.setLayout(down(widget, margins=[GAP] * 4))
 
     def focusNextPrevChild(self, forward: bool) -> bool:
         return move_focus(self, forward=forward)
@@ -289,13 +289,13 @@ class LeftColumn(QWidget):
         super().__init__()
         self.is_narrow = False
         self.is_folded = False
-        self._whole = _Whole(self)
+        self._single_card = _Whole(self)
         inputs = pane(down(experts, (method, 1), gap=GAP))
         area = scroll_area("Models and method", inputs, tabs=False)
-        self._whole.setLayout(down((area, 1), runs, margins=(4, 0, 4, 0), gap=GAP))
+        self._single_card.setLayout(down((area, 1), runs, margins=(4, 0, 4, 0), gap=GAP))
         self.rail = Rail(session, self)
         self.rail.opened.connect(lambda: self.fold(False))
-        self.setLayout(across(self.rail, (self._whole, 1), gap=0))
+        self.setLayout(across(self.rail, (self._single_card, 1), gap=0))
         on_font_change(self, self._measure)
 
     def _measure(self, metrics: QFontMetrics) -> None:
@@ -320,7 +320,7 @@ class LeftColumn(QWidget):
 
     def _show(self) -> None:
         self.rail.setVisible(self.is_folded)
-        self._whole.setVisible(not self.is_folded)
+        self._single_card.setVisible(not self.is_folded)
         if self.is_folded:
             self.setFixedWidth(self.rail.maximumWidth())
         else:
@@ -384,13 +384,13 @@ class _Experts(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
         painter, step = QPainter(self), self._step()
         centred = Qt.AlignmentFlag.AlignCenter
-        room, shown = self.height() // step, self._names
-        if len(shown) > room:
-            shown = self._names[: max(room - 1, 0)]
-            rest = QRectF(0, len(shown) * step, self.width(), step)
-            more = f"+{len(self._names) - len(shown)}"
-            write(painter, rest, more, face(Face.CAPTION), "text2", align=centred)
-        for index, name in enumerate(shown):
+        room, names = self.height() // step, self._names
+        if len(names) > room:
+            names = self._names[: max(room - 1, 0)]
+            below = QRectF(0, len(names) * step, self.width(), step)
+            more = f"+{len(self._names) - len(names)}"
+            write(painter, below, more, face(Face.CAPTION), "text2", align=centred)
+        for index, name in enumerate(names):
             top = float(index * step)
             mark = QRectF(0, top, self.width(), SWATCH)
             paint_swatch(painter, mark, f"expert {index}")

@@ -100,7 +100,7 @@ class Workspace(QWidget):
         window.session.data_wanted.connect(partial(self.show_scores, TasksTab))
         window.session.try_wanted.connect(self.try_example)
         window.queries.awaited.connect(self.set_awaited)
-        actions.inputs.toggled.connect(lambda shown: self.left.fold(not shown))
+        actions.inputs.toggled.connect(lambda visible: self.left.fold(not visible))
         self.left.folded_changed.connect(lambda folded: actions.inputs.setChecked(not folded))
         session, cards, layers = window.session, self.cards, self.layers
         for action, act in (
@@ -151,8 +151,8 @@ class Workspace(QWidget):
 
     def _share_width(self) -> None:
         """Set the columns' widths, because a hidden splitter does not apply new size limits."""
-        line, left = self.fontMetrics().height(), self.left
-        width = left.minimumWidth() if left.is_folded else round(WIDTH * line)
+        line, side = self.fontMetrics().height(), self.left
+        width = side.minimumWidth() if side.is_folded else round(WIDTH * line)
         self._columns.setSizes([width, max(self.width() - width, line)])
 
     def show_space(self, index: int) -> None:

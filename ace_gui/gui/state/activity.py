@@ -130,8 +130,12 @@ class Activity(QObject):
 
     def counted(self, state: State | None) -> Progress | None:
         """The progress of a job of this kind, if its total is known."""
-        known = self.progress
-        return known if known is not None and known.state is state and known.total > 0 else None
+        progress = self.progress
+        return (
+            progress
+            if progress is not None and progress.state is state and progress.total > 0
+            else None
+        )
 
     def words(self, state: State) -> str:
         """What the window does in this state now."""

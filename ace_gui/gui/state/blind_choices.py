@@ -28,9 +28,9 @@ class BlindChoices:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
-    def add(self, chosen: str, others: list[str]) -> None:
+    def add(self, chosen: str, losers: list[str]) -> None:
         """Count one choice of a model among others."""
-        for name in others:
+        for name in losers:
             self._counts[name] += 0
         self._counts[chosen] += 1
 

@@ -74,7 +74,7 @@ class Inputs(Choices):
         return self == self.recommended()
 
     @property
-    def usual(self) -> Inputs:
+    def with_defaults(self) -> Inputs:
         """The recommended merge's settings if this is that merge with changes, or the defaults."""
         start = Inputs().recommended()
         keeps_start = self.method == start.method and start.touched.items() <= self.touched.items()
@@ -90,10 +90,10 @@ class Inputs(Choices):
             return self.recommended()
         if not self.is_recommended:
             return replace(self, method=name)
-        kept = {
+        carried_over = {
             method: values for method, values in self.parameters.items() if method != self.method
         }
-        return replace(self, method=name, parameters=kept, **recommended.USUAL)
+        return replace(self, method=name, parameters=carried_over, **recommended.USUAL)
 
     @property
     def touched(self) -> Mapping[str, ParameterValue]:
@@ -144,7 +144,9 @@ class Inputs(Choices):
     def without_experts(self, indices: Iterable[int]) -> Inputs:
         """A copy without the experts at these indices. The others keep their colours."""
         removed = set(indices)
-        return self._with(tuple(each for n, each in enumerate(self.experts) if n not in removed))
+        return self._with(
+            tuple(expert for n, expert in enumerate(self.experts) if n not in removed)
+        )
 
     def with_expert(self, index: int, expert: Expert) -> Inputs:
         return self._with((*self.experts[:index], expert, *self.experts[index + 1 :]))
@@ -156,10 +158,14 @@ class Inputs(Choices):
             touched.pop(name, None)
         else:
             touched[name] = value
-        others = {
-            method: known for method, known in self.parameters.items() if method != self.method
+        of_methods = {
+            method: touched_values
+            for method, touched_values in self.parameters.items()
+            if method != self.method
         }
-        return replace(self, parameters={**others, self.method: touched} if touched else others)
+        return replace(
+            self, parameters={**of_methods, self.method: touched} if touched else of_methods
+        )
 
     def _with(self, experts: tuple[Expert, ...]) -> Inputs:
         """A copy with other experts. Overrides and tasks follow experts that have new names."""
@@ -277,8 +283,8 @@ class Draft(QObject):
     @property
     def recommended(self) -> tuple[MethodInfo, ...]:
         """The recommended merge as an entry among the methods; empty until these are known."""
-        known = (each for each in self.methods if each.name == recommended.METHOD)
-        method = next(known, None)
+        matches = (method for method in self.methods if method.name == recommended.METHOD)
+        method = next(matches, None)
         if method is None:
             return ()
         settings = recommended.PARAMETERS
@@ -312,8 +318,8 @@ class Draft(QObject):
             return math.inf
         if self._dragged is not None:
             return self._dragged
-        known = self.parameter("tau")
-        return math.inf if known is None else float(known)
+        value = self.parameter("tau")
+        return math.inf if value is None else float(value)
 
     @property
     def tau_is_set(self) -> bool:

@@ -105,13 +105,13 @@ class Step(QUndoCommand):
     def id(self) -> int:
         return 1  # Qt may merge steps with the same id
 
-    def mergeWith(self, other: QUndoCommand) -> bool:
+    def mergeWith(self, newer: QUndoCommand) -> bool:
         """Take in a step of the same kind that follows within ``TOGETHER``."""
-        if not isinstance(other, Step) or other.text() != self.text():
+        if not isinstance(newer, Step) or newer.text() != self.text():
             return False
-        if other.at - self.at > TOGETHER or len(other.after.experts) != len(self.before.experts):
+        if newer.at - self.at > TOGETHER or len(newer.after.experts) != len(self.before.experts):
             return False
-        self.after, self.at = other.after, other.at
+        self.after, self.at = newer.after, newer.at
         self.setObsolete(self.after == self.before)
         return True
 
@@ -142,15 +142,19 @@ def change_text(
 
 
 def _experts_text(old: Sequence[Expert], new: Sequence[Expert]) -> str:
-    old_paths, new_paths = {each.path for each in old}, {each.path for each in new}
+    old_paths, new_paths = {expert.path for expert in old}, {expert.path for expert in new}
     if len(new) > len(old):
-        return f"adding {_named([each for each in new if each.path not in old_paths])}"
+        return f"adding {_named([expert for expert in new if expert.path not in old_paths])}"
     if len(new) < len(old):
-        return f"removing {_named([each for each in old if each.path not in new_paths])}"
-    one, other = next((a, b) for a, b in zip(old, new, strict=True) if a != b)
-    if one.path != other.path:
+        return f"removing {_named([expert for expert in old if expert.path not in new_paths])}"
+    before, after = next((a, b) for a, b in zip(old, new, strict=True) if a != b)
+    if before.path != after.path:
         return "change of experts"
-    return f"renaming {_named([one])}" if one.name != other.name else f"weight of {_named([other])}"
+    return (
+        f"renaming {_named([before])}"
+        if before.name != after.name
+        else f"weight of {_named([after])}"
+    )
 
 
 def _named(experts: Sequence[Expert]) -> str:

@@ -56,9 +56,9 @@ class KnownScores(QObject):
         return {title: score for title, score in scores if score is not None}
 
     def mean(self, model: str) -> MeanScore:
-        known = {task.title for task in self.tasks}
-        scores = [score for (_, title), score in self._scores.items() if title in known]
-        line = next((each for each in means(scores) if each.model == model), None)
+        titles = {task.title for task in self.tasks}
+        scores = [score for (_, title), score in self._scores.items() if title in titles]
+        line = next((mean for mean in means(scores) if mean.model == model), None)
         return line or MeanScore(model=model, score=None, normalised=None)
 
     @property
@@ -101,7 +101,7 @@ class KnownScores(QObject):
         elif old.tasks == inputs.tasks:
             return
         unchanged = {task.title for task in inputs.tasks if task in old.tasks}
-        self._scores = {key: each for key, each in self._scores.items() if key[1] in unchanged}
+        self._scores = {key: score for key, score in self._scores.items() if key[1] in unchanged}
         if old.tasks != inputs.tasks:
             self._examples.clear()
         self.changed.emit()
@@ -156,11 +156,11 @@ class TaskFigures:
     is_mean: bool = False
 
 
-def figures_of(known: KnownScores, model: str) -> list[TaskFigures]:
+def figures_of(scores: KnownScores, model: str) -> list[TaskFigures]:
     """The figures of every task, after their mean if there are several."""
-    base, merge, experts = (known.line(each) for each in (BASE, model, EXPERTS))
+    base, merge, experts = (scores.line(line) for line in (BASE, model, EXPERTS))
     rows = []
-    for task in known.tasks:
+    for task in scores.tasks:
         title = task.title
         merged, expert, of_base = merge.get(title), experts.get(title), base.get(title)
         known_one = merged or expert or of_base
@@ -171,7 +171,7 @@ def figures_of(known: KnownScores, model: str) -> list[TaskFigures]:
             TaskFigures(
                 title=title,
                 metric=known_one.metric,
-                owner=known.owner(task),
+                owner=scores.owner(task),
                 base=_figure(of_base),
                 merge=_figure(merged),
                 expert=_figure(expert),
@@ -182,7 +182,7 @@ def figures_of(known: KnownScores, model: str) -> list[TaskFigures]:
                 n=known_one.n,
             )
         )
-    return [_mean(known, model, rows), *rows] if len(rows) > 1 else rows
+    return [_mean(scores, model, rows), *rows] if len(rows) > 1 else rows
 
 
 def experts_are_better(rows: Sequence[TaskFigures]) -> bool:
@@ -195,7 +195,9 @@ def experts_are_better(rows: Sequence[TaskFigures]) -> bool:
         share = normalised(row.metric, row.base.value, row.expert.value)
         if row.is_mean or row.owner is None or share is None:
             continue
-        parts = [each.error / each.value for each in (row.base, row.expert) if each.error > 0]
+        parts = [
+            figure.error / figure.value for figure in (row.base, row.expert) if figure.error > 0
+        ]
         shares.append(share)
         errors.append(share * math.hypot(*parts))
     if not shares:
@@ -203,13 +205,13 @@ def experts_are_better(rows: Sequence[TaskFigures]) -> bool:
     return sum(shares) < len(shares) - math.hypot(*errors)
 
 
-def _mean(known: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskFigures:
+def _mean(scores: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskFigures:
     lost, gained = ([getattr(row, name) for row in rows] for name in ("lost", "gained"))
 
-    def mean_of(each: str, figures: Sequence[Figure]) -> Figure:
+    def mean_of(line: str, figures: Sequence[Figure]) -> Figure:
         # Tasks have independent data, so the variances of their errors add up.
         error = math.sqrt(sum(figure.error**2 for figure in figures)) / len(figures)
-        return Figure(value=_number(known.mean(each).score), error=error)
+        return Figure(value=_number(scores.mean(line).score), error=error)
 
     return TaskFigures(
         title=MEAN,
@@ -218,8 +220,8 @@ def _mean(known: KnownScores, model: str, rows: Sequence[TaskFigures]) -> TaskFi
         base=mean_of(BASE, [row.base for row in rows]),
         merge=mean_of(model, [row.merge for row in rows]),
         expert=mean_of(EXPERTS, [row.expert for row in rows]),
-        kept=_number(known.mean(model).normalised),
-        base_kept=_number(known.mean(BASE).normalised),
+        kept=_number(scores.mean(model).normalised),
+        base_kept=_number(scores.mean(BASE).normalised),
         lost=None if None in lost else sum(lost),
         gained=None if None in gained else sum(gained),
         n=sum(row.n for row in rows),
@@ -262,10 +264,10 @@ class SampleFigures:
 @cache
 def sample_figures() -> SampleFigures:
     """The figures of the sample, which the package contains."""
-    known = json.loads(resource_path("sample/figures.json").read_text(encoding="utf-8"))
+    figures = json.loads(resource_path("sample/figures.json").read_text(encoding="utf-8"))
     return SampleFigures(
-        tasks=tuple(known["tasks"]),
-        base=known["base"],
-        experts=known["experts"],
-        methods=known["methods"],
+        tasks=tuple(figures["tasks"]),
+        base=figures["base"],
+        experts=figures["experts"],
+        methods=figures["methods"],
     )

@@ -105,14 +105,14 @@ class PlannedLayers(QObject):
 
     def gamma_unsure(self, row: PlanRow) -> bool:
         """Whether γ is unreliable and therefore has a question mark."""
-        known = self.statistics.get(row.name)
-        return known is not None and gamma_unreliable(known, self.tau(row))
+        layer = self.statistics.get(row.name)
+        return layer is not None and gamma_unreliable(layer, self.tau(row))
 
     @property
     def most_heterogeneous(self) -> str | None:
         """The tensor with the largest reliable γ, or if none is reliable, with the largest γ."""
-        known = [(self.gamma(row.name), row) for row in self.merged]
-        ranked = ((not self.gamma_unsure(row), g, row.name) for g, row in known if g is not None)
+        gammas = [(self.gamma(row.name), row) for row in self.merged]
+        ranked = ((not self.gamma_unsure(row), g, row.name) for g, row in gammas if g is not None)
         return max(ranked, default=(False, 0.0, None))[2]
 
     @property
@@ -133,8 +133,8 @@ class PlannedLayers(QObject):
     def record_report(self, report: LayerReport) -> None:
         """Add the statistics in the report of a merged tensor if they are not known yet."""
         if report.name not in self.statistics and report.energies is not None:
-            known = LayerStatistics(name=report.name, energies=report.energies, gamma=report.gamma)
-            self.statistics[report.name] = known
+            layer = LayerStatistics(name=report.name, energies=report.energies, gamma=report.gamma)
+            self.statistics[report.name] = layer
         self.learnt.emit(report.name)
 
     def set_analysed(self) -> None:
@@ -142,10 +142,10 @@ class PlannedLayers(QObject):
         self._analysed, self._with_gamma = self.analysis_key, self._merged
 
     def _rename(self, names: Mapping[str, str]) -> None:
-        for name, known in self.statistics.items():
-            energies = {names.get(expert, expert): e for expert, e in known.energies.items()}
-            left_out = tuple(names.get(expert, expert) for expert in known.left_out)
-            self.statistics[name] = replace(known, energies=energies, left_out=left_out)
+        for name, layer in self.statistics.items():
+            energies = {names.get(expert, expert): e for expert, e in layer.energies.items()}
+            left_out = tuple(names.get(expert, expert) for expert in layer.left_out)
+            self.statistics[name] = replace(layer, energies=energies, left_out=left_out)
 
 
 @lru_cache(maxsize=65_536)
@@ -210,15 +210,15 @@ def open_to_override(layers: PlannedLayers, names: Collection[str]) -> frozenset
 def overridden(layers: PlannedLayers, names: Collection[str], change: Override) -> Rules:
     """The draft's rules, with ``change`` instead of earlier rules for these tensors."""
     tensors = _tensors(layers)
-    kept: list[Override] = []
+    rules: list[Override] = []
     for rule in layers.draft.inputs.overrides:
         ruled = {t.name for t in tensors if rule.holds_for(t.name, t.role, t.block)}
-        others = rule.weights or rule.experts or rule.after != After()
-        if others or not ruled & set(names):
-            kept.append(rule)
+        rules_more = rule.weights or rule.experts or rule.after != After()
+        if rules_more or not ruled & set(names):
+            rules.append(rule)
         elif ruled - set(names):
-            kept += without([rule], names, tensors) if rule.tensors else [rule]
-    return (*kept, for_selection(change, names, tensors))
+            rules += without([rule], names, tensors) if rule.tensors else [rule]
+    return (*rules, for_selection(change, names, tensors))
 
 
 def automatic_for(layers: PlannedLayers, names: Collection[str] | None) -> Inputs:

@@ -57,12 +57,22 @@ class Runs(QObject):
         These are earlier merges of the same recipe, whose name the new one takes over, and the
         oldest of the merges that were made only for a comparison.
         """
-        same = [known for known in self.all if known.key == run.key and known.store != run.store]
+        same = [
+            known_run
+            for known_run in self.all
+            if known_run.key == run.key and known_run.store != run.store
+        ]
         for earlier in same:
             run.name, run.kept = run.name or earlier.name, run.kept or earlier.kept
-        others = [known for known in self.all if known not in same and known.store != run.store]
-        trials = [known for known in (*others, run) if not known.kept][:-TRIALS_KEPT]
-        self._set(tuple(known for known in (*others, run) if known not in trials))
+        runs_before = [
+            known_run
+            for known_run in self.all
+            if known_run not in same and known_run.store != run.store
+        ]
+        trials = [known_run for known_run in (*runs_before, run) if not known_run.kept][
+            :-TRIALS_KEPT
+        ]
+        self._set(tuple(known_run for known_run in (*runs_before, run) if known_run not in trials))
         return (*same, *trials)
 
     def take_up(self, earlier: Sequence[MergeRun]) -> None:
@@ -104,7 +114,7 @@ def run_title(run: MergeRun, methods: Sequence[MethodInfo]) -> str:
 def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
     """The parts of a run's title: the method, then what the user has set."""
     recipe = run.recipe
-    method = next((each for each in methods if each.name == recipe.merge_method), None)
+    method = next((method for method in methods if method.name == recipe.merge_method), None)
     fields = method.fields if method is not None else ()
     labels = {field.name: symbol_of(field.label) or field.label for field in fields}
     parts = [method.title if method is not None else recipe.merge_method]
@@ -127,8 +137,8 @@ def title_parts(run: MergeRun, methods: Sequence[MethodInfo]) -> list[str]:
 def mean_score(run: MergeRun) -> float | None:
     """The mean score over the recipe's tasks; None unless all were evaluated."""
     titles = {task.title for task in run.recipe.tasks} or set(run.accuracies)
-    known = run.accuracies.keys() >= titles
-    return fmean(run.accuracies[title] for title in titles) if titles and known else None
+    is_scored = run.accuracies.keys() >= titles
+    return fmean(run.accuracies[title] for title in titles) if titles and is_scored else None
 
 
 def relative_norm(
@@ -138,11 +148,11 @@ def relative_norm(
     squares: dict[str, float] = {}
     total = 0.0
     for name, report in reports.items():
-        known = statistics.get(name)
-        if report.delta_norm is None or known is None:
+        layer = statistics.get(name)
+        if report.delta_norm is None or layer is None:
             continue
         total += report.delta_norm**2
-        for expert, energy in known.energies.items():
+        for expert, energy in layer.energies.items():
             squares[expert] = squares.get(expert, 0.0) + energy
     norms = [math.sqrt(square) for square in squares.values() if square > 0]
     return math.sqrt(total) / fmean(norms) if norms else None
@@ -169,18 +179,18 @@ class Findings(QObject):
         super().__init__(parent)
         self._matches_key: RecipeKey = ()
         self._matches: dict[str, tuple[CovarianceMatch, ...]] = {}
-        self._known: defaultdict[type, dict[tuple[str, RecipeKey], Finding]] = defaultdict(dict)
+        self._findings: defaultdict[type, dict[tuple[str, RecipeKey], Finding]] = defaultdict(dict)
 
     def record(self, key: RecipeKey, finding: Finding) -> None:
         """Record a finding, and drop the oldest of its kind if there are too many."""
-        known = self._known[type(finding)]
-        known[finding.name, key] = finding
+        findings = self._findings[type(finding)]
+        findings[finding.name, key] = finding
         if isinstance(finding, LayerCovariances):
             if key != self._matches_key:
                 self._matches_key, self._matches = key, {}
             self._matches[finding.name] = finding.matches
-        while len(known) > FINDINGS_KEPT:
-            del known[next(iter(known))]
+        while len(findings) > FINDINGS_KEPT:
+            del findings[next(iter(findings))]
         self.changed.emit(finding.name)
 
     def matches(self, key: RecipeKey) -> dict[str, tuple[CovarianceMatch, ...]]:
@@ -190,11 +200,11 @@ class Findings(QObject):
 
     def get(self, kind: type[_F], name: str, key: RecipeKey) -> _F | None:
         """The finding of this kind for a layer, or None."""
-        finding = self._known[kind].get((name, key))
+        finding = self._findings[kind].get((name, key))
         return finding if isinstance(finding, kind) else None
 
     def clear(self) -> None:
-        self._known.clear()
+        self._findings.clear()
 
 
 class LearningCurves(QObject):
@@ -230,9 +240,9 @@ class LearningCurves(QObject):
         if event.curve != self.curve:
             self.losses, self.figures = {}, {}
         self.curve = event.curve
-        for known, news in ((self.losses, event.losses), (self.figures, event.figures)):
+        for curves, news in ((self.losses, event.losses), (self.figures, event.figures)):
             for name, values in news.items():
-                known.setdefault(name, [])[event.first :] = values
+                curves.setdefault(name, [])[event.first :] = values
         self.changed.emit()
 
 

@@ -220,13 +220,13 @@ class Session(QObject):
 
     def adopt(self, inputs: Inputs, plan: Plan | None) -> None:
         """Adopt valid inputs and their plan; None if everything is unloaded."""
-        others = inputs.task_vectors != self.draft.planned.task_vectors
+        vectors_changed = inputs.task_vectors != self.draft.planned.task_vectors
         self._refused = ()
         self.layers.take(inputs, plan)
         selected, row = self.selection, self.layers.row(self.selection)
         self.selection = row.name if row is not None else None
         with self.draft.adopting(inputs, plan):
-            self._gather_checks(ask_again=others)
+            self._gather_checks(ask_again=vectors_changed)
         if self.selection != selected:
             self.selection_changed.emit()
 
@@ -282,8 +282,10 @@ class Session(QObject):
     def _gather_checks(self, *, ask_again: bool = False) -> None:
         statistics = self.layers.statistics if self.layers.is_analysed else None
         devices = self.engine.devices if self.engine is not None else ()
-        chosen = [each for each in devices if self.device in {"auto", each.name}]
+        chosen = [device for device in devices if self.device in {"auto", device.name}]
         # The memory of the chosen GPU, or of the smallest if the engine chooses.
-        gpu_memory = min((each.memory_bytes for each in chosen if each.memory_bytes), default=0)
+        gpu_memory = min(
+            (device.memory_bytes for device in chosen if device.memory_bytes), default=0
+        )
         checks = checks_of(self.draft.plan, self.memory_bytes, statistics, gpu_memory)
         self.checks.replace((*self._refused, *checks), ask_again=ask_again)

@@ -70,16 +70,16 @@ class RecentProject:
     def from_record(cls, path: Path, record: object) -> RecentProject:
         """The project of a stored ``record``, without its invalid values."""
         fields = record if isinstance(record, dict) else {}
-        known: dict[str, Any] = {
+        values: dict[str, Any] = {
             name: fields[name]
             for name, kind in _KINDS.items()
             if isinstance(fields.get(name), kind)
         }
         for name in ("left", "bytes"):
-            if not 0 <= known.get(name, 0) < _LARGEST:
-                del known[name]
-        colours = (index for index in known.pop("colours", ()) if isinstance(index, int))
-        return cls(path=path, colours=tuple(colours), **known)
+            if not 0 <= values.get(name, 0) < _LARGEST:
+                del values[name]
+        colours = (index for index in values.pop("colours", ()) if isinstance(index, int))
+        return cls(path=path, colours=tuple(colours), **values)
 
     def record(self) -> dict[str, object]:
         fields = asdict(self)
@@ -167,8 +167,8 @@ class Settings:
     def remember(self, recipe: Path) -> None:
         """Move a recipe to the front of the recent ones."""
         path = recipe.absolute()
-        others = [str(other) for other in self.recent if other != path]
-        self.store.setValue("recent", [str(path), *others][:RECENT])
+        further = [str(path_before) for path_before in self.recent if path_before != path]
+        self.store.setValue("recent", [str(path), *further][:RECENT])
 
     @property
     def recent_projects(self) -> tuple[RecentProject, ...]:
@@ -179,8 +179,8 @@ class Settings:
     def note(self, project: RecentProject) -> None:
         """Record the state of a recent project when it is closed."""
         noted = {**self._noted(), str(project.path.absolute()): project.record()}
-        kept = {str(path): noted.get(str(path)) for path in self.recent}
-        self.store.setValue("recent-projects", json.dumps(kept))
+        notes = {str(path): noted.get(str(path)) for path in self.recent}
+        self.store.setValue("recent-projects", json.dumps(notes))
 
     def _noted(self) -> dict[str, object]:
         try:
@@ -189,8 +189,8 @@ class Settings:
             return {}
         return noted if isinstance(noted, dict) else {}
 
-    def replace_recent(self, gone: Path, found: Path) -> None:
-        paths = [str(found.absolute() if path == gone else path) for path in self.recent]
+    def replace_recent(self, gone: Path, moved: Path) -> None:
+        paths = [str(moved.absolute() if path == gone else path) for path in self.recent]
         self.store.setValue("recent", list(dict.fromkeys(paths)))
 
     def folder(self, purpose: str) -> Path | None:
@@ -204,8 +204,8 @@ class Settings:
 
     def use_scratch(self, folder: Path | None) -> None:
         """Set ``scratch``. Its former values stay in ``merge_folders``."""
-        others = [text for text in self._texts("engine/scratches") if text != str(folder)]
-        self.store.setValue("engine/scratches", [*([str(folder)] if folder else []), *others])
+        further = [text for text in self._texts("engine/scratches") if text != str(folder)]
+        self.store.setValue("engine/scratches", [*([str(folder)] if folder else []), *further])
         self.scratch = folder
 
     @property
@@ -220,7 +220,7 @@ class Settings:
         if isinstance(stored, str):  # a list with one element is read back as that element
             stored = [stored]
         return (
-            [each for each in stored if isinstance(each, str)] if isinstance(stored, list) else []
+            [text for text in stored if isinstance(text, str)] if isinstance(stored, list) else []
         )
 
     def _bytes(self, key: str) -> QByteArray:

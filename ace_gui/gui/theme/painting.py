@@ -66,11 +66,11 @@ def write(
     if not text or rect.width() <= 0:
         return 0.0
     metrics = QFontMetricsF(font)
-    shown = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, rect.width() + 0.5)
+    elided = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, rect.width() + 0.5)
     painter.setFont(font)
     painter.setPen(QColor(current_theme().colour(ink)))
-    painter.drawText(rect, align, shown)
-    return metrics.horizontalAdvance(shown)
+    painter.drawText(rect, align, elided)
+    return metrics.horizontalAdvance(elided)
 
 
 _INK: Final = "#000000"  # the colour in the drawings of resources/icons

@@ -125,8 +125,8 @@ def _header_arrow(painter: QPainter, option: QStyleOption, _widget: QWidget | No
 def _scroll_bar_part(option: QStyleOptionSlider, part: QStyle.SubControl) -> QRect:
     """The rectangle of a part of a scroll bar, which has no arrows."""
     upright = option.orientation == Qt.Orientation.Vertical
-    whole = option.rect
-    length = whole.height() if upright else whole.width()
+    rectangle = option.rect
+    length = rectangle.height() if upright else rectangle.width()
     span = option.maximum - option.minimum
     size = length
     if span > 0:
@@ -142,8 +142,8 @@ def _scroll_bar_part(option: QStyleOptionSlider, part: QStyle.SubControl) -> QRe
         _SC.SC_ScrollBarAddPage: (start + size, length - start - size),
     }.get(part, (0, 0))
     if upright:
-        return QRect(whole.left(), whole.top() + reach[0], whole.width(), reach[1])
-    return QRect(whole.left() + reach[0], whole.top(), reach[1], whole.height())
+        return QRect(rectangle.left(), rectangle.top() + reach[0], rectangle.width(), reach[1])
+    return QRect(rectangle.left() + reach[0], rectangle.top(), reach[1], rectangle.height())
 
 
 def _scroll_bar(painter: QPainter, option: QStyleOptionSlider) -> None:
@@ -295,8 +295,8 @@ class WorkbenchStyle(QProxyStyle):
             return measure
         if metric == _PM.PM_TabBarTabHSpace:
             return tab_space(kind_of(widget))
-        usual = super().pixelMetric(metric, option, widget)
-        return round(usual * drawn_controls.scale()) if metric in _SCALED_METRICS else usual
+        pixels = super().pixelMetric(metric, option, widget)
+        return round(pixels * drawn_controls.scale()) if metric in _SCALED_METRICS else pixels
 
     def styleHint(self, hint: Any, option: Any = None, widget: Any = None, data: Any = None) -> int:
         own_hint = _HINTS.get(hint)

@@ -212,13 +212,15 @@ def set_font_scale(app: QApplication, percent: int) -> Generator[None, None, Non
     It is a generator, because the visible part is laid out after each piece. All pieces must run.
     """
     size = app.font().pointSizeF()
-    usual = float(app.property(_USUAL) or size)
-    app.setProperty(_USUAL, usual)
-    ratio = usual * percent / 100 / size
+    default_size = float(app.property(_USUAL) or size)
+    app.setProperty(_USUAL, default_size)
+    ratio = default_size * percent / 100 / size
     if ratio == 1.0:
         return
-    own = [each for each in app.allWidgets() if each.testAttribute(Qt.WidgetAttribute.WA_SetFont)]
-    fonts = iter([(each, QFont(each.font())) for each in own])
+    with_font = [
+        widget for widget in app.allWidgets() if widget.testAttribute(Qt.WidgetAttribute.WA_SetFont)
+    ]
+    fonts = iter([(widget, QFont(widget.font())) for widget in with_font])
     body = QFont(app.font())
     body.setPointSizeF(size * ratio)
     app.setFont(body)
@@ -282,16 +284,16 @@ class ThemeWatcher(QObject):
     def __init__(self, app: QApplication) -> None:
         super().__init__(app)
         self._app = app
-        self._shown: Tokens | None = None
+        self._tokens_shown: Tokens | None = None
         app.styleHints().colorSchemeChanged.connect(self.refresh)
         self.refresh()
 
     def refresh(self) -> None:
         """Apply the current scheme's theme, if it is not applied already."""
         theme = current_theme()
-        if theme is self._shown:
+        if theme is self._tokens_shown:
             return
-        self._shown = theme
+        self._tokens_shown = theme
         palette = palette_of(theme)
         self._app.setPalette(palette)
         QToolTip.setPalette(palette)

@@ -156,10 +156,10 @@ class ProgressButton(QPushButton):
         outline.addRoundedRect(rect, RADIUS, RADIUS)
         painter.setClipPath(outline)
         done = QRectF(rect.left(), rect.top(), rect.width() * self.share, rect.height())
-        rest = QRectF(done.right(), rect.top(), rect.width() - done.width(), rect.height())
+        undone = QRectF(done.right(), rect.top(), rect.width() - done.width(), rect.height())
         for part, ground, ink in (
             (done, theme.accent, theme.on_accent),
-            (rest, theme.tint, theme.accent_on_tint),
+            (undone, theme.tint, theme.accent_on_tint),
         ):
             painter.setClipRect(part, Qt.ClipOperation.ReplaceClip)
             painter.fillPath(outline, QColor(ground))

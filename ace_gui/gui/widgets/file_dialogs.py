@@ -99,9 +99,9 @@ def ask_target(
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
     dialog.setFileMode(QFileDialog.FileMode.AnyFile)
     path = Path(name)
-    shown = _show(dialog, purpose, write, path.parent if path.is_absolute() else None)
+    chosen = _show(dialog, purpose, write, path.parent if path.is_absolute() else None)
     dialog.selectFile(path.name)
-    return shown
+    return chosen
 
 
 def folder_of(purpose: str) -> Path | None:

@@ -215,7 +215,7 @@ def _control(
     """The control of a field, and the function that shows a value in it."""
     empty = field.empty if isinstance(field, Option) else ""
     if field.choices:
-        choice = Choice(field.label, {each: each for each in field.choices})
+        choice = Choice(field.label, {choice: choice for choice in field.choices})
         policy = Choice.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         choice.setSizeAdjustPolicy(policy)
         choice.setMinimumContentsLength(_TITLE)
@@ -318,12 +318,12 @@ class Form(Column):
     def declare(self, fields: Iterable[FieldInfo]) -> None:
         """Replace the fields by these. A field with the name of the focused one takes the focus."""
         infos, old = tuple(fields), self.fields
-        if infos == tuple(each.field for each in old.values()):
+        if infos == tuple(control.field for control in old.values()):
             return
-        focused = next((name for name, each in old.items() if each.control.hasFocus()), None)
-        for each in old.values():  # deleted later: the signal of one may have led here
-            row = self._form.takeRow(each)
-            for widget in (row.labelItem.widget(), each):
+        focused = next((name for name, control in old.items() if control.control.hasFocus()), None)
+        for control in old.values():  # deleted later: the signal of one may have led here
+            row = self._form.takeRow(control)
+            for widget in (row.labelItem.widget(), control):
                 assert widget is not None
                 widget.hide()
                 widget.deleteLater()
@@ -351,8 +351,8 @@ class Form(Column):
         on_font_change(title, lambda m: title.setMinimumWidth(m.horizontalAdvance(_WIDEST)))
         return title
 
-    def show_row(self, widget: QWidget, shown: bool) -> None:
-        self._form.setRowVisible(widget, shown)
+    def show_row(self, widget: QWidget, visible: bool) -> None:
+        self._form.setRowVisible(widget, visible)
 
     def show_values(
         self,
@@ -364,11 +364,11 @@ class Form(Column):
 
         ``touched``: parameters without their usual values. ``notes``: the origin of other values.
         """
-        for name, each in self.fields.items():
+        for name, control in self.fields.items():
             value = value_of(name)
             if value is not None:
-                each.show_value(value, (notes or {}).get(name, ""), touched=name in touched)
-            self.show_row(each, each.field.applies(value_of))
+                control.show_value(value, (notes or {}).get(name, ""), touched=name in touched)
+            self.show_row(control, control.field.applies(value_of))
 
 
 class OptionForm(Form):
@@ -379,34 +379,36 @@ class OptionForm(Form):
     def __init__(self, *, spoken: str = "{}") -> None:
         super().__init__(spoken=spoken)
         self._record: Any = None
-        self._usual: Any = None
-        self._shown: dict[str, ParameterValue] = {}
+        self._defaults: Any = None
+        self._shown_values: dict[str, ParameterValue] = {}
         self._touched: set[str] = set()
         self.edited.connect(self._edit)
 
     def show_record(
-        self, options: Iterable[Option], record: Any, usual: Any, effective: Any = None
+        self, options: Iterable[Option], record: Any, defaults: Any, effective: Any = None
     ) -> None:
-        """Show these options of ``record``. Values that differ from ``usual`` have a mark, which
+        """Show these options of ``record``. Values that differ from ``defaults`` have a mark, which
         restores them. ``effective``: ``record`` with guesses for the values that it leaves open."""
         options = tuple(options)
-        self._record, self._usual = record, usual
-        shown = record if effective is None else effective
-        self._shown = {each.name: each.shown(shown) for each in options}
+        self._record, self._defaults = record, defaults
+        effective_record = record if effective is None else effective
+        self._shown_values = {option.name: option.shown(effective_record) for option in options}
         self.declare(options)
-        self._touched = {each.name for each in options if each.get(record) != each.get(usual)}
-        self.show_values(self._shown.get, self._touched)
+        self._touched = {
+            option.name for option in options if option.get(record) != option.get(defaults)
+        }
+        self.show_values(self._shown_values.get, self._touched)
 
     def _edit(self, name: str, value: ParameterValue | None) -> None:
         option = self.fields[name].field
         assert isinstance(option, Option)
-        if value == self._shown[name]:  # the user left the field without an edit
+        if value == self._shown_values[name]:  # the user left the field without an edit
             return
-        edited = option.edited(self._record, value, self._usual)
+        edited = option.edited(self._record, value, self._defaults)
         if edited != self._record:
             self.changed.emit(edited)
         else:
-            self.show_values(self._shown.get, self._touched)
+            self.show_values(self._shown_values.get, self._touched)
 
 
 _CAP_TIP: Final = (
@@ -436,36 +438,36 @@ class AfterForm(Form):
         cap = Option(name="cap", label="Cap", help=_CAP_TIP, values=self._caps)
         delta = replace(CAP_FIELD, applies_when=(cap.name, *_CAPS))
         super().__init__((*AFTER_FIELDS, cap, delta))
-        self._after = self._usual = After()
+        self._after = self._defaults = After()
         self.edited.connect(lambda name, value: self.changed.emit(self._with(name, value)))
 
     def show_after(
-        self, after: After, recipe: After | None = None, usual: After | None = None
+        self, after: After, recipe: After | None = None, defaults: After | None = None
     ) -> None:
         """Show the steps of ``after``, or else the recipe's or the default. Values that differ from
-        ``usual`` have a mark, which restores them."""
-        self._after, self._usual = after, usual or After()
-        shown: dict[str, ParameterValue] = {info.name: info.default for info in AFTER_FIELDS}
+        ``defaults`` have a mark, which restores them."""
+        self._after, self._defaults = after, defaults or After()
+        shown_values: dict[str, ParameterValue] = {info.name: info.default for info in AFTER_FIELDS}
         touched = []
         for info in AFTER_FIELDS:
             for value in (value_of(recipe or After(), info.name), value_of(after, info.name)):
-                shown[info.name] = shown[info.name] if value is None else value
-            if value_of(after, info.name) != value_of(self._usual, info.name):
+                shown_values[info.name] = shown_values[info.name] if value is None else value
+            if value_of(after, info.name) != value_of(self._defaults, info.name):
                 touched.append(info.name)
         shown_cap = after.cap if isinstance(after.cap, Cap) else Cap()
         usual_text = _AT_DELTA if shown_cap.one_head is None else _BY_HEADS
         texts = (text for text, cap in self._caps.items() if cap is after.cap)
-        shown |= {"cap": next(texts, usual_text), CAP_FIELD.name: shown_cap.delta}
-        touched += ["cap"] * (after.cap != self._usual.cap)
+        shown_values |= {"cap": next(texts, usual_text), CAP_FIELD.name: shown_cap.delta}
+        touched += ["cap"] * (after.cap != self._defaults.cap)
         changed = shown_cap.delta != Cap().delta
-        self.show_values(shown.get, touched + [CAP_FIELD.name] * changed)
+        self.show_values(shown_values.get, touched + [CAP_FIELD.name] * changed)
 
     def _with(self, name: str, value: ParameterValue | None) -> After:
         if name == "cap":
-            cap = self._usual.cap if value is None else self._caps[str(value)]
+            cap = self._defaults.cap if value is None else self._caps[str(value)]
             return replace(self._after, cap=cap)
         if name == CAP_FIELD.name:
             delta = Cap().delta if value is None else float(value)
             return replace(self._after, cap=replace(self._after.cap or Cap(), delta=delta))
-        usual = value_of(self._usual, name)
-        return with_value(self._after, name, usual if value is None else float(value))
+        default = value_of(self._defaults, name)
+        return with_value(self._after, name, default if value is None else float(value))

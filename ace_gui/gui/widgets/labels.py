@@ -69,7 +69,7 @@ class ElidedLabel(QLabel):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
 
     @property
-    def whole(self) -> str:
+    def full_text(self) -> str:
         return self._full
 
     def set_full_text(self, text: str) -> None:

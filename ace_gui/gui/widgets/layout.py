@@ -139,11 +139,11 @@ class Stacked(QSplitter):
         lower = self.widget(1)
         if lower is None or (self.height(), lower.sizeHint().height()) == self._divided:
             return
-        whole, wanted = self._divided = self.height(), lower.sizeHint().height()
-        low = whole - wanted < _UPPER * self.fontMetrics().height()
+        height, lower_height = self._divided = self.height(), lower.sizeHint().height()
+        low = height - lower_height < _UPPER * self.fontMetrics().height()
         lower.setMaximumHeight(0 if low else _NO_LIMIT)
         lower.setEnabled(not low)  # skipped by the Tab key
-        self.setSizes([whole, 0] if low else [whole - wanted, wanted])
+        self.setSizes([height, 0] if low else [height - lower_height, lower_height])
 
 
 class BesideOrBelow(QSplitter):
@@ -388,9 +388,9 @@ class Folding(QWidget):
     def is_open(self) -> bool:
         return self._button.isChecked()
 
-    def _fold(self, shown: bool) -> None:
-        self._button.setArrowType(Qt.ArrowType.DownArrow if shown else Qt.ArrowType.RightArrow)
-        self._content.setVisible(shown)
+    def _fold(self, visible: bool) -> None:
+        self._button.setArrowType(Qt.ArrowType.DownArrow if visible else Qt.ArrowType.RightArrow)
+        self._content.setVisible(visible)
 
 
 def on_font_change(widget: QWidget, measure: Callable[[QFontMetrics], object]) -> None:

@@ -203,11 +203,11 @@ class FigureSheet(QTableView):
         rows: Sequence[FigureRow],
         colours: Sequence[str] = (),
         *,
-        shown: int | None = None,
+        count: int | None = None,
     ) -> None:
         """Show ``rows`` under ``titles``, with a colour for each title or without colours.
 
-        ``shown``: the number of rows to display; the copied or saved table has all rows.
+        ``count``: the number of rows to display; the copied or saved table has all rows.
         """
         self._columns = (
             FigureColumn(self._kind, [row.title for row in rows]),
@@ -216,7 +216,7 @@ class FigureSheet(QTableView):
                 for index, title in enumerate(titles)
             ),
         )
-        self._show(titles, rows[:shown], colours)
+        self._show(titles, rows[:count], colours)
         self.updateGeometry()
 
     def _show(
@@ -333,7 +333,9 @@ class RunCell(QStyledItemDelegate):
     """The cell of a run. The window's merge is on a card; selected rows are tinted."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:  # noqa: ARG002
-        lines = sum(QFontMetrics(face(each)).height() for each in (Face.STRONG, Face.CAPTION))
+        lines = sum(
+            QFontMetrics(face(line_face)).height() for line_face in (Face.STRONG, Face.CAPTION)
+        )
         return QSize(0, lines + _PADDING + 2)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
@@ -354,7 +356,9 @@ class RunCell(QStyledItemDelegate):
         theme, caption = current_theme(), face(Face.CAPTION)
         font = face(Face.STRONG if lines.current else Face.BUTTON)
         ink = theme.text if lines.current else theme.text2
-        above, below = (QFontMetrics(face(each)).height() for each in (Face.STRONG, Face.CAPTION))
+        above, below = (
+            QFontMetrics(face(line_face)).height() for line_face in (Face.STRONG, Face.CAPTION)
+        )
         score = write(painter, rect, lines.score, font, ink, align=_RIGHT)
         width = rect.width() - (score + _PADDING if score else 0)
         top = rect.top() + (rect.height() - above - below) / 2

@@ -126,7 +126,7 @@ def _alike(
     for b, figures in enumerate(measured):
         if figures.gamma is not None:
             rule = _rule(figures.gamma, parameters)
-            groups.setdefault((figures.kept, rule), []).append(b)
+            groups.setdefault((figures.counted, rule), []).append(b)
     for (_, rule), indices in groups.items():
         yield rule, indices
 
@@ -167,9 +167,9 @@ def _shares(group: Sequence[LayerEnergies], rule: Rule, parameters: AceParameter
     def size(t: int) -> float:
         return sum(figures.traces[t] / (math.fsum(figures.traces) + GUARD) for figures in group)
 
-    kept = group[0].kept
+    counted = group[0].counted
     shares = []
-    for t in kept if rule is Rule.HOMOGENEOUS else sorted(kept, key=size):
+    for t in counted if rule is Rule.HOMOGENEOUS else sorted(counted, key=size):
         weights = tuple(_weight(figures.traces[t], rule) for figures in group)
         if rule is Rule.AUTOMATIC:
             ridges = tuple(parameters.alpha / figures.shape[1] for figures in group)
@@ -190,7 +190,7 @@ def _prior_scale(figures: LayerEnergies, rule: Rule) -> float:
     """κ, the factor on the collective structural prior: 1, or 1/τ̄ (Eqs. 12, 13)."""
     if rule is not Rule.HETEROGENEOUS:
         return 1.0
-    return 1 / (statistics.fmean(figures.energies[t] for t in figures.kept) + GUARD)
+    return 1 / (statistics.fmean(figures.energies[t] for t in figures.counted) + GUARD)
 
 
 def _directions(figures: LayerEnergies, rule: Rule, parameters: AceParameters) -> int:
@@ -269,7 +269,9 @@ def _refined(
     conditions = _conditions(problem, group)
     polars = _polars(terms, k, conditions)
     refinements = [_refinement(k, polar) for polar in polars]
-    sizes = [polar.figures[1] for polar in polars] or [each.size for each in precisions]
+    sizes = [polar.figures[1] for polar in polars] or [
+        precision_of_layer.size for precision_of_layer in precisions
+    ]
     sizes = sizes or norms(terms.preliminary_BOI).tolist()
     return [
         Solution(
@@ -338,7 +340,7 @@ def _conditions(problem: Problem, group: Sequence[LayerEnergies]) -> list[float]
 
 def _at_most_one(experts: Experts, figures: LayerEnergies) -> Solution:
     """The task vector of the only expert that changed the layer, or zero."""
-    alone_OI = experts.matrix(figures.kept[0]) if figures.kept else experts.matrix(0).zero_()
+    alone_OI = experts.matrix(figures.counted[0]) if figures.counted else experts.matrix(0).zero_()
     return Solution(value_OI=alone_OI)
 
 
@@ -353,11 +355,11 @@ def _finished(
     value_OI, refinement, size = solution.value_OI, solution.refinement, solution.size
     cap_factor = None
     if solution.rule is Rule.AUTOMATIC:
-        traces = [figures.traces[t] for t in figures.kept]
+        traces = [figures.traces[t] for t in figures.counted]
         norm = None if layer.base is None else math.sqrt(energy(layer.base))
         cap_factor = cap_(value_OI, largest_change(traces, norm, parameters.delta), size)
     preliminary = _rounded(value_OI, parameters.scaling, size) if keep_preliminary else None
-    if refinement is not None and refinement.wanted(parameters.refine):
+    if refinement is not None and refinement.refines(parameters.refine):
         value_OI.add_(refinement.matrix_OI)
         size += refinement.size
     return Merged(
@@ -390,23 +392,23 @@ def working_memory(shape: tuple[int, ...], experts: int) -> float:
     polar factor with its fallback.
     """
     outputs, inputs = shape
-    both, small, rows = outputs * inputs, min(shape), experts * outputs
+    entries, small, rows = outputs * inputs, min(shape), experts * outputs
     if closed_form.few_experts((outputs, inputs), experts):
-        summing = rows * inputs + rows**2 + outputs * rows + 4 * both
-        solving = 4 * both + 5 * widest(rows) * rows + rows**2 + rows * inputs
+        summing = rows * inputs + rows**2 + outputs * rows + 4 * entries
+        solving = 4 * entries + 5 * widest(rows) * rows + rows**2 + rows * inputs
     else:
-        summing = 2 * inputs**2 + 5 * both
-        solving = inputs**2 + 4 * both + 5 * widest(inputs) * inputs
-    refining = max(3 * both + 4 * small**2, 5 * both + 2 * small**2)
+        summing = 2 * inputs**2 + 5 * entries
+        solving = inputs**2 + 4 * entries + 5 * widest(inputs) * inputs
+    refining = max(3 * entries + 4 * small**2, 5 * entries + 2 * small**2)
     return max(summing, solving, refining)
 
 
 def flops(shape: tuple[int, ...], experts: int, _parameters: AceParameters) -> float:
     """Operations of the sums, the solution and the refinement, which not every matrix needs."""
     outputs, inputs = shape
-    small, both, rows = min(shape), outputs * inputs, experts * outputs
-    refining = 4.0 * both * small + 10.0 * small**3
+    small, entries, rows = min(shape), outputs * inputs, experts * outputs
+    refining = 4.0 * entries * small + 10.0 * small**3
     if closed_form.few_experts((outputs, inputs), experts):
-        return 3.0 * rows**2 * inputs + rows**3 / 3 + 2.0 * rows * both + refining
-    summing = experts * min(3.0 * outputs * inputs**2, inputs * both + 4.0 * outputs * both)
-    return summing + inputs**3 / 3 + 4.0 * both * inputs + refining
+        return 3.0 * rows**2 * inputs + rows**3 / 3 + 2.0 * rows * entries + refining
+    summing = experts * min(3.0 * outputs * inputs**2, inputs * entries + 4.0 * outputs * entries)
+    return summing + inputs**3 / 3 + 4.0 * entries * inputs + refining

@@ -122,9 +122,9 @@ def _zeros(delta_BOI: Tensor, problem: Problem) -> Sums:
     # If experts have little in common, sums in float32 are more exact without the reference.
     coarse = all(tolerance.rounding for tolerance in problem.tolerances)
     referred = not few and not by_covariance and (delta_BOI.dtype == torch.float64 or coarse)
-    rest = None
+    residual_sums = None
     if problem.with_residual:
-        rest = ResidualSums(
+        residual_sums = ResidualSums(
             total_BOI=torch.zeros_like(delta_BOI),
             ridge_BOI=torch.zeros_like(delta_BOI),
             mean_B1I=delta_BOI.new_zeros(layers, 1, inputs),
@@ -134,7 +134,7 @@ def _zeros(delta_BOI: Tensor, problem: Problem) -> Sums:
         few_outputs=few,
         reference_BOI=delta_BOI if referred else None,
         numerator_BOI=torch.zeros_like(delta_BOI),
-        rest=rest,
+        rest=residual_sums,
     )
 
 
@@ -148,20 +148,20 @@ def _few_outputs(outputs: int, inputs: int, experts: int) -> bool:
 
 
 def _add(sums: Sums, share: Share, delta_BOI: Tensor, problem: Problem) -> None:
-    rest = sums.rest
-    if rest is not None:
-        rest.total_BOI.add_(delta_BOI)
+    residual_sums = sums.rest
+    if residual_sums is not None:
+        residual_sums.total_BOI.add_(delta_BOI)
     mean_B1I = centre_(delta_BOI)  # Eq. 5: delta_BOI is W̃_t from here on
-    if rest is not None:
-        rest.ridge_BOI.addcmul_(delta_BOI, one_each(share.ridges, delta_BOI))
+    if residual_sums is not None:
+        residual_sums.ridge_BOI.addcmul_(delta_BOI, one_each(share.ridges, delta_BOI))
     if problem.measured is not None:
         size = share.weights[0] * energy(delta_BOI)
         proxy_BII = covariance(problem.measured, share.expert)[None].mul_(size)
-        if rest is not None:
-            rest.mean_B1I.add_(product(mean_B1I, proxy_BII))
-    elif rest is not None:
+        if residual_sums is not None:
+            residual_sums.mean_B1I.add_(product(mean_B1I, proxy_BII))
+    elif residual_sums is not None:
         on_mean_B1O = product(mean_B1I, delta_BOI.mT)
-        add_product_(rest.mean_B1I, on_mean_B1O, delta_BOI, share.weights)
+        add_product_(residual_sums.mean_B1I, on_mean_B1O, delta_BOI, share.weights)
     if sums.few_outputs:  # W̃ (W̃ᵀW̃) = (W̃ W̃ᵀ) W̃: multiply on the smaller side
         add_gram_(sums.scaled_BII, delta_BOI, alpha=share.weights)
         small_BOO = gram(delta_BOI.mT, alpha=share.weights)
@@ -179,14 +179,16 @@ def _add(sums: Sums, share: Share, delta_BOI: Tensor, problem: Problem) -> None:
     add_product_(sums.numerator_BOI, delta_BOI, proxy_BII)
 
 
-def residual(sums: Sums, rest: ResidualSums, problem: Problem) -> Tensor:
+def residual(sums: Sums, residual_sums: ResidualSums, problem: Problem) -> Tensor:
     """Δ_res = Σ_t ΔW_t (Σ̃_t − S/T), with the uncentred ΔW_t on the left (Eqs. 16, 17).
 
     As ΔW_t = W̃_t + 1μ_tᵀ, the first part is B − Σ_t ε_t W̃_t + 1 (Σ_t Σ̃_t μ_t)ᵀ. As B − R S is
     known, only the product of R − Σ_t ΔW_t / T with S remains. Overwrites ``ridge_BOI``.
     """
-    result_BOI = rest.ridge_BOI.neg_().add_(sums.numerator_BOI).add_(rest.mean_B1I)
-    left_BOI = rest.total_BOI * (-1.0 / len(problem.shares))
+    result_BOI = (
+        residual_sums.ridge_BOI.neg_().add_(sums.numerator_BOI).add_(residual_sums.mean_B1I)
+    )
+    left_BOI = residual_sums.total_BOI * (-1.0 / len(problem.shares))
     if sums.reference_BOI is not None:
         left_BOI.add_(sums.reference_BOI)
     add_product_(result_BOI, left_BOI, sums.scaled_BII)
@@ -284,11 +286,11 @@ def _stacked(problem: Problem, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tens
     rows_BNI = first_BOI.new_empty(layers, len(shares) * outputs, inputs)
     total_BOI = torch.zeros_like(first_BOI)
     mean_B1I = first_BOI.new_zeros(layers, 1, inputs)
-    for share, own in zip(shares, _blocks(outputs, len(shares)), strict=True):
+    for share, block in zip(shares, _blocks(outputs, len(shares)), strict=True):
         delta_BOI = first_BOI if share is shares[0] else problem.read(share.expert, dtype)
         total_BOI.add_(delta_BOI)
         mu_B1I = centre_(delta_BOI)  # Eq. 5
-        scaled_BOI = rows_BNI[:, own].copy_(delta_BOI).mul_(one_each(_roots(share), delta_BOI))
+        scaled_BOI = rows_BNI[:, block].copy_(delta_BOI).mul_(one_each(_roots(share), delta_BOI))
         add_product_(mean_B1I, product(mu_B1I, scaled_BOI.mT), scaled_BOI)
     return rows_BNI, total_BOI, mean_B1I
 
@@ -297,9 +299,9 @@ def _coefficients(gram_BNN: Tensor, problem: Problem, *, regularised: bool) -> T
     """C (B × O × N), with the ridges or without them."""
     layers, outputs = len(gram_BNN), problem.shape[0]
     found_BON = gram_BNN.new_empty(layers, outputs, gram_BNN.shape[2])
-    for share, own in zip(problem.shares, _blocks(outputs, len(problem.shares)), strict=True):
-        block_BOO = found_BON[..., own]
-        block_BOO.copy_(gram_BNN[:, own, own])
+    for share, block in zip(problem.shares, _blocks(outputs, len(problem.shares)), strict=True):
+        block_BOO = found_BON[..., block]
+        block_BOO.copy_(gram_BNN[:, block, block])
         if regularised:
             _add_ridge_(block_BOO, share.ridges)
         block_BOO.div_(one_each(_roots(share), block_BOO))

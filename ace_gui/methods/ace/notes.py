@@ -23,7 +23,7 @@ FLOAT32_ROUNDING: Final = 6e-8
 
 
 def diagnostics(
-    own: LayerEnergies,
+    layer: LayerEnergies,
     solution: Solution,
     parameters: AceParameters,
     cap_factor: float | None,
@@ -32,25 +32,25 @@ def diagnostics(
     """All figures and sentences on one layer; ``cap_factor``: the cap's factor on its change."""
     rule, refinement = solution.rule, solution.refinement
     regimes = {Rule.HOMOGENEOUS: False, Rule.HETEROGENEOUS: True}
-    found, warnings = left_out(own.heterogeneity), list[str]()
+    findings, warnings = left_out(layer.heterogeneity), list[str]()
     if solution.condition is not None:
         warnings += conditioning(solution.condition, solution.cut)
     if rule is Rule.HETEROGENEOUS:
-        warnings += regime(own.heterogeneity, parameters.tau, solution.ridge_mass or 0.0)
+        warnings += regime(layer.heterogeneity, parameters.tau, solution.ridge_mass or 0.0)
         if refinement is None:
-            found.append(
-                f"No refinement: {parameters.k_frac:g} of the {min(own.shape)} singular directions "
+            findings.append(
+                f"No refinement: {parameters.k_frac:g} of the {min(layer.shape)} singular directions "
                 "is less than one."
             )
     if refinement is not None:
         notes, more = about_refinement(refinement, parameters.refine)
-        found, warnings = [*found, *notes], [*warnings, *more]
+        findings, warnings = [*findings, *notes], [*warnings, *more]
     return Diagnostics(
-        energies=own.energies,
-        traces=own.traces,
-        left_out=own.heterogeneity.left_out,
-        gamma=own.gamma,
-        log_variance=own.heterogeneity.log_variance,
+        energies=layer.energies,
+        traces=layer.traces,
+        left_out=layer.heterogeneity.left_out,
+        gamma=layer.gamma,
+        log_variance=layer.heterogeneity.log_variance,
         heterogeneous=None if rule is None else regimes.get(rule),
         ridge_mass=solution.ridge_mass,
         condition=solution.condition,
@@ -58,28 +58,32 @@ def diagnostics(
         refinement_ratio=None if refinement is None else refinement.ratio,
         cap_factor=cap_factor,
         precision="" if solution.precision is None else precision(solution.precision, tolerance),
-        notes=tuple(found),
+        notes=tuple(findings),
         warnings=tuple(warnings),
     )
 
 
-def precision(own: Precision, tolerance: Tolerance) -> str:
+def precision(precision_of_layer: Precision, tolerance: Tolerance) -> str:
     """A sentence on the number format in which a layer was computed, and why."""
-    return tolerance.describe(own.error / (own.size or 1.0)) if own.error else IN_FLOAT64
+    return (
+        tolerance.describe(precision_of_layer.error / (precision_of_layer.size or 1.0))
+        if precision_of_layer.error
+        else IN_FLOAT64
+    )
 
 
-def left_out(found: Heterogeneity) -> list[str]:
+def left_out(heterogeneity: Heterogeneity) -> list[str]:
     """Notes on ignored experts, and on the result if fewer than two remain."""
     notes = []
-    total = len(found.kept) + len(found.left_out)
-    if found.left_out:
+    total = len(heterogeneity.counted) + len(heterogeneity.left_out)
+    if heterogeneity.left_out:
         notes.append(
-            f"{len(found.left_out)} of {total} experts do not change this tensor, or by less "
+            f"{len(heterogeneity.left_out)} of {total} experts do not change this tensor, or by less "
             "than 1e-5 of the usual change, and were left out."
         )
-    if len(found.kept) == 1:
+    if len(heterogeneity.counted) == 1:
         notes.append("Only one expert changes this tensor, so its task vector was taken as it is.")
-    if not found.kept:
+    if not heterogeneity.counted:
         notes.append("No expert changes this tensor, so it stays as in the base.")
     return notes
 
@@ -99,10 +103,10 @@ def conditioning(condition: float, cut: int) -> list[str]:
     return []
 
 
-def regime(found: Heterogeneity, tau: float, ridge_mass: float) -> list[str]:
+def regime(heterogeneity: Heterogeneity, tau: float, ridge_mass: float) -> list[str]:
     """Warnings about a tensor in the heterogeneous regime."""
     notes = []
-    gamma, mean = found.gamma or 0.0, found.mean_log_energy or 0.0
+    gamma, mean = heterogeneity.gamma or 0.0, heterogeneity.mean_log_energy or 0.0
     if gamma_near_pole(gamma, mean, tau):
         notes.append(f"{by_scale_alone(gamma, mean)} Raise tau to treat it as homogeneous.")
     if ridge_mass > LARGEST_RIDGE_MASS:
@@ -121,7 +125,7 @@ def about_refinement(refinement: Refinement, refine: str) -> tuple[list[str], li
             f"The fused matrix has only {refinement.rank} directions above rounding, but "
             f"{refinement.k} were requested. The others are arbitrary and were not refined."
         )
-    if not refinement.wanted(refine):
+    if not refinement.refines(refine):
         notes.append(
             "No refinement: it points against the sum of the task vectors (cosine "
             f"{refinement.cosine:.2f}), and `refine` is `agreeing`."

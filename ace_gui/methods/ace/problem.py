@@ -44,9 +44,9 @@ class LayerEnergies:
     heterogeneity: Heterogeneity
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def counted(self) -> tuple[int, ...]:
         """The experts that changed the layer, by index."""
-        return self.heterogeneity.kept
+        return self.heterogeneity.counted
 
     @property
     def gamma(self) -> float | None:
@@ -181,7 +181,7 @@ class Refinement:
     size: float
     ratio: float
 
-    def wanted(self, refine: str) -> bool:
+    def refines(self, refine: str) -> bool:
         """Whether the parameter ``refine`` lets it be added to W_pre."""
         return refine != "agreeing" or self.cosine >= 0
 

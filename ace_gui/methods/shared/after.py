@@ -144,12 +144,12 @@ def _traces(merged: Merged, deltas: Deltas, weights: Weights) -> list[float]:
     counted = [t for t, weight in enumerate(weights) if weight != 0]
     reported = merged.diagnostics
     if reported.traces:
-        kept = [t for t in counted if t not in reported.left_out]
-        return [reported.traces[t] / weights[t] ** 2 for t in kept]
+        measured = [t for t in counted if t not in reported.left_out]
+        return [reported.traces[t] / weights[t] ** 2 for t in measured]
     energies, traces = [], []
     for t in counted:
         delta_OI = deltas[t].to(torch.float64, copy=True)
         energies.append(energy(delta_OI))
         centre_(delta_OI)
         traces.append(energy(delta_OI))
-    return [traces[index] for index in heterogeneity(energies).kept]
+    return [traces[index] for index in heterogeneity(energies).counted]

@@ -152,6 +152,6 @@ def merged_by_election(
             election.result(parameters.combine, positive_wins=True), parameters.scaling
         )
     vote = election.vote()
-    (known, *_) = findings.get(SURPLUS, (vote.surplus,))
-    result = election.result(parameters.combine, positive_wins=known >= 0)
+    (surplus, *_) = findings.get(SURPLUS, (vote.surplus,))
+    result = election.result(parameters.combine, positive_wins=surplus >= 0)
     return replace(Merged.of(result, parameters.scaling), vote=vote)

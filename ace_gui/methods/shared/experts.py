@@ -88,8 +88,8 @@ class Vote:
     surplus: float = 0.0
     matters: bool = False
 
-    def __add__(self, other: Vote) -> Vote:
-        return Vote(surplus=self.surplus + other.surplus, matters=self.matters or other.matters)
+    def __add__(self, second: Vote) -> Vote:
+        return Vote(surplus=self.surplus + second.surplus, matters=self.matters or second.matters)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,14 +216,14 @@ class Census:
     """
 
     energies: tuple[float, ...]
-    kept: tuple[int, ...]
+    counted: tuple[int, ...]
     left_out: tuple[int, ...]
 
     @classmethod
     def of(cls, energies: Sequence[float]) -> Self:
         """The census of these energies. Raises MethodError if one is not finite."""
         result = heterogeneity(energies)
-        return cls(energies=tuple(energies), kept=result.kept, left_out=result.left_out)
+        return cls(energies=tuple(energies), counted=result.counted, left_out=result.left_out)
 
     def diagnostics(self, notes: Sequence[str] = (), precision: str = "") -> Diagnostics:
         """The diagnostics; a note on left-out experts precedes ``notes``."""
@@ -400,7 +400,7 @@ class Experts:
         Missing findings of the tensor are computed from the task vectors, which then must be whole.
         Raises MethodError if findings of the whole model are missing.
         """
-        known = SurveyContext(
+        survey_context = SurveyContext(
             parameters=[parameters] * len(self) if context.own is None else context.own,
             weights=self.weights,
             findings=context.findings or {},
@@ -410,14 +410,14 @@ class Experts:
         for declared in surveys:
             if declared.range_for(parameters) is Range.TENSOR:
                 of_tensor.append(declared)
-            elif declared.survey(known) is not None:
+            elif declared.survey(survey_context) is not None:
                 required_findings(context.findings, len(self), declared.finds)
 
         def carry_out(survey: Survey) -> Findings:
             deltas = Computed(len(self), self.raw)
             return found_at_once(survey, vectors_for(survey, deltas, context.base))
 
-        return known_of_tensor(of_tensor, known, carry_out)
+        return known_of_tensor(of_tensor, survey_context, carry_out)
 
 
 def on_experts(

@@ -40,13 +40,13 @@ def inner_products(vectors: Sequence[Tensor]) -> Tensor:
     products = torch.zeros(count, count, dtype=torch.float64)
     first = vectors[0].reshape(-1)
     if first.numel() <= STACKED:
-        rest = [vectors[index].reshape(-1) for index in range(1, count)]
-        return _products([first, *rest])
+        following = [vectors[index].reshape(-1) for index in range(1, count)]
+        return _products([first, *following])
     for row in range(count):
-        left = first if row == 0 else vectors[row].reshape(-1)
-        products[row, row] = _products([left])[0, 0]
+        row_vector = first if row == 0 else vectors[row].reshape(-1)
+        products[row, row] = _products([row_vector])[0, 0]
         for column in range(row + 1, count):
-            product = _products([left, vectors[column].reshape(-1)])[0, 1]
+            product = _products([row_vector, vectors[column].reshape(-1)])[0, 1]
             products[row, column] = product
             products[column, row] = product
     return products
@@ -68,14 +68,14 @@ def _products(vectors: Sequence[Tensor]) -> Tensor:
 
 
 def inner_product_survey(
-    known: SurveyContext, found: Callable[[Tensor], Findings], *, with_base: bool = False
+    context: SurveyContext, findings_of: Callable[[Tensor], Findings], *, with_base: bool = False
 ) -> SumSurvey:
     """A survey of a tensor's inner products.
 
-    ``found``: maps them (T × T, float64, of unweighted task vectors) to the findings. With the base
+    ``findings_of``: maps them (T × T, float64, of unweighted task vectors) to the findings. With the base
     they are (T + 1) × (T + 1), and W₀ is last.
     """
-    experts = len(known.parameters)
+    experts = len(context.parameters)
 
     def figures(vectors: Sequence[Tensor], _start: int) -> Iterable[Sequence[float]]:
         products: list[list[float]] = inner_products(vectors).tolist()
@@ -88,32 +88,32 @@ def inner_product_survey(
         if with_base:
             of_base = [row[-2] for row in sums]
             sums = [*(row[:-1] for row in sums), [*of_base, sums[0][-1]]]
-        return found(torch.tensor(sums, dtype=torch.float64))
+        return findings_of(torch.tensor(sums, dtype=torch.float64))
 
     width = experts + 2 if with_base else experts
     return SumSurvey(experts, width, figures, findings, with_base=with_base)
 
 
-def weighted_energies(products: Tensor, known: SurveyContext) -> tuple[float, ...]:
+def weighted_energies(products: Tensor, context: SurveyContext) -> tuple[float, ...]:
     """‖w_t ΔW_t‖²_F of each expert."""
     energies = products.diagonal().tolist()
     return tuple(
         weight * weight * square
-        for weight, square in zip(known.weights, energies[: len(known.weights)], strict=True)
+        for weight, square in zip(context.weights, energies[: len(context.weights)], strict=True)
     )
 
 
-def energies_survey(known: SurveyContext) -> SumSurvey:
+def energies_survey(context: SurveyContext) -> SumSurvey:
     """A survey of the energies of the weighted task vectors in a tensor."""
 
     def figures(vectors: Sequence[Tensor], _start: int) -> Iterable[Sequence[float]]:
         return ([energy(vectors[index])] for index in range(len(vectors)))
 
-    def found(sums: list[list[float]]) -> Findings:
-        pairs = zip(known.weights, sums, strict=True)
+    def findings_of(sums: list[list[float]]) -> Findings:
+        pairs = zip(context.weights, sums, strict=True)
         return {ENERGY: tuple(weight * weight * square for weight, (square,) in pairs)}
 
-    return SumSurvey(len(known.parameters), 1, figures, found)
+    return SumSurvey(len(context.parameters), 1, figures, findings_of)
 
 
 def combined(experts: Experts, findings: Findings, base: Tensor | None = None) -> Tensor:

@@ -142,8 +142,8 @@ def per_decomposition(*, experts: float = 0.0, once: float = 0.0) -> Flops:
     """Operations of ``experts`` singular value decompositions per expert, and ``once`` in all."""
 
     def flops(shape: tuple[int, ...], count: int, _parameters: Any) -> float:
-        one = _DECOMPOSITION * math.prod(shape) * min(shape)
-        return (experts * count + once) * one
+        decomposition = _DECOMPOSITION * math.prod(shape) * min(shape)
+        return (experts * count + once) * decomposition
 
     return flops
 

@@ -136,7 +136,7 @@ def _terms(
     mask = gates.get("mask")
     masked = gradient if mask is None else gradient * mask.detach()
     total = None if mask is None else torch.zeros_like(gradient)
-    others = any(gate.requires_grad for name, gate in gates.items() if name != "mask")
+    has_others = any(gate.requires_grad for name, gate in gates.items() if name != "mask")
     size = max(1, TOGETHER // max(1, gradient.numel()))
     for first in range(0, len(weights), size):
         chunk = slice(first, first + size)
@@ -145,10 +145,10 @@ def _terms(
             part = learning.part(t, factors(t), gates)
             if total is not None:
                 total.add_(part.detach(), alpha=scale)
-            if others:
+            if has_others:
                 products.append(torch.dot(part.flatten(), masked.flatten().to(part.dtype)))
             del part
-        if others:
+        if has_others:
             terms_T = torch.stack(products) * torch.tensor(weights[chunk]).to(products[0])
             if "coefficient" in gates:
                 terms_T = terms_T * gates["coefficient"][chunk]

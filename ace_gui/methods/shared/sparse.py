@@ -52,7 +52,7 @@ class Sparse:
     gets the expert's number and what is known of the tensor. ``surveys``: run before it.
     """
 
-    kept: Callable[[Tensor, int, SurveyContext], Tensor]
+    survivors_of: Callable[[Tensor, int, SurveyContext], Tensor]
     surveys: tuple[MethodSurvey, ...] = ()
 
     @property
@@ -60,35 +60,35 @@ class Sparse:
         """The surveys, including that of the ratios in each tensor."""
         return (*self.surveys, MethodSurvey(survey=self._ratios, finds=(RATIO,)))
 
-    def vector(self, delta: Tensor, t: int, known: SurveyContext) -> Tensor:
+    def vector(self, delta: Tensor, t: int, context: SurveyContext) -> Tensor:
         """τ̂_t: the kept entries, rescaled by norm if the ratios are known."""
-        kept = self.kept(delta, t, known)
-        return kept * known.findings[RATIO][t] if RATIO in known.findings else kept
+        survivors = self.survivors_of(delta, t, context)
+        return survivors * context.findings[RATIO][t] if RATIO in context.findings else survivors
 
     def vectors(
         self, experts: Experts, parameters: Any, context: Context
     ) -> tuple[Callable[[int], Tensor], SurveyContext]:
         """A function that returns τ̂_t for expert t, and what is known of the tensor."""
-        known = experts.surveyed(self.all_surveys, parameters, context)
-        return lambda t: self.vector(experts.delta(t), t, known), known
+        surveyed = experts.surveyed(self.all_surveys, parameters, context)
+        return lambda t: self.vector(experts.delta(t), t, surveyed), surveyed
 
-    def _ratios(self, known: SurveyContext) -> SumSurvey | None:
+    def _ratios(self, context: SurveyContext) -> SumSurvey | None:
         """The factor on each expert's kept entries in a tensor, if rescaling is by norm.
 
         It is 1 if there is next to nothing to rescale.
         """
-        if known.parameters[0].rescale != BY_NORM:
+        if context.parameters[0].rescale != BY_NORM:
             return None
 
         def figures(deltas: Deltas, start: int) -> Iterator[tuple[float, float]]:
-            here = known.at(start)
+            here = context.at(start)
             for t, delta in enumerate(deltas):
-                yield _magnitude(delta), _magnitude(self.kept(delta, t, here))
+                yield _magnitude(delta), _magnitude(self.survivors_of(delta, t, here))
 
         def ratios(sums: list[list[float]]) -> Findings:
             return {RATIO: tuple(a / b if min(a, b) >= VANISHING else 1.0 for a, b in sums)}
 
-        return SumSurvey(len(known.parameters), 2, figures, ratios)
+        return SumSurvey(len(context.parameters), 2, figures, ratios)
 
 
 def _magnitude(entries: Tensor) -> float:

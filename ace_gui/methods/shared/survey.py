@@ -42,7 +42,7 @@ class Survey(Protocol):
     """
 
     @property
-    def whole(self) -> bool:
+    def whole_tensor(self) -> bool:
         """Whether it must see tensors whole."""
         ...
 
@@ -198,18 +198,18 @@ def _range(name: str) -> Range:
 
 
 def known_of_tensor(
-    surveys: Sequence[MethodSurvey], known: SurveyContext, carry_out: Callable[[Survey], Findings]
+    surveys: Sequence[MethodSurvey], context: SurveyContext, carry_out: Callable[[Survey], Findings]
 ) -> SurveyContext:
     """What is known of a tensor after a method's surveys of it, which run in order.
 
-    ``known``: with the findings of the model's surveys. ``carry_out``: runs a survey over the
+    ``context``: with the findings of the model's surveys. ``carry_out``: runs a survey over the
     tensor. Raises MethodError if a survey does not find what it declares.
     """
     for declared in surveys:
-        survey = declared.due(known)
+        survey = declared.due(context)
         if survey is not None:
-            known = declared.added_to(known, carry_out(survey))
-    return known
+            context = declared.added_to(context, carry_out(survey))
+    return context
 
 
 def findings_of(findings: Findings, experts: Sequence[int]) -> Findings:
@@ -291,24 +291,24 @@ class RankSurvey:
     value it is infinity.
     """
 
-    def __init__(self, experts: int, *stages: Stage, whole: bool = False) -> None:
+    def __init__(self, experts: int, *stages: Stage, whole_tensor: bool = False) -> None:
         self._experts = experts
         self._stages = stages
-        self._whole = whole
-        self._found: dict[str, tuple[float, ...]] = {}
+        self._whole_tensor = whole_tensor
+        self._results: dict[str, tuple[float, ...]] = {}
         self._stage = 0
         self._bins: list[list[tuple[int, int]]] | None = None
         self._counts: Tensor | None = None
 
     @property
-    def whole(self) -> bool:
+    def whole_tensor(self) -> bool:
         """Whether it must see tensors whole."""
-        return self._whole
+        return self._whole_tensor
 
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
         """Counts per bin, T × ranks × bins; a first pass has one count for all ranks."""
         measured = self._zeros()
-        stage, earlier = self._stages[self._stage], findings_of(self._found, experts)
+        stage, earlier = self._stages[self._stage], findings_of(self._results, experts)
         with calling("The values of a survey", stage.values):
             for t, values in zip(experts, stage.values(deltas, earlier, start), strict=True):
                 if self._bins is None:
@@ -339,7 +339,7 @@ class RankSurvey:
         else:
             for j, name in enumerate(stage.names):
                 binned = zip(counted, self._bins, strict=True)
-                self._found[name] = tuple(_number(counts[j], *bins[j]) for counts, bins in binned)
+                self._results[name] = tuple(_number(counts[j], *bins[j]) for counts, bins in binned)
             self._stage, self._bins = self._stage + 1, None
         if self._stage == len(self._stages):
             return False
@@ -349,19 +349,19 @@ class RankSurvey:
     @property
     def findings(self) -> Findings:
         """The order statistics by name."""
-        return self._found
+        return self._results
 
     def of_whole(self, deltas: Sequence[Tensor]) -> Findings:
         """The findings of ``deltas`` alone, if these are whole tensors, on any device."""
         for stage in self._stages:
             with calling("The values of a survey", stage.values):
-                experts = stage.values(deltas, self._found, 0)
+                experts = stage.values(deltas, self._results, 0)
                 numbers = [
                     [_chosen(values, rank) for rank in ranks(max(1, values.numel()))]
                     for values, ranks in zip(experts, self._ranks(stage), strict=True)
                 ]
-            self._found |= dict(zip(stage.names, zip(*numbers, strict=True), strict=True))
-        return self._found
+            self._results |= dict(zip(stage.names, zip(*numbers, strict=True), strict=True))
+        return self._results
 
     def _ranks(self, stage: Stage) -> tuple[Ranks, ...]:
         ranks = stage.ranks
@@ -395,7 +395,7 @@ def _chosen(values: Tensor, rank: int) -> float:
     return float(smallest(values.to(torch.float32), rank)) if rank <= values.numel() else math.inf
 
 
-def magnitudes(deltas: Sequence[Tensor], _found: Findings, _start: int) -> Iterator[Tensor]:
+def magnitudes(deltas: Sequence[Tensor], _findings: Findings, _start: int) -> Iterator[Tensor]:
     """|ΔW_t|, expert by expert."""
     return (deltas[index].abs() for index in range(len(deltas)))
 
@@ -403,14 +403,14 @@ def magnitudes(deltas: Sequence[Tensor], _found: Findings, _start: int) -> Itera
 class SumSurvey:
     """Sums each expert's figures over all parts in float64, in one pass."""
 
-    whole = False
+    whole_tensor = False
 
     def __init__(
         self,
         experts: int,
         width: int,
         figures: Callable[[Sequence[Tensor], int], Iterable[Sequence[float]]],
-        found: Callable[[list[list[float]]], Findings],
+        findings_of: Callable[[list[list[float]]], Findings],
         *,
         with_base: bool = False,
     ) -> None:
@@ -421,7 +421,7 @@ class SumSurvey:
         """
         self.with_base = with_base
         self._sums = torch.zeros(experts, width, dtype=torch.float64)
-        self._figures, self._found = figures, found
+        self._figures, self._results = figures, findings_of
 
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
         """The figures of a part; zero for experts that lack the tensor."""
@@ -442,8 +442,8 @@ class SumSurvey:
     @property
     def findings(self) -> Findings:
         """The findings, computed from the sums."""
-        with calling("The findings of a survey", self._found):
-            return self._found(self._sums.tolist())
+        with calling("The findings of a survey", self._results):
+            return self._results(self._sums.tolist())
 
 
 def norms_survey(experts: int) -> SumSurvey:

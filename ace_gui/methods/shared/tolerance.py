@@ -45,10 +45,10 @@ class Tolerance:
 
     def describe(self, error: float) -> str:
         """A sentence on float32's error and why it is small enough."""
-        left = f"Computed in float32, which leaves {error:.0e} of the change"
+        start = f"Computed in float32, which leaves {error:.0e} of the change"
         if not self.rounding:
-            return f"{left} (limit: {EXACT:.0e})."
-        return f"{left}: less than a fifth of the rounding of {self.source}."
+            return f"{start} (limit: {EXACT:.0e})."
+        return f"{start}: less than a fifth of the rounding of {self.source}."
 
     def scaled(self, factor: float) -> Tolerance:
         """The tolerance before a later multiplication; a factor below 1 does not relax it."""

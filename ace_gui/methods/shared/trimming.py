@@ -56,10 +56,10 @@ def trimmed(delta: Tensor, density: float) -> Tensor:
 
     All entries as large as the last one kept stay. A density of 1 keeps everything.
     """
-    kept = kept_count(density, delta.numel())
-    if kept == delta.numel():
+    count = kept_count(density, delta.numel())
+    if count == delta.numel():
         return delta
-    return at_least(delta, float(smallest(delta.abs(), delta.numel() - kept + 1)))
+    return at_least(delta, float(smallest(delta.abs(), delta.numel() - count + 1)))
 
 
 def at_least(delta: Tensor, threshold: float) -> Tensor:
@@ -71,7 +71,7 @@ def at_least(delta: Tensor, threshold: float) -> Tensor:
     return hardshrink(delta, float(torch.nextafter(limit, torch.full_like(limit, -math.inf))))
 
 
-def kept(delta: Tensor, t: int, findings: Findings) -> Tensor:
+def trimmed_entries(delta: Tensor, t: int, findings: Findings) -> Tensor:
     """The entries of expert t that reach its threshold, or all without a threshold."""
     return above(delta, findings[THRESHOLD][t]) if THRESHOLD in findings else delta
 

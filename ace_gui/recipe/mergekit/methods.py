@@ -114,14 +114,14 @@ class Settings:
     ) -> tuple[dict[str, Chain], list[dict[str, Chain]]]:
         """Parameters that mergekit has for each model: the common ones, and each model's own."""
         shared: dict[str, Chain] = {}
-        own: list[dict[str, Chain]] = [{} for _ in self.experts]
+        chains_E: list[dict[str, Chain]] = [{} for _ in self.experts]
         for name, default in defaults.items():
             chains = [self.number(name, default, model) for model in self.experts]
             shared[name] = chains[0] if len(set(chains)) == 1 else chains[0][:1]
             if len(set(chains)) > 1:
                 for index, chain in enumerate(chains):
-                    own[index][name] = chain
-        return shared, own
+                    chains_E[index][name] = chain
+        return shared, chains_E
 
     def flag(self, name: str, default: bool) -> bool:
         """Whether a switch is on, for all tensors."""
@@ -251,7 +251,7 @@ def _read(method: Counterpart, settings: Settings) -> Translation:
             "may have others",
             "models",
         )
-    shared, own = settings.of_each(method.each)
+    shared, of_experts = settings.of_each(method.each)
     parameters: dict[str, Chain | Scalar] = {**shared, **method.as_read}
     if method.random:
         settings.notes.append(_DRAWN)
@@ -269,7 +269,7 @@ def _read(method: Counterpart, settings: Settings) -> Translation:
         method=method.ours or settings.method,
         parameters=parameters,
         weights=settings.weights() if method.weighted is True else (),
-        own=own,
+        own=of_experts,
     )
 
 
@@ -318,30 +318,30 @@ def _write_slerp(values: Parameters, weights: tuple[float, ...]) -> Foreign:
 
 
 def _read_nuslerp(settings: Settings) -> Translation:
-    whole = settings.flag("nuslerp_flatten", default=True)
+    flatten = settings.flag("nuslerp_flatten", default=True)
     if not settings.has_base:
-        return _between_whole_weights(settings, whole=whole)
+        return _between_whole_weights(settings, flatten=flatten)
     if len(settings.experts) != 2:
         raise settings.refusal("it needs two models besides the base", "models")
     columns = settings.flag("nuslerp_row_wise", default=False)
-    if not whole:
+    if not flatten:
         settings.notes.append(
             "Rows and columns are those of outputs × inputs; mergekit's are those of the tensor as "
             "it is stored, which GPT-2 does the other way round."
         )
-    kinds = {"row_wise": not whole and not columns, "column_wise": not whole and columns}
+    kinds = {"row_wise": not flatten and not columns, "column_wise": not flatten and columns}
     return Translation(method="nuslerp", parameters=kinds, weights=settings.weights())
 
 
-def _between_whole_weights(settings: Settings, *, whole: bool) -> Translation:
+def _between_whole_weights(settings: Settings, *, flatten: bool) -> Translation:
     """The first model is the base; both weights determine how far to go from it."""
     settings.used.add("nuslerp_row_wise")
     if len(settings.experts) != 1 or settings.base is None:
         raise settings.refusal("it takes two models, or two and a base", "models")
-    if not whole:
+    if not flatten:
         raise settings.refusal("rows of whole weights are not possible here", "nuslerp_flatten")
-    both = (settings.base, *settings.experts)
-    pair = [constant(settings.number(WEIGHT, 1.0, model)) for model in both]
+    pair_of_models = (settings.base, *settings.experts)
+    pair = [constant(settings.number(WEIGHT, 1.0, model)) for model in pair_of_models]
     if any(value is None for value in pair):
         raise settings.refusal("weights that change along the model need a base_model", WEIGHT)
     first, second = (float(value or 0.0) for value in pair)

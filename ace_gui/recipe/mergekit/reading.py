@@ -63,10 +63,10 @@ def from_mergekit(document: Document, paths: ModelPaths) -> Recipe:
     if _names_only_the_base(document, parts):
         models.notes.append("The only model is the base itself, so the result is the base.")
         document = document.model_copy(update={"merge_method": "passthrough"})
-    whole = document.merge_method != "passthrough" and _are_whole(parts, models)
+    whole_models = document.merge_method != "passthrough" and _are_whole(parts, models)
     recipe = (
         _of_whole_models(document, parts[0], scopes, models)
-        if whole
+        if whole_models
         else _of_slices(document, parts, scopes, models)
     )
     return replace(
@@ -86,7 +86,7 @@ class _Models:
 
     def path(self, model: ModelPath) -> Path:
         """A local folder, which has no revision, or else a model in the cache at its revision."""
-        whole, bare = (
+        is_folder, bare = (
             os.path.lexists(self.paths.folder / name) for name in (str(model), model.path)
         )
         if model.revision and bare:
@@ -94,7 +94,7 @@ class _Models:
                 f"A local folder has no revisions: {model.revision!r} of {model.path!r} is left "
                 "out."
             )
-        return self.paths(model.path if bare and not whole else str(model))
+        return self.paths(model.path if bare and not is_folder else str(model))
 
     def pair(self, reference: Reference) -> Pair:
         """A model, and the adapter on it."""
@@ -190,9 +190,11 @@ def _of_whole_models(document: Document, part: Slice, scopes: Scopes, models: _M
     return replace(recipe, overrides=_rules(translation, recipe.expert_names))
 
 
-def _rules(found: Translation, names: Sequence[str], offset: int = 0) -> tuple[Override, ...]:
-    weights = dict(zip(names, found.weights, strict=False))
-    return rules_of(found.chains, weights, dict(zip(names, found.own, strict=False)), offset)
+def _rules(translation: Translation, names: Sequence[str], offset: int = 0) -> tuple[Override, ...]:
+    weights = dict(zip(names, translation.weights, strict=False))
+    return rules_of(
+        translation.chains, weights, dict(zip(names, translation.own, strict=False)), offset
+    )
 
 
 def _first(document: Document, part: Slice) -> Reference:
@@ -213,7 +215,7 @@ def _of_slices(
     bases = [_base_of(document, part, number) for number, part in enumerate(parts)]
     pairs = {source.model: models.pair(source.model) for part in parts for source in part.sources}
     base = pairs[bases[0]]
-    others = dict.fromkeys(
+    bare_models = dict.fromkeys(
         pairs[source.model]
         for part, reference in zip(parts, bases, strict=True)
         for source in part.sources
@@ -222,9 +224,11 @@ def _of_slices(
     recipe = Recipe(
         base_model=base[0],
         adapter=base[1],
-        models=tuple(ModelEntry(model=lora or m, on=m if lora else None) for m, lora in others),
+        models=tuple(
+            ModelEntry(model=lora or m, on=m if lora else None) for m, lora in bare_models
+        ),
     )
-    names = dict(zip(others, recipe.expert_names, strict=True))
+    names = dict(zip(bare_models, recipe.expert_names, strict=True))
     slices: list[RecipeSlice] = []
     notes: list[str] = []
     offset = 0
@@ -236,12 +240,12 @@ def _of_slices(
         if not slices:
             parameters = {name: chain[0].value for name, chain in translation.chains.items()}
             recipe = replace(recipe, merge_method=translation.method, parameters=parameters)
-        experts = [names[pairs[each.model]] for each in settings.experts]
+        experts = [names[pairs[setting.model]] for setting in settings.experts]
         rules = (*_usual_rules(translation, recipe, experts), *_rules(translation, experts, offset))
         sources = []
-        for each in ordered:
-            model, adapter = pairs[each.model]
-            sources.append(Source(model=model, adapter=adapter, layers=each.layer_range))
+        for layer in ordered:
+            model, adapter = pairs[layer.model]
+            sources.append(Source(model=model, adapter=adapter, layers=layer.layer_range))
         slices.append(RecipeSlice(sources=tuple(sources), overrides=rules))
         notes += settings.notes
         if part.residual_weight is not None:
@@ -266,14 +270,14 @@ def _slice_settings(
     )
 
 
-def _usual_rules(found: Translation, recipe: Recipe, names: Sequence[str]) -> list[Override]:
+def _usual_rules(translation: Translation, recipe: Recipe, names: Sequence[str]) -> list[Override]:
     """Rules for all tensors of a slice, with settings that differ from the recipe."""
     rules = [
         Override(pattern="*", parameters={name: chain[0].value})
-        for name, chain in found.chains.items()
+        for name, chain in translation.chains.items()
         if recipe.parameters.get(name) != chain[0].value
     ]
-    weights = {n: float(c[0].value) for n, c in zip(names, found.weights, strict=False)}
+    weights = {n: float(c[0].value) for n, c in zip(names, translation.weights, strict=False)}
     if differing := {name: weight for name, weight in weights.items() if weight != 1.0}:
         rules.append(Override(pattern="*", weights=differing))
     return rules
@@ -313,7 +317,10 @@ def _refuse_own_numbers(part: Slice, offset: int) -> None:
             continue
         for name, setting in source.parameters.items():
             conditions = setting if isinstance(setting, list) else [setting]
-            if any(_NUMBERED.search(getattr(each, "filter", None) or "") for each in conditions):
+            if any(
+                _NUMBERED.search(getattr(condition, "filter", None) or "")
+                for condition in conditions
+            ):
                 raise RecipeError(
                     f"a filter of {name!r} of {source.model} names a block number, which is "
                     "different in the output; write a gradient instead.",
@@ -364,7 +371,7 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: _Models) -> Reci
         )
 
     if chosen is not None:
-        tokens = {token: token_source(each) for token, each in chosen.tokens.items()}
+        tokens = {token: token_source(embedding) for token, embedding in chosen.tokens.items()}
         recipe = replace(recipe, tokens=tokens, pad_to_multiple_of=chosen.pad_to_multiple_of)
     source = document.tokenizer_source if chosen is None else chosen.source
     if source is None:
@@ -442,7 +449,7 @@ def is_mergekit(content: Mapping[str, Any], own_keys: Collection[str]) -> bool:
         or (
             _has_method(content)
             and content.keys() <= _SHARED
-            and all(own.keys() <= _SHARED_PARAMETERS for own in parameters.values())
+            and all(value.keys() <= _SHARED_PARAMETERS for value in parameters.values())
         )
     )
 
@@ -494,8 +501,12 @@ def _says_what_only_mergekit_says(content: Mapping[str, Any]) -> bool:
         bool(_KEYS & content.keys())
         or (base is None and "merge_method" in content)
         or (listed and _has_method(content))
-        or any(_PARAMETERS & own.keys() for own in parameters)
-        or any(isinstance(value, list | dict) for own in parameters for value in own.values())
+        or any(_PARAMETERS & source_values.keys() for source_values in parameters)
+        or any(
+            isinstance(value, list | dict)
+            for source_values in parameters
+            for value in source_values.values()
+        )
     )
 
 

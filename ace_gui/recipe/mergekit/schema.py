@@ -245,8 +245,8 @@ def _number(value: Scalar, name: str) -> float:
         number = math.nan
     if math.isfinite(number):
         return number
-    shown = str(value) if isinstance(value, str | float | bool) else "a huge number"
-    raise RecipeError(f"{name!r} must be a finite number, not {shown[:60]}.", key=name)
+    text = str(value) if isinstance(value, str | float | bool) else "a huge number"
+    raise RecipeError(f"{name!r} must be a finite number, not {text[:60]}.", key=name)
 
 
 def constant(chain: Chain) -> Scalar | None:
@@ -257,19 +257,23 @@ def constant(chain: Chain) -> Scalar | None:
 def rules_of(
     parameters: Mapping[str, Chain],
     weights: Mapping[str, Chain],
-    own: Mapping[str, Mapping[str, Chain]],
+    by_expert: Mapping[str, Mapping[str, Chain]],
     offset: int = 0,
 ) -> tuple[Override, ...]:
     """Overrides for tensors with their own values in the chains.
 
-    ``weights``: by expert's name. ``own``: by expert's name, the expert's own parameters.
+    ``weights``: by expert's name. ``by_expert``: by expert's name, the expert's own parameters.
     ``offset``: number of the first block in the output. A value joins an earlier rule for the same
     tensors if the order of its chain allows it.
     """
     chains: dict[tuple[str, ...], Chain] = {
         **{("parameters", name): chain[1:] for name, chain in parameters.items()},
         **{("weights", name): chain[1:] for name, chain in weights.items()},
-        **{("experts", e, name): chain for e, each in own.items() for name, chain in each.items()},
+        **{
+            ("experts", e, name): chain
+            for e, chains_of_expert in by_expert.items()
+            for name, chain in chains_of_expert.items()
+        },
     }
     rules: list[tuple[Where, dict[str, Any]]] = []
     for (*headings, last), chain in chains.items():

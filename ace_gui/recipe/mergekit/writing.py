@@ -78,8 +78,8 @@ def dump_mergekit(
     """
     expert_names = {entry.model: entry.name for entry in recipe.models if entry.name}
     names = {
-        path: each.stage_name or expert_names.get(path, f"stage-{n}")
-        for n, (path, each) in enumerate(recipe.stages.items(), start=1)
+        path: stage.stage_name or expert_names.get(path, f"stage-{n}")
+        for n, (path, stage) in enumerate(recipe.stages.items(), start=1)
     }
 
     def index(path: Path) -> str:
@@ -89,9 +89,9 @@ def dump_mergekit(
     notes: list[str] = []
     if recipe.stages and values_of is None:
         raise RecipeError("Only `ace-gui mergekit` can write a recipe of several stages.")
-    for path, each in (*recipe.stages.items(), (None, recipe)):
-        stage_values = values if path is None or values_of is None else values_of(each)
-        document = _Document(each, stage_values, index)
+    for path, stage in (*recipe.stages.items(), (None, recipe)):
+        stage_values = values if path is None or values_of is None else values_of(stage)
+        document = _Document(stage, stage_values, index)
         documents.append(({} if path is None else {"name": names[path]}) | document.content())
         notes += document.notes
     head = "".join(f"# {note}\n" for note in dict.fromkeys(notes))
@@ -109,7 +109,7 @@ class _Document:
         self.foreign = self._written({})
         _refuse_others(recipe)
         self.notes = list(self.foreign.notes) + [_HEADS] * _may_keep_heads(recipe)
-        copied = bool(recipe.slices) and all(len(each.sources) == 1 for each in recipe.slices)
+        copied = bool(recipe.slices) and all(len(part.sources) == 1 for part in recipe.slices)
         self.method = "passthrough" if recipe.merge_method == "linear" and copied else ""
         self.method = self.method or self.foreign.method
         self.shared: dict[str, Any] = {} if self._copies else dict(self.foreign.parameters)
@@ -155,9 +155,9 @@ class _Document:
         finished: dict[str, Any] = _finished(document | self._tokenizer(base))
         return finished
 
-    def _written(self, own: Mapping[str, ParameterValue]) -> Foreign:
-        """The method in mergekit's terms; ``own``: values that replace some of the recipe's."""
-        return written(self.recipe.merge_method, {**self.values, **own}, self.recipe.weights)
+    def _written(self, parameters: Mapping[str, ParameterValue]) -> Foreign:
+        """The method in mergekit's terms; ``parameters``: values that replace some of the recipe's."""
+        return written(self.recipe.merge_method, {**self.values, **parameters}, self.recipe.weights)
 
     def _tokenizer(self, base: str) -> dict[str, Any]:
         """The key of the file for the tokenizer."""
@@ -226,8 +226,8 @@ class _Document:
             self._put(changes, shared, of_slice)
         scaled = self._copies and not self.values.get("normalize")
         if scaled and self.values["base_weight"] != 1:
-            own = sources[0].setdefault("parameters", {})
-            own.setdefault("scale", self.values["base_weight"])
+            parameters = sources[0].setdefault("parameters", {})
+            parameters.setdefault("scale", self.values["base_weight"])
         return {**slice_, "parameters": shared} if shared else slice_
 
     def _changes(self, rule: Override, key: str, blocks: range | None) -> _Changes:
@@ -253,34 +253,39 @@ class _Document:
                 f"{key}: mergekit's {self.foreign.method} has no such weights.",
                 key=f"{key}.weights",
             )
-        usual, changed = self.foreign, self._written(rule.parameters)
-        own: dict[str, dict[str, Any]] = {n: {"weight": w} for n, w in rule.weights.items()}
-        if changed.base_weight != usual.base_weight:
-            own[_BASE] = {"scale" if self._copies else "weight": changed.base_weight or 0.0}
+        foreign, changed = self.foreign, self._written(rule.parameters)
+        by_model: dict[str, dict[str, Any]] = {n: {"weight": w} for n, w in rule.weights.items()}
+        if changed.base_weight != foreign.base_weight:
+            by_model[_BASE] = {"scale" if self._copies else "weight": changed.base_weight or 0.0}
         for name, parameters in rule.experts.items():
-            own[name] = {**own.get(name, {}), **parameters}
+            by_model[name] = {**by_model.get(name, {}), **parameters}
         within = tuple(in_blocks(n, rule.blocks) for n in blocks or ()) if rule.blocks else None
         return _Changes(
             key=key,
             text=named[1] if named else "*",
             within=within,
-            of_all={n: v for n, v in changed.parameters.items() if v != usual.parameters.get(n)},
-            of_models=own,
+            of_all={n: v for n, v in changed.parameters.items() if v != foreign.parameters.get(n)},
+            of_models=by_model,
         )
 
     def _put(self, changes: _Changes, shared: dict[str, Any], entries: Entries) -> None:
         """Put the changes before the values that they replace; in mergekit the first counts."""
-        usual = dict(self.shared)
+        shared_values = dict(self.shared)
         for name, value in changes.of_all.items():
-            changes.put(shared, name, value, usual.get(name))
+            changes.put(shared, name, value, shared_values.get(name))
         for model, settings in changes.of_models.items():
             for entry in entries.get(model, ()):
-                own = entry.setdefault("parameters", {})
+                model_settings = entry.setdefault("parameters", {})
                 for name, value in settings.items():
-                    if name not in own and name in shared:
-                        own[name] = shared[name]
+                    if name not in model_settings and name in shared:
+                        model_settings[name] = shared[name]
                     of_base = self.foreign.base_weight or 0.0
-                    changes.put(own, name, value, of_base if model == _BASE else usual.get(name))
+                    changes.put(
+                        model_settings,
+                        name,
+                        value,
+                        of_base if model == _BASE else shared_values.get(name),
+                    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,26 +302,33 @@ class _Changes:
     of_all: Mapping[str, ParameterValue]
     of_models: Mapping[str, Mapping[str, ParameterValue]]
 
-    def put(self, settings: dict[str, Any], name: str, value: ParameterValue, usual: Any) -> None:
-        """Set a value among the ``settings``. ``usual``: the value if they have none."""
+    def put(self, settings: dict[str, Any], name: str, value: ParameterValue, default: Any) -> None:
+        """Set a value among the ``settings``. ``default``: the value if they have none."""
         before = settings.get(name)
-        rest = before if isinstance(before, list) else [] if before is None else [{"value": before}]
+        conditions = (
+            before if isinstance(before, list) else [] if before is None else [{"value": before}]
+        )
         every = self.text == "*"
         if self.within is None:
-            settings[name] = value if every else [{"filter": self.text, "value": value}, *rest]
+            settings[name] = (
+                value if every else [{"filter": self.text, "value": value}, *conditions]
+            )
             return
-        if not rest or "filter" in rest[-1]:
-            rest = [*rest, {"value": usual}]
-        first = rest[0].get("filter")
-        if rest[-1]["value"] is None or (not every and first not in (None, self.text)):
+        if not conditions or "filter" in conditions[-1]:
+            conditions = [*conditions, {"value": default}]
+        first = conditions[0].get("filter")
+        if conditions[-1]["value"] is None or (not every and first not in (None, self.text)):
             sentence = f"{self.key}: mergekit cannot express {name} for these blocks; remove it."
             raise RecipeError(sentence, key=self.key)
         if every:
-            gradients = [{**each, "value": self._along(each["value"], value)} for each in rest]
+            gradients = [
+                {**condition, "value": self._along(condition["value"], value)}
+                for condition in conditions
+            ]
             settings[name] = gradients if first else gradients[0]["value"]
         else:
-            condition = {"filter": self.text, "value": self._along(rest[0]["value"], value)}
-            settings[name] = [condition, *rest[bool(first) :]]
+            condition = {"filter": self.text, "value": self._along(conditions[0]["value"], value)}
+            settings[name] = [condition, *conditions[bool(first) :]]
 
     def _along(self, before: Any, value: ParameterValue) -> _Gradient:
         within = self.within or ()
@@ -364,9 +376,9 @@ def _near(points: Sequence[float], values: Sequence[float]) -> bool:
 def _finished(value: Any) -> Any:
     """A part of the document with its gradients as lists."""
     if isinstance(value, dict):
-        return {key: _finished(each) for key, each in value.items()}
+        return {key: _finished(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_finished(each) for each in value]
+        return [_finished(item) for item in value]
     return value.written() if isinstance(value, _Gradient) else value
 
 
@@ -392,8 +404,8 @@ def _row(token: str, row: TokenSource, models: Mapping[str, str]) -> dict[str, A
             raise RecipeError(sentence, key=f"tokens.{token}")
         source = models[row.model]
         if row.token or row.token_id is not None:
-            other = {"token": row.token} if row.token else {"token_id": row.token_id}
-            source = {"kind": "model_token", "model": source, **other}
+            token_key = {"token": row.token} if row.token else {"token_id": row.token_id}
+            source = {"kind": "model_token", "model": source, **token_key}
     return {"source": source, **({"force": True} if row.force else {})}
 
 
@@ -443,8 +455,8 @@ def _refuse_others(recipe: Recipe) -> None:
     }
     for name, value in recipe.choices().items():
         if name not in _EXPRESSED and value != getattr(Choices(), name):
-            shown = f"{name}: {value}" if isinstance(value, str) else f"the key {name}"
-            refused.setdefault(name, f"mergekit's file cannot express {shown}; remove it.")
+            text = f"{name}: {value}" if isinstance(value, str) else f"the key {name}"
+            refused.setdefault(name, f"mergekit's file cannot express {text}; remove it.")
     for key, sentence in refused.items():
         if sentence:
             raise RecipeError(sentence, key=key)

@@ -42,7 +42,7 @@ def measured(
         metric=metric,
         columns={},
         table=Table(path=path, columns=(), rows=lambda _: iter(()), files=()),
-        examples=(Example(row="", given={}),) * len(answers),
+        examples=(Example(row="", inputs={}),) * len(answers),
     )
     return KINDS[kind].judge(data, answers, targets, names)
 

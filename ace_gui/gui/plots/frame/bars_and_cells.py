@@ -65,8 +65,8 @@ class BarsPlot(SpecPlot):
             view.setXRange(-room, count - 1 + room, padding=0)
             view.setYRange(low - _BELOW * high, high + above, padding=0)
             quarters = [[(at, f"{at:g}") for at in _QUARTERS], []]
-            usual = high > 1.15 or low < 0.0
-            self.canvas.getAxis("left").setTicks(None if usual else quarters)
+            fits_default = high > 1.15 or low < 0.0
+            self.canvas.getAxis("left").setTicks(None if fits_default else quarters)
             return
         longest = max(metrics.horizontalAdvance(_TEXT_GAP + bar.text) for bar in spec.bars)
         view.setXRange(low, high + room_at_end(view.width(), high - low, longest), padding=0)
@@ -89,10 +89,10 @@ class BarsPlot(SpecPlot):
         pens, brushes = zip(*map(_pen_and_brush, spec.bars), strict=True)
         look = {"pens": pens, "brushes": brushes}
         if spec.x.logarithmic:
-            known = np.isfinite(values)
-            shown = [brush for brush, on in zip(brushes, known, strict=True) if on]
+            is_finite = np.isfinite(values)
+            brushes_drawn = [brush for brush, on in zip(brushes, is_finite, strict=True) if on]
             dots = pg.ScatterPlotItem(size=11, symbol="o", pen=None)
-            dots.setData(x=values[known], y=across[known], brush=shown)
+            dots.setData(x=values[is_finite], y=across[is_finite], brush=brushes_drawn)
             self._add(dots)
         elif self.upright:
             width = spec.bar_width

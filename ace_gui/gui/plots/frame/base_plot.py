@@ -124,8 +124,8 @@ class Plot(ThemedWidget):
 
     def message(self) -> str | None:
         """The message instead of the plot, or None."""
-        shown = self._stack.currentWidget() is self._message
-        return self._message.text() if shown else None
+        is_message = self._stack.currentWidget() is self._message
+        return self._message.text() if is_message else None
 
     def expect(self) -> None:
         """Replace an earlier message by “not computed yet”; a plot stays until the next one."""
@@ -161,9 +161,9 @@ class Plot(ThemedWidget):
     def _show_parts(self) -> None:
         """Show the plot's parts, or hide them if there is a message instead."""
         drawn, in_picture = self.message() is None, self.canvas.in_picture
-        titled = drawn and bool(self.title.whole)
+        titled = drawn and bool(self.title.full_text)
         self.title.setVisible(titled and not in_picture and not self.named_outside)
-        self._heading.set_full_text(breakable(self.title.whole))
+        self._heading.set_full_text(breakable(self.title.full_text))
         self._heading.setVisible(titled and in_picture)
         self._show_caption()
         self.legend.setVisible(drawn and bool(self.legend.entries()) and self._has_legend)
@@ -179,9 +179,9 @@ class Plot(ThemedWidget):
         """Show the caption, unless it needs the room of a low plot."""
         low = self.wraps and self.height() < _LOW * self.fontMetrics().height()
         in_picture = self.canvas.in_picture
-        captioned = self.message() is None and bool(self.caption.whole)
+        captioned = self.message() is None and bool(self.caption.full_text)
         self.caption.setVisible(captioned and not low and not in_picture)
-        self._sentence.set_full_text(breakable(self.caption.whole))
+        self._sentence.set_full_text(breakable(self.caption.full_text))
         self._sentence.setVisible(captioned and in_picture)
 
     # Parts
@@ -383,7 +383,7 @@ class PlotWithTable(QStackedWidget):
     def __init__(self, plot: Plot) -> None:
         super().__init__()
         self.plot = plot
-        self._wanted = False
+        self._shows_table = False
         self._selected: int | None = None
         self.model = FiguresModel(self)
         self.table = self._make_table()
@@ -397,9 +397,9 @@ class PlotWithTable(QStackedWidget):
         plot.changed.connect(self._plan_reading)
         self.setFocusProxy(plot)
 
-    def show_table(self, wanted: bool) -> None:
+    def show_table(self, visible: bool) -> None:
         """Show the table, or the plot again."""
-        self._wanted = wanted
+        self._shows_table = visible
         self._read()
         (self.table if self.shows_table else self.plot).setFocus()
 
@@ -427,18 +427,18 @@ class PlotWithTable(QStackedWidget):
     # The table
 
     def _plan_reading(self) -> None:
-        if self._wanted and not self._timer.isActive():
+        if self._shows_table and not self._timer.isActive():
             self._timer.start()
 
     def _read(self) -> None:
         self._timer.stop()
-        shown = self._wanted and self.plot.message() is None
-        if shown:
+        shows_table = self._shows_table and self.plot.message() is None
+        if shows_table:
             self.model.set_columns(self.plot.columns())
             self.table.fit_columns()
-        self.setCurrentIndex(int(shown))
-        self.setFocusProxy(self.table if shown else self.plot)
-        if shown:
+        self.setCurrentIndex(int(shows_table))
+        self.setFocusProxy(self.table if shows_table else self.plot)
+        if shows_table:
             self._mark()
 
     def _mark(self) -> None:

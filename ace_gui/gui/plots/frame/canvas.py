@@ -58,11 +58,11 @@ class _PlainAxis(pg.AxisItem):
         specs = super().generateDrawSpecs(p)
         if specs is None:
             return None
-        kept: list[Any] = []
+        drawn_texts: list[Any] = []
         for text in specs[2]:
-            if not any(text[0].intersects(other[0]) for other in kept):
-                kept.append(text)
-        return (*specs[:2], kept)
+            if not any(text[0].intersects(drawn_text[0]) for drawn_text in drawn_texts):
+                drawn_texts.append(text)
+        return (*specs[:2], drawn_texts)
 
 
 def _label_overhang() -> float:
@@ -155,8 +155,8 @@ class QuantityAxis(_PlainAxis):
         line, ticks, texts = specs
         at = QPointF.x if self.orientation == "bottom" else QPointF.y
         labelled = [at(rect.center()) for rect, *_ in texts]
-        shown = [t for t in ticks if any(abs(at(t[1]) - each) < 1 for each in labelled)]
-        return line, shown, texts
+        labelled_ticks = [t for t in ticks if any(abs(at(t[1]) - value) < 1 for value in labelled)]
+        return line, labelled_ticks, texts
 
     def tickStrings(
         self, values: Sequence[float], scale: float, spacing: float | None
@@ -216,15 +216,15 @@ class NameAxis(_PlainAxis):
         pixel = view.viewPixelSize()[is_left]
         if not pixel > 0:  # not laid out yet
             return
-        each, needed = 0.95 / pixel, metrics.height()
+        per_name, needed = 0.95 / pixel, metrics.height()
         if not is_left:
             longest = max(map(metrics.horizontalAdvance, self._names), default=0.0)
             needed = min(longest, metrics.horizontalAdvance("query…"))
-        stride = next(s for s in _strides() if s * each >= needed)
-        room = _NAMES_SHARE * (view.width() + self.width()) if is_left else stride * each
+        stride = next(s for s in _strides() if s * per_name >= needed)
+        room = _NAMES_SHARE * (view.width() + self.width()) if is_left else stride * per_name
         middle = Qt.TextElideMode.ElideMiddle
-        shown = list(enumerate(self._names))[::stride]
-        texts = [(index, metrics.elidedText(name, middle, room)) for index, name in shown]
+        drawn_names = list(enumerate(self._names))[::stride]
+        texts = [(index, metrics.elidedText(name, middle, room)) for index, name in drawn_names]
         self.setTicks([texts])
         if is_left:
             self.setWidth(max((metrics.horizontalAdvance(t) for _, t in texts), default=0.0) + 12)
@@ -245,9 +245,11 @@ class BlockAxis(QuantityAxis):
         self.update()
 
     def tickValues(self, low: float, high: float, size: float) -> _Ticks:
-        shown = [position for position in self._middles if low <= position <= high]
-        stride = next(s for s in _strides() if len(shown) / s * 30 <= max(size, 30))
-        labelled = [each for each in list(self._middles)[::stride] if low <= each <= high]
+        in_view = [position for position in self._middles if low <= position <= high]
+        stride = next(s for s in _strides() if len(in_view) / s * 30 <= max(size, 30))
+        labelled = [
+            position for position in list(self._middles)[::stride] if low <= position <= high
+        ]
         self._roomy = size / max(len(labelled), 1) > _NAMED
         return [(1.0, labelled)]
 

@@ -106,11 +106,11 @@ class PictureDialog(QDialog):
     """Proposes the format that was used last, and calls ``use`` with the chosen one."""
 
     def __init__(
-        self, use: Callable[[PictureFormat], object], shown: ThemedWidget, parent: QWidget
+        self, use: Callable[[PictureFormat], object], plot: ThemedWidget, parent: QWidget
     ) -> None:
         super().__init__(parent)
         self.setWindowTitle("Save picture")
-        self._plot = shown
+        self._plot = plot
         last = PictureFormat.remembered()
         self.across = _side(last.width)
         self.down = _side(last.height)
@@ -184,18 +184,18 @@ class ThemedWidget(QWidget):
         """Show all that belongs to a picture, or the window's version again."""
 
 
-def ask_for_picture(shown: ThemedWidget, parent: QWidget) -> None:
-    """Ask for a format and a path and write the picture of ``shown`` there; report a failure."""
-    suggested = f"{shown.accessibleName()}.png"
+def ask_for_picture(plot: ThemedWidget, parent: QWidget) -> None:
+    """Ask for a format and a path and write the picture of ``plot`` there; report a failure."""
+    suggested = f"{plot.accessibleName()}.png"
 
     def ask(form: PictureFormat) -> None:
         def write(paths: list[Path]) -> None:
             ending = dialog.selectedNameFilter().rpartition("*")[2].rstrip(")")
-            grab_plot(shown, paths[0], form, ending)
+            grab_plot(plot, paths[0], form, ending)
 
         dialog = ask_target(parent, "Save picture", suggested, _FILTERS, PICTURES, write)
 
-    PictureDialog(ask, shown, parent).open()
+    PictureDialog(ask, plot, parent).open()
 
 
 def grab_plot(plot_widget: ThemedWidget, path: Path, form: PictureFormat, suffix: str = "") -> None:

@@ -158,7 +158,7 @@ def place_names(
     Names that would be cut or overlap are hidden, unless they are strong; the pointer and the
     table show them.
     """
-    (across, up), whole = view.viewPixelSize(), view.sceneBoundingRect()
+    (across, up), scene = view.viewPixelSize(), view.sceneBoundingRect()
     if not (across > 0 and up > 0):  # not laid out yet
         return
     zero = view.mapViewToScene(QPointF(0, 0))
@@ -170,9 +170,9 @@ def place_names(
         choices = []
         for level in _LEVELS:
             for side in (-gap, 1 + gap):
-                left, top = point.x() - side * size.width(), point.y() - level * size.height()
-                box = size.translated(left, top)
-                cut, covers = _cut(box, whole), any(map(box.intersects, taken))
+                x, y = point.x() - side * size.width(), point.y() - level * size.height()
+                box = size.translated(x, y)
+                cut, covers = _cut(box, scene), any(map(box.intersects, taken))
                 cost = cut, _inside(symbols_S2, box), covers
                 choices.append((cost, cut > 0 or covers, box, (side, level)))
         _, faulty, box, anchor = min(choices, key=lambda choice: choice[0])
@@ -182,10 +182,10 @@ def place_names(
             taken.append(box)
 
 
-def _cut(box: QRectF, whole: QRectF) -> float:
+def _cut(box: QRectF, scene: QRectF) -> float:
     """The pixels by which a box extends beyond the whole."""
-    across = max(whole.left() - box.left(), box.right() - whole.right())
-    return max(0.0, across, whole.top() - box.top(), box.bottom() - whole.bottom())
+    across = max(scene.left() - box.left(), box.right() - scene.right())
+    return max(0.0, across, scene.top() - box.top(), box.bottom() - scene.bottom())
 
 
 def _inside(points_S2: NDArray[np.float64], box: QRectF) -> int:
@@ -227,7 +227,7 @@ class EndLabels(pg.AxisItem):
 
     def set_labels(self, labels: Sequence[EndLabel]) -> None:
         self._labels = tuple(labels)
-        widths = [QFontMetricsF(each.font).horizontalAdvance(each.text) for each in labels]
+        widths = [QFontMetricsF(label.font).horizontalAdvance(label.text) for label in labels]
         widest = _WIDEST * QFontMetricsF(face(Face.CAPTION)).height()
         self.setWidth(min(max(widths, default=-_END_GAP), widest) + _END_GAP + 2)
         self.update()
@@ -242,9 +242,9 @@ class EndLabels(pg.AxisItem):
         if high <= low or not self._labels:
             return []
         scale, fit = room.height() / (high - low), max(int(room.height() // line), 1)
-        shown = sorted(self._labels, key=lambda label: not label.strong)[:fit]
+        drawn = sorted(self._labels, key=lambda label: not label.strong)[:fit]
         by_height = sorted(
-            ((scale * (high - label.height), label) for label in shown), key=lambda each: each[0]
+            ((scale * (high - label.height), label) for label in drawn), key=lambda pair: pair[0]
         )
         tops = _apart([at - line / 2 for at, _ in by_height], line, room.height())
         return [

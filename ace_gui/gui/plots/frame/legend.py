@@ -49,9 +49,9 @@ class CaptionLabel(ElidedLabel):
 
     def _elide(self) -> None:
         super()._elide()
-        if self.text() != self.whole and len(self.text()) < _MIN_CHARACTERS:
+        if self.text() != self.full_text and len(self.text()) < _MIN_CHARACTERS:
             self.setText("")  # a few characters mean nothing; the tooltip has the whole text
-        self.setToolTip(tooltip(self.whole) if self.text() != self.whole else "")
+        self.setToolTip(tooltip(self.full_text) if self.text() != self.full_text else "")
 
 
 class Chip(QAbstractButton):
@@ -143,10 +143,10 @@ class Legend(QWidget):
 
     def set_entries(self, entries: Sequence[LegendEntry]) -> None:
         """Replace the entries. Keys that are switched off stay off."""
-        known = self.entries()
-        if tuple(entries) == known:
+        present = self.entries()
+        if tuple(entries) == present:
             return
-        if [(e.key, e.label) for e in known] == [(e.key, e.label) for e in entries]:
+        if [(e.key, e.label) for e in present] == [(e.key, e.label) for e in entries]:
             for chip, entry in zip(self._chips, entries, strict=True):
                 chip.entry = entry  # only the colours differ: the layout is the same
                 chip.update()

@@ -91,10 +91,10 @@ class Axis:
 
     def ends(self, values: Sequence[NDArray[np.float64]]) -> tuple[float, float] | None:
         """The two ends of the axis for these values; None if an end is not known."""
-        known = np.concatenate([np.zeros(0), *values])
-        known = known[np.isfinite(known)]
-        low = float(known.min(initial=np.inf)) if self.low is None else self.low
-        high = float(known.max(initial=-np.inf)) if self.high is None else self.high
+        numbers = np.concatenate([np.zeros(0), *values])
+        numbers = numbers[np.isfinite(numbers)]
+        low = float(numbers.min(initial=np.inf)) if self.low is None else self.low
+        high = float(numbers.max(initial=-np.inf)) if self.high is None else self.high
         if not (isfinite(low) and isfinite(high)):
             return None
         pad = self.padding * (high - low) or (0.0 if high > low else 0.05 * abs(high) or 0.5)
@@ -172,6 +172,6 @@ class PlotSpec:
 
     def in_theme(self, theme: Tokens) -> PlotSpec:
         """A copy with the theme's colours instead of their names."""
-        curves = [replace(each, colour=theme.colour(each.colour)) for each in self.curves]
-        bars = [replace(each, colour=theme.colour(each.colour)) for each in self.bars]
+        curves = [replace(curve, colour=theme.colour(curve.colour)) for curve in self.curves]
+        bars = [replace(bar, colour=theme.colour(bar.colour)) for bar in self.bars]
         return replace(self, curves=curves, bars=bars)

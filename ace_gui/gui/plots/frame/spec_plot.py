@@ -108,8 +108,8 @@ class SpecPlot(Plot):
         across = view.viewRange()[0]
         if not busy:
             self.set_busy(False)
-        known, self.sources = self.sources, sources
-        same = len(known) == len(sources) > 0 and all(map(_same, known, sources))
+        sources_before, self.sources = self.sources, sources
+        same = len(sources_before) == len(sources) > 0 and all(map(_same, sources_before, sources))
         if same and self.message() is None:
             return
         self.make = declared if callable(declared) else lambda: declared
@@ -348,22 +348,27 @@ class SpecPlot(Plot):
 
     def text_at(self, scene_position: QPointF) -> str:
         """A text about what is under the pointer; empty if nothing is."""
-        found = self.nearest(scene_position)
-        self._point_at(*(found or (None, None)))
-        if found is None or self.spec is None:
+        nearest = self.nearest(scene_position)
+        self._point_at(*(nearest or (None, None)))
+        if nearest is None or self.spec is None:
             return ""
-        curve, index = found
+        curve, index = nearest
         x, lines = float(curve.positions[index]), []
         if self.spec.position is not None:
             lines.append(self.spec.position(x))
         if not curve.width:
             lines.append(curve.text(index))
-        for other in self.spec.curves if curve.width else ():
-            if other.width and other.label and len(other.y) and self.is_on(other):
-                at = int(np.abs(other.positions - x).argmin())
-                near = abs(float(other.positions[at]) - x) <= 0.5 * other.step
-                if near and isfinite(other.y[at]):
-                    lines.append(other.text(at))
+        for curve_near in self.spec.curves if curve.width else ():
+            if (
+                curve_near.width
+                and curve_near.label
+                and len(curve_near.y)
+                and self.is_on(curve_near)
+            ):
+                at = int(np.abs(curve_near.positions - x).argmin())
+                near = abs(float(curve_near.positions[at]) - x) <= 0.5 * curve_near.step
+                if near and isfinite(curve_near.y[at]):
+                    lines.append(curve_near.text(at))
         return "\n".join(lines)
 
     def _point_at(self, chosen: Curve | None, index: int | None) -> None:
@@ -382,15 +387,15 @@ class SpecPlot(Plot):
             self.choose_at(event.scenePos())
 
     def choose_at(self, scene_position: QPointF) -> None:
-        found = self.nearest(scene_position)
-        if found is not None and not found[0].width:
-            curve, index = found
+        nearest = self.nearest(scene_position)
+        if nearest is not None and not nearest[0].width:
+            curve, index = nearest
             self.point_chosen.emit(curve.indices[index] if curve.indices else index)
 
 
-def _same(one: object, other: object) -> bool:
+def _same(first: object, second: object) -> bool:
     """Compare texts and mappings by value, and results, which never change, by identity."""
-    return one is other or (isinstance(one, str | dict) and one == other)
+    return first is second or (isinstance(first, str | dict) and first == second)
 
 
 _SIZE: Final = (960, 640)  # px
@@ -456,7 +461,7 @@ class BlockGrid(ThemedWidget):
         for panel in self.panels:
             panel.set_theme(theme)
         curves = self._first().in_theme(theme).curves
-        self.legend.set_entries([each for each in curves if each.in_legend])
+        self.legend.set_entries([curve for curve in curves if curve.in_legend])
 
     def columns(self) -> Sequence[FigureColumn]:
         return self._columns()
