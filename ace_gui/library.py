@@ -186,14 +186,16 @@ def extract(
 def _result(events: Iterable[Event], progress: Progress | None) -> MergeResult:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    seconds, exported = 0.0, None
+    seconds = 0.0
+    exported = None
     distilled: Distilled | None = None
     for event in _watched(events, progress):
         match event:
             case PlanReady(plan=planned):
                 warnings = tuple(check.line for check in planned.checks if check.is_worry)
             case MergeFinished():
-                warnings, seconds = (*event.warnings, *warnings), event.seconds
+                warnings = (*event.warnings, *warnings)
+                seconds = event.seconds
                 notes = event.notes
                 distilled = event.distilled
             case Exported():
@@ -278,7 +280,8 @@ def evaluate(
     >>> ace_gui.evaluate(sample, limit=4, device="cpu")
     <Evaluation: 6 models on 5 tasks>
     """
-    by_name, loaded = _models(models), None if recipe is None else recipe_from(recipe)
+    by_name = _models(models)
+    loaded = None if recipe is None else recipe_from(recipe)
     use_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
         job = EvaluateJob(
@@ -346,7 +349,8 @@ def routes(
     >>> ace_gui.routes(sample, [], limit=4)
     ()
     """
-    loaded, folders = None if recipe is None else recipe_from(recipe), _several(models)
+    loaded = None if recipe is None else recipe_from(recipe)
+    folders = _several(models)
     job = RoutesJob(
         recipe=loaded,
         folders=tuple(map(Path, folders)),

@@ -123,7 +123,8 @@ def _mounts(root: Path, controller: str) -> Iterator[tuple[bool, str, Path]]:
     """Every hierarchy of the controller: whether it is of version 1, its root group, its folder."""
     for line in _text(root / "proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
-        fields, types = before.split(), after.split()
+        fields = before.split()
+        types = after.split()
         if len(fields) < 5 or len(types) < 3:
             continue
         is_v1 = types[0] == "cgroup" and controller in types[2].split(",")

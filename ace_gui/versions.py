@@ -49,7 +49,8 @@ def code_digest(*positions: str) -> str:
 
     A version number could be forgotten, and old results would mix with new arithmetic.
     """
-    digest, sources = hashlib.sha256(), [_sources(_PACKAGE / position) for position in positions]
+    digest = hashlib.sha256()
+    sources = [_sources(_PACKAGE / position) for position in positions]
     if not any(sources):  # a bundle carries no source
         return hashlib.sha256(_version("ace-workbench").encode()).hexdigest()
     assert all(sources), positions

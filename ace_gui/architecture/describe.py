@@ -341,7 +341,8 @@ def _attention(name: str, outputs: int, inputs: int, config: Any | None) -> Fusi
 
 def _falcon(config: Any, outputs: int) -> Fusion | None:
     """Falcon's three layouts: groups of queries with key and value, one key, or head by head."""
-    heads, size = _heads(config), _head_size(config)
+    heads = _heads(config)
+    size = _head_size(config)
     if config.new_decoder_architecture:
         queries = heads // config.num_kv_heads
         shares = ((Role.QUERY, queries * size), (Role.KEY, size), (Role.VALUE, size))

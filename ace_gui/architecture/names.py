@@ -150,7 +150,8 @@ def match_names(base_names: Iterable[str], expert_names: Iterable[str]) -> dict[
     only if each side has exactly one tensor left for it. Tensors without a certain partner are
     absent.
     """
-    base, expert = list(base_names), list(expert_names)
+    base = list(base_names)
+    expert = list(expert_names)
     matched: dict[str, str] = {}
     for key in (str, unwrapped, canonical, _without_tower):
         taken = set(matched.values())

@@ -84,7 +84,8 @@ def _hide_if_broken(name: str) -> None:
 def quiet() -> Iterator[None]:
     """Keep the library's warnings and progress bars off stderr."""
     logging = transformers().utils.logging
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    verbosity = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)
     logging.disable_progress_bar()
     try:

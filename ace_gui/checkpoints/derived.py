@@ -116,7 +116,8 @@ class ExtendedInfo(DerivedInfo):
         width = self.width
         if start >= stop or not width:
             return torch.empty(0)
-        first, last = start // width, -(-stop // width)
+        first = start // width
+        last = -(-stop // width)
         rows = self._rows_of_tokens(reader, first, last)
         count = len(self.rows) - self.padding
         means = [row - first for row in (*self.unknown, *range(count, len(self.rows)))]
@@ -283,7 +284,8 @@ class ChangedInfo(DerivedInfo):
 
     def _magnitude_factors(self, reader: TensorReader, change: LowRank) -> Tensor:
         """DoRA's magnitudes divided by the norms of W₀ + scale·B·A, one per output, in float64."""
-        rows, width = change.shape[0], change.width
+        rows = change.shape[0]
+        width = change.width
         total = torch.zeros(width if change.turned else rows, dtype=torch.float64)
         step = max(1, _BLOCK // max(width, 1))
         for first in range(0, rows, step):
@@ -312,7 +314,8 @@ def _product(reader: TensorReader, change: Change, start: int, stop: int) -> Ten
     width = change.width
     if start >= stop or width == 0:
         return torch.empty(0)
-    first, last = start // width, -(-stop // width)
+    first = start // width
+    last = -(-stop // width)
     rows = change.product(partial(read_factor, reader), first, last).reshape(-1)
     return rows[start - first * width : stop - first * width]
 
@@ -432,7 +435,8 @@ def _changed(
     under: TensorInfo, name: str, changes: tuple[tuple[Change, ModuleRows], ...]
 ) -> ChangedInfo:
     """The tensor ``name``, which is ``under`` plus changes; no file has its bytes."""
-    wide, first = under.dtype == "F64", changes[0][0].parts[0]
+    wide = under.dtype == "F64"
+    first = changes[0][0].parts[0]
     replaced = {
         "name": name,
         "dtype": "F64" if wide else "F32",

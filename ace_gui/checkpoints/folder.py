@@ -100,7 +100,8 @@ def find_weights(folder: Path, chosen: str | None = None) -> Weights:
     singles = [name for name in names if name.endswith(SUFFIX)]
     indices = [name for name in names if name.endswith(INDEX_SUFFIX)]
     for stem in STEMS:
-        single, index = stem + SUFFIX, stem + INDEX_SUFFIX
+        single = stem + SUFFIX
+        index = stem + INDEX_SUFFIX
         if single in names:
             warnings = _unread(single, index, names)
             return Weights(path=folder / single, is_index=False, stem=stem, warnings=warnings)

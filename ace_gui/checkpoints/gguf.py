@@ -44,7 +44,8 @@ _KEYS_LIMIT: Final = 100_000
 _TEXTS_LIMIT: Final = 4_000_000
 """Most texts in the arrays of a file; the largest vocabularies have a quarter of a million."""
 _RANK_LIMIT: Final = 4
-_STRING, _ARRAY = 8, 9
+_STRING = 8
+_ARRAY = 9
 _NUMBERS: Final = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
 _AROUND: Final = {
     "token_embd": "model.embed_tokens",
@@ -117,7 +118,8 @@ class HeadsInfo(StoredInfo):
     def read(self, reader: TensorReader, start: int, stop: int) -> Tensor:
         """Elements of the weight, in its stored dtype; whole heads are read."""
         size = max(1, prod(self.shape) // self.heads)
-        first, last = start // size, -(-stop // size)
+        first = start // size
+        last = -(-stop // size)
         pairs = reader.elements(self.stored, first * size, last * size)
         rows = self.shape[0] // self.heads // 2
         ordered = pairs.reshape(last - first, rows, 2, *self.shape[1:]).transpose(1, 2).reshape(-1)
@@ -169,7 +171,8 @@ class _Cursor:
             return self.take(self.number("Q")).decode("utf-8", "replace")
         if kind != _ARRAY:
             raise self.malformed()
-        item, count = self.number("I"), self.number("Q")
+        item = self.number("I")
+        count = self.number("Q")
         if item in _NUMBERS:
             self.take(count * struct.calcsize(f"<{_NUMBERS[item]}"))
         elif item == _STRING:
@@ -199,7 +202,9 @@ def read_gguf(path: Path, written: str = "") -> Header:
     cursor = _Cursor(path, bytes(data))
     if cursor.take(4) != b"GGUF":
         raise refusal(path, "This is not a GGUF file, despite its name.")
-    version, count, keys = cursor.number("I"), cursor.number("Q"), cursor.number("Q")
+    version = cursor.number("I")
+    count = cursor.number("Q")
+    keys = cursor.number("Q")
     if version not in _VERSIONS or count > TENSOR_LIMIT or keys > _KEYS_LIMIT:
         raise cursor.malformed()
     metadata: dict[str, int | str | None] = {}
@@ -256,11 +261,13 @@ def _as_written(info: TensorInfo, written: str) -> TensorInfo:
 
 def _entry(path: Path, cursor: _Cursor) -> _Entry:
     """One tensor under its name in the file; ``start`` counts from the first tensor's byte."""
-    name, rank = cursor.text(), cursor.number("I")
+    name = cursor.text()
+    rank = cursor.number("I")
     if rank > _RANK_LIMIT:
         raise cursor.malformed()
     shape = tuple(reversed([cursor.number("Q") for _ in range(rank)]))
-    kind, start = cursor.number("I"), cursor.number("Q")
+    kind = cursor.number("I")
+    start = cursor.number("Q")
     if kind in QUANTISED_TYPES:
         info = _blocks(path, name, shape, kind, start)
     elif kind in PLAIN_TYPES:

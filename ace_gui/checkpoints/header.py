@@ -110,7 +110,8 @@ def read_header(path: Path) -> Header:
 
 def _header_length(stamp: FileStamp, beginning: bytes) -> int:
     """The length of the header in bytes. Raises CheckpointError if there is no header."""
-    path, size = stamp.path, stamp.size
+    path = stamp.path
+    size = stamp.size
     if size == 0:
         raise refusal(path, "File is empty (0 bytes). Download it again.")
     length = int.from_bytes(beginning[:LENGTH_BYTES], "little")
@@ -200,7 +201,9 @@ def _tensor(path: Path, name: str, entry: object, data_start: int) -> TensorInfo
     plain_name = plain(name)
     if not is_text(name) or not isinstance(entry, dict) or entry.keys() != _FIELDS:
         raise refusal(path, f"The header's entry of `{plain_name}` is malformed.", tensor=name)
-    tag, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    tag = entry["dtype"]
+    shape = entry["shape"]
+    offsets = entry["data_offsets"]
     if not isinstance(tag, str) or tag not in FORMATS:
         unknown = plain(str(tag))
         raise refusal(path, f"Unknown number format `{unknown}` in `{plain_name}`.", tensor=name)
@@ -249,9 +252,12 @@ def byte_count(bits: int, shape: Iterable[int]) -> int | None:
 
 def _check_layout(stamp: FileStamp, tensors: Iterable[TensorInfo], data_start: int) -> None:
     """Raise CheckpointError unless the tensors, sorted by offset, exactly fill the file."""
-    path, expected, previous = stamp.path, data_start, ""
+    path = stamp.path
+    expected = data_start
+    previous = ""
     for tensor in tensors:
-        plain_name, missing = plain(tensor.name), tensor.start - expected
+        plain_name = plain(tensor.name)
+        missing = tensor.start - expected
         if missing < 0:
             sentence = f"`{plain_name}` overlaps `{plain(previous)}`; the file is malformed."
             raise refusal(path, sentence, tensor=tensor.name)
@@ -259,7 +265,8 @@ def _check_layout(stamp: FileStamp, tensors: Iterable[TensorInfo], data_start: i
             raise refusal(
                 path, f"Gap of {missing} bytes before `{plain_name}`.", tensor=tensor.name
             )
-        expected, previous = tensor.start + tensor.nbytes, tensor.name
+        expected = tensor.start + tensor.nbytes
+        previous = tensor.name
     if stamp.size < expected:
         raise refusal(path, f"Incomplete: expected {expected} bytes, found {stamp.size}.")
     if stamp.size > expected:

@@ -188,12 +188,16 @@ def non_finite_error(what: str, name: str, owner: str, path: Path) -> NonFiniteE
 
 def non_finite_values(parts: Iterable[Tensor], shape: tuple[int, ...]) -> str:
     """``"3 NaN values (first at [0, 3])"`` of a tensor in flat parts, in order; empty if none."""
-    start, nan, infinite, first = 0, 0, 0, -1
+    start = 0
+    nan = 0
+    infinite = 0
+    first = -1
     for part in parts:
         if not is_finite(part):
             bad = ~torch.isfinite(part)
             nan_in_part = int(torch.isnan(part).sum())
-            nan, infinite = nan + nan_in_part, infinite + int(bad.sum()) - nan_in_part
+            nan = nan + nan_in_part
+            infinite = infinite + int(bad.sum()) - nan_in_part
             if first < 0:
                 first = start + int(bad.to(torch.uint8).argmax())
         start += part.numel()
@@ -223,7 +227,8 @@ class ReadChecksums:
 
     def record(self, file: Path, start: int, data: memoryview) -> None:
         """Record bytes that were read from ``start`` on."""
-        name, span = str(file), (start, start + len(data))
+        name = str(file)
+        span = (start, start + len(data))
         with self._lock:
             if span in self._seen.setdefault(name, {}):
                 return
@@ -235,7 +240,8 @@ class ReadChecksums:
     def fresh(self) -> Readings:
         """The ranges read since the last call."""
         with self._lock:
-            fresh, self._fresh = self._fresh, {}
+            fresh = self._fresh
+            self._fresh = {}
         return fresh
 
     def merge(self, readings: Readings) -> None:

@@ -212,7 +212,8 @@ def own_file(entry: Path, where: str) -> Path | None:
     of. There a model is ``REPOSITORY/snapshots/REVISION/`` with links into ``REPOSITORY/blobs/``.
     """
     depth = where.count("/")
-    home, real = Path(os.path.realpath(entry.parents[depth])), Path(os.path.realpath(entry))
+    home = Path(os.path.realpath(entry.parents[depth]))
+    real = Path(os.path.realpath(entry))
     if real.parent == (home / where).parent:
         return real if real.name == entry.name or belongs(real.name) else None
     is_blob = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"

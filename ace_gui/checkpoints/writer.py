@@ -82,7 +82,8 @@ class Shard:
     @cached_property
     def starts(self) -> Mapping[str, int]:
         """Where each tensor's bytes begin, counted from the beginning of the file."""
-        starts, start = {}, len(self.header)
+        starts = {}
+        start = len(self.header)
         for tensor in self.tensors:
             starts[tensor.name] = start
             start += tensor.nbytes
@@ -170,7 +171,8 @@ def _groups(tensors: Sequence[OutputTensor], shard_bytes: int) -> Iterator[list[
     for tensor in tensors:
         if group and held + tensor.nbytes > shard_bytes:
             yield group
-            group, held = [], 0
+            group = []
+            held = 0
         group.append(tensor)
         held += tensor.nbytes
     yield group

@@ -205,7 +205,8 @@ def compare_methods(command: Compare) -> None:
 
     Raises RecipeError for an unknown name, and MethodError if every merge failed.
     """
-    recipe, terminal = load_recipe(command.recipe), Terminal.of(command)
+    recipe = load_recipe(command.recipe)
+    terminal = Terminal.of(command)
     recipe = replace(recipe, tasks=limited(recipe.tasks, command.limit))
     methods = ",".join(SHELF_NAMES) if command.shelf else command.methods
     recipes = variants(recipe, methods, command.parameter)
@@ -300,7 +301,8 @@ RECIPE_MARK: Final = b"# Tuned by ACE workbench"
 
 def tune_recipe(command: Tune) -> None:
     """Try values, and print and write what was chosen. Raises RecipeError for a wrong range."""
-    recipe, terminal = load_recipe(command.recipe), Terminal.of(command)
+    recipe = load_recipe(command.recipe)
+    terminal = Terminal.of(command)
     ranges = tuple(map(parameter_range, command.parameter))
     data = [task.data for task in recipe.tasks]
     inputs = (command.recipe, *recipe.paths, *data)

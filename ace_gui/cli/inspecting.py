@@ -60,7 +60,8 @@ UNSURE: Final = "?"
 
 def inspect_recipe(command: Inspect) -> None:
     """Print the plan with γ, energies and regimes, and write the files that were named."""
-    recipe, terminal = load_recipe(command.recipe), Terminal.of(command)
+    recipe = load_recipe(command.recipe)
+    terminal = Terminal.of(command)
     outputs = Outputs.of(command, (command.recipe, *recipe.paths), "layers", csv=CSV_MARK)
     inspected = inspect(recipe, convert=command.convert, threads=command.threads)
     plan = inspected.prepared.plan
@@ -114,7 +115,8 @@ def _scales(layers: Sequence[Layer]) -> list[dict[str, Any]]:
 
 def print_layers(plan: Plan, layers: Sequence[Layer], console: Console) -> None:
     """Print one line per tensor, then the number of heterogeneous ones."""
-    names, figures = ("regime", "disposition", "role"), figures_in(Place.INSPECT)
+    names = ("regime", "disposition", "role")
+    figures = figures_in(Place.INSPECT)
     titles = [figure.title for figure in figures]
     lines = table(
         GAMMA.title, *names, "shape", *titles, "tensor", left_aligned=names, folded=["tensor"]

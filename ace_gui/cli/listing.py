@@ -43,7 +43,8 @@ def methods(command: Methods) -> None:
     if command.folder:
         print(methods_folder())  # noqa: T201
         return
-    outputs, terminal = Outputs.of(command, (), "methods"), Terminal.of(command)
+    outputs = Outputs.of(command, (), "methods")
+    terminal = Terminal.of(command)
     entries, problems = known_methods()
     if command.name is not None:
         entries = [_named(command.name, entries)]

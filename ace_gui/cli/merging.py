@@ -172,7 +172,8 @@ def extract(command: Extract) -> None:
     """Write a model's change as an adapter."""
     recipe = recipe_for_extraction(command.base, command.model, command.rank, command.energy)
     outputs = Outputs.of(command, recipe.paths, "files")
-    included, excluded = command.include or (), command.exclude or ()
+    included = command.include or ()
+    excluded = command.exclude or ()
     events = extract_adapter(
         recipe, command.out, _options(command), include=included, exclude=excluded
     )
@@ -206,7 +207,8 @@ def _print_merged(done: str, finished: MergeFinished, result: Exported, console:
     if finished.distilled is not None:
         _print_distilled(finished.distilled, console)
     if finished.gpu_peak is not None:
-        allocated, reserved = finished.gpu_peak.allocated / 1e9, finished.gpu_peak.reserved / 1e9
+        allocated = finished.gpu_peak.allocated / 1e9
+        reserved = finished.gpu_peak.reserved / 1e9
         console.print(
             safe_text(f"Peak GPU memory: {allocated:.2f} GB allocated, {reserved:.2f} GB reserved.")
         )
@@ -254,8 +256,10 @@ def task(command: RebuildTask) -> None:
 
 def devices(command: Devices) -> None:
     """Print one line per device, and why others are not used."""
-    available, automatic = available_devices(), str(resolve_device("auto"))
-    outputs, terminal = Outputs.of(command, (), "devices"), Terminal.of(command)
+    available = available_devices()
+    automatic = str(resolve_device("auto"))
+    outputs = Outputs.of(command, (), "devices")
+    terminal = Terminal.of(command)
     content = {
         "devices": [asdict(device) for device in available],
         "automatic": automatic,
@@ -279,7 +283,9 @@ SPEED_FIELDS: Final = ("flops", "read", "write", "scan", "start")
 SAMPLES: Final = 64
 SAMPLE_BYTES: Final = 4096
 
-ASSUMED, GIVEN, MEASURED = "assumed", "given", "measured on this machine"
+ASSUMED = "assumed"
+GIVEN = "given"
+MEASURED = "measured on this machine"
 ZEROS: Final = "held only zeros, so no speed was measured; the time is that of an assumed machine"
 
 
@@ -344,7 +350,8 @@ def print_dry_run(recipe: Recipe, command: Merge, options: Options, outputs: Out
     """
     device = resolve_device("cpu" if command.cluster else command.device)
     prepared = prepared_with_consent(recipe, convert=False)
-    plan, terminal = prepared.plan, Terminal.of(command)
+    plan = prepared.plan
+    terminal = Terminal.of(command)
     counts = Counter((row.disposition.value, row.reason) for row in plan.rows)
     for (disposition, reason), count in counts.most_common():
         tensors = counted(count, "tensor", "tensors")
@@ -371,7 +378,8 @@ def _estimated(prepared: Prepared, command: Estimate | Merge, counts: Sequence[i
 
     The speed of a worker is given, measured, or assumed where nothing could be measured.
     """
-    gigaflops, disk = getattr(command, "speed", None), getattr(command, "disk", None)
+    gigaflops = getattr(command, "speed", None)
+    disk = getattr(command, "disk", None)
     paths = [file.path for file in prepared.files if file.path.suffix == ".safetensors"]
     zeros = tuple(path for path in dict.fromkeys(paths) if _holds_only_zeros(path))
     speed = assumed = Speed(flops=SOME_FLOPS, read=SOME_BYTES, write=SOME_BYTES)
@@ -410,7 +418,8 @@ def _holds_only_zeros(file: Path) -> bool:
 
 
 def _measured(prepared: Prepared, command: Estimate | Merge) -> Speed:
-    started, start = time.monotonic(), 0.0
+    started = time.monotonic()
+    start = 0.0
     with workers_at(command.cluster, "cpu", command.threads) as workers:
         if workers is not None:
             use_threads(workers.threads)
@@ -431,7 +440,8 @@ def _print_units(planned: Sequence[PlannedUnit], console: Console) -> None:
         key = re.sub(r"\d+", "*", unit.name), unit.rows, unit.flops, unit.bytes, unit.memory
         folded.setdefault(key, []).append(unit)
     title = f"{counted(len(planned), 'unit', 'units')} of work, the largest first"
-    figures, last = ("units", "operations", "moved", "memory", "seconds"), "first tensor"
+    figures = ("units", "operations", "moved", "memory", "seconds")
+    last = "first tensor"
     lines = table(*figures, last, folded=[last], title=title)
     for (name, *_), units in list(folded.items())[:SHOWN]:
         first_unit = units[0]
@@ -451,12 +461,10 @@ def _print_units(planned: Sequence[PlannedUnit], console: Console) -> None:
 
 def _print(estimate: _Estimated, folder: Path, device: torch.device, terminal: Terminal) -> None:
     """Print work, memory, disk, GPU and speed, and the time by number of workers."""
-    console, plan, speed, source = (
-        terminal.results,
-        estimate.prepared.plan,
-        estimate.speed,
-        estimate.sources,
-    )
+    console = terminal.results
+    plan = estimate.prepared.plan
+    speed = estimate.speed
+    source = estimate.sources
     flops = sum(unit.flops for unit in estimate.planned)
     moved = human_bytes(sum(unit.bytes for unit in estimate.planned))
     disk = f"{human_bytes(estimate.written)} for the output; {human_bytes(free_bytes(folder))} free"

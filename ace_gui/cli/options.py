@@ -238,13 +238,16 @@ def command(
             instance.check()
             run(instance, work)
 
-        hints, parameters = get_type_hints(options), []
+        hints = get_type_hints(options)
+        parameters = []
         for item in sorted(fields(options), key=lambda f: f.name not in options.__annotations__):
-            kind, info = inspect.Parameter.KEYWORD_ONLY, item.metadata[_TYPER]
+            kind = inspect.Parameter.KEYWORD_ONLY
+            info = item.metadata[_TYPER]
             hint = hints[item.name]
             parameters.append(inspect.Parameter(item.name, kind, default=info, annotation=hint))
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        call.__annotations__, call.__doc__ = {}, options.__doc__
+        call.__annotations__ = {}
+        call.__doc__ = options.__doc__
         app.command(name, hidden=hidden)(call)
         return options
 

@@ -189,7 +189,8 @@ def _gpu(index: int) -> Gpu:
             architecture = properties.gcnArchName.partition(":")[0]
             title = f"{properties.name} (ROCm, not tried yet)"
         else:
-            architecture, title = f"sm_{properties.major}{properties.minor}", properties.name
+            architecture = f"sm_{properties.major}{properties.minor}"
+            title = properties.name
         return Gpu(
             name=name,
             title=title,
@@ -224,7 +225,8 @@ def why_unfit(gpu: Gpu, built_for: Sequence[str]) -> str:
 
 def _runs(architecture: str, built: str) -> bool:
     """Whether the code runs: binaries on later GPUs of a generation, PTX on all later ones."""
-    gpu, binary = _capability(architecture, "sm"), _capability(built, "sm")
+    gpu = _capability(architecture, "sm")
+    binary = _capability(built, "sm")
     if gpu and binary:
         return gpu[0] == binary[0] and gpu[1] >= binary[1]
     ptx = _capability(built, "compute")

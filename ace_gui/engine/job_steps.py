@@ -132,7 +132,8 @@ def read_stores(job: jobs.ReadStoresJob, _: Runner) -> Events:
     """Steps of a ``ReadStoresJob``."""
     for store in job.stores:
         try:
-            manifest, rows = read_finished(store), tuple(reports(store).values())
+            manifest = read_finished(store)
+            rows = tuple(reports(store).values())
         except WorkbenchError:  # removed or damaged meanwhile: not usable
             yield None
         else:

@@ -90,7 +90,8 @@ def trained_blocks(
     Raises the errors of ``trained_tensors``, and TaskError if no task's answers have probabilities.
     """
     assert modules.shared is not None
-    parameters, names = prepared.parameters, prepared.recipe.expert_names
+    parameters = prepared.parameters
+    names = prepared.recipe.expert_names
     layers = list(_layers(prepared, changes, device))
     shared = torch.full((len(names),), modules.shared(parameters), device=device)
     generator = torch.Generator().manual_seed(SEED)
@@ -124,7 +125,8 @@ def trained_blocks(
 
 def _answers_of_experts(prepared: Prepared, device: torch.device) -> dict[str, list[Tensor]]:
     """The answers of every expert to the inputs of its own tasks, by task."""
-    loaded, experts = Loaded(device), range(len(prepared.experts))
+    loaded = Loaded(device)
+    experts = range(len(prepared.experts))
     return {
         data.name: expert_answers(loaded.evaluator(data, loading))
         for t in experts
@@ -147,7 +149,8 @@ def _block_step(
 def _tasks(
     prepared: Prepared, folder: Path, device: torch.device, expected: Mapping[str, Sequence[Tensor]]
 ) -> Iterator[TaskObjective]:
-    models, body = Models(prepared.models, (folder,), with_base=False), dict[str, Tensor]()
+    models = Models(prepared.models, (folder,), with_base=False)
+    body = dict[str, Tensor]()
     count = 0
     for t in range(len(prepared.experts)):
         for data, _ in calibration(prepared, t).tasks:
@@ -228,16 +231,20 @@ def trained_corrections(
     ``training_folder``: for unfinished training. Raises the errors of ``trained_tensors``, and
     ArchitectureError for models without heads.
     """
-    loaded, models = Loaded(device), Models(prepared.models, (folder,), with_base=False)
+    loaded = Loaded(device)
+    models = Models(prepared.models, (folder,), with_base=False)
     tensors: dict[str, Tensor] = {}
     for t, expert in enumerate(prepared.experts):
-        inputs, targets = list[Tensor](), list[Tensor]()
+        inputs = list[Tensor]()
+        targets = list[Tensor]()
         for data, loading in calibration(prepared, t).tasks:
             merged = models.loading(models.subjects()[-1], data.task)
             inputs.append(_head_inputs(loaded.evaluator(data, merged)))
             targets.append(_head_inputs(loaded.evaluator(data, loading)))
-        inputs_NH, rank = torch.cat(inputs), modules.rank(prepared.parameters)
-        width, generator = inputs_NH.shape[1], torch.Generator().manual_seed(SEED)
+        inputs_NH = torch.cat(inputs)
+        rank = modules.rank(prepared.parameters)
+        width = inputs_NH.shape[1]
+        generator = torch.Generator().manual_seed(SEED)
         down_RH = torch.randn(rank, width, generator=generator) / width**0.5
         initial = {"down": down_RH, "up": torch.zeros(width, rank)}  # nothing is corrected at first
         values = {name: value.to(inputs_NH).requires_grad_() for name, value in initial.items()}
@@ -258,7 +265,8 @@ def _correction_step(
     """The mean absolute difference to the expert's features, and the correction's relative size."""
     if len(inputs_NH) > VECTORS:
         chosen = batch_indices(len(inputs_NH), VECTORS, step, (SEED,))
-        inputs_NH, targets_NH = inputs_NH[chosen], targets_NH[chosen]
+        inputs_NH = inputs_NH[chosen]
+        targets_NH = targets_NH[chosen]
     with torch.enable_grad():
         change_NH = torch.relu(inputs_NH @ values["down"].T) @ values["up"].T
         loss = functional.l1_loss(inputs_NH - change_NH, targets_NH)
@@ -269,7 +277,9 @@ def _correction_step(
 
 def _head_inputs(evaluator: Evaluator) -> Tensor:
     """The feature vectors that answers depend on, for each input in turn, N × H."""
-    model, vectors, seen = evaluator.model, list[Tensor](), list[Tensor]()
+    model = evaluator.model
+    vectors = list[Tensor]()
+    seen = list[Tensor]()
     for parameter in model.parameters():
         parameter.requires_grad_(False)
 
@@ -326,7 +336,9 @@ def _trained_router(
     """The router's tensors by name, float32. Raises the errors of ``trained_tensors``."""
     sources = [calibration(prepared, t) for t in range(len(prepared.experts))]
     total = sum(source.examples for source in sources)
-    loaded, seen, owners = Loaded(device), list[Tensor](), list[int]()
+    loaded = Loaded(device)
+    seen = list[Tensor]()
+    owners = list[int]()
     models = Models(prepared.models, (folder,), with_base=False)
     for t, source in enumerate(sources):
         for data, _ in source.tasks:
@@ -345,12 +357,15 @@ def fitted(features_NH: Tensor, owners_N: Sequence[int]) -> dict[str, Tensor]:
     """Centre, scale, weight and bias of the regression from features to experts."""
     from sklearn.linear_model import LogisticRegression
 
-    centre_H, scale_H = features_NH.mean(dim=0), features_NH.std(dim=0).clamp(min=1e-6)
+    centre_H = features_NH.mean(dim=0)
+    scale_H = features_NH.std(dim=0).clamp(min=1e-6)
     scaled_NH = ((features_NH - centre_H) / scale_H).numpy()
     model = LogisticRegression(max_iter=STEPS).fit(scaled_NH, owners_N)
-    weight, bias = np.asarray(model.coef_), np.asarray(model.intercept_)
+    weight = np.asarray(model.coef_)
+    bias = np.asarray(model.intercept_)
     if len(model.classes_) == 2:  # it then has a single row, for the second class
-        weight, bias = np.vstack([-weight, weight]) / 2, np.append(-bias, bias) / 2
+        weight = np.vstack([-weight, weight]) / 2
+        bias = np.append(-bias, bias) / 2
     return {
         f"{TRAINED}centre": centre_H.float(),
         f"{TRAINED}scale": scale_H.float(),

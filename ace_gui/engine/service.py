@@ -37,7 +37,8 @@ def run(job: Job, *, convert: bool = False) -> Iterator[Event]:
 
     ``convert``: first convert PyTorch pickles of its recipe.
     """
-    runner, recipe = Runner(), getattr(job, "recipe", None)
+    runner = Runner()
+    recipe = getattr(job, "recipe", None)
     if convert and recipe is not None:
         if isinstance(job, ScoringJob):
             _convert_for_scores(recipe)
@@ -105,7 +106,8 @@ def serve(pipe: Connection) -> None:
             while not active or pipe.poll():
                 if not _handle_message(pipe, active, runner):
                     return
-            number, started = scheduler.next(active), time.monotonic()
+            number = scheduler.next(active)
+            started = time.monotonic()
             jobs = tuple(active)
             _step(pipe, number, active)
             scheduler.took(number, time.monotonic() - started, jobs)

@@ -48,11 +48,13 @@ Result = TypeVar("Result")
 
 def packed(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
     """Consecutive items whose sizes add up to ``most``; a larger item is alone."""
-    pack, held = list[Item](), 0
+    pack = list[Item]()
+    held = 0
     for item in items:
         if pack and held + size(item) > most:
             yield pack
-            pack, held = [], 0
+            pack = []
+            held = 0
         pack.append(item)
         held += size(item)
     if pack:
@@ -142,7 +144,8 @@ def of_row(row: PlanRow, part_read: Part | None, read: Callable[[Part | None], F
     if part.in_one_piece:
         flat = read((part.start + start, part.start + stop))
     else:
-        first, last = start // width, -(-stop // width)
+        first = start // width
+        last = -(-stop // width)
         stretch = read((part.start + first * part.period, part.start + last * part.period))
         if stretch is None:
             return stretch
@@ -181,5 +184,6 @@ class Assembly:
         target.copy_(values.view(target.shape))
         if not part.fills_stretch:
             return None
-        complete, self._stretch = self._stretch, None
+        complete = self._stretch
+        self._stretch = None
         return complete

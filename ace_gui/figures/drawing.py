@@ -186,7 +186,8 @@ class _Drawing:
 
     def draw(self, *, first: bool) -> None:
         """Draw everything. ``first``: the title of y is written, as for the leftmost chart."""
-        chart, axes = self._chart, self._axes
+        chart = self._chart
+        axes = self._axes
         if chart.title:
             axes.set_title(_short(chart.title), loc="left", weight="bold", pad=5)
         axes.set_xlabel(chart.x.title)

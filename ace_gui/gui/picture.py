@@ -44,7 +44,8 @@ class Studio:
         """Load a recipe, and wait until its experts are compared."""
         session = self.window.session
         self.window.opener.open_paths([recipe])
-        draft, layers = session.draft, session.layers
+        draft = session.draft
+        layers = session.layers
         self.wait(lambda: draft.plan is not None and layers.is_analysed, layers.learnt)
 
     def merge(self) -> None:

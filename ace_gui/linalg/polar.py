@@ -68,7 +68,8 @@ def top_polars(
     """
     batch = _Batch(matrix_BOI=matrix_BOI, k=k, noises=noises, figures=figures)
     squares_BR, vectors_BRR = torch.linalg.eigh(gram(batch.wide_BRC.mT))
-    basis_BRK, values_BR = vectors_BRR[..., -k:].flip(-1), squares_BR.flip(-1).clamp_(min=0).sqrt_()
+    basis_BRK = vectors_BRR[..., -k:].flip(-1)
+    values_BR = squares_BR.flip(-1).clamp_(min=0).sqrt_()
     del vectors_BRR
     polars = batch.polars(range(len(matrix_BOI)), basis_BRK, values_BR)
     del basis_BRK
@@ -115,7 +116,8 @@ class _Batch:
     def _told(
         self, factor_OI: Tensor, known_F: Tensor, floor: float, count: int
     ) -> tuple[TopPolar, bool]:
-        values_R, figures = known_F[:count], known_F[count:]
+        values_R = known_F[:count]
+        figures = known_F[count:]
         values_K = values_R[: self.k]
         rank = int((values_K > floor * values_K[0]).sum())  # they are in descending order
         below = float(values_R[self.k]) if self.k < count else 0.0
@@ -151,7 +153,8 @@ def cut_sensitivity(values_R: Tensor, k: int, columns: int) -> float:
     """
     if not k:
         return 0.0
-    kept_K1, others_1J = values_R[:k, None], values_R[None, k:]
+    kept_K1 = values_R[:k, None]
+    others_1J = values_R[None, k:]
     variance = 2 / (kept_K1 + kept_K1.T).square()
     across = 2 * (kept_K1.square() + others_1J.square())
     across = across / (kept_K1.square() - others_1J.square()).square()

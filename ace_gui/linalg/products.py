@@ -149,10 +149,12 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device)
 
 
-SMALLEST, LARGEST = 96, 192
+SMALLEST = 96
+LARGEST = 192
 """Columns of a block: wide enough for full speed, narrow enough to skip work."""
 
-SMALLEST_ON_GPU, LARGEST_ON_GPU = 256, 512
+SMALLEST_ON_GPU = 256
+LARGEST_ON_GPU = 512
 """Blocks are wider on a GPU, because each one costs several launches."""
 
 
@@ -185,10 +187,12 @@ def _add_upper_(sum_NN: Tensor, rows_NK: Tensor, alpha: Factor, steps: list[slic
     if not steps:
         return
     half = len(steps) // 2
-    above, lower = steps[:half] or steps, steps[half:]
+    above = steps[:half] or steps
+    lower = steps[half:]
     rows = slice(above[0].start, above[-1].stop)
     columns = slice(lower[0].start, lower[-1].stop)
-    left_NK, right_NK = rows_NK[..., rows, :], rows_NK[..., columns, :]
+    left_NK = rows_NK[..., rows, :]
+    right_NK = rows_NK[..., columns, :]
     add_product_(sum_NN[..., rows, columns], left_NK, right_NK.mT, alpha)
     if half:
         _add_upper_(sum_NN, rows_NK, alpha, above)

@@ -37,7 +37,8 @@ def smallest(magnitudes: Tensor, rank: int) -> Tensor:
     """
     flat = magnitudes.reshape(-1)
     sample = flat[:: max(1, len(flat) // SAMPLE)].sort().values
-    index, margin = rank * len(sample) // len(flat), 4 * math.isqrt(len(sample))
+    index = rank * len(sample) // len(flat)
+    margin = 4 * math.isqrt(len(sample))
     low = float(sample[index - margin]) if index >= margin else -math.inf
     high = float(sample[index + margin]) if index + margin < len(sample) else math.inf
     inside, below = _between(flat, low, high)

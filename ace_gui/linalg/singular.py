@@ -71,7 +71,8 @@ def leading_triplets(matrix_OI: Tensor, k: int, *, scale: float = 0.0) -> Triple
 
 def _by_gram(wide_RC: Tensor, eigen: _Eigen, k: int, scale: float) -> Triplets | None:
     """The triplets; None if the Gram matrix does not separate them from the rest."""
-    squares_R, vectors_RR = eigen[0].flip(0).clamp_(min=0), eigen[1].flip(1)
+    squares_R = eigen[0].flip(0).clamp_(min=0)
+    vectors_RR = eigen[1].flip(1)
     threshold = NOTHING**2 * max(float(squares_R[0]), scale**2)
     rank = int((squares_R[:k] > threshold).sum())
     below = float(squares_R[rank]) if rank < len(squares_R) else 0.0
@@ -101,8 +102,10 @@ def leading_share(matrix_OI: Tensor, share: float) -> tuple[Triplets, Tensor]:
         turned, nuclear = leading_share(matrix_OI.T, share)
         return Triplets(u_OK=turned.vh_KI.T, s_K=turned.s_K, vh_KI=turned.u_OK.T), nuclear
     squares_R, u_OR = torch.linalg.eigh(gram(matrix_OI.T))
-    squares_R, u_OR = squares_R.flip(0).clamp_(min=0), u_OR.flip(1)
-    s_R, noise = squares_R.sqrt(), 8 * torch.finfo(squares_R.dtype).eps * squares_R[0]
+    squares_R = squares_R.flip(0).clamp_(min=0)
+    u_OR = u_OR.flip(1)
+    s_R = squares_R.sqrt()
+    noise = 8 * torch.finfo(squares_R.dtype).eps * squares_R[0]
     blur = (noise / s_R.clamp(min=noise.sqrt())).sum()
     k = _fewest(s_R, share)
     gap = squares_R[k - 1] - squares_R[k] if k < len(s_R) else squares_R[k - 1]
@@ -159,7 +162,8 @@ def _right_singular(columns_NK: Tensor, eigen: _Eigen) -> tuple[Tensor, Tensor]:
     if unseen and bool((squares_K[unseen:] <= CLEAR * squares_K[-1]).any()):
         _, s_R, vh_RK = torch.linalg.svd(columns_NK, full_matrices=False)
     else:
-        s_R, vh_RK = squares_K[unseen:].sqrt(), vectors_KK.T[unseen:]
+        s_R = squares_K[unseen:].sqrt()
+        vh_RK = vectors_KK.T[unseen:]
         few = faint - unseen
         _, s_R[:few], turn = torch.linalg.svd(times(columns_NK, vh_RK[:few].T), full_matrices=False)
         vh_RK[:few] = turn @ vh_RK[:few]
@@ -249,7 +253,8 @@ def cut(matrix_OI: Tensor, rank: int, *, balanced: bool = False) -> Factors:
     """
     wide = matrix_OI.shape[0] <= matrix_OI.shape[1]
     squares, vectors = torch.linalg.eigh(gram(matrix_OI.T if wide else matrix_OI))
-    squares, vectors = squares.flip(0).clamp_(min=0), vectors.flip(1)[:, :rank]
+    squares = squares.flip(0).clamp_(min=0)
+    vectors = vectors.flip(1)[:, :rank]
     projected = times(vectors.T, matrix_OI) if wide else times(matrix_OI, vectors)
     norms = torch.linalg.vector_norm(projected, dim=1 if wide else 0)
     divisor = norms.clamp_min(torch.finfo(torch.float64).tiny)
@@ -277,7 +282,8 @@ def _core(factors: Factors) -> tuple[Tensor, Tensor, Tensor]:
 def _scaled(
     u_OK: Tensor, s_K: Tensor, vh_KI: Tensor, rank: int, total: float, *, balanced: bool
 ) -> Factors:
-    b_OR, a_RI = u_OK.new_zeros(len(u_OK), rank), vh_KI.new_zeros(rank, vh_KI.shape[1])
+    b_OR = u_OK.new_zeros(len(u_OK), rank)
+    a_RI = vh_KI.new_zeros(rank, vh_KI.shape[1])
     balance = s_K.sqrt() if balanced else s_K
     b_OR[:, : len(s_K)] = u_OK * balance
     a_RI[: len(s_K)] = vh_KI * (balance[:, None] if balanced else 1)

@@ -71,10 +71,8 @@ def _cholesky_(matrix_BII: Tensor) -> tuple[list[Tensor], Tensor]:
         right = matrix_BII[:, block, block.stop :]
         right.copy_(product(inverses[-1], right))
         for below in steps[index + 1 :]:
-            below_block, remaining = (
-                matrix_BII[:, block, below],
-                matrix_BII[:, block, below.start :],
-            )
+            below_block = matrix_BII[:, block, below]
+            remaining = matrix_BII[:, block, below.start :]
             add_product_(matrix_BII[:, below, below.start :], below_block.mT, remaining, -1.0)
     return inverses, failed_B
 
@@ -83,11 +81,13 @@ def _substitute_(numerator_BKI: Tensor, upper_BII: Tensor, inverses: list[Tensor
     """Numerator · (L Lᵀ)⁻¹ from the result of ``_cholesky_``: first Lᵀ, then L."""
     steps = list(zip(blocks(upper_BII.shape[-1], upper_BII.device), inverses, strict=True))
     for block, inverse in steps:
-        part, after = numerator_BKI[..., block], numerator_BKI[..., block.stop :]
+        part = numerator_BKI[..., block]
+        after = numerator_BKI[..., block.stop :]
         part.copy_(product(part, inverse.mT))
         add_product_(after, part, upper_BII[:, block, block.stop :], -1.0)
     for block, inverse in reversed(steps):
-        part, after = numerator_BKI[..., block], numerator_BKI[..., block.stop :]
+        part = numerator_BKI[..., block]
+        after = numerator_BKI[..., block.stop :]
         add_product_(part, after, upper_BII[:, block, block.stop :].mT, -1.0)
         part.copy_(product(part, inverse))
 

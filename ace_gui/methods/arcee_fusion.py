@@ -43,7 +43,8 @@ def arcee_fusion(experts: Experts, parameters: ArceeFusionParameters, context: C
     Any shape; rows are along the last dimension. Quantiles are those of all entries. Raises
     MethodError unless there is exactly one expert, which is finite, and a base.
     """
-    value, base = experts.only(), context.required_base()
+    value = experts.only()
+    base = context.required_base()
     if not value.numel():
         return Merged.of(value)
     importance = value.abs().contiguous()

@@ -140,11 +140,14 @@ def _require_diagnostics(diagnostics: object, experts: int) -> None:
             fits = _is_tuple(value, int) and all(0 <= item < experts for item in value)
             requirement = "a tuple of experts' indices"
         elif name in _SENTENCES:
-            fits, requirement = _is_tuple(value, str), "a tuple of sentences"
+            fits = _is_tuple(value, str)
+            requirement = "a tuple of sentences"
         elif name == "precision":
-            fits, requirement = isinstance(value, str), "text"
+            fits = isinstance(value, str)
+            requirement = "text"
         else:
-            fits, requirement = value is None or isinstance(value, float | int), "a number or None"
+            fits = value is None or isinstance(value, float | int)
+            requirement = "a number or None"
         if not fits:
             raise WrongReturnError(f"diagnostics whose `{name}` is not {requirement}")
 

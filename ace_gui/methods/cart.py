@@ -51,10 +51,12 @@ def cart(experts: Experts, parameters: CartParameters, _: Context) -> Merged:
     Raises MethodError for tensors that are not matrices or not finite, and for weights that sum to
     zero.
     """
-    shares, plain = experts.mean_of_weights(), experts.unweighted()
+    shares = experts.mean_of_weights()
+    plain = experts.unweighted()
     plain.matrix(0)
     mean_OI = plain.combination(shares, range(len(shares)))
-    merged_OI, norm = mean_OI.clone(), float(mean_OI.norm())
+    merged_OI = mean_OI.clone()
+    norm = float(mean_OI.norm())
     rank = _rank(parameters.rank_share, min(mean_OI.shape))
     for t, weight in enumerate(experts.weights):
         centred_OI = plain.matrix(t).sub_(mean_OI)

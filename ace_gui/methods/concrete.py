@@ -19,7 +19,8 @@ from ace_gui.methods.shared.learning import Learning, Values
 from ace_gui.methods.shared.measured import Need
 from ace_gui.methods.shared.survey import Findings
 
-TASK_ARITHMETIC, ADAMERGING = "task-arithmetic", "adamerging"
+TASK_ARITHMETIC = "task-arithmetic"
+ADAMERGING = "adamerging"
 _LEAST: Final = 1e-6
 """Lower bound of uniform numbers, so that their logits are finite, and of a mask's mean."""
 
@@ -79,7 +80,8 @@ def _gates(
     While learning, m = σ((x + ln u − ln(1 − u)) / temperature) with random uniform u. The exported
     mask is the probability σ(x), so that the result does not depend on chance.
     """
-    logits, coefficient_T = values["logits"][0], values["coefficient"]
+    logits = values["logits"][0]
+    coefficient_T = values["coefficient"]
     if generator is None:
         mask = torch.sigmoid(logits)
     else:

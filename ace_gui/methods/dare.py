@@ -92,7 +92,8 @@ def dropped(delta: Tensor, density: float, random_key: RandomKey, t: int) -> Ten
 
 def masked(delta: Tensor, t: int, context: SurveyContext) -> Tensor:
     """The kept entries of ΔW_t; rescaled if that is by chance."""
-    parameters, key = context.parameters[t], required(context.random_key, len(context.parameters))
+    parameters = context.parameters[t]
+    key = required(context.random_key, len(context.parameters))
     if parameters.rescale == BY_CHANCE:
         return dropped(delta, parameters.density, key, t)
     return torch.where(uniform(key, t, delta) < parameters.density, delta, 0)

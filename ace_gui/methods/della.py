@@ -95,7 +95,8 @@ def dropped(delta: Tensor, parameters: Chances, random_key: RandomKey, t: int) -
     """The kept entries, divided by their chances if ``rescale`` says so; the others are zero."""
     if parameters.density == 1:
         return delta
-    numbers, result = uniform(random_key, t, delta), torch.empty_like(delta)
+    numbers = uniform(random_key, t, delta)
+    result = torch.empty_like(delta)
     rows = [
         tensor if tensor.ndim > 1 else tensor.reshape(1, -1) for tensor in (numbers, delta, result)
     ]
@@ -109,7 +110,8 @@ def dropped(delta: Tensor, parameters: Chances, random_key: RandomKey, t: int) -
 
 def check_chances(density: float, epsilon: float) -> None:
     """Raise MethodError if a chance would leave (0, 1]."""
-    low, high = density - epsilon, density + epsilon
+    low = density - epsilon
+    high = density + epsilon
     if density < 1 and (low <= 0 or high > 1):
         raise MethodError(
             f"Entries would be kept with chances from {low:g} to {high:g}, but these must be above "

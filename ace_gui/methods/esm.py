@@ -86,9 +86,13 @@ def esm(experts: Experts, parameters: EsmParameters, context: Context) -> Merged
     grams = required_measured(context.measured, len(experts)).each
     census = experts.census()
     first_OI = experts.matrix(0)
-    outputs, power = first_OI.shape[0], parameters.power
+    outputs = first_OI.shape[0]
+    power = parameters.power
     directions = max(1, outputs // max(1, len(census.counted)))
-    bases, coordinates, sizes, cut = [], [], [], 0
+    bases = []
+    coordinates = []
+    sizes = []
+    cut = 0
     for t in census.counted:
         delta_OI = experts.matrix(t)
         basis_OK, values_K = essential_basis(delta_OI, grams[t], directions)
@@ -132,7 +136,8 @@ def essential_basis(delta_OI: Tensor, gram_II: Tensor, directions: int) -> tuple
     """
     change_OO = times(times(delta_OI, gram_II.to(torch.float64)), delta_OI.T)
     values_O, vectors_OO = torch.linalg.eigh((change_OO + change_OO.T) / 2)
-    values_O, vectors_OO = values_O.flip(0), vectors_OO.flip(1)
+    values_O = values_O.flip(0)
+    vectors_OO = vectors_OO.flip(1)
     rank = int((values_O[:directions] > FAINT * values_O[:1].clamp(min=0)).sum())
     return vectors_OO[:, :rank], values_O[:rank]
 
@@ -148,7 +153,8 @@ def scaled_polar(matrix_NM: Tensor) -> Tensor:
 
 def _of_layer(merged_OI: Tensor, power: float, context: Context) -> float:
     """β: the size of this layer relative to the others of its role, raised to ``power``."""
-    findings, random_key = context.findings, context.random_key
+    findings = context.findings
+    random_key = context.random_key
     if not findings or random_key is None or random_key.role not in findings:
         return 1.0
     mean = findings[random_key.role][0]

@@ -79,7 +79,9 @@ def fisher(experts: Experts, parameters: FisherParameters, context: Context) -> 
     floor = parameters.floor * _mean(
         scale * mean for scale, mean in zip(scales, measured.means, strict=True)
     )
-    above, below, plain = torch.zeros(()), torch.zeros(()), torch.zeros(())
+    above = torch.zeros(())
+    below = torch.zeros(())
+    plain = torch.zeros(())
     for t, delta, information in _of_experts(experts, measured):
         information.mul_(scales[t]).add_(floor).mul_(experts.weights[t])
         plain = plain + delta.to(torch.float64) * (experts.weights[t] / total)
@@ -97,7 +99,8 @@ def ubgm(experts: Experts, parameters: UbgmParameters, context: Context) -> Merg
     """
     measured = required_measured(context.measured, len(experts))
     prior = parameters.prior * _mean(measured.means)
-    above, plain = torch.zeros(()), torch.zeros(())
+    above = torch.zeros(())
+    plain = torch.zeros(())
     below = torch.full((), prior, dtype=torch.float64)
     for t, delta, information in _of_experts(experts, measured):
         plain = plain + delta.to(torch.float64) * experts.weights[t]
@@ -109,7 +112,8 @@ def ubgm(experts: Experts, parameters: UbgmParameters, context: Context) -> Merg
 def _of_experts(experts: Experts, measured: Measured) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Each expert's number, task vector and information (float64, a new tensor)."""
     for t in range(len(experts)):
-        delta, information = experts.delta(t), measured.each[t]
+        delta = experts.delta(t)
+        information = measured.each[t]
         if information.shape != delta.shape:
             raise MethodError("The Fisher information has another shape; measure it again.")
         yield t, delta, information.to(torch.float64, copy=True)

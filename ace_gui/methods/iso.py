@@ -98,7 +98,8 @@ def iso_cts(experts: Experts, parameters: IsoCtsParameters, _: Context) -> Merge
         delta_OI -= times(common.u_OK, times(common.u_OK.T, delta_OI))
         return leading_triplets(delta_OI, specific, scale=math.sqrt(census.energies[t]))
 
-    entries, device = sum_OI.numel(), sum_OI.device
+    entries = sum_OI.numel()
+    device = sum_OI.device
     parts = [common, *side_by_side(specific_part, census.counted, entries=entries, device=device)]
     joined = Triplets(
         u_OK=orthogonalised(torch.cat([part.u_OK for part in parts], dim=1)),

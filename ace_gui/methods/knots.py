@@ -175,7 +175,8 @@ def _elected(
     sparse: Callable[[Tensor, int], Tensor],
     parameters: KnotsTiesParameters | KnotsDareTiesParameters,
 ) -> Merged:
-    plain, combine = experts.unweighted(), parameters.combine
+    plain = experts.unweighted()
+    combine = parameters.combine
     merged_OI = torch.zeros_like(plain.matrix(0))  # raises for a tensor that is not a matrix
     census = plain.census()
     if census.counted and merged_OI.numel():

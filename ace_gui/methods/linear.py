@@ -42,7 +42,8 @@ def linear(
     context = Context(**context_values)
     if not len(deltas) and not parameters.normalize:
         return Merged(delta=context.required_base() * (parameters.base_weight - 1))
-    experts, every = Experts(deltas, weights), [parameters.base_weight, *weights]
+    experts = Experts(deltas, weights)
+    every = [parameters.base_weight, *weights]
     if parameters.normalize:
         return Merged(delta=experts.sum_in_float32().div_(require_mean(every)))
     surplus = sum(every) - 1

@@ -83,7 +83,8 @@ def _limited() -> Iterator[None]:
 
 @contextmanager
 def _limited_by_thread() -> Iterator[None]:
-    thread, raise_in = threading.get_ident(), ctypes.pythonapi.PyThreadState_SetAsyncExc
+    thread = threading.get_ident()
+    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
     def stop() -> None:
         raise_in(ctypes.c_ulong(thread), ctypes.py_object(_StopError))

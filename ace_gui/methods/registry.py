@@ -206,7 +206,8 @@ def _require_fields(method: MergeMethod[Any]) -> None:
     plain = {"str": str, "int": int, "bool": bool, "Kind": Kind}
     whose = f"of the method `{method.name}` ({source_of(method.merge)})"
     for field in dataclasses.fields(method):
-        value, required = getattr(method, field.name), plain.get(str(field.type))
+        value = getattr(method, field.name)
+        required = plain.get(str(field.type))
         if required is not None and not isinstance(value, required):
             raise MethodError(f"`{field.name}` {whose} must be {required.__name__}, not {value!r}.")
     declared = isinstance(method.surveys, tuple)
@@ -280,7 +281,8 @@ def method_variant(name: str) -> tuple[MergeMethod[Any], dict[str, str]]:
     Raises RecipeError for an unknown method or variant.
     """
     plain, colon, variant = name.partition(":")
-    method, values = get_method(plain), {"variant": variant} if colon else {}
+    method = get_method(plain)
+    values = {"variant": variant} if colon else {}
     checked_parameters(method, values)
     return method, values
 
@@ -306,7 +308,8 @@ def every_variant() -> tuple[str, ...]:
 
 def parameter_fields(method: MergeMethod[Any]) -> tuple[FieldInfo, ...]:
     """The parameters of a method, in the order of its dataclass."""
-    hints, defaults = get_type_hints(method.parameters), method.parameters()
+    hints = get_type_hints(method.parameters)
+    defaults = method.parameters()
     return tuple(
         dataclasses.replace(
             field.metadata[INFO],
@@ -344,7 +347,8 @@ def _checked(field: FieldInfo, value: object) -> float | int | bool | str:
     if field.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = _as_float(value)
     if type(value).__name__ != field.kind or not isinstance(value, float | int | bool | str):
-        requirement, allowed = f"it must be {_KINDS[field.kind]}", _range_of(field)
+        requirement = f"it must be {_KINDS[field.kind]}"
+        allowed = _range_of(field)
         more = "" if allowed == requirement else f"; {allowed}"
         raise RecipeError(
             f"`{field.name}` must be {_KINDS[field.kind]}, not {quoted_value(value)}{more}.",
@@ -368,7 +372,8 @@ def _allowed(field: FieldInfo, value: float | int | bool | str) -> bool:
     choices = field.choices
     if isinstance(value, bool | str):
         return not choices or value in choices
-    low, high = field.low, field.high
+    low = field.low
+    high = field.high
     above = low is None or (value > low if field.low_open else value >= low)
     return math.isfinite(value) and above and (high is None or value <= high)
 
@@ -377,7 +382,8 @@ def _range_of(field: FieldInfo) -> str:
     """The allowed values as the rest of a sentence."""
     if field.choices:
         return f"it must be one of: {', '.join(field.choices)}"
-    low, high = field.low, field.high
+    low = field.low
+    high = field.high
     bounds = []
     if low is not None:
         bounds.append(f"{'greater than' if field.low_open else 'at least'} {low:g}")

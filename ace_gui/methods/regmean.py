@@ -68,7 +68,9 @@ def regmean(experts: Experts, parameters: RegMeanParameters, context: Context) -
     grams = required_measured(context.measured, len(experts)).each
     ridge = parameters.ridge * (_mean_square(grams) or 1.0)
     require_mean(experts.weights)
-    total_1II, value_1OI, energies = torch.zeros(()), torch.zeros(()), []
+    total_1II = torch.zeros(())
+    value_1OI = torch.zeros(())
+    energies = []
     for t, weight in enumerate(experts.weights):
         delta_OI = experts.delta(t)
         require_matrix(delta_OI.shape, t)

@@ -74,7 +74,8 @@ def least_variance(context: SurveyContext) -> RankSurvey | None:
 
     The share counts only entries that vary at all.
     """
-    weights, share = context.weights, context.parameters[0].select_topk
+    weights = context.weights
+    share = context.parameters[0].select_topk
     if share == 1:
         return None
 
@@ -91,7 +92,8 @@ def least_variance(context: SurveyContext) -> RankSurvey | None:
 
 def mean_squares(context: SurveyContext) -> SumSurvey:
     """The mean squares of the experts' selected changes, from which coefficients are computed."""
-    weights, findings = context.weights, context.findings
+    weights = context.weights
+    findings = context.findings
 
     def figures(deltas: Deltas, _start: int) -> Iterator[tuple[float, int]]:
         mask = selected(deltas, weights, findings)
@@ -119,12 +121,14 @@ def sce(experts: Experts, parameters: SceParameters, context: Context) -> Merged
     sum over experts. A sum of 0 counts as positive. Without a selection, surveys read each expert
     once, the merge twice; with one, five and four times. Raises MethodError if one is not finite.
     """
-    total, notes = experts.sum(), []
+    total = experts.sum()
+    notes = []
     findings = experts.surveyed(SURVEYS, parameters, context).findings
     mask = selected(experts.deltas, experts.weights, findings)
     if mask is not None and not 0 < findings[VARIANCE][0] < math.inf:
         notes.append("No entry varies enough to be selected: this tensor stays as in the base.")
-    positive, divisor = total >= 0, torch.zeros_like(total)
+    positive = total >= 0
+    divisor = torch.zeros_like(total)
     merged = torch.zeros_like(total)
     for t, share in enumerate(_shares(findings[SQUARE], parameters.alike_below)):
         value = experts.weighted(t)
@@ -162,7 +166,8 @@ def variance(deltas: Deltas, weights: Weights) -> Tensor:
     def difference(t: int) -> Tensor:
         return deltas[t].to(torch.float64).mul_(weights[t]).sub_(first)
 
-    mean, total = torch.zeros_like(first), torch.zeros_like(first)
+    mean = torch.zeros_like(first)
+    total = torch.zeros_like(first)
     for t in range(1, count):
         mean.add_(difference(t), alpha=1 / count)
     for t in range(count):

@@ -136,7 +136,8 @@ def nuslerp_coefficients(context: SurveyContext) -> SumSurvey | None:
 def base_slerp_coefficients(context: SurveyContext) -> SumSurvey:
     """How much of the expert's change and of W₀ the point between W₀ and the expert adds to W₀."""
     require_one(len(context.parameters))
-    parameters, (weight,) = context.parameters[0], context.weights
+    parameters = context.parameters[0]
+    (weight,) = context.weights
     straight = max(0.0, 1 - parameters.parallel**2) ** 0.5
     # W₀ and W₀ + w ΔW, of ΔW and W₀
     points = torch.tensor([[0.0, 1.0], [weight, 1.0]], dtype=torch.float64)
@@ -177,7 +178,8 @@ def nuslerp(experts: Experts, parameters: NuslerpParameters, context: Context) -
     if not angles_of_parts(parameters):
         return Merged.of(combined(experts, surveyed.findings))
     t = experts.weights[1] / experts.total_weight
-    first, second = experts.unweighted().weighted(0), experts.unweighted().weighted(1)
+    first = experts.unweighted().weighted(0)
+    second = experts.unweighted().weighted(1)
     if parameters.column_wise and first.ndim:
         merged = arc(first.movedim(0, -1), second.movedim(0, -1), t).movedim(-1, 0)
     elif first.ndim:

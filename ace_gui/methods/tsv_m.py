@@ -60,9 +60,11 @@ def tsv_m(experts: Experts, parameters: TsvMParameters, _: Context) -> Merged:
     if len(census.counted) < 2:
         alone = experts.matrix(census.counted[0] if census.counted else 0)
         return Merged.of(alone, parameters.scaling, census.diagnostics())
-    shape, device = (like := experts.matrix(0)).shape, like.device
+    shape = (like := experts.matrix(0)).shape
+    device = like.device
     del like
-    rank, together = min(shape), partial(side_by_side, entries=shape.numel(), device=device)
+    rank = min(shape)
+    together = partial(side_by_side, entries=shape.numel(), device=device)
     count = max(1, rank // len(census.counted))
     leading = together(lambda t: leading_triplets(experts.matrix(t), count), census.counted)
     u_OK = torch.cat([triplets.u_OK for triplets in leading], dim=1)

@@ -151,7 +151,8 @@ def adam(
     start_OI: Tensor, gram_II: Tensor, target_OI: Tensor, parameters: WudiParameters
 ) -> Tensor:
     """Adam on the loss from ``start_OI``, which is overwritten and returned."""
-    mean_OI, square_OI = torch.zeros_like(start_OI), torch.zeros_like(start_OI)
+    mean_OI = torch.zeros_like(start_OI)
+    square_OI = torch.zeros_like(start_OI)
     for step in range(1, parameters.steps + 1):
         gradient_OI = times(start_OI, gram_II).sub_(target_OI).mul_(2)
         mean_OI.lerp_(gradient_OI, 1 - BETAS[0])

@@ -71,7 +71,8 @@ def placed(path: Path, folder: Path | None) -> str:
 def _part_in_file(part: Any, folder: Path | None) -> dict[str, Any]:
     written: dict[str, Any] = {}
     for item in written_fields(type(part)):
-        value, traits = getattr(part, item.name), traits_of(item)
+        value = getattr(part, item.name)
+        traits = traits_of(item)
         if value != _default(item) or traits.always:
             heading = written.setdefault(traits.under, {}) if traits.under else written
             heading[item.name] = in_file(value, folder)
@@ -84,7 +85,9 @@ def _default(item: Field[Any]) -> Any:
 
 def _schema(kind: type, at: tuple[str, ...], **extra: Any) -> type[BaseModel]:
     """A pydantic model with the fields of a dataclass, which validates to their values."""
-    hints, entries, headings = get_type_hints(kind), dict(extra), dict[str, dict[str, Any]]()
+    hints = get_type_hints(kind)
+    entries = dict(extra)
+    headings = dict[str, dict[str, Any]]()
     for item in written_fields(kind):
         under = traits_of(item).under
         index = (*at, under, item.name) if under else (*at, item.name)
@@ -128,7 +131,8 @@ def _union(members: Iterable[Any]) -> Any:
 
 def _in_schema(kind: Any, at: tuple[str, ...], limits: Mapping[str, Any]) -> Any:
     """The type that the file has for a field's type; validation converts to the field's."""
-    inner, origin = get_args(kind), get_origin(kind)
+    inner = get_args(kind)
+    origin = get_origin(kind)
     if kind == ParameterValue:
         return Annotated[kind, BeforeValidator(plain_number)]
     if origin in {Union, UnionType}:

@@ -66,7 +66,8 @@ class ModelPaths:
         named = _HUB_NAME.fullmatch(written)
         if named is None or ".." in written or os.path.lexists(path):
             return path
-        name, revision = named[1], named[2]
+        name = named[1]
+        revision = named[2]
         snapshot = cached_snapshot(name, revision)
         if snapshot is None and "/" in name:
             self.unfound[path] = _not_cached(written, name, revision)

@@ -64,7 +64,9 @@ def limits_of(part: type[Any], name: str) -> dict[str, Any]:
 def require_limits(part: Any, heading: str) -> None:
     """Raise RecipeError for a value of a dataclass that is out of its field's limits."""
     for item in fields(part):
-        value, traits, key = getattr(part, item.name), traits_of(item), f"{heading}.{item.name}"
+        value = getattr(part, item.name)
+        traits = traits_of(item)
+        key = f"{heading}.{item.name}"
         if value is None:
             continue
         for limit, bound in traits.limits.items():

@@ -237,7 +237,8 @@ def _with_after(content: Mapping[str, Any], key: str = "") -> dict[str, Any]:
 
     Raises RecipeError if both are given.
     """
-    keys, after = dict(content), content.get("after", {})
+    keys = dict(content)
+    after = content.get("after", {})
     if "cap" in keys and isinstance(after, Mapping):
         if "cap" in after:
             raise RecipeError(
@@ -258,7 +259,8 @@ def _with_tokenizer(keys: dict[str, Any], folder: Path) -> dict[str, Any]:
 
     A chat template that is a file gets its path. Raises RecipeError if both keys are given.
     """
-    file, tokenizer = keys.get("chat_template"), keys.get("tokenizer")
+    file = keys.get("chat_template")
+    tokenizer = keys.get("tokenizer")
     if isinstance(file, str) and "{" not in file and (folder / file[:LONGEST_TEXT]).is_file():
         keys["chat_template"] = str((folder / file).absolute())
     if not isinstance(tokenizer, str):

@@ -150,7 +150,8 @@ def adapter_settings(path: Path, config: Mapping[str, object]) -> AdapterSetting
     _refuse_other_kinds(path, config)
     alpha = "lora_alpha" if str(config.get("peft_type")).upper() == "LORA" else "alpha"
     tokens = "trainable_token_indices" if config.get("trainable_token_indices") else "token_indices"
-    rows, named_base = config.get(tokens) or {}, str(config.get("base_model_name_or_path") or "")
+    rows = config.get(tokens) or {}
+    named_base = str(config.get("base_model_name_or_path") or "")
     values: dict[str, Any] = {
         "alpha": config.get(alpha, 8),
         "tokens": rows if isinstance(rows, dict) else {"": rows},

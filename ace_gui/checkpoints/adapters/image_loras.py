@@ -159,7 +159,8 @@ def _candidates(module: str) -> Iterator[str]:
     """The flattened names that a module may have in a base."""
     prefix = next((beginning for beginning in _OF_KOHYA if module.startswith(beginning)), None)
     if prefix is not None:
-        parts, inside = _OF_KOHYA[prefix], module.removeprefix(prefix)
+        parts = _OF_KOHYA[prefix]
+        inside = module.removeprefix(prefix)
     else:
         part, _, inside = module.partition(".")
         if part not in _STARTS:
@@ -179,7 +180,8 @@ def _module_and_part(path: Path, info: TensorInfo) -> tuple[str, str]:
     """The module of a tensor, and PEFT's name for its part of the change."""
     for form in _FORMS:
         if match := form.fullmatch(info.name):
-            module, part = match["module"], match["part"]
+            module = match["module"]
+            part = match["part"]
             inner = match.groupdict().get("inner")
             if inner:
                 module += f".{inner}" + (".0" if inner == "to_out" else "")

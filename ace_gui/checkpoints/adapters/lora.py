@@ -365,7 +365,8 @@ def _low_rank(
     settings: AdapterSettings,
     parameter: str | None,
 ) -> Iterator[Change]:
-    plain_name, embedding = plain(module), any("embedding" in name for name in pieces)
+    plain_name = plain(module)
+    embedding = any("embedding" in name for name in pieces)
     letters = ("lora_embedding_A", "lora_embedding_B") if embedding else ("lora_A", "lora_B")
     present = [letter for letter in letters if letter in pieces]
     if len(present) < 2:
@@ -374,8 +375,11 @@ def _low_rank(
         sentence = f"`{plain_name}` has {letter} but no {missing}. Download the adapter again."
         raise refusal(path, sentence, tensor=next(iter(pieces.values())).name)
     a, b = (pieces[letter] for letter in letters)
-    target, name = parameter or _target(module), parameter or module
-    rank, scale, bare = settings.rank_of(name), settings.scale_of(name), parameter is not None
+    target = parameter or _target(module)
+    name = parameter or module
+    rank = settings.rank_of(name)
+    scale = settings.scale_of(name)
+    bare = parameter is not None
     _check_factors(path, plain_name, a, b, rank, embedding=embedding, stacked=bare)
     _check_others(path, pieces, a, b)
     yield LowRank(
@@ -420,7 +424,8 @@ def _check_others(
     path: Path, pieces: Mapping[str, TensorInfo], a: TensorInfo, b: TensorInfo
 ) -> None:
     """Raise CheckpointError if DoRA's magnitudes, a bias or a middle factor do not fit A and B."""
-    rank, outputs = b.shape[1], b.shape[0]
+    rank = b.shape[1]
+    outputs = b.shape[0]
     expected = {"lora_magnitude_vector": f"{outputs} numbers", "lora_B.bias": f"{outputs} numbers"}
     expected["lora_mid"] = f"{rank} × {rank} and a kernel"
     kernel = {"lora_magnitude_vector": (1, outputs, *(1 for _ in a.shape[2:]))}

@@ -106,7 +106,8 @@ class LowRank(Change):
 
     def factors(self, read: Read) -> tuple[Tensor, Tensor]:
         """B and A as float32 matrices; a kernel's positions count as inputs."""
-        a, b = read(self.a), read(self.b).flatten(1)
+        a = read(self.a)
+        b = read(self.b).flatten(1)
         if self.middle is not None:
             a = torch.einsum("rs...,si->ri...", read(self.middle), a.flatten(1))
         return b, a.flatten(1)
@@ -116,11 +117,13 @@ class LowRank(Change):
         b, a = self.factors(read)
         a_ERI = a.reshape(self.experts, -1, a.shape[1])
         b_ORE = b.reshape(b.shape[0], -1, self.experts)
-        height, rows = math.prod(self.shape) // self.width // self.experts, []
+        height = math.prod(self.shape) // self.width // self.experts
+        rows = []
         for expert in range(first // height, -(-last // height)):
             start = expert * height
             inside = slice(max(first - start, 0), min(last - start, height))
-            a_RI, b_OR = a_ERI[expert], b_ORE[..., expert]
+            a_RI = a_ERI[expert]
+            b_OR = b_ORE[..., expert]
             left, right = (a_RI.T, b_OR.T) if self.turned else (b_OR, a_RI)
             rows.append((left[inside] @ right).mul_(self.scale))
         return rows[0] if len(rows) == 1 else torch.cat(rows)
@@ -232,12 +235,14 @@ class Kronecker(_Flattened):
     @property
     def shape(self) -> tuple[int, ...]:
         """Outputs by inputs and kernel."""
-        left_side, right_side = self._sides("1"), self._sides("2")
+        left_side = self._sides("1")
+        right_side = self._sides("2")
         return (left_side[0] * right_side[0], left_side[1] * right_side[1])
 
     def product(self, read: Read, first: int, last: int) -> Tensor:
         """Rows of the change."""
-        w1, w2 = self._rows(read, "1"), self._rows(read, "2")
+        w1 = self._rows(read, "1")
+        w2 = self._rows(read, "2")
         height = len(w2)
         start = first // height
         rows = torch.kron(w1[start : -(-last // height)], w2)

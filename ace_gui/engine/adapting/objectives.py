@@ -109,8 +109,10 @@ class TaskObjective:
             )
         self.evaluator = evaluator
         self.name = evaluator.data.name
-        self._targets, self._expected = targets, expected
-        self._size, self._seed = size, seed
+        self._targets = targets
+        self._expected = expected
+        self._size = size
+        self._seed = seed
 
     def __call__(self, step: int, cache: Kept) -> Found:
         """The loss on the step's batch; ``cache`` caches preprocessed inputs."""
@@ -155,7 +157,9 @@ def descended(tasks: Sequence[LearnedTask], step: int, cache: Kept) -> Seen:
 
     Raises MethodError for a loss that is not finite.
     """
-    losses, spreads, distances = dict[str, float](), dict[str, float](), list[float]()
+    losses = dict[str, float]()
+    spreads = dict[str, float]()
+    distances = list[float]()
     for task in tasks:
         with torch.enable_grad():
             outcome = task(step, cache)
@@ -253,7 +257,8 @@ def answers(
 
 def expert_answers(expert: Evaluator) -> list[Tensor]:
     """The indices of the answers (R) that an expert gives to each input of its task."""
-    examples, chosen = expert.data.examples, list[Tensor]()
+    examples = expert.data.examples
+    chosen = list[Tensor]()
     with torch.no_grad():
         for first in range(0, len(examples), _TOGETHER):
             pieces = expert.pieces_of(examples[first : first + _TOGETHER])

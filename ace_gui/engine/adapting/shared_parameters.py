@@ -140,7 +140,8 @@ class SharedParameters:
             if value is not None and total.numel():
                 count = cover.last - cover.first
                 source = value.reshape(len(value) if value.ndim else 1, -1)
-                target, rows = flat[cover.at : cover.at + count], source[cover.first : cover.last]
+                target = flat[cover.at : cover.at + count]
+                rows = source[cover.first : cover.last]
                 target.add_(rows) if add else target.copy_(rows)
         return total
 

@@ -172,8 +172,11 @@ class Loop:
         plain: bool = False,
         window: int = 0,
     ) -> None:
-        self.state, self.total = State(values=values), parameters.steps
-        self._objective, self._parameters, self._window = objective, parameters, window
+        self.state = State(values=values)
+        self.total = parameters.steps
+        self._objective = objective
+        self._parameters = parameters
+        self._window = window
         chosen = torch.optim.SGD if plain else torch.optim.Adam
         self._optimizer = chosen(list(values.values()), lr=parameters.learning_rate, fused=True)
 
@@ -232,10 +235,12 @@ class Loop:
 
     def _compare(self) -> None:
         """Compare the window that has just ended with the nearest one."""
-        state, window = self.state, self._window
+        state = self.state
+        window = self._window
         mean = math.fsum(state.distances[-window:]) / window  # the same in any order
         if mean < state.nearest[0]:
-            state.nearest, state.best = (mean, state.step - window), state.before
+            state.nearest = (mean, state.step - window)
+            state.best = state.before
             state.before = {}
 
     def _has_settled(self) -> bool:
@@ -360,7 +365,8 @@ def trained(
         now = time.monotonic()
         if now - reported > _REPORT_SECONDS or state.step == 1:
             yield news()
-            first, reported = state.step, now
+            first = state.step
+            reported = now
         if now - saved > _SECONDS:
             saved = now if _checkpointed(folder, stage, loop) else math.inf
     if first < state.step:

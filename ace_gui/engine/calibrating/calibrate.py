@@ -120,7 +120,8 @@ def calibration(
 
     Raises TaskError and CheckpointError.
     """
-    models, tasks = Models(prepared.models, with_base=False), known_tasks(prepared.recipe)
+    models = Models(prepared.models, with_base=False)
+    tasks = known_tasks(prepared.recipe)
     name = prepared.recipe.expert_names[t]
     require_own_names(tasks)
     subject = models.subjects()[t]
@@ -226,7 +227,8 @@ def _measured_by(
     Raises the errors of ``calibrated``, and ClusterError.
     """
     folders = {t: folder_to_write(folder, prepared) for t, folder in folders.items()}
-    recipe, about = prepared.recipe.absolute(), [names[t] for t in folders]
+    recipe = prepared.recipe.absolute()
+    about = [names[t] for t in folders]
     arguments = [(recipe, t, need, folder, workers.device) for t, folder in folders.items()]
     done = 0
     for result in workers.map_unordered(_measured_alone, arguments, about):
@@ -303,7 +305,8 @@ def _measured(
     prepared: Prepared, t: int, need: Need, source: Calibration, folder: Path, device: torch.device
 ) -> Generator[PassProgress, None, Statistics]:
     """Measure expert ``t`` into the folder, which is locked meanwhile."""
-    loaded, title = Loaded(device), _TITLES[need].format(plain(source.name))
+    loaded = Loaded(device)
+    title = _TITLES[need].format(plain(source.name))
     tensors, groups = _groups(prepared, t, need, loaded.evaluator(*source.tasks[0]))
     progress = PassProgress(title=title, done=0, total=source.examples * len(groups))
     with claimed(folder):
@@ -332,7 +335,8 @@ def _groups(
     prepared: Prepared, t: int, need: Need, evaluator: Evaluator
 ) -> tuple[dict[str, str], Sequence[GramSums | FisherSums]]:
     """The stored name of each base tensor, and the groups of tensors measured together."""
-    expert, names = prepared.experts[t], _names(prepared, t, need)
+    expert = prepared.experts[t]
+    names = _names(prepared, t, need)
     if need is Need.GRADIENTS:
         return fisher_groups(evaluator, expert, names)
     traits = prepared.base.architecture.traits

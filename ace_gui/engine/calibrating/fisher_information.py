@@ -146,7 +146,8 @@ def _of_products(left_NMO: Tensor, right_NMI: Tensor) -> Tensor:
     shape = left_NMO.shape[-1], right_NMI.shape[-1]
     used_M = _not_zero(left_NMO) & _not_zero(right_NMI)
     if not used_M.all():
-        left_NMO, right_NMI = left_NMO[:, used_M], right_NMI[:, used_M]
+        left_NMO = left_NMO[:, used_M]
+        right_NMI = right_NMI[:, used_M]
     if left_NMO.shape[1] == 1:
         return left_NMO[:, 0].square().T @ right_NMI[:, 0].square()
     total = left_NMO.new_zeros(shape)
@@ -194,7 +195,8 @@ def _embedding(
         return None
 
     def square(gradient: Tensor) -> Tensor:
-        rows, width = len(weight), gradient.shape[-1]
+        rows = len(weight)
+        width = gradient.shape[-1]
         first = torch.arange(use.count, device=chosen.device)[:, None] * rows
         numbered = first + chosen.reshape(use.count, -1)
         keys, where = torch.unique(numbered, return_inverse=True)
@@ -277,12 +279,14 @@ class SquaredGradients:
     """Σ_n (∂ value_n / ∂ parameter)² of a model's ``parameters``, by name, over all ``values``."""
 
     def __init__(self, values: Values, parameters: Mapping[str, Tensor]) -> None:
-        self._values, self._parameters = values, parameters
+        self._values = values
+        self._parameters = parameters
         self._together: int | None = None
 
     def add(self, inputs: Inputs, first: int, sums: Sums) -> Iterator[int]:
         """Add the squares of a batch to ``sums``; yields the number of added examples."""
-        count, start = _examples(inputs), 0
+        count = _examples(inputs)
+        start = 0
         while start < count:
             part = _cut(inputs, start, start + (self._together or _TRIED))
             size = _examples(part)
@@ -400,7 +404,9 @@ class FisherSums:
     """
 
     def __init__(self, pieces: Mapping[str, Pieces], shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self.names, self._pieces, self._shapes = tuple(pieces), pieces, shapes
+        self.names = tuple(pieces)
+        self._pieces = pieces
+        self._shapes = shapes
         self._squares: dict[str, Tensor] = {}
         self._examples = 0
 
@@ -427,7 +433,8 @@ class FisherSums:
 
     def result(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """The means by the base's names, in its shapes, and the number of examples."""
-        means, rows = {}, {}
+        means = {}
+        rows = {}
         for name, parts in self._pieces.items():
             rows[name] = self._examples
             squares = [

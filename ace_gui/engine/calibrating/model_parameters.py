@@ -214,7 +214,8 @@ _LEAST_BYTES: Final = 96_000_000
 _SHARE: Final = 0.2
 """Multiple of the model's bytes that Gram matrices may take at a time, if it exceeds the least."""
 
-_ROWS, _ENTRIES = 512, 1 << 20
+_ROWS = 512
+_ENTRIES = 1 << 20
 """Inputs that are multiplied at a time, or more up to this number of entries if they are narrow. A
 product copies its inputs, so they are never all multiplied at once."""
 
@@ -247,7 +248,8 @@ def gram_groups(
                 sizes[index.parameter] = sizes.get(index.parameter, 0) + size
     calls = _calls(evaluator, list(members))
     size = sum(parameter.nbytes for parameter in evaluator.model.parameters())
-    budget, order = max(_LEAST_BYTES, int(_SHARE * size)), dict.fromkeys(p.parameter for p in calls)
+    budget = max(_LEAST_BYTES, int(_SHARE * size))
+    order = dict.fromkeys(p.parameter for p in calls)
     groups = []
     for parameters in packed(order, sizes.__getitem__, budget):
         until = None
@@ -293,7 +295,8 @@ class GramSums:
     """
 
     def __init__(self, names: tuple[str, ...], until: ModuleInput | None) -> None:
-        self.names, self._until = names, until
+        self.names = names
+        self._until = until
         self._grams: dict[str, Tensor] = {}
         self._totals: dict[str, Tensor] = {}
         self._rows: dict[str, int] = dict.fromkeys(names, 0)
@@ -333,5 +336,6 @@ class GramSums:
         for name, gram_II in self._grams.items():
             tensors[name] = mirror_(gram_II).div_(self._rows[name])
             tensors[name + CENTRE] = (self._totals[name] / self._rows[name]).float()
-        self._grams, self._totals = {}, {}
+        self._grams = {}
+        self._totals = {}
         return tensors, self._rows

@@ -41,7 +41,8 @@ def row_flops(row: PlanRow, prepared: Prepared) -> float:
     """Estimated arithmetic operations for merging a row."""
     if not row.is_combined:
         return 0.0
-    experts, entries = len(row.experts), prod(row.shape)
+    experts = len(row.experts)
+    entries = prod(row.shape)
     method = prepared.method_of(row)
     read = ENTRY_FLOPS * experts * entries
     if row.after.reshapes:
@@ -54,7 +55,8 @@ def row_flops(row: PlanRow, prepared: Prepared) -> float:
 
 def row_bytes(row: PlanRow, prepared: Prepared) -> int:
     """Bytes that merging a row reads, and writes in the number format of the output."""
-    entries, models = prod(row.shape), 1
+    entries = prod(row.shape)
+    models = 1
     if row.is_combined:
         models += len(row.experts)
     output = row.output_dtype(prepared.recipe.out_dtype)
@@ -162,7 +164,8 @@ def schedule(
     for unit in planned:
         heapq.heappush(free, heapq.heappop(free) + unit.seconds + UNIT_SECONDS)
     work = speed.scan + sum(unit.seconds + UNIT_SECONDS for unit in planned)
-    merged, written = max(free), bytes_to_write / speed.write
+    merged = max(free)
+    written = bytes_to_write / speed.write
     late = min(bytes_to_write, LATE * total_memory()) / speed.write
     longest = max((unit.seconds for unit in planned), default=0.0)
     bottleneck = "work" if merged > 1.1 * longest else "largest unit"

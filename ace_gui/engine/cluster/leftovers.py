@@ -25,7 +25,8 @@ _PAUSE: Final = 0.1
 
 def end_all(token: str, folder: str) -> None:
     """Kill the processes of the cluster with this token, then remove its folder."""
-    quiet, started = 0, time.monotonic()
+    quiet = 0
+    started = time.monotonic()
     while quiet < 2 and time.monotonic() - started < _SECONDS:
         processes = [leftover for leftover in psutil.process_iter() if _is_of(leftover, token)]
         for process in processes:
@@ -49,7 +50,8 @@ def main() -> None:
     """Wait for the end of the input."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    token, folder = sys.stdin.readline().strip(), sys.stdin.readline().rstrip("\n")
+    token = sys.stdin.readline().strip()
+    folder = sys.stdin.readline().rstrip("\n")
     sys.stdin.read()
     if token and folder:
         end_all(token, folder)

@@ -114,9 +114,12 @@ class RayCluster:
     def __init__(self, address: Address, threads: int, *, gpus: bool) -> None:
         self.ray: Any = None
         self.count = 0
-        self._address, self._threads, self._gpus = address, threads, gpus
+        self._address = address
+        self._threads = threads
+        self._gpus = gpus
         self._thread: Thread | None = None
-        self._begun, self._over = Event(), Event()
+        self._begun = Event()
+        self._over = Event()
         self._failed: ClusterError | None = None
         self._other_processes: set[psutil.Process] | None = None
         self._servers: list[psutil.Process] = []

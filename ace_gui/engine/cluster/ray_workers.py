@@ -218,7 +218,8 @@ class RayWorkers:
         None: still waiting. Stopping the iteration stops the workers. Raises the errors of the
         calls, and ClusterError.
         """
-        waiting, unfinished = deque(calls), len(calls)
+        waiting = deque(calls)
+        unfinished = len(calls)
         for index, call in enumerate(calls):
             call.index = index
         if unfinished:
@@ -363,7 +364,8 @@ def workers_at(
     if not cluster:
         yield None
         return
-    address, gpus = Address.of(cluster), device.startswith("cuda")
+    address = Address.of(cluster)
+    gpus = device.startswith("cuda")
     if find_spec("ray") is None:
         raise ClusterError(
             "Merging on a cluster needs Ray; install it, in the folder of the source, with: "

@@ -75,13 +75,15 @@ def measured(prepared: Prepared, workers: RayWorkers | None = None) -> Speed:
     groundwork = replace(prepared.groundwork, findings=dict(prepared.groundwork.findings))
     prepared = replace(prepared, groundwork=groundwork)
     scan = sum(_scan_time(group, prepared, workers) for group in groups(prepared))
-    deadline, trials = time.monotonic() + TRIAL_SECONDS, list[tuple[PlanRow, _Timed]]()
+    deadline = time.monotonic() + TRIAL_SECONDS
+    trials = list[tuple[PlanRow, _Timed]]()
     speed = _speed_of(trials, prepared, scan)
     merging = partial(_merged_here, Readers(prepared)) if workers is None else workers.merged
     count = 1 if workers is None else workers.count
     with TemporaryDirectory(prefix="ace-trial-") as folder:
         for rows in _alike(prepared):
-            expected, remaining = speed.seconds(rows[0], prepared), deadline - time.monotonic()
+            expected = speed.seconds(rows[0], prepared)
+            remaining = deadline - time.monotonic()
             if expected > remaining:
                 continue
             rounds = ROUNDS if ROUNDS * expected < remaining else 1
@@ -110,7 +112,8 @@ class _Timed:
 def _speed_of(trials: Sequence[tuple[PlanRow, _Timed]], prepared: Prepared, scan: float) -> Speed:
     """The speed computed from these trials, the smallest first."""
     large = [trial for trial in trials if row_bytes(trial[0], prepared) > LARGE]
-    flops, read = SOME_FLOPS, SOME_BYTES
+    flops = SOME_FLOPS
+    read = SOME_BYTES
     for row, timed in large:
         if prepared.is_whole(row):
             flops = max(row_flops(row, prepared), 1.0) / timed.seconds
@@ -157,7 +160,8 @@ def _tried(
     ShardedWriter(folder, shards)
     events = merging(chosen, prepared, dict.fromkeys(rows, dtype), shared)
     seconds = [unit.seconds for unit in events if unit is not None]
-    files, started = [folder / shard.file_name for shard in shards], time.monotonic()
+    files = [folder / shard.file_name for shard in shards]
+    started = time.monotonic()
     for file in files:
         sync(file)
     syncing = time.monotonic() - started

@@ -163,7 +163,8 @@ class Worker:
 
     def merge(self, names: Sequence[str]) -> UnitMerged:
         """Merge the rows of these names."""
-        readers, budgets = self._readers, self._rooms
+        readers = self._readers
+        budgets = self._rooms
         unit = self._rows_of(names)
         return merge_unit(unit, readers, budgets, self._dtypes, self._output)
 

@@ -57,7 +57,8 @@ def value_of(after: After, name: str) -> float | None:
 
 def with_value(after: After, name: str, value: ParameterValue | None) -> After:
     """A copy with another value of one of ``AFTER_FIELDS``; None unsets it."""
-    plain, number = name.removeprefix("after."), None if value is None else float(value)
+    plain = name.removeprefix("after.")
+    number = None if value is None else float(value)
     if plain not in _DEPTHS:
         changed: After = replace(after, **{plain: number})  # type: ignore[arg-type]
         return changed

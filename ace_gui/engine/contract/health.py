@@ -192,7 +192,8 @@ def allowed_change(statistics: LayerStatistics, delta: float) -> float | None:
 def _misbehaves(report: LayerReport | None, share: float | None) -> bool:
     if report is None:
         return False
-    cosine, mass = report.refinement_cosine, report.ridge_mass
+    cosine = report.refinement_cosine
+    mass = report.ridge_mass
     refined_against = cosine is not None and cosine < 0 and bool(report.refinement_ratio)
     heavy = report.regime is Regime.HETEROGENEOUS and (mass or 0.0) > LARGEST_RIDGE_MASS
     return refined_against or heavy or (share or 0.0) > FAR_ABOVE_CAP
@@ -219,7 +220,8 @@ def _before(
     layer: LayerStatistics, report: LayerReport | None, parameters: Mapping[str, ParameterValue]
 ) -> Iterator[Check]:
     """Findings that need only the experts; warnings of the report are not repeated."""
-    tau, epsilon = _number(parameters, "tau"), _number(parameters, "epsilon")
+    tau = _number(parameters, "tau")
+    epsilon = _number(parameters, "epsilon")
     energies = [value for name, value in layer.energies.items() if name not in layer.left_out]
     if report is None and layer.left_out:
         yield _note("Expert left out", _left_out_sentence(layer))
@@ -301,9 +303,11 @@ def _left_out_sentence(statistics: LayerStatistics) -> str:
 
 
 def _summary(counts: Mapping[Verdict, int]) -> str:
-    total, noted = sum(counts.values()), counts.get(Verdict.NOTE, 0)
+    total = sum(counts.values())
+    noted = counts.get(Verdict.NOTE, 0)
     warned = counts.get(Verdict.WARNING, 0)
-    of, numbers = counted(total, "tensor", "tensors"), {"a warning": warned, "a note": noted}
+    of = counted(total, "tensor", "tensors")
+    numbers = {"a warning": warned, "a note": noted}
     parts = [f"{n} {'has' if n == 1 else 'have'} {what}" for what, n in numbers.items() if n]
     return f"Of {of}, {' and '.join(parts)}." if parts else f"Nothing out of the ordinary in {of}."
 

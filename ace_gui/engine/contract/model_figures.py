@@ -119,7 +119,8 @@ def _worry(name: str, change: float, middle: float) -> Check | None:
 
 
 def _range(changes: Mapping[str, float]) -> str:
-    low, high = _percent(min(changes.values())), _percent(max(changes.values()))
+    low = _percent(min(changes.values()))
+    high = _percent(max(changes.values()))
     return low if low == high else f"from {low} to {high}"
 
 
@@ -174,7 +175,8 @@ class Forecast:
         over = f"{self.above} of {self.total} matrices"
         ratio = f"{self.relative_norm:.2f} × the experts' mean norm"
         if not self.exact:
-            over, ratio = f"about {over}", f"about {ratio}"
+            over = f"about {over}"
+            ratio = f"about {ratio}"
         if self.capped:
             over = f"the cap scales down {over}"
         elif self.delta is None:
@@ -221,11 +223,13 @@ def forecast(
     }
     caps = {plan.delta_of(row) for row in rows}
     deltas = {Cap().delta if cap is None else cap for cap in caps}
-    square, above = 0.0, 0
+    square = 0.0
+    above = 0
     for row, length in zip(rows, _lengths(rows, statistics, free), strict=True):
         cap = plan.delta_of(row)
         final, over = _limited(length, cap, statistics[row.name], merged_reports.get(row.name))
-        square, above = square + final**2, above + over
+        square = square + final**2
+        above = above + over
     return Forecast(
         relative_norm=math.sqrt(square) / fmean(experts),
         above=above,

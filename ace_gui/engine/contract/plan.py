@@ -103,9 +103,11 @@ def disk_check(needed: int, free: int, advice: str, output: str = "the merged mo
 def _room(title: str, sentence: str, needed: int, free: int, advice: str) -> Check:
     verdict = Verdict.OK
     if needed > free:
-        verdict, sentence = Verdict.ERROR, f"{sentence} {advice}"
+        verdict = Verdict.ERROR
+        sentence = f"{sentence} {advice}"
     elif _ROOMY * needed > free:
-        verdict, sentence = Verdict.WARNING, " ".join((sentence, "That is tight.", advice))
+        verdict = Verdict.WARNING
+        sentence = " ".join((sentence, "That is tight.", advice))
     return Check(title, sentence, verdict)
 
 
@@ -327,9 +329,13 @@ class Plan:
         """
         enough = bool(gpu_memory) and gpu_memory >= self.gpu_bytes
         needed = self.host_bytes_with_gpu if enough else self.peak_bytes
-        free, state, first = self.free_memory, "free", "Close other programs"
+        free = self.free_memory
+        state = "free"
+        first = "Close other programs"
         if memory_bytes is not None:
-            free, state, first = memory_bytes, "allowed", "Allow more"
+            free = memory_bytes
+            state = "allowed"
+            first = "Allow more"
         what = f"About {human_bytes(needed)} for the largest tensor, `{self.largest_tensor}`"
         advice = f"{first}, or keep that tensor from the base."
         return _room(MEMORY, f"{what}; {human_bytes(free)} {state}.", needed, free, advice)
@@ -352,7 +358,8 @@ class Plan:
 
     def delta_of(self, row: PlanRow) -> float | None:
         """δ of the narrowest cap on the change of a row; None if there is none."""
-        values, caps = self._values_of(row), [] if row.after.cap is None else [row.after.cap]
+        values = self._values_of(row)
+        caps = [] if row.after.cap is None else [row.after.cap]
         if values.get("variant") == AUTOMATIC and "delta" in values:
             caps.append(float(values["delta"]))
         return min(caps, default=None)

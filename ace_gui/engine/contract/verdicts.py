@@ -25,7 +25,8 @@ def verdicts(
         verdict_N[model_N > other_N] = Verdict.LOST
         verdict_N[model_N < other_N] = Verdict.GAINED
         return verdict_N
-    wrong_N, other_wrong_N = model_N < 1, other_N < 1
+    wrong_N = model_N < 1
+    other_wrong_N = other_N < 1
     verdict_N[wrong_N & ~other_wrong_N] = Verdict.LOST
     verdict_N[~wrong_N & other_wrong_N] = Verdict.GAINED
     verdict_N[wrong_N & other_wrong_N] = Verdict.BOTH_WRONG
@@ -70,7 +71,8 @@ def paired(pairs: Iterable[tuple[TaskScore, TaskScore]]) -> Paired | None:
 
 def _mcnemar(better: int, worse: int) -> float:
     """2 Σ_{k ≤ min} C(n, k) 2⁻ⁿ of n differing examples. It uses logarithms, as n may be large."""
-    count, fewer = better + worse, min(better, worse)
+    count = better + worse
+    fewer = min(better, worse)
     if count == 0:
         return 1.0
     steps = np.arange(fewer, dtype=float)

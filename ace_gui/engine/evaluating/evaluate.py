@@ -107,7 +107,8 @@ def known_scores(
 
     Raises the errors of ``evaluate`` about data, and about models that do not fit them.
     """
-    where, cache = resolve_device(device), ArrayCache(scores_folder())
+    where = resolve_device(device)
+    cache = ArrayCache(scores_folder())
     trials = yield from all_trials(models, tasks)
     scores: dict[tuple[Subject, str], TaskScore] = {}
     for trial in trials:
@@ -125,7 +126,8 @@ def _answered_by(
     half: Half | None,
 ) -> Iterator[EvaluationProgress | None]:
     """Cache the unknown results of the trials, with each model on one worker."""
-    cache, device = ArrayCache(scores_folder()), torch.device(workers.device)
+    cache = ArrayCache(scores_folder())
+    device = torch.device(workers.device)
     unknown = [
         index
         for index, trial in enumerate(trials)
@@ -138,7 +140,8 @@ def _answered_by(
     absolute = [task.absolute() for task in tasks]
     run = partial(_run_trials, recipe, models, absolute, workers.device, half)
     about = [trials[indices[0]].subject.name for indices in groups]
-    done, total = 0, sum(len(trials[index].data.examples) for index in unknown)
+    done = 0
+    total = sum(len(trials[index].data.examples) for index in unknown)
     for result in workers.map_unordered(run, [(indices,) for indices in groups], about):
         if result is None:
             yield None
@@ -279,11 +282,13 @@ def outcomes_of(
     trials: Sequence[Trial], device: torch.device
 ) -> Iterator[EvaluationProgress | tuple[Trial, Outcome]]:
     """The progress, and each trial with its result. Cached results are reused."""
-    cache, loaded = ArrayCache(scores_folder()), Loaded(device)
+    cache = ArrayCache(scores_folder())
+    loaded = Loaded(device)
     in_memory = {
         id(t.loading.model): t.loading.model for t in trials if t.loading.model is not None
     }
-    done, total = 0, sum(len(trial.data.examples) for trial in trials)
+    done = 0
+    total = sum(len(trial.data.examples) for trial in trials)
     with older_objects_frozen(), unchanged(list(in_memory.values())):
         for trial in trials:
             key = _key(trial, device)
@@ -299,7 +304,8 @@ def _computed(
     trial: Trial, loaded: Loaded, before: int, total: int
 ) -> Generator[EvaluationProgress, None, Outcome]:
     """Run the model of a trial. ``before``: examples of earlier trials."""
-    evaluator, answers = loaded.evaluator(trial.data, trial.loading), list[Any]()
+    evaluator = loaded.evaluator(trial.data, trial.loading)
+    answers = list[Any]()
     for step in answered(evaluator):
         if isinstance(step, int):
             yield progress_of(trial, before + step, total, evaluator.tokens_per_second)
@@ -317,8 +323,10 @@ def _scored(
     trial: Trial, outcome: Outcome, scores: dict[tuple[Subject, str], TaskScore]
 ) -> TaskScore:
     """The score; it is added to ``scores``, in which experts come first."""
-    measure, cut = outcome.measured, KINDS[trial.data.kind].cut(outcome.answers)
-    name, metric = trial.data.name, trial.data.metric.value
+    measure = outcome.measured
+    cut = KINDS[trial.data.kind].cut(outcome.answers)
+    name = trial.data.name
+    metric = trial.data.metric.value
     is_own = trial.owner is not None and trial.subject.expert == trial.owner
     score = TaskScore(
         model=trial.subject.name,
@@ -347,7 +355,8 @@ def _key(trial: Trial, device: torch.device) -> str:
 
     Empty for a model in memory, which may change.
     """
-    data, loading = trial.data, trial.loading
+    data = trial.data
+    loading = trial.loading
     if loading.model is not None:
         return ""
     own_names = None if loading.own is None else sorted(loading.own.names.items())
@@ -370,7 +379,8 @@ def _key(trial: Trial, device: torch.device) -> str:
 
 def _remembered(cache: ArrayCache, key: str, trial: Trial) -> Outcome | None:
     """The cached outcome; None also for an invalid entry."""
-    entry, count = cache.get(key) if key else None, len(trial.data.examples)
+    entry = cache.get(key) if key else None
+    count = len(trial.data.examples)
     try:
         record = json.loads(entry["outcome"].tobytes()) if entry else {}
         each_N = np.array(record["each"], dtype=float)

@@ -98,7 +98,9 @@ class Evaluator:
     """Whether batches may have pieces of different lengths."""
 
     def __init__(self, data: TaskData, loading: Loading, model: Any) -> None:
-        self.data, self.loading, self.model = data, loading, model
+        self.data = data
+        self.loading = loading
+        self.model = model
         self.chat: bool | None = None  # whether the chat template is used; None: no such model
         self.label_indices: Sequence[int] = ()  # the head's indices of labels that can be answers
         self.tokens_per_second = 0.0  # of generated text so far

@@ -67,7 +67,8 @@ def read_calibration(
     """
     if task.calibration is None:
         raise TaskError(f"The task {task.title} has no `calibration` data.", key="calibration")
-    kind, table = kind_of(task, config, open_table(task.data)), open_table(task.calibration)
+    kind = kind_of(task, config, open_table(task.data))
+    table = open_table(task.calibration)
     data = _without_examples(task, table, kind, labelled=labelled)
     rows = drawn(table, table.rows(_wanted(data)), limit, seed)
     if not rows:
@@ -189,7 +190,8 @@ def kinds_of(config: Mapping[str, Any]) -> list[TaskKind]:
 
 def _require_settings(task: Task, kind: TaskKind) -> None:
     """Raise TaskError for a setting that the kind does not use, or that it needs."""
-    name, placeholder = task.title, kind.traits.placeholder
+    name = task.title
+    placeholder = kind.traits.placeholder
     unused = [key for key in kind.traits.unused if getattr(task, key) not in _UNSET]
     if task.pattern and task.metric is not Metric.REGEX:
         unused.append("pattern")
@@ -227,7 +229,8 @@ def columns_of(
     ``labelled``: whether the right answers are needed as well. Raises TaskError if a column is
     missing or ambiguous.
     """
-    traits, chosen = kind.traits, _given_columns(task, kind, table, labelled=labelled)
+    traits = kind.traits
+    chosen = _given_columns(task, kind, table, labelled=labelled)
     unassigned = [c for c in table.columns if not any(c in names for names in chosen.values())]
     alone = TEXT in chosen
     for role in reversed(traits.roles):  # labels and pictures have typical names, texts do not

@@ -96,7 +96,8 @@ class TextToText(Prompted):
         if self._decodes and self.longest is not None:
             most = min(most, max(self.longest // 2, 1))
         self.most = most
-        self.tokens, self.seconds = 0, 0.0
+        self.tokens = 0
+        self.seconds = 0.0
 
     def _longest_label(self) -> int:
         """The number of tokens of the longest right answer; ``COMPARED_TOKENS`` without any."""
@@ -208,7 +209,8 @@ class TextToText(Prompted):
 
     def kept_bytes(self, piece: Piece) -> int:
         """Keys and values of every token."""
-        config, heads = self.model.config.get_text_config(decoder=True), self._heads
+        config = self.model.config.get_text_config(decoder=True)
+        heads = self._heads
         if heads is None:
             return 0
         width = getattr(config, "head_dim", None) or config.hidden_size // heads

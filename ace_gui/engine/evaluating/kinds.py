@@ -178,7 +178,8 @@ class TokenClassification(OfHead, OfText):
 
     @classmethod
     def targets(cls, data: TaskData, config: Mapping[str, Any]) -> list[Any]:
-        labels, rows = labels_of(data.task, config), []
+        labels = labels_of(data.task, config)
+        rows = []
         for example in data.examples:
             words = example.inputs[TOKENS]
             if len(words) != len(example.label):
@@ -224,7 +225,8 @@ class TokenClassification(OfHead, OfText):
         ]
 
     def wanted(self, target: Any, pieces: Sequence[Piece]) -> Tensor:
-        indices, firsts = self.label_indices, pieces[0].note
+        indices = self.label_indices
+        firsts = pieces[0].note
         pairs = zip(target, firsts, strict=True)
         return torch.tensor([indices.index(index) for index, at in pairs if at >= 0])
 

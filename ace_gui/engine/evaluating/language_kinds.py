@@ -50,7 +50,8 @@ class Prompter:
     """Makes tokens of a task's prompts. ``chat``: whether the chat template is used."""
 
     def __init__(self, task: Task, tokenizer: Any) -> None:
-        self._task, self._tokenizer = task, tokenizer
+        self._task = task
+        self._tokenizer = tokenizer
         self.chat = task.chat is not Chat.OFF and bool(getattr(tokenizer, "chat_template", None))
 
     def text(self, inputs: Mapping[str, Any], default: str = "{text}") -> str:
@@ -182,7 +183,8 @@ class MultipleChoice(JudgedByLabels, OfText):
         return chosen
 
     def pieces(self, example: Example) -> list[Piece]:
-        text, names = example.inputs[TEXT], self.tokenizer.model_input_names
+        text = example.inputs[TEXT]
+        names = self.tokenizer.model_input_names
         coded = (self.tokenizer(text, choice, **self.cut_off) for choice in example.inputs[CHOICES])
         return [Piece(inputs={n: torch.tensor(tokens[n])[None] for n in names}) for tokens in coded]
 
@@ -230,7 +232,8 @@ class LanguageChoice(Prompted, MultipleChoice):
     """
 
     def pieces(self, example: Example) -> list[Piece]:
-        text, pieces = self._prompter.text(example.inputs), []
+        text = self._prompter.text(example.inputs)
+        pieces = []
         prompt = self._prompter.tokens(text)
         for choice in example.inputs[CHOICES]:
             if self.chat:
@@ -262,7 +265,8 @@ def plain_piece(token_L: Tensor, note: Any = None) -> Piece:
 
 def choice_index(data: TaskData, example: Example) -> int:
     """The index of a choice: given as a number from 0, a letter, or the text of the choice."""
-    value, choices = example.label, example.inputs[CHOICES]
+    value = example.label
+    choices = example.inputs[CHOICES]
     text = value.strip() if isinstance(value, str) else ""
     index = value if isinstance(value, int) else -1
     if text in choices:

@@ -132,7 +132,8 @@ class Loaded:
             if self._model is not None:
                 self._model = None
                 gc.collect()
-            self._model, self._loading = load(loading, self._device), loading
+            self._model = load(loading, self._device)
+            self._loading = loading
         return evaluator(data, loading, self._model)
 
 
@@ -200,7 +201,8 @@ def stacked_batches(evaluator: Evaluator) -> Iterator[Batch]:
 
 def _batches(evaluator: Evaluator) -> Iterator[list[_Slot]]:
     """Group pieces by shape until a batch is full."""
-    room, waiting = _Room(evaluator), defaultdict[Any, list[_Slot]](list)
+    room = _Room(evaluator)
+    waiting = defaultdict[Any, list[_Slot]](list)
     for slot in _slots(evaluator):
         shape = tuple((name, tuple(t.shape)) for name, t in slot.content.inputs.items())
         group = waiting[shape]
@@ -212,13 +214,12 @@ def _batches(evaluator: Evaluator) -> Iterator[list[_Slot]]:
 
 def _padded_batches(evaluator: Evaluator) -> Iterator[list[_Slot]]:
     """Pieces of similar length, the longest first, as they need most memory."""
-    room, waiting = (
-        _Room(evaluator),
-        sorted(_slots(evaluator), key=lambda slot: -_size(slot.content)),
-    )
+    room = _Room(evaluator)
+    waiting = sorted(_slots(evaluator), key=lambda slot: -_size(slot.content))
     while waiting:
         count = room.pieces(waiting[0].content)
-        batch, waiting = waiting[:count], waiting[count:]
+        batch = waiting[:count]
+        waiting = waiting[count:]
         yield batch
 
 
@@ -261,8 +262,10 @@ class _Room:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
-        self._largest, self._most = 0, MOST
-        self._measured, self._taken = 0, 0
+        self._largest = 0
+        self._most = MOST
+        self._measured = 0
+        self._taken = 0
 
     def pieces(self, piece: Piece) -> int:
         """How many pieces like this one a batch may have.
@@ -275,11 +278,10 @@ class _Room:
             growth = (size / self._measured) ** 2 if self._measured else math.inf
             self._most = self._fitting(max(self._taken, 1) * growth)
             if self._most < MOST:
-                largest, fixed_bytes = (
-                    _largest_output(self._evaluator, piece),
-                    self._evaluator.kept_bytes(piece),
-                )
-                self._measured, self._taken = size, _TIMES_LARGEST * largest + fixed_bytes
+                largest = _largest_output(self._evaluator, piece)
+                fixed_bytes = self._evaluator.kept_bytes(piece)
+                self._measured = size
+                self._taken = _TIMES_LARGEST * largest + fixed_bytes
                 self._most = self._fitting(self._taken)
         return self._most
 

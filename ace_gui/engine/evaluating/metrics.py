@@ -57,7 +57,8 @@ def share(right: Iterable[bool]) -> MetricResult:
     22, 1927), which is not 0 if all are right.
     """
     each_N = np.array([float(is_correct) for is_correct in right])
-    mean, count = float(each_N.mean()), len(each_N)
+    mean = float(each_N.mean())
+    count = len(each_N)
     error = math.sqrt(mean * (1 - mean) / count + 1 / (4 * count**2)) / (1 + 1 / count)
     return MetricResult(score=mean, standard_error=error, each_N=each_N)
 
@@ -101,7 +102,8 @@ def of_words(
     undefined = math.nan if metric is Metric.ACCURACY else 0.0
 
     def compute(at_N: NDArray[np.int64]) -> float:
-        part, total = part_N[at_N].sum(), whole_N[at_N].sum()
+        part = part_N[at_N].sum()
+        total = whole_N[at_N].sum()
         return float(part / total) if total else undefined
 
     return _resampled(compute, each_N)
@@ -119,7 +121,8 @@ def _named(
         answered, meant = (entities([names[n] for n in each_W]) for each_W in (answer_W, target_W))
         return 2 * len(answered & meant), len(answered) + len(meant)
     named = [n for n, name in enumerate(label_names) if name != OUTSIDE]
-    answered_W, meant_W = np.isin(answer_W, named), np.isin(target_W, named)
+    answered_W = np.isin(answer_W, named)
+    meant_W = np.isin(target_W, named)
     right = int((meant_W & (answer_W == target_W)).sum())
     return 2 * right, int(answered_W.sum() + meant_W.sum())
 
@@ -131,7 +134,9 @@ def entities(labels: Sequence[str]) -> set[tuple[str, int, int]]:
     entity, and another type ends one. For BIO, BIOES and labels without a prefix.
     """
     spans: set[tuple[str, int, int]] = set()
-    start, before, kind = 0, OUTSIDE, OUTSIDE
+    start = 0
+    before = OUTSIDE
+    kind = OUTSIDE
     for index, label in enumerate([*labels, OUTSIDE]):
         prefix, _, entity = label.partition("-") if _TAGGED.match(label) else ("I", "", label)
         prefix = OUTSIDE if label == OUTSIDE else prefix
@@ -140,7 +145,8 @@ def entities(labels: Sequence[str]) -> set[tuple[str, int, int]]:
             spans.add((kind, start, index))
         if new:
             start = index
-        before, kind = prefix, entity
+        before = prefix
+        kind = entity
     return spans
 
 
@@ -160,7 +166,8 @@ def of_labels(
     average = "binary" if len(label_names) == 2 and {*answers, *targets} <= {0, 1} else "macro"
 
     def compute(at_N: NDArray[np.int64]) -> float:
-        answer, target = answer_N[at_N], target_N[at_N]
+        answer = answer_N[at_N]
+        target = target_N[at_N]
         if data.metric is Metric.F1:
             return float(metrics.f1_score(target, answer, average=average, zero_division=0))
         return float(metrics.matthews_corrcoef(target, answer))
@@ -178,7 +185,8 @@ def correlation(
     answer_N, target_N = np.asarray(answers, float), np.asarray(targets, float)
 
     def compute(at_N: NDArray[np.int64]) -> float:
-        answer, target = answer_N[at_N], target_N[at_N]
+        answer = answer_N[at_N]
+        target = target_N[at_N]
         if len(target) < 2 or np.ptp(target) == 0 or np.ptp(answer) == 0:
             return math.nan
         return float(statistic(target, answer).statistic)
@@ -193,7 +201,8 @@ def _resampled(
 
     The error is NaN if all samples are alike, as precision is then unknown.
     """
-    count, generator = len(each_N), np.random.default_rng(0)
+    count = len(each_N)
+    generator = np.random.default_rng(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a single label, and of nearly constant answers
         score = compute(np.arange(count))
@@ -286,7 +295,8 @@ def is_right(metric: Metric, answer: str, target: str, *, letters: str, pattern:
     if metric is Metric.REGEX:
         match = re.search(pattern, answer)
         return match is not None and normal(match[1] or "") == normal(target)
-    answered, expected = normal(answer), normal(target)
+    answered = normal(answer)
+    expected = normal(target)
     if metric is Metric.CONTAINS:
         match = re.search(rf"(?<!\w){re.escape(expected)}(?!\w)", answered)
         return bool(expected) and match is not None

@@ -79,7 +79,8 @@ CHARACTERS: Final = 2000
 
 def shown_example(example: Example, label: str) -> ShownExample:
     """An example's inputs and right answer as texts and a small picture."""
-    texts, picture = [], None
+    texts = []
+    picture = None
     for role, value in example.inputs.items():
         if isinstance(value, Picture):
             picture = small_picture(value)
@@ -111,7 +112,8 @@ SHOWN: Final = 3
 
 def described(opened: RecipeModels, tasks: Sequence[Task]) -> Iterator[TaskDescribed | None]:
     """Each task as it would be scored. Errors are part of the description, not raised."""
-    models, all_tasks = Models(opened), opened.recipe.tasks
+    models = Models(opened)
+    all_tasks = opened.recipe.tasks
     for task in tasks:
         fields: dict[str, Any] = {"task": task}
         try:
@@ -135,13 +137,15 @@ def _describe(
     config = models.reference(task)
     description["kinds"] = tuple(kinds_of(config))
     kind = description["kind"] = kind_of(task, config, table)
-    traits, answers = kind.traits, KINDS[kind]
+    traits = kind.traits
+    answers = KINDS[kind]
     description.update(metrics=traits.metrics, roles=traits.roles, optional=traits.optional)
     description["metric"] = metric_of(task, kind)
     description["columns"] = columns_of(task, kind, table)
     trials = yield from trials_of(models, task)
     first = next((t for t in trials if t.subject.expert == owner is not None), trials[0])
-    names, examples = answers.names(first.data, first.loading.config), first.data.examples
+    names = answers.names(first.data, first.loading.config)
+    examples = first.data.examples
     description["count"] = len(examples)
     description["examples"] = tuple(
         shown_example(example, cut(answers.text(example, target, names)))
@@ -186,9 +190,13 @@ def compared_examples(
 def _compared(
     name: str, first: tuple[Trial, Outcome], second: tuple[Trial, Outcome]
 ) -> ExamplesCompared:
-    (trial, outcome), (second_trial, second_outcome) = first, second
-    metric, data, kind = trial.data.metric, trial.data, KINDS[trial.data.kind]
-    each_N, other_N = outcome.measured.each_N, second_outcome.measured.each_N
+    (trial, outcome) = first
+    (second_trial, second_outcome) = second
+    metric = trial.data.metric
+    data = trial.data
+    kind = KINDS[trial.data.kind]
+    each_N = outcome.measured.each_N
+    other_N = second_outcome.measured.each_N
     verdict_N = verdicts(metric.value, each_N, other_N)
     change_N = np.abs(each_N - other_N) if metric.value in LOSSES else np.zeros(len(each_N))
     names, other_names = (
@@ -362,7 +370,8 @@ def _writing(loaded: Any, model: str, asked_question: TryInput) -> Iterator[Even
     questions = (prompter.text({TEXT: question}) for question in asked_question.questions)
     earlier = tuple(zip(questions, asked_question.answers.get(model, ()), strict=False))
     tokens = prompter.tokens(text, earlier, **({} if prompter.chat else loaded.cut_off))
-    words, stop = _Words(loaded.tokenizer), threading.Event()
+    words = _Words(loaded.tokenizer)
+    stop = threading.Event()
     started = time.perf_counter()
     with ThreadPoolExecutor(1, "writing") as pool:
         writing = pool.submit(_write, loaded, tokens, words, stop, asked_question)
@@ -428,7 +437,8 @@ def routed(models: Models, tasks: Sequence[Task], device: str = "auto") -> Itera
 
     Raises the errors of ``evaluate``.
     """
-    where, routes = resolve_device(device), list[TaskRoutes]()
+    where = resolve_device(device)
+    routes = list[TaskRoutes]()
     every_trial = yield from all_trials(models, tasks)
     trials = [
         trial
@@ -436,7 +446,9 @@ def routed(models: Models, tasks: Sequence[Task], device: str = "auto") -> Itera
         if trial.loading.modules is not None and trial.loading.modules.kind not in _UNROUTED
     ]
     total = 2 * sum(len(trial.data.examples) for trial in trials)
-    done, seconds, loaded = 0, dict[tuple[str, str], float](), Loaded(where)
+    done = 0
+    seconds = dict[tuple[str, str], float]()
+    loaded = Loaded(where)
     for with_modules in (False, True):  # one model after the other, to load each rarely
         for trial in trials:
             key = trial.subject.name, trial.data.name
@@ -472,8 +484,10 @@ class _Mean:
     """The mean of one router's weights over examples, each averaged over its tokens."""
 
     def __init__(self, router: ObservedRouter) -> None:
-        self.location, self.experts = router.location, router.experts
-        self._total, self._count = torch.zeros(len(self.experts), dtype=torch.float64), 0
+        self.location = router.location
+        self.experts = router.experts
+        self._total = torch.zeros(len(self.experts), dtype=torch.float64)
+        self._count = 0
         router.seen = self._add
 
     def _add(self, share: Tensor) -> None:

@@ -142,7 +142,8 @@ class Models:
 
     def loading(self, subject: Subject, task: Task) -> Loading:
         """The source of a model for a task. Raises CheckpointError and TaskError."""
-        opened, owner = self.opened, self.owner(task)
+        opened = self.opened
+        owner = self.owner(task)
         if subject.model is not None:
             return _in_memory(subject, _others(opened, owner))
         if opened is None:
@@ -174,7 +175,8 @@ def _others(opened: RecipeModels | None, owner: int | None) -> tuple[Path, ...]:
 
 
 def _expert_config(opened: RecipeModels, t: int) -> Mapping[str, Any]:
-    entry, checkpoint = opened.recipe.models[t], opened.experts[t].checkpoint
+    entry = opened.recipe.models[t]
+    checkpoint = opened.experts[t].checkpoint
     config = checkpoint.config
     if config is None:
         return _config(_folder(entry.model))
@@ -188,7 +190,8 @@ def _config(folder: Path) -> Mapping[str, Any]:
 
 
 def _expert(opened: RecipeModels, t: int) -> Loading:
-    entry, expert = opened.recipe.models[t], opened.experts[t]
+    entry = opened.recipe.models[t]
+    expert = opened.experts[t]
     if not is_adapter(entry.model):
         return _as_it_is(entry.model, _others(opened, t))
     if entry.on is not None:
@@ -200,7 +203,8 @@ def _expert(opened: RecipeModels, t: int) -> Loading:
 def _base_with_head(opened: RecipeModels, owner: int) -> Loading:
     """The base, with the expert's head if the base has none for the task."""
     base = _as_it_is(opened.recipe.base_model, _others(opened, owner))
-    expert, own_config = opened.experts[owner], _expert_config(opened, owner)
+    expert = opened.experts[owner]
+    own_config = _expert_config(opened, owner)
     kept_names = opened.kept_T[owner]
     if not kept_names and class_of(base.config) == class_of(own_config):
         return base
@@ -245,7 +249,8 @@ def loading_of(
     TaskError.
     """
     loading = _as_it_is(path, preprocessing)
-    folder, head = loading.folder, None if expert is None else kept_head(loading.folder, expert)
+    folder = loading.folder
+    head = None if expert is None else kept_head(loading.folder, expert)
     if head is not None and expert is not None:
         source = Own(checkpoint=head, names={name: name for name in head.tensors})
         if (folder / HEADS / expert / "config.json").is_file():

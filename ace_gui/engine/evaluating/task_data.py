@@ -161,7 +161,8 @@ def picture_of(table: Path, row: str, value: Any) -> Picture:
         folder = table if table.is_dir() else table.parent
         try:
             path = (folder / value).resolve()
-            is_inside, is_file = path.is_relative_to(folder.resolve()), path.is_file()
+            is_inside = path.is_relative_to(folder.resolve())
+            is_file = path.is_file()
         except (OSError, ValueError, RuntimeError) as error:  # not a valid file name
             why = getattr(error, "strerror", None) or error
             sentence = f"The picture {value[:80]!r} cannot be found: {why}."

@@ -136,7 +136,8 @@ def _side_by_side(recipes: Sequence[Recipe], workers: Executor) -> Iterator[Even
     for result in workers.map_unordered(_alone, arguments, titles):
         if result is None:
             continue
-        done, (index, row) = done + 1, result
+        done = done + 1
+        (index, row) = result
         arrived[index] = replace(row, index=index)
         progress = {"index": index, "of": len(recipes), "done": done, "total": len(recipes)}
         yield CompareProgress(title=row.title, **progress)
@@ -236,9 +237,11 @@ def measure(prepared: Prepared, store: Path) -> Steps[dict[str, Any]]:
     ``norm`` is ‖Δ‖_F of the merged task vector Δ; by expert ``distances`` ‖Δ − ΔW_t‖_F / ‖ΔW_t‖_F,
     ``cosines`` of Δ and ΔW_t, and ``expert_norms``.
     """
-    readers, names = Readers(prepared, with_checksums=False), prepared.recipe.expert_names
+    readers = Readers(prepared, with_checksums=False)
+    names = prepared.recipe.expert_names
     merged = TensorReader(open_checkpoint(store / MODEL))
-    square, figures_3T = 0.0, np.zeros((3, len(names)))
+    square = 0.0
+    figures_3T = np.zeros((3, len(names)))
     rows = [
         row for row in prepared.plan.rows if row.in_base and row.is_combined and row.tied_to is None
     ]

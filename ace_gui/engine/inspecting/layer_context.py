@@ -143,7 +143,8 @@ class InspectionContext:
 
     def merge_key(self, kind: str) -> str:
         """Cache key for results that also depend on the recipe and the device."""
-        prepared, row = self.prepared, self.row
+        prepared = self.prepared
+        row = self.row
         terms = (
             row.disposition,
             row.after,

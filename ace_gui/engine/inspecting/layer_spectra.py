@@ -117,7 +117,8 @@ def _of_store(context: InspectionContext, store: Path | None) -> Arrays | None:
     finished = finished_spectrum(store, context)
     if finished is None:
         return None
-    report, merged = finished[1], finished[0].cpu().numpy()
+    report = finished[1]
+    merged = finished[0].cpu().numpy()
     method = context.prepared.method_of(context.row)
     has_preliminary = method.heterogeneity and context.row.is_merged
     entry = _entry(report, merged, merged if has_preliminary else None)
@@ -127,14 +128,16 @@ def _of_store(context: InspectionContext, store: Path | None) -> Arrays | None:
 
 def _of_merge(context: InspectionContext) -> Arrays:
     merged = context.merged()
-    report, reshaped = context.report(merged), merged.diagnostics.reshaped
+    report = context.report(merged)
+    reshaped = merged.diagnostics.reshaped
     unshaped = None if reshaped is None else np.array(reshaped[0])
     if merged.preliminary is None:
         return _entry(report, _values(merged.delta), unshaped=unshaped)
     if torch.equal(merged.preliminary, merged.delta):  # nothing was refined
         sigma = _values(merged.delta)
         return _entry(report, sigma, sigma, unshaped)
-    stages, entries = (merged.delta, merged.preliminary), merged.delta.numel()
+    stages = (merged.delta, merged.preliminary)
+    entries = merged.delta.numel()
     sigmas = polar.side_by_side(_values, stages, entries=entries, device=context.device)
     return _entry(report, sigmas[0], sigmas[1], unshaped)
 

@@ -52,10 +52,8 @@ def diff_models(
     ):
         for done, (name, name_1, name_2) in enumerate(pairs):
             yield JobProgress(done=done, total=len(pairs), title=name)
-            info, second_info = (
-                first_model.checkpoint.tensors[name_1],
-                second_model.checkpoint.tensors[name_2],
-            )
+            info = first_model.checkpoint.tensors[name_1]
+            second_info = second_model.checkpoint.tensors[name_2]
             if info.shape != second_info.shape:
                 other_shapes.append((name, info.shape, second_info.shape))
                 continue
@@ -188,7 +186,8 @@ def _of_row(
     readers: Sequence[TensorReader], row: PlanRow, *, with_spectra: bool
 ) -> Iterator[LayerDifference | None]:
     """``readers``: of the base and of two merges of it."""
-    squares_3, product = np.zeros(3), 0.0
+    squares_3 = np.zeros(3)
+    product = 0.0
     for part in parts_of(math.prod(row.shape)):
         changes = _changes(readers, row, part)
         squares_3 += [float(torch.dot(change, change)) for change in changes]

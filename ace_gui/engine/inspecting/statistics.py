@@ -190,11 +190,14 @@ def sampled(
     Matrices that cannot be merged are skipped; the merge itself reports them. So are those whose
     method first surveys the whole model or needs data. Nothing is written except to the cache.
     """
-    rate, seconds_left = _FIRST_RATES.get(device.type, _FAST), TOTAL_SECONDS
+    rate = _FIRST_RATES.get(device.type, _FAST)
+    seconds_left = TOTAL_SECONDS
     all_rows = matrices(prepared.plan)
     total = sum(map(work, all_rows))
     for row in in_order([row for row in all_rows if not waits(row, prepared)]):
-        started, report, seconds = time.monotonic(), None, 0.0
+        started = time.monotonic()
+        report = None
+        seconds = 0.0
         context = InspectionContext(prepared, row, device, cache)
         stored = cache.get(context.merge_key("report"))
         if stored is not None:

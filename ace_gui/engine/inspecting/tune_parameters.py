@@ -178,7 +178,8 @@ def _point(
 ) -> Steps[TunePoint]:
     """The result of these values on the half used for the search."""
     started = time.monotonic()
-    score, error = None, ""
+    score = None
+    error = ""
     try:
         score = objective((yield from _scores(device, recipe, Half.SEARCHED, opened)))
     except WorkbenchError as problem:
@@ -285,7 +286,8 @@ def _proposed(chosen: _Chosen, count: int, start: _Parameters) -> _Ask:
     study = optuna.create_study(direction="maximize", sampler=sampler)
     if len(start) == len(chosen):
         study.enqueue_trial(dict(start))
-    failed, proposed = optuna.trial.TrialState.FAIL, 0
+    failed = optuna.trial.TrialState.FAIL
+    proposed = 0
     while proposed < count:
         trials = [study.ask() for _ in range(1 if proposed else min(count, STARTUP))]
         proposed += len(trials)

@@ -95,7 +95,8 @@ class Journal(Generic[Entry]):
         readings, entries = read_journal(folder, kind)
         _verify_inputs(folder, readings, checksums)
         journal = cls(folder, checksums)
-        journal.readings, journal.entries = readings, entries
+        journal.readings = readings
+        journal.entries = entries
         return journal
 
     def keep(self, entries: Iterable[Entry]) -> None:

@@ -200,8 +200,12 @@ class _Work:
         device: torch.device,
     ) -> None:
         prepared = readers.prepared
-        self._prepared, self._need, self._sources = prepared, need, sources
-        self._readers, self._folder, self._device = readers, folder, device
+        self._prepared = prepared
+        self._need = need
+        self._sources = sources
+        self._readers = readers
+        self._folder = folder
+        self._device = device
         learning = prepared.method.learning
         assert learning is not None
         self._learning = learning
@@ -260,7 +264,8 @@ class _Work:
 
     def _tasks(self, experts: Sequence[int], models: Sequence[TaskModel]) -> list[LearnedTask]:
         """The tasks of a stage, without those that have nothing to learn from."""
-        parameters, labelled = self._prepared.parameters, self._need is Need.LOSS
+        parameters = self._prepared.parameters
+        labelled = self._need is Need.LOSS
         objectives: list[LearnedTask] = []
         for index, task in enumerate(models):
             if task.expert not in experts:
@@ -304,7 +309,8 @@ class _Work:
 
     def _stage(self, number: int, experts: list[int], models: Sequence[TaskModel]) -> Progress:
         """Learn the values of some experts. Each stage is stored as one file."""
-        learning, parameters = self._learning, self._prepared.parameters
+        learning = self._learning
+        parameters = self._prepared.parameters
         merged = self._initial_values(experts)
         values = merged.all()
         names = [f"{name}/{number}" for name in values]
@@ -344,10 +350,12 @@ class _Work:
 
     def _initial_values(self, experts: Sequence[int]) -> MergedValues:
         """The initial values of these experts."""
-        learning, parameters = self._learning, self._prepared.parameters
+        learning = self._learning
+        parameters = self._prepared.parameters
         total = len(self._prepared.experts)
         shared = {} if learning.shared is None else learning.shared(parameters, total)
-        rows, values = [], {}
+        rows = []
+        values = {}
         for plan_row in self._rows:
             only = [index for index, t in enumerate(plan_row.experts) if t in experts]
             if not only:

@@ -213,7 +213,8 @@ class _Progress:
 
     def __init__(self, prepared: Prepared, store: MergeStore) -> None:
         self.rows = [row for row in prepared.plan.rows if row.in_base]
-        self._store, self._peak_bytes = store, prepared.plan.peak_bytes
+        self._store = store
+        self._peak_bytes = prepared.plan.peak_bytes
         done = (row for row in self.rows if row.tensor in store.done)
         self._bytes_done = sum(_bytes(row, store.manifest) for row in done)
         self._since = time.monotonic()
@@ -237,7 +238,8 @@ class _Progress:
         report = work.report  # complete now
         self._store.log(row, report)
         self._bytes_done += _bytes(row, self._store.manifest)
-        before, self._since = self._since, time.monotonic()
+        before = self._since
+        self._since = time.monotonic()
         return TensorFinished(
             report=report,
             done=self._store.rows_done,
@@ -355,7 +357,8 @@ def _merge_by(
             readers.checksums.merge(unit.readings)
             arrived.update((merged.name, merged) for merged in unit.rows)
             for tensor in dict.fromkeys(merged.tensor for merged in unit.rows):
-                dtype, waiting = torch_dtype(store.manifest.dtypes[tensor]), unwritten.get(tensor)
+                dtype = torch_dtype(store.manifest.dtypes[tensor])
+                waiting = unwritten.get(tensor)
                 while waiting and waiting[0].name in arrived:
                     row = waiting.popleft()
                     merged = arrived.pop(row.name)

@@ -141,7 +141,8 @@ def make_manifest(
 
     The number of workers is left out, because each worker merges one unit at a time.
     """
-    plan, at_once = prepared.plan, 1 if workers else GPU_AHEAD
+    plan = prepared.plan
+    at_once = 1 if workers else GPU_AHEAD
     if workers is None and device.type == "cpu":
         at_once = matrices_at_once(prepared, memory_bytes)
     return Manifest(

@@ -43,13 +43,18 @@ class LearnedRow:
         device: torch.device,
         only: Sequence[int] | None = None,
     ) -> None:
-        self.name, prepared = row.name, readers.prepared
+        self.name = row.name
+        prepared = readers.prepared
         self._indices = list(range(len(row.experts)) if only is None else only)
         self.experts = [row.experts[index] for index in self._indices]
         weights = prepared.weights_of(row)
         self.weights = [1.0] if only is not None else [weights[index] for index in self._indices]
-        self._row, self._prepared, self._readers = row, prepared, readers
-        self._parameters, self._cache, self._device = parameters, cache, device
+        self._row = row
+        self._prepared = prepared
+        self._readers = readers
+        self._parameters = parameters
+        self._cache = cache
+        self._device = device
         self._open: TaskVectors | None = None
         self._stored: Callable[[int], Values] | None = None
         learning = prepared.method.learning
@@ -162,8 +167,12 @@ class MergedValues:
         *,
         seed: int,
     ) -> None:
-        self.learning, self.parameters = learning, parameters
-        self.rows, self.own, self.shared, self.seed = rows, entries, shared, seed
+        self.learning = learning
+        self.parameters = parameters
+        self.rows = rows
+        self.own = entries
+        self.shared = shared
+        self.seed = seed
 
     def all(self) -> dict[str, Tensor]:
         """All values by name. The row's name precedes a slash; it is empty for shared values."""

@@ -76,9 +76,11 @@ class ModelReader:
         assert self._base is not None
         rows = self.model.token_rows[base_name]
         shape = self._base.model.shape(base_name)
-        width, expert_name = math.prod(shape[1:]), self.model.own_names[base_name]
+        width = math.prod(shape[1:])
+        expert_name = self.model.own_names[base_name]
         start, stop = part or (0, math.prod(shape))
-        first, last = start // width, -(-stop // width)
+        first = start // width
+        last = -(-stop // width)
         base_rows = self._base.read(base_name, (first * width, last * width))
         for index, row, count in runs(rows[first:last]):
             read = self.reader.read_part(expert_name, row * width, (row + count) * width)

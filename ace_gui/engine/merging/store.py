@@ -153,7 +153,8 @@ class MergeStore:
             complete = tensor.assembly.add(row.part, piece)
             if complete is None:
                 return
-            start, piece = row.part.start, complete
+            start = row.part.start
+            piece = complete
         self._writer.write_part(row.tensor, start, piece)
         tensor.checksum = checksum(piece, tensor.checksum if start else 0)
 
@@ -281,7 +282,8 @@ def intact(folder: Path, shards: Sequence[Shard], checksums: Mapping[str, int]) 
     for shard in shards:
         reader = TensorReader(opened_file(folder / shard.file_name)[0])
         for tensor in shard.tensors:
-            running, name = 0, shard.stored_name(tensor.name)
+            running = 0
+            name = shard.stored_name(tensor.name)
             for part in parts_of(prod(tensor.shape)) if tensor.name in checksums else ():
                 running = checksum(reader.read_part(name, *part), running)
             if checksums.get(tensor.name) == running:
@@ -296,7 +298,8 @@ def write_verified(
 
     Raises OutputError and ResourceError.
     """
-    total, done = sum(tensor.nbytes for shard in shards for tensor in shard.tensors), 0
+    total = sum(tensor.nbytes for shard in shards for tensor in shard.tensors)
+    done = 0
     writer = VerifiedWriter(folder, shards)
     for name, tensor in tensors:
         writer.write(name, tensor)
@@ -309,7 +312,8 @@ class VerifiedWriter:
     """Writes tensors, whole or in parts, and reads them back. Raises OutputError, ResourceError."""
 
     def __init__(self, folder: Path, shards: Sequence[Shard]) -> None:
-        self._folder, self._shards = folder, shards
+        self._folder = folder
+        self._shards = shards
         self._writer = ShardedWriter(folder, shards)
         self._checksums: dict[str, int] = {}
 

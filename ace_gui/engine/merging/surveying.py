@@ -77,7 +77,8 @@ def surveyed(
     the findings in plan order, so that they are the same either way. Raises the errors of reading
     and merging.
     """
-    prepared, saved = readers.prepared, _saved(store)
+    prepared = readers.prepared
+    saved = _saved(store)
     findings = prepared.groundwork.findings
     parameters = None if only is None else prepared.parameters_of(only)
     scan = scanned_here(readers)
@@ -127,7 +128,8 @@ def _survey_key(group: Group, declared: MethodSurvey) -> Hashable:
 
 def waits(row: PlanRow, prepared: Prepared) -> bool:
     """Whether the row's method needs a survey or data before it merges."""
-    method, parameters = prepared.method_of(row), prepared.parameters_of(row)
+    method = prepared.method_of(row)
+    parameters = prepared.parameters_of(row)
     surveys = method.needs_model(parameters, len(prepared.experts))
     return surveys or prepared.need_of(row) is not None
 

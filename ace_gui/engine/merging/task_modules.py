@@ -77,10 +77,12 @@ def chosen_entries(
     Raises the errors of reading.
     """
     prepared = readers.prepared
-    chosen, groups = Chosen(), defaultdict[Any, list[PlanRow]](list)
+    chosen = Chosen()
+    groups = defaultdict[Any, list[PlanRow]](list)
     densities: dict[Any, float] = {}
     for row in rows:
-        modules, parameters = prepared.method_of(row).modules, prepared.parameters_of(row)
+        modules = prepared.method_of(row).modules
+        parameters = prepared.parameters_of(row)
         if isinstance(modules, Differences) and modules.cut(parameters).density is not None:
             densities[parameters] = modules.cut(parameters).density or 0.0
             groups[parameters].append(row)
@@ -163,7 +165,8 @@ def write_modules(
     writing = _Writing(readers, writer, chosen)
     with single_threads() as pool:
         for index, row in enumerate(rows):
-            add, resolved = partial(writing.add, row, pool), chosen.resolved.get(row.name, row)
+            add = partial(writing.add, row, pool)
+            resolved = chosen.resolved.get(row.name, row)
             finding(add, resolved, readers)
             yield PassProgress(title=TITLE, done=index + 1, total=len(rows))
     writing.add_scales(rows)
@@ -250,10 +253,8 @@ class _Writing:
     def add_scales(self, rows: Sequence[PlanRow]) -> None:
         """Add one scale per mask; an expert's masks share it within a set of parameters."""
         for row in rows:
-            modules, parameters = (
-                self._prepared.method_of(row).modules,
-                self._prepared.parameters_of(row),
-            )
+            modules = self._prepared.method_of(row).modules
+            parameters = self._prepared.parameters_of(row)
             if isinstance(modules, Masks):
                 for t in row.experts:
                     sums = self._sums.get((parameters, t), (0.0, 0.0))
@@ -297,18 +298,19 @@ class _Writing:
         rows, columns = row.shape
         rank = modules.rank(rows, columns, len(row.experts))
         for t in row.experts:
-            u, s, vh = torch.zeros(rows, rank), torch.zeros(rank), torch.zeros(rank, columns)
+            u = torch.zeros(rows, rank)
+            s = torch.zeros(rank)
+            vh = torch.zeros(rank, columns)
             if t in triplets_of:
                 expert_triplets = triplets_of[t]
-                left, right = expert_triplets.u_OK, expert_triplets.vh_KI
+                left = expert_triplets.u_OK
+                right = expert_triplets.vh_KI
                 if row.transposed:
                     left, right = right.T, left.T
                 rank_of_expert = min(rank, len(expert_triplets.s_K))
-                u[:, :rank_of_expert], s[:rank_of_expert], vh[:rank_of_expert] = (
-                    left[:, :rank_of_expert],
-                    expert_triplets.s_K[:rank_of_expert],
-                    right[:rank_of_expert],
-                )
+                u[:, :rank_of_expert] = left[:, :rank_of_expert]
+                s[:rank_of_expert] = expert_triplets.s_K[:rank_of_expert]
+                vh[:rank_of_expert] = right[:rank_of_expert]
             for what, factor in (("u", u), ("s", s), ("vh", vh)):
                 self._write(row, t, what, factor)
 
@@ -362,17 +364,20 @@ def _cut(row: PlanRow, delta: Tensor, cut: Cut) -> dict[str, Tensor]:
         largest = delta.abs().topk(kept_count(cut.in_rows, delta.shape[1]), dim=1).indices
         chosen = torch.zeros_like(delta, dtype=torch.bool).scatter_(1, largest, value=True)
         if row.transposed:
-            delta, chosen = delta.T, chosen.T
+            delta = delta.T
+            chosen = chosen.T
         index = chosen.reshape(-1).nonzero().reshape(-1)
         return {"index": index.int(), "values": delta.reshape(-1)[index].float()}
     if cut.rank is None or len(row.shape) != 2:
         return {"whole": (delta.T if row.transposed else delta).float()}
     full = min(cut.rank, *row.shape)
     triplets = leading_triplets(delta.double(), full)
-    left, right = triplets.u_OK * triplets.s_K, triplets.vh_KI
+    left = triplets.u_OK * triplets.s_K
+    right = triplets.vh_KI
     if row.transposed:
         left, right = right.T, left.T
     rank = left.shape[1]
     padded = torch.zeros(row.shape[0], full), torch.zeros(full, row.shape[1])
-    padded[0][:, :rank], padded[1][:rank] = left, right
+    padded[0][:, :rank] = left
+    padded[1][:rank] = right
     return {"left": padded[0], "right": padded[1]}

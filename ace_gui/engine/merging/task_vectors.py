@@ -240,7 +240,8 @@ def gram(
     Computed in parts, so that at most one part of every expert is in memory. ``parts``: restrict to
     these.
     """
-    count, base_energy = len(row.experts), 0.0
+    count = len(row.experts)
+    base_energy = 0.0
     gram_TT = torch.zeros(count, count, dtype=torch.float64)
     block_TN = torch.empty(count, BLOCK, dtype=torch.float64)
     for part in parts or parts_of(math.prod(row.shape)):
@@ -304,7 +305,8 @@ def measured_of(
 def _learned(row: PlanRow, deltas: TaskVectors, statistics: Statistics) -> Measured | None:
     """The learned values of a row and of the whole model, for the experts that have the row."""
     tensors: dict[str, list[Tensor]] = {}
-    device, names_by_row = deltas.base.device, _by_row(statistics)
+    device = deltas.base.device
+    names_by_row = _by_row(statistics)
     for stored, name in names_by_row.get(row.tied_to or row.name, ()):
         tensors.setdefault(name, []).append(statistics.read(stored).to(device))
     for stored, name in names_by_row.get("", ()):

@@ -135,11 +135,13 @@ class TensorMerge:
             return
         except NonFiniteError as error:
             self._resolved = resolve_non_finite(error, self.row, self._readers)
-        self.row, self._squared_norm = self._resolved.row, 0.0
+        self.row = self._resolved.row
+        self._squared_norm = 0.0
         yield from self._pieces(pool)
 
     def _pieces(self, pool: ThreadPoolExecutor) -> Iterator[OutputChunk]:
-        elements, width = math.prod(self.row.shape), self._prepared.row_width(self.row)
+        elements = math.prod(self.row.shape)
+        width = self._prepared.row_width(self.row)
         # A part of a tensor comes in one piece, as it may have to be inserted between other parts.
         parts = list(parts_of(elements, width)) if self.row.part is None else [(0, elements)]
         if not self._is_combined:
@@ -161,7 +163,9 @@ class TensorMerge:
 
     def _findings(self, parts: Sequence[Part], pool: ThreadPoolExecutor) -> Findings:
         """The findings of the model's surveys, and of this tensor's surveys."""
-        row, prepared, experts = self.row, self._prepared, range(len(self.row.experts))
+        row = self.row
+        prepared = self._prepared
+        experts = range(len(self.row.experts))
 
         def vectors(survey: Survey, part: Part) -> Sequence[Tensor]:
             deltas = self._vectors(part)
@@ -185,7 +189,8 @@ class TensorMerge:
         self, parts: Sequence[Part], findings: Findings, pool: ThreadPoolExecutor
     ) -> Iterator[OutputChunk]:
         """Merge in parts; all of them again if their votes differ from the assumed ones."""
-        experts, vote = len(self.row.experts), Vote()
+        experts = len(self.row.experts)
+        vote = Vote()
         votes = self._prepared.method_of(self.row).votes and len(parts) > 1
 
         def merged(all_findings: Findings, part: Part) -> OutputChunk:
@@ -234,12 +239,14 @@ class TensorMerge:
                 "The merged task vector leaves the range of its numbers; lower the experts' "
                 "weights or the method's scale, or average this tensor."
             )
-        row, values = self.row, weight.reshape(-1)
+        row = self.row
+        values = weight.reshape(-1)
         if row.part is None and row.is_merged:
             # Rows of new tokens are the experts' mean, whatever the method does elsewhere.
             info = self._prepared.base.checkpoint.tensors[row.tensor]
             for new in info.new_parts if isinstance(info, ExtendedInfo) else ():
-                first, last = max(new[0], start), min(new[1], start + values.numel())
+                first = max(new[0], start)
+                last = min(new[1], start + values.numel())
                 if first < last:
                     mean = self._readers.base.read(row.tensor, (first, last))
                     values[first - start : last - start] = mean
@@ -326,7 +333,8 @@ def merge_whole(works: Sequence[TensorMerge]) -> list[OutputChunk]:
 
 
 def _merged_batch(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -> list[Merged]:
-    rows, prepared = [work.row for work in works], works[0]._prepared
+    rows = [work.row for work in works]
+    prepared = works[0]._prepared
     weights = [prepared.weights_of(row) for row in rows]
     tolerances = [
         task_vectors.tolerance(weight, work._dtype)
@@ -338,10 +346,8 @@ def _merged_batch(works: Sequence[TensorMerge], deltas: Sequence[TaskVectors]) -
             rows, deltas, weights, tolerances, strict=True
         )
     ]
-    parameters, bases = (
-        prepared.parameters_of(rows[0]),
-        [task_vectors.base for task_vectors in deltas],
-    )
+    parameters = prepared.parameters_of(rows[0])
+    bases = [task_vectors.base for task_vectors in deltas]
     merged_layers = merged_together(prepared.method_of(rows[0]), layers, bases, parameters)
     return [
         _after(row, merged, task_vectors, weight, tolerance)
@@ -366,7 +372,8 @@ def _tensor_findings(
 
     None if there are no findings of the model, and no surveys of the tensor.
     """
-    findings, parameters = prepared.findings_of(row), prepared.parameters_of(row)
+    findings = prepared.findings_of(row)
+    parameters = prepared.parameters_of(row)
     surveys = prepared.method_of(row).surveys_over(Range.TENSOR, parameters)
     if not row.is_merged or not surveys:
         return findings

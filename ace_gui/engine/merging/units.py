@@ -169,7 +169,9 @@ def merged_within(
         first = merged_within(works[:middle], pool, budgets)
         return first + merged_within(works[middle:], pool, budgets)
 
-    least, limit, alone = sum(work.gpu_bytes for work in works), budgets.gpu, len(works) == 1
+    least = sum(work.gpu_bytes for work in works)
+    limit = budgets.gpu
+    alone = len(works) == 1
     need = least + sum(work.stored_bytes for work in works)
     keep = need <= budgets.share and limit.admits(need, len(works))
     need = need if keep else least
@@ -188,7 +190,8 @@ def merged_within(
         if budgets.device.type == "cuda":
             torch.cuda.empty_cache()
         limit.shrink(reservation, len(works))
-        need, keep = least, False
+        need = least
+        keep = False
         if reservation.contended:
             for work in works:
                 work.note_fallback(CROWDED)
@@ -422,15 +425,15 @@ def scan_rows(scan: Scan, rows: Sequence[PlanRow], readers: Readers) -> Scanned:
     Counts are returned as one sum at the last row: they are large, and their sum does not depend on
     the order.
     """
-    started, contributions, counts = time.monotonic(), list[Any](), None
+    started = time.monotonic()
+    contributions = list[Any]()
+    counts = None
     with single_threads() as pool:
         for row in rows:
             contribution = scan(row, readers, pool)
             if isinstance(contribution, Tensor) and not contribution.is_floating_point():
-                counts, contribution = (
-                    contribution if counts is None else counts.add_(contribution),
-                    None,
-                )
+                counts = contribution if counts is None else counts.add_(contribution)
+                contribution = None
             contributions.append(contribution)
     if counts is not None:
         contributions[-1] = counts

@@ -88,7 +88,8 @@ class Router(nn.Module):
         self, tensors: Mapping[str, Tensor], *, one_only: bool, experts: Sequence[str] = ()
     ) -> None:
         super().__init__()
-        self.location, self.experts = WHOLE, tuple(experts)
+        self.location = WHOLE
+        self.experts = tuple(experts)
         for name in ("centre", "scale", "weight", "bias"):
             self.register_buffer(name, tensors[name], persistent=False)
         self.one_only = one_only
@@ -178,7 +179,8 @@ def put_whole(model: Any, modules: StoredModules) -> Router:
 def _router(modules: StoredModules) -> Router:
     names = ("centre", "scale", "weight", "bias")
     tensors = {name: modules.read(TRAINED + name) for name in names}
-    count, width = len(modules.manifest.experts), len(tensors["centre"])
+    count = len(modules.manifest.experts)
+    width = len(tensors["centre"])
     shapes = [tuple(tensors[name].shape) for name in names]
     fits = shapes == [(width,), (width,), (count, width), (count,)]
     if not fits or not bool((tensors["scale"] > 0).all()):
@@ -189,7 +191,8 @@ def _router(modules: StoredModules) -> Router:
 
 def _differences(model: Any, modules: StoredModules) -> Differences:
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    finder, differences = DiskNames(model, parameters), Differences()
+    finder = DiskNames(model, parameters)
+    differences = Differences()
     experts = {name: t for t, name in enumerate(modules.manifest.experts)}
     for row, part in modules.layout.parts.items():
         destination = finder.find(part.tensor)
@@ -211,7 +214,8 @@ def _row_of(
     modules: StoredModules, row: str, parameter: str, experts: Mapping[str, int], number: int
 ) -> tuple[_Target, list[Tensor]]:
     """The elements of a row, and its tensors: one or two for all experts, or two for each."""
-    owners, part = modules.layout.experts[row], modules.layout.parts[row]
+    owners = modules.layout.experts[row]
+    part = modules.layout.parts[row]
     forms = {form_of(f"{owner}/{row}/", modules.tensors) for owner in owners}
     if not owners or len(forms) != 1:
         raise refusal(modules.folder, f"{MODULES} has a row in several forms; merge again.")
@@ -412,7 +416,8 @@ def _generating(model: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
                 "A model with modules returns more than the text for a single example only; give "
                 "it one example at a time."
             )
-        config, longest = model.generation_config, max(row.shape[1] for row in rows)
+        config = model.generation_config
+        longest = max(row.shape[1] for row in rows)
         pads = (kwargs.get("pad_token_id"), config.pad_token_id, config.eos_token_id)
         fill = next((pad for pad in pads if pad is not None), 0)
         fill = fill[0] if isinstance(fill, list) else fill

@@ -126,7 +126,8 @@ def put_correction(model: Any, modules: StoredModules, expert: str) -> Correctio
     width = getattr(model.config.get_text_config(), "hidden_size", None)
     if down.ndim != 2 or up.shape != down.T.shape or down.shape[1] != width:
         raise refusal(modules.folder, f"{MODULES} has a correction of another model; merge again.")
-    head, first = head_of(model), next(model.parameters())
+    head = head_of(model)
+    first = next(model.parameters())
     correction = Correction(down, up).to(first.device, first.dtype)
     head.add_module(NAME, correction)
     head.register_forward_pre_hook(lambda _head, args: (correction(args[0]), *args[1:]))
@@ -156,7 +157,8 @@ class BlockRouter(nn.Module):
         super().__init__()
         for name in ROUTER:
             self.register_buffer(name, tensors[name], persistent=False)
-        self.location, self.experts = location, tuple(experts)
+        self.location = location
+        self.experts = tuple(experts)
         self.first: Any = None
         self.share_NT: Tensor | None = None
         self.held = False
@@ -263,13 +265,15 @@ def put_blocks(model: Any, modules: StoredModules) -> dict[str, BlockRouter]:
     not fit, and the errors of ``put_layers``.
     """
     shared = modules.read(TRAINED + SHARED)
-    layers, names = list[LinearChange](), modules.manifest.experts
+    layers = list[LinearChange]()
+    names = modules.manifest.experts
     for tensor in (p.tensor for p in modules.layout.parts.values() if len(p.tensor_shape) == 2):
         if tensor not in modules.layout.parts:
             sentence = f"{MODULES} has parts of blocks; merge again."
             raise refusal(modules.folder, sentence, tensor=tensor)
         changes = torch.stack([modules.read_whole(name, tensor) for name in names])
-        bias, biases = f"{tensor.removesuffix('.weight')}.bias", None
+        bias = f"{tensor.removesuffix('.weight')}.bias"
+        biases = None
         if bias in modules.layout.parts:
             biases = torch.stack([modules.read_whole(name, bias) for name in names])
         layers.append(LinearChange(tensor=tensor, changes=changes, biases=biases))
@@ -312,12 +316,16 @@ def _inform_routers(model: Any, routers: Sequence[BlockRouter]) -> None:
     @wraps(generate)
     def held(*args: Any, **kwargs: Any) -> Any:
         for router in routers:
-            router.first, router.share_NT, router.held = None, None, True
+            router.first = None
+            router.share_NT = None
+            router.held = True
         try:
             return generate(*args, **kwargs)
         finally:
             for router in routers:
-                router.first, router.share_NT, router.held = None, None, False
+                router.first = None
+                router.share_NT = None
+                router.held = False
 
     model.generate = held
 
@@ -359,8 +367,10 @@ class SmileExperts(nn.Module):
             self.register_buffer(name, stacked, persistent=False)
         self.register_buffer("outputs", outputs, persistent=False)
         inputs = self.ins.shape[2]
-        self.gate_rank, self.top = min(gate_rank, max(1, inputs // 2)), top
-        self.location, self.experts = location, tuple(experts)
+        self.gate_rank = min(gate_rank, max(1, inputs // 2))
+        self.top = top
+        self.location = location
+        self.experts = tuple(experts)
         self.seen: Seen | None = None
 
     def forward(self, input_NI: Tensor) -> tuple[Tensor, Tensor]:
@@ -389,7 +399,8 @@ class SmileExperts(nn.Module):
 def _added(layer: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
     """The hook of a linear layer: its own output plus that of its experts."""
     inputs = args[0]
-    input_NI, result = inputs.reshape(-1, inputs.shape[-1]), output.clone()
+    input_NI = inputs.reshape(-1, inputs.shape[-1])
+    result = output.clone()
     flat = result.view(-1, output.shape[-1])
     for experts in layer.get_submodule(NAME).children():
         change_NO, weight_NT = experts(input_NI)
@@ -430,21 +441,26 @@ def put_smile(model: Any, modules: StoredModules) -> dict[str, SmileExperts]:
 
 
 def _experts(modules: StoredModules, row: str, settings: Any, *, transposed: bool) -> SmileExperts:
-    part, owners = modules.layout.parts[row], modules.layout.experts[row]
+    part = modules.layout.parts[row]
+    owners = modules.layout.experts[row]
     pairs = [
         [modules.read(f"{name}/{row}/{what}") for what in ("left", "right")] for name in owners
     ]
-    outs, ins = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    outs = [pair[0] for pair in pairs]
+    ins = [pair[1] for pair in pairs]
     if transposed:
-        outs, ins = [right.T for _, right in pairs], [left.T for left, _ in pairs]
+        outs = [right.T for _, right in pairs]
+        ins = [left.T for left, _ in pairs]
     # The outputs of the layer that belong to the part of a matrix.
-    axis, (rows, columns) = int(transposed), part.tensor_shape
+    axis = int(transposed)
+    (rows, columns) = part.tensor_shape
     numbers = torch.arange(part.tensor_shape[axis])
     numbers = (numbers if transposed else numbers[:, None]).expand(rows, columns)
     outputs: Tensor | None = torch.unique(elements_of(numbers.reshape(-1), part))
     if outputs is not None and len(outputs) == part.tensor_shape[axis]:
         outputs = None
-    name, biases = f"{part.tensor.removesuffix('.weight')}.bias", list[Tensor]()
+    name = f"{part.tensor.removesuffix('.weight')}.bias"
+    biases = list[Tensor]()
     if name in modules.layout.parts:  # zero for experts without one
         biases = [modules.read_whole(owner, name) for owner in owners]
     return SmileExperts(

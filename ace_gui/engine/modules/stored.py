@@ -275,7 +275,8 @@ def form_of(prefix: str, modules: Checkpoint) -> tuple[str, ...]:
 
 def _fits(form: tuple[str, ...], infos: Mapping[str, TensorInfo], part: MatrixPart) -> bool:
     """Whether tensors of these formats and shapes can belong to the part."""
-    elements, complete = part.elements, part.elements == prod(part.tensor_shape)
+    elements = part.elements
+    complete = part.elements == prod(part.tensor_shape)
     tags = [infos[what].dtype for what in form]
     shapes = [infos[what].shape for what in form]
     match form[0]:

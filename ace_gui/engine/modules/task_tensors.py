@@ -121,7 +121,8 @@ def read_described(folder: Path) -> tuple[ModulesManifest, Layout]:
 
     Raises CheckpointError.
     """
-    manifest, layout = read_manifest(folder), read_layout(folder)
+    manifest = read_manifest(folder)
+    layout = read_layout(folder)
     experts = manifest.experts if layout.all is None else layout.all
     if experts != manifest.experts or not set(layout.names) <= set(experts):
         raise refusal(folder, f"{MODULES} and modules.json name different experts; merge again.")
@@ -233,7 +234,8 @@ class TaskTensors:
 
     def _change(self, row: str, shared: Tensor) -> Tensor:
         """The expert's task vector of a row, in the shape of ``shared``, the merged one."""
-        prefix, stored = f"{self.expert}/{row}/", self.modules
+        prefix = f"{self.expert}/{row}/"
+        stored = self.modules
         if f"{prefix}mask" in stored.tensors.tensors:
             chosen = unpacked(stored.read(f"{prefix}mask"), shared.numel())
             scale = float(stored.read(f"{prefix}scale"))
@@ -309,7 +311,8 @@ def _require_base(task: TaskTensors) -> None:
         return
     wrong = f"{path_text(task.base_folder)} is not the base of this merge: "
     for name in task.rows:
-        shape, there = task.modules.merged.tensors[name].shape, task.base.tensors.get(name)
+        shape = task.modules.merged.tensors[name].shape
+        there = task.base.tensors.get(name)
         if there is None or there.shape != shape or not is_float(there.dtype):
             raise MismatchError(
                 f"{wrong}`{plain(name)}` differs. Name the base model.",

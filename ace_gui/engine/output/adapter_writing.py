@@ -102,7 +102,8 @@ def write_adapter(
     require_experts(prepared)
     require_adapter(prepared.recipe)
     use_threads(threads)
-    where, started = resolve_device(device), time.monotonic()
+    where = resolve_device(device)
+    started = time.monotonic()
     options = options or AdapterOptions()
     plan = _require_plan(prepared, options)
     with claimed_output(out, prepared.plan.input_folders) as target:
@@ -334,7 +335,8 @@ class _Writing:
         stacked = self.prepared.base.architecture.stacked
         for name in item.parameter.tensors:
             for row in self.plan.rows.get(name, ())[:1]:
-                shares, changes = shares_of(self.prepared, row), stack_changes(self.prepared, row)
+                shares = shares_of(self.prepared, row)
+                changes = stack_changes(self.prepared, row)
                 if shares is None or changes is None:
                     return None
                 for t, change, piece in changes:
@@ -373,12 +375,14 @@ class _Writing:
             work = TensorMerge(row, self.readers, self.device)
             (pieces,) = merged_within([work], self.pool, self.budgets)
             for piece in pieces:
-                start, stretch = piece.start, piece.values
+                start = piece.start
+                stretch = piece.values
                 if row.part is not None:
                     complete = assembly.add(row.part, stretch)
                     if complete is None:
                         continue
-                    start, stretch = row.part.start, complete
+                    start = row.part.start
+                    stretch = complete
                 values[start : start + stretch.numel()] = stretch
         return values, base.to(values.dtype)
 

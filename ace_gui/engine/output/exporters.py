@@ -132,7 +132,8 @@ class FromModel(ThroughModel):
         self, store: Path, folder: Path, *, complete_heads: bool, scores: tuple[TaskScore, ...]
     ) -> Written:
         """Make the store's model complete, and then the form from it."""
-        model, made = store / MODEL, store / _MADE
+        model = store / MODEL
+        made = store / _MADE
         chosen = self._chosen(read_finished(store).recipe)
         with writing(store):
             finish_model(store, model, folder.name, complete_heads=complete_heads, scores=scores)

@@ -245,7 +245,8 @@ class _Card:
 
 def _add_files(store: Path, stage: Path, folder: Path, card: _Card) -> None:
     """Add the files next to the tensors: config, card and recipe."""
-    manifest, hashes = read_finished(store), card.hashes
+    manifest = read_finished(store)
+    hashes = card.hashes
     if has_modules(stage):
         hashes = {**hashes, MODULES: file_digest(stage / MODULES)}
         write_manifest(stage, replace(read_manifest(stage), hashes=hashes))
@@ -334,7 +335,8 @@ def export_adapter(
         out_dtype=written.out_dtype,
     )
     described = replace(manifest, recipe=recipe)
-    options, claimed = AdapterOptions(balanced=True), False
+    options = AdapterOptions(balanced=True)
+    claimed = False
     events = write_adapter(prepared, target, device="cpu", options=options, described=described)
     try:
         with closing(events):
@@ -356,7 +358,8 @@ def energy_by_rank(store: Path) -> Iterator[JobProgress | EnergyByRank]:
     (merged,) = prepared.experts
     factored = adapter_plan(prepared).completed().factored
     shares = torch.ones(max((min(item.sides) for item in factored), default=0)).double()
-    total, matrices = torch.zeros_like(shares), 0
+    total = torch.zeros_like(shares)
+    matrices = 0
     with TensorReader(prepared.base.checkpoint) as before, TensorReader(merged.checkpoint) as after:
         for done, item in enumerate(factored):
             yield JobProgress(done=done, total=len(factored))
@@ -368,7 +371,8 @@ def energy_by_rank(store: Path) -> Iterator[JobProgress | EnergyByRank]:
                 if squares.any():
                     cumulative = shares.clone()
                     cumulative[: len(squares)] = squares.cumsum(0) / squares.sum()
-                    total, matrices = total + cumulative, matrices + 1
+                    total = total + cumulative
+                    matrices = matrices + 1
     yield EnergyByRank(shares=tuple((total / max(matrices, 1)).tolist()), matrices=matrices)
 
 

@@ -209,7 +209,8 @@ def model_card(
     model for each of ``heads``. ``scores``: of base, experts and this model. ``distilled``: what
     aligning the merge with its experts gave.
     """
-    recipe, library = manifest.recipe, library_of(folder)
+    recipe = manifest.recipe
+    library = library_of(folder)
     lineage = lineage_of(recipe)
     classes = dict(zip(recipe.expert_names, manifest.expert_classes, strict=True))
     return _card(

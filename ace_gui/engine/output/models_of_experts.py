@@ -62,7 +62,8 @@ def _written(task: TaskTensors, folder: Path) -> Iterator[JobProgress]:
 
 def _side_files(task: TaskTensors) -> Mapping[str, Path]:
     """The merged model's side files, with the expert's config if it has its own."""
-    folder, merged = task.modules.folder, task.modules.merged
+    folder = task.modules.folder
+    merged = task.modules.merged
     files = dict(merged.side_files)
     folders = (folder / HEADS / task.expert, _own_folder(task))
     config = next(filter(None, (_config_of(task, folder) for folder in folders)), None)

@@ -188,7 +188,8 @@ def _changes(prepared: Prepared, row: PlanRow) -> bool:
     """Whether any expert may change a tensor, as far as its headers tell."""
     for t in row.experts:
         expert = prepared.experts[t]
-        checkpoint, name = expert.checkpoint, answering_name(row, expert)
+        checkpoint = expert.checkpoint
+        name = answering_name(row, expert)
         if checkpoint.adapter is None or _of_adapter(checkpoint, name):
             return True
     return False
@@ -208,7 +209,8 @@ def low_rank_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRan
     changes = []
     for t in row.experts:
         expert = prepared.experts[t]
-        checkpoint, name = expert.checkpoint, answering_name(row, expert)
+        checkpoint = expert.checkpoint
+        name = answering_name(row, expert)
         if checkpoint.adapter is None or row.tensor in expert.token_rows:
             return None
         if not _of_adapter(checkpoint, name):
@@ -231,8 +233,10 @@ def shares_of(prepared: Prepared, row: PlanRow) -> Sequence[float] | None:
 
     They are the method's results for unit vectors.
     """
-    weights, count = prepared.weights_of(row), len(row.experts)
-    method, averaged = prepared.method_of(row), row.disposition is Disposition.AVERAGED
+    weights = prepared.weights_of(row)
+    count = len(row.experts)
+    method = prepared.method_of(row)
+    averaged = row.disposition is Disposition.AVERAGED
     plain = row.after == NOTHING_AFTER and prepared.own_of(row) is None
     if not averaged and (not (method.sums and plain)):
         return None
@@ -264,7 +268,8 @@ def _factored(
             shares_of(prepared, row) is not None for name in parameter.tensors for row in rows[name]
         )
         return replace(item, rank=_rank(prepared, item, stack_rank, exact))
-    row, shape = rows[parameter.tensor][0], parameter.shape
+    row = rows[parameter.tensor][0]
+    shape = parameter.shape
     changes = low_rank_changes(prepared, row)
     embedding = bool(changes) and all(change.embedding for _, change in changes or ())
     matrix = traits.matrix and len(shape) == 2
@@ -304,7 +309,8 @@ def _rank(prepared: Prepared, item: Factored, known_rank: int | None, exact: boo
     ``known_rank``: the sum of the experts' ranks; ``exact``: whether the change has no higher rank.
     Raises RecipeError if nothing gives the rank.
     """
-    recipe, limit = prepared.recipe, min(item.sides)
+    recipe = prepared.recipe
+    limit = min(item.sides)
     most = min(known_rank, limit) if known_rank is not None and exact else limit
     if recipe.energy is not None:
         return most
@@ -327,7 +333,8 @@ def stack_changes(prepared: Prepared, row: PlanRow) -> list[tuple[int, LowRank, 
     changes: list[tuple[int, LowRank, ModuleRows]] = []
     for t in row.experts:
         expert = prepared.experts[t]
-        checkpoint, name = expert.checkpoint, answering_name(row, expert)
+        checkpoint = expert.checkpoint
+        name = answering_name(row, expert)
         if checkpoint.adapter is None:
             return None
         if not _of_adapter(checkpoint, name):

@@ -94,7 +94,8 @@ class Factored:
     def sides(self) -> tuple[int, int]:
         """O and I of a matrix; the positions of a kernel are inputs."""
         shape = self.parameter.shape[1:] if self._is_stack else self.parameter.shape
-        rows, columns = shape[0], math.prod(shape[1:])
+        rows = shape[0]
+        columns = math.prod(shape[1:])
         return (columns, rows) if self.turned else (rows, columns)
 
     def outputs(self, dtype: str, depth: int) -> tuple[OutputTensor, OutputTensor]:

@@ -137,7 +137,9 @@ def _config(checkpoint: Checkpoint) -> Mapping[str, object]:
 
 def chat_checks(prepared: Prepared) -> tuple[Check, ...]:
     """Notes about templates that only experts have, and about end tokens that differ."""
-    base, experts, notes = prepared.base, prepared.experts, []
+    base = prepared.base
+    experts = prepared.experts
+    notes = []
     having = [plain(expert.name) for expert in experts if template_of(expert.checkpoint)]
     if having and not prepared.recipe.chat_template and not template_of(base.checkpoint):
         notes.append(

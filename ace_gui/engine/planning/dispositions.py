@@ -125,7 +125,8 @@ class _Rules:
 
     def row(self, name: str) -> PlanRow:
         """The row of a tensor of the base."""
-        info, traits = self.base.checkpoint.tensors[name], self.base.architecture.traits[name]
+        info = self.base.checkpoint.tensors[name]
+        traits = self.base.architecture.traits[name]
         row = PlanRow(
             name=name,
             role=traits.role.value,
@@ -194,7 +195,8 @@ class _Rules:
     def extra_row(self, name: str, owners: tuple[int, ...]) -> PlanRow:
         """The row of a tensor that the base lacks: a head or a part of one, or a leftover."""
         owner = self.experts[owners[0]]
-        info, traits = owner.checkpoint.tensors[name], owner.architecture.traits[name]
+        info = owner.checkpoint.tensors[name]
+        traits = owner.architecture.traits[name]
         disposition = Disposition.PER_EXPERT
         reason = f"task head: saved with its expert in heads/{self.heads.because}"
         if traits.role == Role.BUFFER:
@@ -230,7 +232,8 @@ class _Rules:
 
     def _refuse_shapes(self, row: PlanRow, role: Role) -> None:
         """Raise MismatchError for an expert whose tensor has another shape than the base's."""
-        name, shape = row.name, row.shape
+        name = row.name
+        shape = row.shape
         for expert in self._misfits(row):
             theirs = expert.shape(name)
             sentence = (
@@ -248,7 +251,8 @@ class _Rules:
 
     def _other_rows(self, row: PlanRow, expert: OpenedModel) -> str:
         """The reason given for a vocabulary with more or fewer rows than the base's."""
-        rows, theirs = row.shape[0], expert.shape(row.name)[0]
+        rows = row.shape[0]
+        theirs = expert.shape(row.name)[0]
         tokens = "1 token" if abs(theirs - rows) == 1 else f"{abs(theirs - rows)} tokens"
         longer = expert if theirs > rows else self.base
         token = token_of(longer.checkpoint, min(rows, theirs))
@@ -279,23 +283,31 @@ def combined(
     row: PlanRow, traits: TensorTraits, method: MergeMethod[object], scope: str, total: int
 ) -> PlanRow:
     """The row of a tensor that ``method`` merges, if the scope allows it."""
-    count, turned, stays = len(row.experts), traits.transposed, row.transposed
+    count = len(row.experts)
+    turned = traits.transposed
+    stays = row.transposed
     share = "" if count == total else f" (in {count} of {total} experts)"
     decision = decide(scope, row.name, len(row.shape))
     fate = Disposition.MERGED
     if (0 < count < method.least) or (method.most is not None and count > method.most):
-        fate, turned, share = Disposition.AVERAGED, stays, ""
+        fate = Disposition.AVERAGED
+        turned = stays
+        share = ""
         reason = f"{method.title} cannot merge {count} of {total} experts: averaged"
     elif decision is not None:
-        fate, reason, turned = FATES[decision.kind], decision.reason, False
+        fate = FATES[decision.kind]
+        reason = decision.reason
+        turned = False
     elif method.kind is Kind.ENTRY:  # the orientation matters if a cap requires the whole matrix
         reason = f"{method.title} applies to every entry"
     elif traits.matrix and traits.role not in AVERAGE_REASONS:
         reason = "matrix of a linear layer" + (", stored inputs × outputs" if turned else "")
     elif method.kind in {Kind.TENSOR, Kind.ROW}:
-        reason, turned = f"{method.title} applies to tensors of any shape", stays
+        reason = f"{method.title} applies to tensors of any shape"
+        turned = stays
     else:
-        fate, turned = Disposition.AVERAGED, stays
+        fate = Disposition.AVERAGED
+        turned = stays
         reason = AVERAGE_REASONS.get(traits.role, "not the matrix of a linear layer: averaged")
     row = replace(row, disposition=fate, transposed=turned, reason=reason + share)
     return averaged_if_narrow(row, method)
@@ -333,7 +345,8 @@ def with_after(
     """
     if not row.is_merged or not _is_matrix(row):
         return replace(row, after=NOTHING_AFTER)
-    depth, defaults = 1.0, NOTHING_AFTER
+    depth = 1.0
+    defaults = NOTHING_AFTER
     if after.depth is not None:
         first, end = after.depth
         share = (row.block or 0) / (last.get(block_list(row.name) or "") or 1)
@@ -405,7 +418,8 @@ def refuse_other_than_floats(
             continue
         in_base = f"is {row.dtype} in the base"
         for expert in (experts[t] for t in row.experts):
-            own_name, name = expert.own_names[answering_name(row, expert)], plain(expert.name)
+            own_name = expert.own_names[answering_name(row, expert)]
+            name = plain(expert.name)
             dtype = expert.checkpoint.tensors[own_name].dtype
             if not copied and not is_float(dtype):
                 advice = f"{name}, or keep the base's tensor (`overrides` in a recipe)"
@@ -482,15 +496,21 @@ def _unfused(row: PlanRow, fusion: Fusion, *, transposed: bool) -> Iterator[Plan
     """Split a fused matrix along its outputs, which are rows of the file, or else its columns."""
     outputs, inputs = reversed(row.shape) if transposed else row.shape
     origin = row.part.start if row.part is not None else 0
-    unit, before = 1 if transposed else row.shape[1], 0
+    unit = 1 if transposed else row.shape[1]
+    before = 0
     for role, share in fusion.shares:
         label = LABELS.get(role, role.value)
         shape = (outputs // fusion.period * share, inputs)
-        start, stop, period = origin, origin + prod(row.shape), fusion.period * unit
-        first, last = before * unit, (before + share) * unit
+        start = origin
+        stop = origin + prod(row.shape)
+        period = fusion.period * unit
+        first = before * unit
+        last = (before + share) * unit
         if stop - start == period:  # contiguous: can be read and written alone
             start, stop = start + first, start + last
-            first, last, period = 0, share * unit, share * unit
+            first = 0
+            last = share * unit
+            period = share * unit
         yield replace(
             row,
             name=f"{row.name}[{label}]",

@@ -121,7 +121,8 @@ class OpenedModel:
     @property
     def summary(self) -> ExpertSummary:
         """The model's line in a list."""
-        architecture, parts = self.architecture, self.checkpoint.parts
+        architecture = self.architecture
+        parts = self.checkpoint.parts
         is_adapter = self.checkpoint.adapter is not None
         unnamed = ", ".join(parts) if len(parts) > 1 else "from names alone"
         note = "" if is_adapter else architecture.note  # adapters have no config of a model
@@ -181,7 +182,8 @@ def open_whole(path: Path, describer: Describer, adapter: Path | None = None) ->
 
 def _with_adapter(adapter: Path, model: OpenedModel) -> Checkpoint:
     """A model with an adapter on it as a whole model, which need not be the recipe's base."""
-    adapted, model_checkpoint = _adapted(adapter, model), model.checkpoint
+    adapted = _adapted(adapter, model)
+    model_checkpoint = model.checkpoint
     return compose(
         model_checkpoint,
         {name: (adapted, name) for name in adapted.tensors},
@@ -347,7 +349,8 @@ def _experts_of(stack: str, tensors: Mapping[str, TensorInfo]) -> list[ModuleRow
         match = _EXPERT.fullmatch(name)
         if match and match["block"] == block and match["matrix"] in _JOINED.get(parameter, ()):
             infos[int(match["expert"]), _JOINED[parameter].index(match["matrix"])] = info
-    pieces, start = [], 0
+    pieces = []
+    start = 0
     for _, info in sorted(infos.items()):
         pieces.append(ModuleRows(tensor=info.name, at=0, start=start, rows=info.shape[0]))
         start += info.shape[0]
@@ -386,7 +389,8 @@ def open_models(
         experts.append((yield from _open_expert(name, entry, base, describer)))
     seen = {base.checkpoint.identity: "the base"}
     for expert in experts:
-        identity, path = expert.checkpoint.identity, expert.checkpoint.path
+        identity = expert.checkpoint.identity
+        path = expert.checkpoint.path
         if identity in seen:
             which = "it from the models" if seen[identity] == "the base" else "one of them"
             raise RecipeError(

@@ -46,7 +46,8 @@ def _answering_names(base: OpenedModel, expert: OpenedModel, heads: HeadChoice) 
         source = name
         while (tied_to := _stored_source(base, source)) is not None:
             source = tied_to
-        traits, info = base.architecture.traits[source], base.checkpoint.tensors[source]
+        traits = base.architecture.traits[source]
+        info = base.checkpoint.tensors[source]
         is_fixed = traits.role is Role.BUFFER or not is_float(info.dtype)
         if expert.has(source) and not is_fixed and heads.keeps(source, traits):
             yield name if expert.has(name) else _stored_source(base, name) or name

@@ -94,7 +94,8 @@ def overridden(
     if not recipe.overrides:
         return rows, ()
     rules = _Rules(recipe=recipe, base=base, last=last, one_head=one_head, named=named)
-    changed, used = {}, set[int]()
+    changed = {}
+    used = set[int]()
     for row in rows:
         row_changed, effective = rules.applied(row, required_rules.get(row.tensor, frozenset()))
         changed[row.name] = row_changed
@@ -134,9 +135,12 @@ class _Choice:
 
     def under(self, rule: Override, recipe: Recipe) -> _Choice:
         """The choice after one more rule."""
-        method, values, own_values = self.method, self.values, self.own
+        method = self.method
+        values = self.values
+        own_values = self.own
         if rule.merge_method is not None:
-            method, own_values = rule.merge_method, {}
+            method = rule.merge_method
+            own_values = {}
             values = dict(recipe.parameters) if method == recipe.merge_method else {}
         if rule.merge_method is not None or method == recipe.merge_method:
             values = {**values, **rule.parameters}
@@ -190,7 +194,8 @@ class _Rules:
 
     def _result(self, row: PlanRow) -> tuple[object, ...]:
         """Everything that the result of a row with this disposition depends on."""
-        override, merged = row.override, row.is_merged
+        override = row.override
+        merged = row.is_merged
         weights = override.weights if override else self.recipe.weights
         return (
             row.disposition,
@@ -216,7 +221,8 @@ class _Rules:
         )
         for index in indices:
             choice = choice.under(recipe.overrides[index], recipe)
-        method, traits = get_method(choice.method), self.base.architecture.traits[row.tensor]
+        method = get_method(choice.method)
+        traits = self.base.architecture.traits[row.tensor]
         # A preset does not apply to heads that are merged nevertheless.
         scope = DEFAULT if traits.role is Role.HEAD else recipe.scope
         changed = combined(row, traits, method, scope, len(recipe.models))
@@ -239,7 +245,8 @@ class _Rules:
         self, row: PlanRow, choice: _Choice, indices: Sequence[int], differences: Sequence[str]
     ) -> PlanRow:
         """The row with these settings, and a reason that names what differs from the recipe's."""
-        method, names = get_method(choice.method), self.recipe.expert_names
+        method = get_method(choice.method)
+        names = self.recipe.expert_names
         values, notes = completed(choice.values, method, self.base)
         parameters = checked_parameters(method, values)
         sets = [parameters]
@@ -271,7 +278,8 @@ class _Rules:
 
         ``shaped``: whether the steps after the method differ from the recipe's.
         """
-        words, recipe = [], self.recipe
+        words = []
+        recipe = self.recipe
         if row.is_merged:
             same = choice.method == recipe.merge_method
             defaults = recipe.parameters if same else {}

@@ -55,8 +55,11 @@ BLOCK: Final = 4096
 
 def preflight(prepared: Prepared) -> tuple[Check, ...]:
     """Every check of the models, the disk and the memory, worst first."""
-    base, experts, plan = prepared.base, prepared.experts, prepared.plan
-    checks, agreed = _of_base(base), base.checkpoint.dtype or "no floating-point format"
+    base = prepared.base
+    experts = prepared.experts
+    plan = prepared.plan
+    checks = _of_base(base)
+    agreed = base.checkpoint.dtype or "no floating-point format"
     if experts and not base.slices:
         checks += _together("Names", _names, base, experts, "Every tensor of the base is there.")
         checks.append(Check("Shapes", "Every shared tensor has the base's shape."))
@@ -112,7 +115,8 @@ def _plain_lines(lines: Iterable[str]) -> str:
 def _of_base(base: OpenedModel) -> list[Check]:
     """Whether the base has everything that an output needs."""
     checkpoint = base.checkpoint
-    verdict, sentence = Verdict.OK, "Its config and side files go into the output."
+    verdict = Verdict.OK
+    sentence = "Its config and side files go into the output."
     remarks = list(base.summary.warnings)
     if not any(file.endswith(("config.json", PIPELINE)) for file in checkpoint.side_files):
         verdict = Verdict.NOTE
@@ -121,7 +125,8 @@ def _of_base(base: OpenedModel) -> list[Check]:
             "config either. Open the model's folder if there is one."
         )
     elif remarks:
-        verdict, sentence = Verdict.NOTE, remarks[0]
+        verdict = Verdict.NOTE
+        sentence = remarks[0]
     return [Check("Base model", sentence, verdict, "\n".join(remarks), plain(base.name))]
 
 
@@ -216,7 +221,8 @@ def _format(base: OpenedModel, expert: OpenedModel) -> _Finding:
         theirs = expert.checkpoint.tensors[expert_name]
         if _is_dequantised(base, ours) or _is_dequantised(expert, theirs):
             continue
-        first, second = ours.dtype, theirs.dtype
+        first = ours.dtype
+        second = theirs.dtype
         if first != second and is_float(first) and is_float(second):
             pairs[first, second].append(name)
     if not pairs:
@@ -317,7 +323,8 @@ def _rows_outcome(
 
 
 def _config(base: OpenedModel, expert: OpenedModel) -> _Finding:
-    theirs, ours = base.checkpoint.config, expert.checkpoint.config
+    theirs = base.checkpoint.config
+    ours = expert.checkpoint.config
     if theirs is None or ours is None:
         if theirs is None:
             return None
@@ -453,14 +460,16 @@ def config_differences(
     A key that only one config has is ignored, as its default depends on the model class. A missing
     RoPE scaling however means that there is none.
     """
-    ours, theirs = _with_plain_rope(expert), _with_plain_rope(base)
+    ours = _with_plain_rope(expert)
+    theirs = _with_plain_rope(base)
     for key, kind in _KINDS.items():
         in_both = key in ours and key in theirs
         either = key in _NONE_IS_A_VALUE and (key in ours or key in theirs)
         if (in_both or either) and ours.get(key) != theirs.get(key):
             yield kind, f"`{prefix}{key}` is {ours.get(key)!r}, in the base {theirs.get(key)!r}"
     for part in _PARTS:
-        first, second = base.get(part), expert.get(part)
+        first = base.get(part)
+        second = expert.get(part)
         if isinstance(first, Mapping) and isinstance(second, Mapping):
             yield from config_differences(first, second, f"{prefix}{part}.")
 

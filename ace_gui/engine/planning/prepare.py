@@ -138,7 +138,8 @@ def _opened(recipe: Recipe, opened: OpenedModels) -> Steps[_Models]:
 def _assessed(prepared: Prepared) -> Prepared:
     """The same merge with the plan's sizes, and with the checks, which read the sizes."""
     gpu_bytes, host_bytes_with_gpu = memory_on_gpu(prepared)
-    recipe, rows = prepared.recipe, prepared.plan.rows
+    recipe = prepared.recipe
+    rows = prepared.plan.rows
     plan = dataclasses.replace(
         prepared.plan,
         bytes_to_write=bytes_in_output(rows, recipe.out_dtype),

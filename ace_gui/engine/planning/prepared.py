@@ -102,7 +102,8 @@ class Prepared:
         """The parameters of each expert that has the row; None if all use those of the row."""
         if row.override is None or not row.override.own:
             return None
-        shared, of_experts = row.override.parameters, row.override.own
+        shared = row.override.parameters
+        of_experts = row.override.own
         method = self.method_of(row)
         return [checked_parameters(method, {**shared, **of_experts[t]}) for t in row.experts]
 
@@ -153,7 +154,9 @@ def head_tensors(prepared: Prepared, t: int) -> list[OutputTensor]:
 
 def module_rows(prepared: Prepared) -> list[PlanRow]:
     """The rows for which something is stored per expert, in plan order."""
-    rows, module_names, with_biases = prepared.plan.rows, set(), set()
+    rows = prepared.plan.rows
+    module_names = set()
+    with_biases = set()
     for row in rows:
         modules = prepared.method_of(row).modules
         if not row.in_base or not row.is_merged or not prod(row.shape):
@@ -205,7 +208,8 @@ def _difference_tensors(
     row: PlanRow, cut: Cut, start: str, count: int | None
 ) -> Iterator[OutputTensor]:
     if cut.density is not None or cut.in_rows is not None:
-        outputs, inputs = 1, prod(row.shape)
+        outputs = 1
+        inputs = prod(row.shape)
         if cut.density is None:  # this many in each row
             outputs, inputs = row.shape[::-1] if row.transposed else row.shape
         about = outputs * kept_count(cut.density or cut.in_rows or 0.0, inputs)

@@ -185,7 +185,8 @@ def _with_neighbours(row: PlanRow, merging: int) -> int:
     These are for its neighbours inside its tensor, and for checking a tensor that was merged piece
     by piece.
     """
-    stored, part = FORMATS[row.dtype].bits // 8, row.part
+    stored = FORMATS[row.dtype].bits // 8
+    part = row.part
     if part is not None and not part.in_one_piece:
         merging += (part.stop - part.start) * (stored + FLOAT32)
     return max(merging, prod(row.tensor_shape) * FORMATS[row.dtype].bits // 8)
@@ -205,7 +206,8 @@ def _merging(row: PlanRow, prepared: Prepared) -> int:
         blas = BLAS_BYTES * by_matrices
         return whole_bytes(row, prepared) + blas + kept_bytes(row, prepared)
     # Part by part: the parts being merged, and finished parts that wait.
-    elements, width = prod(row.shape), prepared.row_width(row) or 1
+    elements = prod(row.shape)
+    width = prepared.row_width(row) or 1
     part = min(elements, max(PART_ELEMENTS, width)) if row.part is None else elements
     under_way = min(PARTS_UNDER_WAY, math.ceil(elements / max(part, 1)))
     merged = min(under_way, torch.get_num_threads())
@@ -232,7 +234,8 @@ def _survey_bytes(row: PlanRow, prepared: Prepared) -> int:
     method = prepared.method_of(row)
     if not row.is_merged or method.kind is not Kind.ENTRY:
         return 0
-    part, bytes_each = min(prod(row.shape), PASS_ELEMENTS), 0
+    part = min(prod(row.shape), PASS_ELEMENTS)
+    bytes_each = 0
     if method.surveys_over(Range.MODEL, prepared.parameters_of(row)):
         bytes_each = _part_bytes(row, prepared, part)
     if isinstance(method.modules, Masks | Differences):
@@ -281,7 +284,8 @@ def cached_bytes(model: int) -> int:
 
 def learning_bytes(prepared: Prepared) -> int:
     """Estimated peak while the recipe's method learns; 0 if it does not learn."""
-    learning, modules = prepared.method.learning, prepared.method.modules
+    learning = prepared.method.learning
+    modules = prepared.method.modules
     needs = [0]
     once = [row for row in prepared.plan.rows if row.tied_to is None]
     shapes = {row.tensor: row.tensor_shape for row in once if row.in_base}
@@ -349,7 +353,8 @@ def module_checks(prepared: Prepared) -> tuple[Check, ...]:
 
 def _obstacle(prepared: Prepared, rows: Sequence[PlanRow]) -> str:
     """Why modules are impossible, in a sentence; empty if they are possible."""
-    lacking, method = prepared.recipe.without_calibration, prepared.method
+    lacking = prepared.recipe.without_calibration
+    method = prepared.method
     if MODULES in prepared.base.checkpoint.side_files:
         return (
             f"The base has a {MODULES} of its own, which lists its components; merge its "
@@ -385,9 +390,11 @@ def _obstacle(prepared: Prepared, rows: Sequence[PlanRow]) -> str:
 
 def _misfit(prepared: Prepared, matrices: Sequence[PlanRow]) -> str:
     """Why a loaded model cannot use the differences, in a sentence; empty if it can."""
-    method, lacking = prepared.method, prepared.recipe.without_calibration
+    method = prepared.method
+    lacking = prepared.recipe.without_calibration
     assert method.modules is not None
-    kind, rows = kind_of(method.modules), prepared.plan.rows
+    kind = kind_of(method.modules)
+    rows = prepared.plan.rows
     if kind in ROUTED_WHOLE:
         if lacking:
             return lacking_sentence(method.title, lacking)

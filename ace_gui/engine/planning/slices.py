@@ -107,7 +107,8 @@ def _open_slices(
     """
     models = yield from _opened(recipe, describer)
     layers = [_layers(recipe, number, models) for number in range(len(recipe.slices))]
-    output, first = _output(recipe, models, layers), models[_key(recipe.slices[0].sources[0])]
+    output = _output(recipe, models, layers)
+    first = models[_key(recipe.slices[0].sources[0])]
     untied = _untie_heads(recipe, models, output)
     config = _config(recipe, models, layers, untied=untied)
     base = yield from _base(first.opened, output, config, describer)
@@ -229,7 +230,8 @@ def _output(
     recipe: Recipe, models: Mapping[_Key, _Model], layers: Sequence[Sequence[tuple[int, int]]]
 ) -> _Output:
     """The sources of each tensor of the output: first those before the blocks, then the blocks."""
-    output, start = _Output(), 0
+    output = _Output()
+    start = 0
     first = models[_key(recipe.slices[0].sources[0])].opened
     blocks = {name: traits.block for name, traits in first.architecture.traits.items()}
     outside = [name for name, block in blocks.items() if block is None]
@@ -273,7 +275,8 @@ def _untie_heads(recipe: Recipe, models: Mapping[_Key, _Model], output: _Output)
 
     Returns whether the output's head is untied.
     """
-    first, last = recipe.slices[0], recipe.slices[-1]
+    first = recipe.slices[0]
+    last = recipe.slices[-1]
     # Whether both merge the same models with the same settings outside of blocks.
     settings = [[r for r in part.overrides if r.blocks is None] for part in (first, last)]
     if [*map(_key, first.sources)] == [*map(_key, last.sources)] and settings[0] == settings[1]:

@@ -124,7 +124,8 @@ def _poolers(base: OpenedModel, expert: OpenedModel, merged: Collection[str]) ->
     """Tensors of the base that feed only the heads of an expert whose heads are kept."""
     if {expert.own_names.get(name, name) for name in merged}.issuperset(_heads_of(expert)):
         return set()
-    traits, names = expert.architecture.traits, expert.own_names.items()
+    traits = expert.architecture.traits
+    names = expert.own_names.items()
     return {
         name
         for name, name_of_expert in names
@@ -196,7 +197,8 @@ def _one_task(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> t
         return False, conflict if heads else ""
     if len(experts) == 1:
         return True, "there is one expert"
-    labels, model_class = labels_of(experts[0]), experts[0].architecture.model_class
+    labels = labels_of(experts[0])
+    model_class = experts[0].architecture.model_class
     if model_class is not None and not _LABELLED.search(model_class):
         return True, f"all experts are {model_class}"
     if labels is not None and len(labels) == 1:
@@ -227,7 +229,8 @@ def _conflict(experts: Sequence[OpenedModel], heads: Mapping[str, _Shared]) -> s
     named = [pair for pair in labelled if not all(map(UNNAMED_LABEL.fullmatch, pair[1]))]
     for expert, labels in named[1:]:
         if labels != named[0][1]:
-            first, second = plain(named[0][0].name), plain(expert.name)
+            first = plain(named[0][0].name)
+            second = plain(expert.name)
             return f"{first} and {second} have different labels"
     return ""
 
@@ -288,7 +291,8 @@ def _goes_along(
 def _config_changes(base: OpenedModel, experts: Sequence[OpenedModel]) -> dict[str, object]:
     """Settings of heads in which the experts' configs agree, but differ from the base's."""
     configs = [expert.checkpoint.config for expert in experts]
-    ours, first = base.checkpoint.config, configs[0]
+    ours = base.checkpoint.config
+    first = configs[0]
     if ours is None or first is None:
         return {}
     return {

@@ -24,7 +24,8 @@ def find_ties(base: OpenedModel, expert: OpenedModel) -> Finding:
         return Verdict.WARNING, changes[0], changes
     if expert.checkpoint.adapter is not None:
         return None
-    tied, tied_traits = base.architecture.traits, expert.architecture.traits
+    tied = base.architecture.traits
+    tied_traits = expert.architecture.traits
     heads = [name for name in expert.extra if tied_traits[name].role == Role.VOCABULARY_HEAD]
     if heads and _config_ties(base) is not False and _config_ties(expert) is False:
         sentence = f"Has its own {listing(heads)}, which the base lacks: saved in heads/."

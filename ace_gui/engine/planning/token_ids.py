@@ -69,7 +69,8 @@ def tokenizer_stamps(checkpoint: Checkpoint) -> tuple[FileStamp, ...]:
 
     Raises CheckpointError.
     """
-    files, stamps = side_files_of(checkpoint), []
+    files = side_files_of(checkpoint)
+    stamps = []
     for name in (_FAST,) if _FAST in files else _SLOW:
         if name in files:
             with open_regular(files[name]) as (_, stamp):
@@ -162,7 +163,8 @@ def _lines(stamp: FileStamp) -> list[str]:
 
 def _fast_tokens(content: Mapping[str, object]) -> dict[int, str]:
     """The ids in a tokenizer.json: the model's (a map or a list of pairs) and added ones."""
-    model, added = content.get("model"), content.get("added_tokens")
+    model = content.get("model")
+    added = content.get("added_tokens")
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     tokens: dict[int, str] = {}
     if isinstance(vocabulary, dict):

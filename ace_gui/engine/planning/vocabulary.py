@@ -63,7 +63,8 @@ class TokenMatch:
 
 def vocabulary_tensors(model: OpenedModel) -> tuple[str, ...]:
     """The tensors with one row per token: the longest embedding, and tensors of the same length."""
-    traits, tensors = model.architecture.traits, model.checkpoint.tensors
+    traits = model.architecture.traits
+    tensors = model.checkpoint.tensors
     lengths = [
         info.shape[0]
         for name, info in tensors.items()
@@ -86,9 +87,11 @@ def matched_by_token(
     """
     if choice not in BY_TOKEN:
         return tuple(experts)
-    names, matched = vocabulary_tensors(base), []
+    names = vocabulary_tensors(base)
+    matched = []
     for expert in experts:
-        shared, pairs = [name for name in names if expert.has(name)], match(base, expert)
+        shared = [name for name in names if expert.has(name)]
+        pairs = match(base, expert)
         same = [n for n in shared if pairs and expert.shape(n)[0] == expert.shape(shared[0])[0]]
         rows = {} if pairs is None else dict.fromkeys(same, pairs.rows)
         matched.append(replace(expert, token_rows=rows))
@@ -143,7 +146,8 @@ def match(base: OpenedModel, expert: OpenedModel) -> TokenMatch | None:
 def _match(
     before: tuple[FileStamp, ...], after: tuple[FileStamp, ...], rows: int, expert_rows: int
 ) -> TokenMatch:
-    theirs, expert = tokens_of(before), Known(name="", tokens=tokens_of(after), rows=expert_rows)
+    theirs = tokens_of(before)
+    expert = Known(name="", tokens=tokens_of(after), rows=expert_rows)
     tokens = {token for index, token in theirs.items() if index < rows}
     return TokenMatch(
         rows=token_indices(theirs, rows, expert, padding=False),
@@ -248,7 +252,8 @@ def _tokens_of(name: str, of_base: Known, of_owners: Sequence[Known]) -> Joined 
             f"base, union, or one of {', '.join(plain(vocabulary.name) for vocabulary in of_owners)}.",
             key="tokenizer",
         )
-    chosen, before = of_owners[owner], set(of_base.tokens.values())
+    chosen = of_owners[owner]
+    before = set(of_base.tokens.values())
     if (chosen.tokens, chosen.rows) == (of_base.tokens, of_base.rows):
         return None
     added = tuple(token for _, token in sorted(chosen.tokens.items()) if token not in before)
@@ -289,7 +294,8 @@ class _Extended:
 
     def model(self) -> OpenedModel:
         """The extended base."""
-        tensors, traits = self.base.checkpoint.tensors, self.base.architecture.traits
+        tensors = self.base.checkpoint.tensors
+        traits = self.base.architecture.traits
         names = [
             *self.names,
             *(  # buffers with one number per token, such as the bias of BART's vocabulary head

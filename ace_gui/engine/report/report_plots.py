@@ -125,8 +125,11 @@ def share(value: float | None) -> str:
 
 
 WIDTH: Final = 900.0
-LEFT, TOP, BOTTOM = 74.0, 12.0, 46.0
-_SMALLEST, _LARGEST = 1e-3, 1e5
+LEFT = 74.0
+TOP = 12.0
+BOTTOM = 46.0
+_SMALLEST = 1e-3
+_LARGEST = 1e5
 SYMBOLS: Final = dict(
     zip(ROLE_FAMILIES, ("circle", "square", "triangle", "diamond", "cross"), strict=True)
 )
@@ -161,10 +164,12 @@ class Axis:
         """An axis for all values with a margin; it starts at 0 unless ``log``."""
         values = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
         if log:
-            low, high = min(values, default=1.0), max(values, default=10.0)
+            low = min(values, default=1.0)
+            high = max(values, default=10.0)
             room = max((high / low) ** 0.04, math.sqrt(10 * low / high))  # at least a decade
             return cls(title=title, low=low / room, high=high * room, log=True)
-        low, high = min([*values, 0.0]), max(values, default=1.0)
+        low = min([*values, 0.0])
+        high = max(values, default=1.0)
         return cls(title=title, low=low, high=low + ((high - low) * 1.05 or 1.0))
 
     def share(self, value: float) -> float:
@@ -190,7 +195,8 @@ def _round(low: float, high: float) -> Iterator[float]:
 
 
 def _decades(low: float, high: float) -> Iterator[float]:
-    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    first = math.ceil(math.log10(low) - 1e-9)
+    last = math.floor(math.log10(high) + 1e-9)
     if last - first < 2:  # few decades: values between them too
         for power in range(first - 1, last + 1):
             yield from (f * 10.0**power for f in (1, 2, 5) if low <= f * 10.0**power <= high)

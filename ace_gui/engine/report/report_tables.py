@@ -225,7 +225,8 @@ def _figure(content: Content, row: PlanRow, figure: DeclaredFigure) -> tuple[str
 
 
 def _regime(content: Content, row: PlanRow) -> str:
-    regime, tau = content.regime(row), content.plan.tau_of(row)
+    regime = content.regime(row)
+    tau = content.plan.tau_of(row)
     layer = content.statistics.get(row.name)
     if regime is None or layer is None or tau is None:
         return NONE if regime is None else regime.value

@@ -45,7 +45,9 @@ class Conductor(QObject):
 
     def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
         super().__init__(engine)
-        self._session, self._engine, self._runs = engine.session, engine, runs
+        self._session = engine.session
+        self._engine = engine
+        self._runs = runs
         self._refused: tuple[Path | None, Callable[[], None]] | None = None
         self._left_out: dict[str, str] = {}  # why, by name, while the rest is being added
         self._to_add: tuple[Path, ...] = ()
@@ -126,7 +128,8 @@ class Conductor(QObject):
 
         def repeat(end: End) -> None:
             if isinstance(end, JobDone) and self._refused is not None and self._refused[0] == path:
-                (_, again), self._refused = self._refused, None
+                (_, again) = self._refused
+                self._refused = None
                 again()
 
         self._engine.run(ConvertJob(path=path), on_end=repeat)
@@ -214,7 +217,8 @@ class Conductor(QObject):
 
     def _end_opening(self, job: LoadRecipeJob, end: End) -> None:
         """Add the experts that were to be added meanwhile, or plan what is still loaded."""
-        experts, is_postponed = self._to_add, self._is_postponed
+        experts = self._to_add
+        is_postponed = self._is_postponed
         self._to_add = ()
         self._is_postponed = False
         if _needs_consent(end):
@@ -233,7 +237,8 @@ class Conductor(QObject):
 
     def _leave_out(self, inputs: Inputs, error: WorkbenchError) -> None:
         """Add the other experts that were to be added with the one that the error is about."""
-        now, path = self._session.draft.inputs, error.path
+        now = self._session.draft.inputs
+        path = error.path
         added = [expert for expert in inputs.experts if expert not in now.experts]
         fit = [
             expert for expert in added if path is None or expert.path not in (path, *path.parents)
@@ -251,7 +256,8 @@ class Conductor(QObject):
     def _tell_left_out(self) -> None:
         """Name all experts that were not added, if there are several; its error names one."""
         if len(self._left_out) > 1:
-            names, sentences = listing(self._left_out), "\n".join(self._left_out.values())
+            names = listing(self._left_out)
+            sentences = "\n".join(self._left_out.values())
             text = f"{names} do not fit this base, and were not added."
             self._session.fail(MismatchError(text, details=sentences))
         self._left_out = {}

@@ -227,7 +227,8 @@ class Operation(QObject):
 
     def __init__(self, engine: EngineClient) -> None:
         super().__init__(engine)
-        self._session, self._engine = engine.session, engine
+        self._session = engine.session
+        self._engine = engine
         self._running: RunningJob | None = None
         self._events: list[Event] = []
         self.job: Any = None
@@ -272,7 +273,9 @@ class Operation(QObject):
         report a failure, because the view shows ``error``."""
         if self._running is not None:
             self._running.drop()
-        self.job, self.error, self._events = job, "", []
+        self.job = job
+        self.error = ""
+        self._events = []
 
         def receive(event: Event) -> None:
             self._events.append(event)
@@ -433,8 +436,10 @@ class EngineThread(QThread):
             self._deadlines = {overdue[0]: time.monotonic() + TERMINATE_SECONDS}
 
     def _open(self) -> None:
-        self._ready, self._terminated = False, False
-        self._deadlines, self._unwanted = {}, set()
+        self._ready = False
+        self._terminated = False
+        self._deadlines = {}
+        self._unwanted = set()
         self.engine_starting.emit()
         try:
             self._engine = self._start_engine()
@@ -449,9 +454,13 @@ class EngineThread(QThread):
 
     def _lose(self, error: EngineError) -> None:
         """Handle the end of the engine, forced or accidental."""
-        engine, jobs, ready = self._engine, self._jobs, self._ready
-        on_purpose, unwanted = self._terminated, self._unwanted
-        self._engine, self._jobs = None, {}
+        engine = self._engine
+        jobs = self._jobs
+        ready = self._ready
+        on_purpose = self._terminated
+        unwanted = self._unwanted
+        self._engine = None
+        self._jobs = {}
         if engine is not None:
             engine.close()
         if not on_purpose:

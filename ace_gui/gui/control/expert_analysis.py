@@ -30,7 +30,8 @@ class ExpertAnalysis(QObject):
 
     def __init__(self, engine: EngineClient) -> None:
         super().__init__(engine)
-        self._session, self._engine = engine.session, engine
+        self._session = engine.session
+        self._engine = engine
         self._failed: AnalyseJob | None = None
         """The comparison that is not tried again."""
         self._lost: AnalyseJob | None = None
@@ -58,7 +59,8 @@ class ExpertAnalysis(QObject):
 
     def allow_again(self) -> None:
         """Allow a comparison that has failed, because its models were read again."""
-        self._failed, self._lost = None, None
+        self._failed = None
+        self._lost = None
 
     def _record(self, event: Event) -> None:
         if isinstance(event, LayerAnalysed):

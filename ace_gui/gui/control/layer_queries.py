@@ -66,7 +66,8 @@ class LatestQuestion(_Answers):
         self, engine: EngineClient, find: Callable[[], Question | None], *, quiet: bool = False
     ) -> None:
         super().__init__(engine)
-        self._find, self._quiet = find, quiet
+        self._find = find
+        self._quiet = quiet
         self._question: Question | None = None
         self._timer = engine.delayed(DELAY, self._ask)
         self._planning = False
@@ -83,11 +84,13 @@ class LatestQuestion(_Answers):
             return
         self.drop()
         if question is not None:
-            self._question, self.keys = question, question.keys
+            self._question = question
+            self.keys = question.keys
             self.run(question.job, quiet=self._quiet)
 
     def _ask_after_planning(self) -> None:
-        before, self._planning = self._planning, self._session.activity.is_running(State.PLANNING)
+        before = self._planning
+        self._planning = self._session.activity.is_running(State.PLANNING)
         if before and not self._planning:
             self.ask()
 
@@ -106,7 +109,8 @@ class LayerQueries(QObject):
 
     def __init__(self, engine: EngineClient) -> None:
         super().__init__(engine)
-        self._session, self._engine = engine.session, engine
+        self._session = engine.session
+        self._engine = engine
         session = engine.session
         self._kinds: set[Kind] = set()
         self._whole_model = _Answers(engine)
@@ -183,7 +187,8 @@ def _spectrum(session: Session, row: PlanRow) -> Question | None:
     if session.must_learn or not session.layers.has_spectrum(row):
         return None
     draft = session.draft
-    key, recipe = draft.recipe_key(), draft.inputs.recipe()
+    key = draft.recipe_key()
+    recipe = draft.inputs.recipe()
     store = session.results.runs.store_of(key)
     job = SpectrumJob(recipe=recipe, row=row, device=session.device, store=store)
     keys = {LayerSpectrum: key, ExpertSpectra: draft.models_key()}

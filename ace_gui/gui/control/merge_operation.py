@@ -47,8 +47,11 @@ class MergeOperation:
     """Merges the current inputs, one merge at a time."""
 
     def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
-        self._session, self._engine, self._runs = engine.session, engine, runs
-        self._pace, self._steps = Pace(), Pace()
+        self._session = engine.session
+        self._engine = engine
+        self._runs = runs
+        self._pace = Pace()
+        self._steps = Pace()
         self._costs: dict[str, float] = {}
         """The costs of the tensors that this run merges, by name."""
         self._done = 0.0
@@ -70,7 +73,8 @@ class MergeOperation:
         run = session.results.merge
         if run is None or not session.can_resume:  # earlier runs stay
             recipe = session.draft.inputs.recipe()
-            parameters, store = session.draft.resolved_parameters(), self._runs.stores.new(recipe)
+            parameters = session.draft.resolved_parameters()
+            store = self._runs.stores.new(recipe)
             run = MergeRun(recipe=recipe, store=store, parameters=parameters)
         self._steps = Pace()
         session.results.learning.clear()
@@ -114,7 +118,8 @@ class MergeOperation:
         earlier = {report.name for report in begun.reports}
         rows = (row for row in self._session.layers.rows if row.in_base)
         self._costs = {row.name: cost(row) for row in rows if row.name not in earlier}
-        self._done, self._pace = 0.0, Pace()
+        self._done = 0.0
+        self._pace = Pace()
         self._pace.seconds_left(0.0, 0.0)  # starts the clock
         if self._session.results.merge is not None:
             self._session.results.merge.bytes = begun.bytes_total
@@ -122,7 +127,8 @@ class MergeOperation:
             self._session.record_report(report)
 
     def _end(self, end: End) -> None:
-        session, run = self._session, self._session.results.merge
+        session = self._session
+        run = self._session.results.merge
         session.layers.learnt.emit("")
         if isinstance(end, JobFailed) and isinstance(end.error, ResumeError):
             if run is not None:  # it cannot be continued
@@ -157,15 +163,18 @@ class Pace:
         smaller ``done`` than before begins a new sequence."""
         now = self._clock()
         if self._first is None or done < self._first[1]:
-            self._first, self._estimate = (now, done), None
-        elapsed, steps = now - self._first[0], done - self._first[1]
+            self._first = (now, done)
+            self._estimate = None
+        elapsed = now - self._first[0]
+        steps = done - self._first[1]
         if elapsed < QUIET or not steps:
             return None
         estimate = elapsed / steps * (total - done)
         if self._estimate is not None:
             expected = max(0.0, self._estimate - (now - self._estimated_at))
             estimate = expected + _SMOOTH * (estimate - expected)
-        self._estimate, self._estimated_at = estimate, now
+        self._estimate = estimate
+        self._estimated_at = now
         return estimate
 
 
@@ -189,7 +198,9 @@ class RunOperations(QObject):
 
     def __init__(self, engine: EngineClient, stores: MergeStores) -> None:
         super().__init__(engine)
-        self._session, self._engine, self.stores = engine.session, engine, stores
+        self._session = engine.session
+        self._engine = engine
+        self.stores = stores
         session = engine.session
         self._base: Path | None = None
         self._background = Background()
@@ -319,7 +330,8 @@ class RunOperations(QObject):
     def _match(self) -> None:
         """Show the finished merge of the current inputs, if there is one, as the window's."""
         session = self._session
-        draft, current = session.draft, session.results.merge
+        draft = session.draft
+        current = session.results.merge
         settled = draft.plan is not None and draft.inputs == draft.planned
         if not settled or session.activity.is_writing:
             return
@@ -338,7 +350,8 @@ class RunOperations(QObject):
 
     def _measure_one(self, run: MergeRun) -> bool:
         """Compute how far a merge moved the model if the experts are compared."""
-        draft, layers = self._session.draft, self._session.layers
+        draft = self._session.draft
+        layers = self._session.layers
         if run.norm is None and layers.is_analysed and run.key == draft.recipe_key():
             run.norm = relative_norm(layers.statistics, run.reports)
         return run.norm is not None
@@ -390,7 +403,9 @@ class OutputOperations(QObject):
 
     def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
         super().__init__(engine)
-        self._session, self.engine, self._runs = engine.session, engine, runs
+        self._session = engine.session
+        self.engine = engine
+        self._runs = runs
 
     def export(self, folder: Path, output: Output, chosen: Any) -> None:
         """Write the finished merge in a form. ``chosen``: the form's options."""

@@ -112,7 +112,8 @@ class MergeStores:
 
         ``days``: also remove finished merges that were made or renamed longer ago; 0: none.
         """
-        locked, roots = frozenset(self._locks), self.roots
+        locked = frozenset(self._locks)
+        roots = self.roots
 
         def work() -> None:
             for root in roots:

@@ -94,16 +94,21 @@ class TryOperation(Operation):
 
     def forget(self) -> None:
         """Begin a new conversation."""
-        self.by_model, self.questions, self._answers, self.job = {}, (), {}, None
+        self.by_model = {}
+        self.questions = ()
+        self._answers = {}
+        self.job = None
         self.changed.emit()
 
     def start(self, job: TryJob) -> None:
         """Run base, the task's expert and the merges. Another task begins a new conversation."""
         if self.obstacle:
             return
-        subject, earlier = (job.task, job.stores), self.job
+        subject = (job.task, job.stores)
+        earlier = self.job
         if job.row or job.picture or earlier is None or (earlier.task, earlier.stores) != subject:
-            self.questions, self._answers = (), {}
+            self.questions = ()
+            self._answers = {}
         self.by_model = {}
         self.run(replace(job, questions=self.questions, answers=self._answers))
 
@@ -142,7 +147,8 @@ class TryOperation(Operation):
 
     def end(self) -> None:
         """Add complete answers to the conversation."""
-        job, answers = self.job, self.by_model.values()
+        job = self.job
+        answers = self.by_model.values()
         complete = all(answer.is_done for answer in answers) and any(
             answer.chat for answer in answers
         )
@@ -175,7 +181,8 @@ class CovarianceOperation(Operation):
         session = self._session
         if self.is_running or session.draft.plan is None:
             return
-        self._key, self.finished = session.draft.measured_key(), None
+        self._key = session.draft.measured_key()
+        self.finished = None
         self.run(
             CovariancesJob(
                 recipe=session.draft.inputs.recipe(),
@@ -289,7 +296,8 @@ class MethodComparison(Operation):
         if self.is_running or self.obstacle or not self._session.can_merge or not recipes:
             return
         if self._of != self._session.draft.inputs.base:
-            self.rows, self._of = (), self._session.draft.inputs.base
+            self.rows = ()
+            self._of = self._session.draft.inputs.base
         job = CompareJob(
             variants=tuple(map(self._variant, self._with_current(recipes))),
             device=self._session.device,
@@ -335,7 +343,8 @@ class MethodComparison(Operation):
         recipe = row.variant.recipe
         further_rows = (row for row in self.rows if row.variant.recipe != recipe)
         self.rows = (*further_rows, row)
-        store, merged = row.variant.store, row.variant.finished is not None
+        store = row.variant.store
+        merged = row.variant.finished is not None
         if row.variant.recipe.tasks == self._session.draft.inputs.tasks:
             self._session.results.scores.record(row.scores, str(store))
         if merged:

@@ -45,7 +45,9 @@ class Preferences(QObject):
     def __init__(self, settings: Settings, engine: EngineClient, runs: RunOperations) -> None:
         super().__init__(engine)
         self.settings = settings
-        self._session, self._engine, self._runs = engine.session, engine, runs
+        self._session = engine.session
+        self._engine = engine
+        self._runs = runs
         session = engine.session
         session.choose_device(settings.device)
         session.limit_memory(settings.memory_bytes)
@@ -91,7 +93,8 @@ class Preferences(QObject):
 
     def _configure_new_engine(self) -> None:
         """Send the preferences if the engine's defaults differ, so that its answer is final."""
-        engine, settings = self._session.engine, self.settings
+        engine = self._session.engine
+        settings = self.settings
         threads = settings.threads or (engine.threads if engine is not None else 0)
         if engine is not None and (engine.threads, engine.scratch) != (threads, settings.scratch):
             self._configure()
@@ -136,7 +139,8 @@ class Sessions(QObject):
 
     def _keep(self, crashed: Path) -> Path:
         """Name a project ``glue, recovered 2026-03-01 14.05``, and return its path."""
-        recipe, at = _read(crashed), datetime.fromtimestamp(crashed.stat().st_mtime)
+        recipe = _read(crashed)
+        at = datetime.fromtimestamp(crashed.stat().st_mtime)
         # A file that cannot be read is offered too: opening it reports the error.
         name = project_name(recipe) if recipe is not None else ""
         files = _free_names(self._folder, name, f", recovered {at:%Y-%m-%d %H.%M}")
@@ -164,7 +168,8 @@ class Sessions(QObject):
     def leave(self, *, keep: bool) -> Path | None:
         """Close the project. ``keep``: it has no file, so write one and return its path."""
         self._timer.stop()
-        recipe, target_file = self._recipe(), None
+        recipe = self._recipe()
+        target_file = None
         if keep and recipe is not None:
             target_file = target = self._place_of(recipe)
             with suppress(OSError):

@@ -62,7 +62,9 @@ class Scoring(QObject):
 
     def __init__(self, engine: EngineClient, runs: RunOperations) -> None:
         super().__init__(engine)
-        self._session, self._engine, self._runs = engine.session, engine, runs
+        self._session = engine.session
+        self._engine = engine
+        self._runs = runs
         self.trying = TryOperation(engine)
         self.tuning = TuneOperation(engine)
         self.routing = RoutingOperation(engine)
@@ -115,7 +117,8 @@ class Scoring(QObject):
 
     @property
     def _undescribed(self) -> tuple[Task, ...]:
-        draft, scores = self._session.draft, self._session.results.scores
+        draft = self._session.draft
+        scores = self._session.results.scores
         if draft.plan is None:
             return ()
         return tuple(task for task in draft.inputs.tasks if scores.described(task) is None)
@@ -136,7 +139,8 @@ class Scoring(QObject):
             self._engine.run(DescribeTasksJob(recipe=self._recipe, tasks=tasks), self._receive)
         if not self._is_visible or not self._unknown or self.is_running:
             return
-        inputs, device = self._session.draft.inputs, self._session.device
+        inputs = self._session.draft.inputs
+        device = self._session.device
         stores = tuple(run.store for run in self._session.results.runs.all)
         subject = (inputs.base, inputs.experts, inputs.tasks, stores, device)
         if subject != self._looked_up:

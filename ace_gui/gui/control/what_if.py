@@ -39,7 +39,8 @@ class Forecasting(QObject):
 
     def __init__(self, engine: EngineClient) -> None:
         super().__init__(engine)
-        self._session, self._engine = engine.session, engine
+        self._session = engine.session
+        self._engine = engine
         session = engine.session
         self._key: RecipeKey = ()
         self._reports: dict[str, LayerReport] = {}
@@ -87,7 +88,8 @@ class Forecasting(QObject):
 
     def _settle(self) -> None:
         """Stop if something has changed, and ask again once no work runs."""
-        key, busy = self._session.draft.recipe_key(), len(self._engine.running(object)) > 1
+        key = self._session.draft.recipe_key()
+        busy = len(self._engine.running(object)) > 1
         if self._sample.is_running and (key != self._key or busy or not self._is_visible):
             self._key = ()
             self._sample.drop()
@@ -103,7 +105,8 @@ class Forecasting(QObject):
         plan, reports = subject = session.draft.plan, self._known_reports()
         if plan is self._evaluated[0] and reports is self._evaluated[1]:
             return
-        self._evaluated, self.current = subject, None
+        self._evaluated = subject
+        self.current = None
         if plan is not None and reports is not None:
             self.current = forecast(plan, session.layers.statistics, reports)
         self.changed.emit(self.current)
@@ -192,7 +195,8 @@ class WhatIf(QObject):
     @property
     def method(self) -> MethodInfo | None:
         """The method whose parameters are tried. None until the engine has listed the methods."""
-        row, session = self._row, self._session
+        row = self._row
+        session = self._session
         if self.override is None or row is None or row.override is None:
             return session.draft.method
         return next((m for m in session.draft.methods if m.name == row.override.method), None)
@@ -244,7 +248,8 @@ class WhatIf(QObject):
         return str(self._own_value("variant")), second_variant
 
     def _inputs_with(self, parameters: Mapping[str, ParameterValue]) -> Inputs:
-        inputs, index = self._session.draft.inputs, self.override
+        inputs = self._session.draft.inputs
+        index = self.override
         rules = list(inputs.overrides)
         for name, value in parameters.items():
             if name == SCOPE:
@@ -272,7 +277,8 @@ class WhatIf(QObject):
 
     def _own_value(self, name: str) -> ParameterValue | None:
         """The value of a parameter on the selected layer without trial values."""
-        index, row = self.override, self._row
+        index = self.override
+        row = self._row
         if name == SCOPE:
             return self._session.draft.inputs.scope
         if name in _AFTER:
@@ -301,7 +307,8 @@ class WhatIf(QObject):
     @property
     def new(self) -> LayerSpectrum | None:
         """The layer's spectrum under the trial values or the other variant, once known."""
-        row, findings = self._compared_row, self._session.results.findings
+        row = self._compared_row
+        findings = self._session.results.findings
         return None if row is None else findings.get(LayerSpectrum, row.name, self._key())
 
     @property
@@ -328,7 +335,8 @@ class WhatIf(QObject):
         return (*self._session.draft.recipe_key(), tried)
 
     def _find(self) -> Question | None:
-        session, row = self._session, self._compared_row
+        session = self._session
+        row = self._compared_row
         if row is None or self.new is not None:
             return None
         recipe = self._inputs_with(self._compared).recipe()

@@ -45,7 +45,10 @@ from ace_gui.gui.widgets.labels import muted_label
 from ace_gui.gui.widgets.layout import down
 
 _Index = QModelIndex | QPersistentModelIndex
-_BEGINS, _WITHIN, _SCATTERED = 0, 1, 2  # quality of a match with a word; lower is better
+# quality of a match with a word; lower is better
+_BEGINS = 0
+_WITHIN = 1
+_SCATTERED = 2
 _OUTSIDE_TITLE: Final = 4  # quality of a match with the start of a word outside the title
 _SAYS_MUCH: Final = 4  # minimum length for a match in the tooltip
 
@@ -78,7 +81,8 @@ def matching(commands: Iterable[Command], typed: str) -> list[Command]:
 def _misfit(typed: Sequence[str], command: Command) -> int | None:
     """How badly a command matches: 0 if every word starts a title word, None if it does not."""
     title = command.title.casefold().split()
-    index, tip = command.menu.casefold().split(), command.tip.casefold().split()
+    index = command.menu.casefold().split()
+    tip = command.tip.casefold().split()
     total = 0
     for word in typed:
         fits = [fit for fit in (_word_misfit(word, text) for text in title) if fit is not None]
@@ -210,7 +214,9 @@ class _CommandCell(QStyledItemDelegate):
         return QSize(0, round(QFontMetricsF(face(Face.BODY)).height() + _PADDING))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
-        command, theme, rect = index.data(VALUE), current_theme(), QRectF(option.rect)
+        command = index.data(VALUE)
+        theme = current_theme()
+        rect = QRectF(option.rect)
         if not isinstance(command, Command):
             return
         chosen = state_is(option, "Selected")
@@ -219,7 +225,8 @@ class _CommandCell(QStyledItemDelegate):
             rounded(painter, rect.adjusted(1, 1, -1, -1), ground)
         quiet = theme.text2 if chosen else theme.text3
         rect = rect.adjusted(_PADDING, 0, -_PADDING, 0)
-        caption, body = face(Face.CAPTION), face(Face.BODY)
+        caption = face(Face.CAPTION)
+        body = face(Face.BODY)
         right = write(painter, rect, command.shortcut, caption, quiet, align=_RIGHT)
         room = rect.adjusted(0, 0, -right - _PADDING, 0)
         ink = quiet if command.why else theme.text

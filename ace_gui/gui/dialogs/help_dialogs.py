@@ -104,7 +104,8 @@ class HelpDialog(Dialog):
             bar.setValue(scrolled)
 
     def _go_to_term(self) -> None:
-        term, block = self._term, self.text.document().firstBlock()
+        term = self._term
+        block = self.text.document().firstBlock()
         while term and block.isValid():
             if block.blockFormat().headingLevel() and anchor_of(block.text()) == anchor_of(term):
                 self.text.setTextCursor(QTextCursor(block))

@@ -93,7 +93,9 @@ class ChooseMethodDialog(Dialog):
         estimate: Callable[[str, Callable[[float], object]], RunningJob | None] | None = None,
     ) -> None:
         super().__init__("Merge method", parent, cancels=True)
-        self._experts, self._costs, self._estimate = experts, costs or {}, estimate
+        self._experts = experts
+        self._costs = costs or {}
+        self._estimate = estimate
         self._estimating: RunningJob | None = None
         self._timer = QTimer(self, singleShot=True, interval=_PAUSE)
         self._timer.timeout.connect(self._begin_estimate)
@@ -111,7 +113,8 @@ class ChooseMethodDialog(Dialog):
         self.about = scroll_area("What the method does")
         self.about.viewport().setAutoFillBackground(False)  # the dialog's ground, not the window's
         self.use = self.add_button("&Use this method", self._choose, kind="primary")
-        self.cost, self.count = muted_label(), muted_label()
+        self.cost = muted_label()
+        self.count = muted_label()
         self._shelf = [m.name for m in methods if m.name in SHELF and not misfit(m, experts)]
         tip = "Merge with each of them, and compare norms and scores"
         text = "Compare the first choices"
@@ -166,7 +169,8 @@ class ChooseMethodDialog(Dialog):
         self.setLayout(down((splitter, 1), foot, gap=0))
 
     def _find(self, words: str) -> None:
-        method, options = self.method, QRegularExpression.PatternOption
+        method = self.method
+        options = QRegularExpression.PatternOption
         pattern = QRegularExpression(rf"\b{QRegularExpression.escape(words)}" if words else "")
         pattern.setPatternOptions(
             options.CaseInsensitiveOption | options.UseUnicodePropertiesOption
@@ -266,7 +270,8 @@ def _grouped(
             item = QStandardItem(method.title)
             item.setSizeHint(QSize(0, height))
             item.setData(method, METHOD)
-            mean, why = sample_figures().methods.get(method.name), misfit(method, experts)
+            mean = sample_figures().methods.get(method.name)
+            why = misfit(method, experts)
             item.setData(why, MISFIT)
             score_text = f"mean on the sample {mean:.3f}" if mean is not None else ""
             item.setAccessibleText(", ".join(filter(None, (method.title, why or score_text))))
@@ -288,7 +293,8 @@ def _info(index: QModelIndex) -> MethodInfo | None:
 
 def _about(method: MethodInfo | None, experts: int) -> QWidget:
     """The description of a method."""
-    page, margins = Column(), (24, 20, 24, 16)
+    page = Column()
+    margins = (24, 20, 24, 16)
     if method is None:
         page.setLayout(down(secondary_label("No method matches."), None, margins=margins))
         return page
@@ -370,7 +376,8 @@ class OverrideDialog(Dialog):
             if value in choice.options:
                 choice.choose(value)
         self.verdict = muted_label()
-        self.form, self.after = Form(), AfterForm(inherits=True)
+        self.form = Form()
+        self.after = AfterForm(inherits=True)
         self.form.edited.connect(self._set)
         self.after.changed.connect(self._set_after)
         folding = Folding("After the method", self.after)
@@ -387,7 +394,8 @@ class OverrideDialog(Dialog):
         self._judge()
 
     def rule(self) -> Override:
-        method, chosen = self._method(), self.outcome.current
+        method = self._method()
+        chosen = self.outcome.current
         fate: Fate | None = "merge" if method is not None else chosen
         if chosen == _RECIPE:
             fate = None
@@ -462,7 +470,8 @@ class OverrideDialog(Dialog):
 
     def _show_values(self) -> None:
         """Show the rule's values, else the recipe's if its method stays, else the defaults."""
-        draft, method = self._session.draft, self._method()
+        draft = self._session.draft
+        method = self._method()
         self._area.setVisible(method is not None)
         self.form.declare(() if method is None else method.fields)
         keeps = self.outcome.current in (_RECIPE, draft.inputs.method)

@@ -28,7 +28,8 @@ from ace_gui.recipe.values import hub_name, model_name
 
 _EXPERT, _BASE, _ARCHITECTURE, _SIZE, _SAID = range(5)
 _DIFFERS: Final = "tensors differ from the base"
-_ON, _OFF = Qt.CheckState.Checked, Qt.CheckState.Unchecked
+_ON = Qt.CheckState.Checked
+_OFF = Qt.CheckState.Unchecked
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
@@ -47,7 +48,8 @@ class ScanDialog(Dialog):
     ) -> None:
         title = "Models in this folder" if len(paths) == 1 else "Models"
         super().__init__(title, parent, cancels=True)
-        self._base, self._paths = base, paths
+        self._base = base
+        self._paths = paths
         self._scan: ModelsFound | None = None
         self.fit(52, 27, lines=True)
         self.tree = row_tree("Models found", ["Expert", "Base", "Architecture", "Size", ""])
@@ -71,7 +73,8 @@ class ScanDialog(Dialog):
         self._scan = event
         counts = Counter(model_name(model.path) for model in event.models)
         for index, model in enumerate(event.models):
-            hub, name = hub_name(model.path), model_name(model.path)
+            hub = hub_name(model.path)
+            name = model_name(model.path)
             folder = f"{model.path.parent.name}/" if counts[name] > 1 else ""
             name = plain(hub or f"{folder}{name}")
             revision = model.path.name[:8] if hub else ""
@@ -97,7 +100,8 @@ class ScanDialog(Dialog):
 
     def _judge(self) -> None:
         """Show for each model whether it fits the base, and check those that do."""
-        scan, base = self._scan, self.bases.checkedId()
+        scan = self._scan
+        base = self.bases.checkedId()
         if scan is None:
             return
         for index, (model, item) in enumerate(zip(scan.models, _rows(self.tree), strict=True)):
@@ -118,10 +122,12 @@ class ScanDialog(Dialog):
         return [model.path for model, item in pairs if item.checkState(_EXPERT) == _ON]
 
     def _allow(self) -> None:
-        scan, base = self._scan, self.bases.checkedId()
+        scan = self._scan
+        base = self.bases.checkedId()
         if scan is None:
             return
-        experts, adding = self.experts(), self._base is not None
+        experts = self.experts()
+        adding = self._base is not None
         self.take.setEnabled(base >= 0 and (bool(experts) or not adding))
         count = counted(len(experts), "expert", "experts")
         self.take.setText(f"&Add {count}" if adding else f"&Open with {count}")
@@ -134,7 +140,9 @@ class ScanDialog(Dialog):
             self.note.setText("Only headers were read; the models are checked once they are open.")
 
     def _choose(self) -> None:
-        scan, base, experts = self._scan, self.bases.checkedId(), self.experts()
+        scan = self._scan
+        base = self.bases.checkedId()
+        experts = self.experts()
         if scan is not None and base >= 0:
             self.accept()
             self.chosen.emit(scan.models[base].path if self._base is None else None, experts)
@@ -147,7 +155,8 @@ class CleanUpDialog(Dialog):
         self, runs: RunOperations, methods: Sequence[MethodInfo], parent: QWidget | None = None
     ) -> None:
         super().__init__("Clean up runs", parent, cancels=True)
-        self._runs, self._methods = runs, methods
+        self._runs = runs
+        self._methods = methods
         self._stored_runs: list[MergeRun] = []
         self.fit(48, 26, lines=True)
         self.tree = row_tree("Runs", ("Merge", "Project", "Made", "Size", "Exported"))
@@ -167,7 +176,8 @@ class CleanUpDialog(Dialog):
             title = run_title(run, self._methods)
             made_at = QDateTime.fromSecsSinceEpoch(int(run.made))
             when = QLocale().toString(made_at, QLocale.FormatType.ShortFormat)
-            size, out = human_bytes(run.bytes), "yes" if run.exported else "no"
+            size = human_bytes(run.bytes)
+            out = "yes" if run.exported else "no"
             words = (title, project_name(run.recipe), when, size, out)
             item = QTreeWidgetItem(self.tree, [plain(word) for word in words])
             item.setCheckState(0, _ON if run.exported else _OFF)

@@ -72,7 +72,9 @@ class ExportDialog(Dialog):
         self, session: Session, output: OutputOperations, parent: QWidget, *, adds: bool = False
     ) -> None:
         super().__init__("Export the merged model", parent, cancels=True)
-        self._session, self._output, self._adds = session, output, adds
+        self._session = session
+        self._output = output
+        self._adds = adds
         self._exported_to = Path()
         self.chosen = {form: form.traits.export() for form in Output}
         per_expert = Disposition.PER_EXPERT
@@ -80,12 +82,15 @@ class ExportDialog(Dialog):
         self.setMinimumWidth(580)
         self.notice = Notice()
         self.folder = named(QLineEdit(placeholderText="a new or empty folder"), "Target folder")
-        self.verdict, self.contents = muted_label(), muted_label()
+        self.verdict = muted_label()
+        self.contents = muted_label()
         self.form_choice = Choice("Write as", {form: form.traits.title for form in Output})
         policy = Choice.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         self.form_choice.setSizeAdjustPolicy(policy)
         self.form_choice.setMinimumContentsLength(_TITLE)
-        self.form, self.plot, self.curve = OptionForm(), KeptEnergyPlot(), Operation(output.engine)
+        self.form = OptionForm()
+        self.plot = KeptEnergyPlot()
+        self.curve = Operation(output.engine)
         self.plot.setFixedHeight(280)
         self.button = RunButton("Compute the curve", self._find_curve, self.curve.stop)
         self.progress = named(QProgressBar(), "Export progress")
@@ -167,7 +172,8 @@ class ExportDialog(Dialog):
 
     def _show_curve(self) -> None:
         """Show the share that each rank keeps, as far as it is known."""
-        shares, progress = self.curve.last(EnergyByRank), self.curve.progress(JobProgress)
+        shares = self.curve.last(EnergyByRank)
+        progress = self.curve.progress(JobProgress)
         adapter = self._size_of_adapter
         for widget in (self.plot, self.button):
             widget.setVisible(adapter is not None)
@@ -193,7 +199,8 @@ class ExportDialog(Dialog):
         merge = down(plain_label(self._recipe_text()), gap=2)
         if not self._session.merge_is_current:
             merge.addWidget(muted_label(_CHANGED))
-        above, below = Form(), Form()
+        above = Form()
+        below = Form()
         line = across((self.folder, 1), browse)
         above.add_row("Merge", pane(merge))
         above.add_row("Folder", pane(down(line, self.verdict, gap=4)))
@@ -202,7 +209,8 @@ class ExportDialog(Dialog):
         return pane(down(above, self.form, self.plot, across(None, self.button), below))
 
     def _make_result(self) -> QWidget:
-        self.outcome, self.files = plain_label(), muted_label()
+        self.outcome = plain_label()
+        self.files = muted_label()
         self.snippet = _code("How to load the model in Python")
         self.commands = _code("How to publish, convert and run the model")
         copy = QGuiApplication.clipboard().setText
@@ -226,7 +234,8 @@ class ExportDialog(Dialog):
         return " · ".join([merged, *chosen])
 
     def _size(self) -> OutputSize | None:
-        plan, run = self._session.draft.plan, self._session.results.merge
+        plan = self._session.draft.plan
+        run = self._session.results.merge
         if plan is None or run is None:
             return None
         chosen = self.chosen[self.form_now]
@@ -235,7 +244,8 @@ class ExportDialog(Dialog):
 
     def bytes_needed(self) -> int:
         """Bytes of everything to be written, except side files; 0 for an adapter: it is small."""
-        plan, size = self._session.draft.plan, self._size()
+        plan = self._session.draft.plan
+        size = self._size()
         if plan is None or size is None:
             return 0
         models = models_on_disk(plan, self.form_now, complete_heads=self._has_complete_heads)
@@ -389,7 +399,8 @@ def _chapters_of(run: MergeRun, session: Session) -> Iterator[tuple[str, str]]:
 
 
 def _scores(run: MergeRun, session: Session) -> str:
-    tasks, score = len(session.draft.inputs.tasks), mean_score(run)
+    tasks = len(session.draft.inputs.tasks)
+    score = mean_score(run)
     if score is not None:
         mean = short_score_text(score)
         return f"mean {mean}; base, experts and merge, task by task"

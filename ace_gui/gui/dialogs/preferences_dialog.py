@@ -43,18 +43,21 @@ class PreferencesDialog(Dialog):
         self.fit(36, 33, lines=True)
 
     def _add_computing(self) -> None:
-        preferences, settings = self._preferences, self._preferences.settings
+        preferences = self._preferences
+        settings = self._preferences.settings
         self._add_heading("Computing")
         devices = {settings.device: settings.device, "auto": "The fastest available"}
         devices |= dict(preferences.devices())
         self.device = _choice("Device", devices, settings.device, preferences.choose_device)
-        most, now = preferences.most_threads, settings.threads or 0
+        most = preferences.most_threads
+        now = settings.threads or 0
         self.threads = count_field("Threads", most, value=now, special="All")
         self.threads.setKeyboardTracking(False)
         self.threads.valueChanged.connect(lambda count: preferences.use_threads(count or None))
         now_bytes = settings.memory_bytes or 0
         limits = 0.0, max(preferences.most_memory, now_bytes) / _GIGABYTE, now_bytes / _GIGABYTE
-        name, special = "Memory for merging", "All free memory"
+        name = "Memory for merging"
+        special = "All free memory"
         self.memory = amount_field(name, *limits, suffix=" GB", special=special)
         self.memory.setKeyboardTracking(False)
         limit = preferences.limit_memory
@@ -71,7 +74,8 @@ class PreferencesDialog(Dialog):
         self._add("Scratch folder", self.scratch, tip)
 
     def _add_looks(self) -> None:
-        preferences, settings = self._preferences, self._preferences.settings
+        preferences = self._preferences
+        settings = self._preferences.settings
         self._add_heading("Appearance")
         use = preferences.choose_scheme
         self.scheme = _choice("Colours", _SCHEMES, settings.scheme, use)
@@ -83,7 +87,8 @@ class PreferencesDialog(Dialog):
     def _add_files(self) -> None:
         settings = self._preferences.settings
         self._add_heading("Files and messages")
-        folder, use = settings.export_folder, partial(setattr, settings, "export_folder")
+        folder = settings.export_folder
+        use = partial(setattr, settings, "export_folder")
         self.exports = _Folder("Export folder", "exports", folder, "Last export folder", use)
         keep = partial(setattr, settings, "days_kept")
         self.keep_days = _choice("Keep runs", _KEPT, settings.days_kept, keep)
@@ -160,7 +165,9 @@ class _Folder(QWidget):
         use: Callable[[Path | None], object],
     ) -> None:
         super().__init__()
-        self._name, self._otherwise, self._use = name, otherwise, use
+        self._name = name
+        self._otherwise = otherwise
+        self._use = use
         self.size_label = ElidedLabel()
         take = self.take
         ask = partial(ask_folders, self, name, purpose, lambda paths: take(paths[0]))

@@ -113,7 +113,8 @@ class FiguresModel(QAbstractTableModel):
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid() or index.row() >= len(self._order):
             return None
-        column, row = self._columns[index.column()], self.source_row(index.row())
+        column = self._columns[index.column()]
+        row = self.source_row(index.row())
         text = column.texts[row] if column.texts else cell_text(column.values[row])
         match role:
             case Qt.ItemDataRole.DisplayRole:

@@ -69,7 +69,8 @@ class Layer:
         self.row = row
         self.prefix = prefix
         """The common start of all block names, which is omitted."""
-        self._session, self._healths = session, healths
+        self._session = session
+        self._healths = healths
 
     @property
     def short_name(self) -> str:
@@ -107,7 +108,8 @@ class Layer:
     @property
     def regime(self) -> str:
         """The branch of ACE for this tensor, or a dash."""
-        tau, statistics = self.tau, self.statistics
+        tau = self.tau
+        statistics = self.statistics
         if math.isnan(self.gamma) or math.isinf(tau):
             return NONE
         if not self.gamma > tau:

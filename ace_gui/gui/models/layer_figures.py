@@ -77,7 +77,8 @@ class MergedLayers(QObject):
     @property
     def figures(self) -> LayerFigures:
         """Everything that is known now."""
-        layers, experts = self._session.layers, self._session.draft.inputs.names
+        layers = self._session.layers
+        experts = self._session.draft.inputs.names
         same_plan = self._of[0] is layers.rows and self._of[1] is layers.statistics
         if not same_plan or self._figures.experts != experts:
             self._of = layers.rows, layers.statistics
@@ -108,7 +109,8 @@ class MergedLayers(QObject):
 
     def _read_overrides(self) -> None:
         """Read the thresholds again if the plan, its overrides or whether τ is there changed."""
-        draft, layers = self._session.draft, self._session.layers
+        draft = self._session.draft
+        layers = self._session.layers
         overrides = (draft.plan, draft.inputs.overrides, math.isinf(draft.tau))
         if overrides == self._overrides:
             return
@@ -118,7 +120,9 @@ class MergedLayers(QObject):
             self._figures.override_tau_L[self._index[row.name]] = np.nan if tau is None else tau
 
     def _read(self, index: int, statistics: LayerStatistics) -> None:
-        figures, gamma, mean_log = self._figures, statistics.gamma, statistics.mean_log_energy
+        figures = self._figures
+        gamma = statistics.gamma
+        mean_log = statistics.mean_log_energy
         figures.gamma_L[index] = np.nan if gamma is None else gamma
         figures.mean_log_L[index] = np.nan if mean_log is None else mean_log
         figures.energies_LT[index] = [statistics.energies.get(e, 0.0) for e in figures.experts]
@@ -195,7 +199,8 @@ class Healths(QObject):
     def _find_ahead(self) -> None:
         """Compute the health of all layers in advance, so that sorting by it is fast."""
         if self._waiting is None:
-            self._waiting, self._warnings = iter(self._session.layers.rows), 0
+            self._waiting = iter(self._session.layers.rows)
+            self._warnings = 0
         batch = tuple(islice(self._waiting, _BATCH))
         for row in batch:
             health = self.of(row.name)

@@ -70,7 +70,8 @@ class LayersModel(QAbstractItemModel):
 
     def __init__(self, session: Session, healths: Healths, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._session, self._healths = session, healths
+        self._session = session
+        self._healths = healths
         self._rows: object = ()
         self._layers: tuple[Layer, ...] = ()
         self._indices: dict[str, int] = {}
@@ -231,7 +232,8 @@ class LayersModel(QAbstractItemModel):
     def data(self, index: _Index, role: int = _Role.DisplayRole) -> Any:
         if not index.isValid():
             return None
-        position, column = self.position_of(index), COLUMNS[index.column()]
+        position = self.position_of(index)
+        column = COLUMNS[index.column()]
         if role == _Role.TextAlignmentRole:
             return _RIGHT if column.is_number else _LEFT
         if position < 0:
@@ -264,10 +266,8 @@ class LayersModel(QAbstractItemModel):
             with_gamma = indices[~np.isnan(self._gamma[indices])]
             if not with_gamma.size:
                 return None
-            low, high = (
-                with_gamma[self._gamma[with_gamma].argmin()],
-                with_gamma[self._gamma[with_gamma].argmax()],
-            )
+            low = with_gamma[self._gamma[with_gamma].argmin()]
+            high = with_gamma[self._gamma[with_gamma].argmax()]
             unsure = self._layers[high].gamma_unsure
             return float(self._gamma[low]), float(self._gamma[high]), unsure
         return self._health_of(indices, role) if column == HEALTH.index else None

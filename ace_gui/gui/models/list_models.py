@@ -182,7 +182,8 @@ class RunsModel(QStandardItemModel):
                 self.appendRow(QStandardItem())
         titles = run_titles(runs, self._session.draft.methods)
         for row, (run, title) in enumerate(zip(runs, titles, strict=True)):
-            item, lines = self.item(row), self._lines(run)
+            item = self.item(row)
+            lines = self._lines(run)
             item.setText(plain(title))
             item.setAccessibleText(", ".join(filter(None, (lines.title, lines.line, lines.score))))
             item.setToolTip(tooltip(_tip(run, title)))
@@ -201,7 +202,8 @@ class RunsModel(QStandardItemModel):
         return True
 
     def _lines(self, run: MergeRun) -> RunLines:
-        methods, results = self._session.draft.methods, self._session.results
+        methods = self._session.draft.methods
+        results = self._session.results
         first, *parts_after = title_parts(run, methods)
         parts = [first, *parts_after] if run.name else parts_after
         current = run is results.merge

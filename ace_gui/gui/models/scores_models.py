@@ -118,8 +118,10 @@ class ComparedModel(FiguresModel):
 
     def show_rows(self, rows: tuple[MethodCompared, ...]) -> None:
         scores = next((row.scores for row in rows if row.scores), ())
-        self._rows, self._figures = rows, [*_score_figures(scores), *_FIGURES]
-        titles, tips = [row.title for row in rows], [row.error or _details(row) for row in rows]
+        self._rows = rows
+        self._figures = [*_score_figures(scores), *_FIGURES]
+        titles = [row.title for row in rows]
+        tips = [row.error or _details(row) for row in rows]
         method = FigureColumn("Method", titles, _METHOD_TIP, tips=tips)
         self.set_columns([method, *(figure.column(rows, tips) for figure in self._figures)])
 

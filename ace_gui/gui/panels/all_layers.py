@@ -52,7 +52,9 @@ class LayersView(Following):
 
     def __init__(self, plot: _PlotOfLayers, session: Session, layers: MergedLayers) -> None:
         super().__init__()
-        self.session, self.layers, self.plot = session, layers, plot
+        self.session = session
+        self.layers = layers
+        self.plot = plot
         self.view = PlotWithTable(plot)
         self.setLayout(down(self.view))
         self.setFocusProxy(self.view)
@@ -65,8 +67,10 @@ class LayersView(Following):
 
     def refresh(self) -> None:
         """Show the layers with everything that is known about them."""
-        figures, session = self.layers.figures, self.session
-        plan, name = session.draft.plan, session.selection
+        figures = self.layers.figures
+        session = self.session
+        plan = session.draft.plan
+        name = session.selection
         if plan is None or not plan.experts or not figures.names:
             self.plot.clear(NO_LAYERS if plan is not None and plan.experts else NO_EXPERTS)
             return
@@ -118,7 +122,8 @@ class LearningView(Following):
 
     def __init__(self, session: Session) -> None:
         super().__init__()
-        self.plot, self._session = LearningPlot(), session
+        self.plot = LearningPlot()
+        self._session = session
         view = PlotWithTable(self.plot)
         self._result = muted_label()
         self.setLayout(down(self._result, view))
@@ -131,7 +136,8 @@ class LearningView(Following):
         distilled = None if run is None or run.finished is None else run.finished.distilled
         self._result.setText("" if distilled is None else distilled.sentence)
         self._result.setVisible(distilled is not None)
-        learning, colours = self._session.results.learning, expert_colours(self._session)
+        learning = self._session.results.learning
+        colours = expert_colours(self._session)
         tasks = {task.title: task.expert or task.title for task in self._session.draft.inputs.tasks}
         by_task = {name: colours[expert] for name, expert in tasks.items() if expert in colours}
         self.plot.show_steps(learning.losses, learning.figures, learning.curve, colours | by_task)
@@ -183,7 +189,8 @@ class WhatIfPanel(QWidget):
     def __init__(self, session: Session, what_if: WhatIf) -> None:
         super().__init__()
         explain(self, "What if")
-        self._session, self._what_if = session, what_if
+        self._session = session
+        self._what_if = what_if
         self.form = Form(spoken="{} to try")
         self.form.edited.connect(what_if.try_parameter)
         inputs_wanted = session.inputs_wanted
@@ -208,7 +215,8 @@ class WhatIfPanel(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        what_if, engine = self._what_if, self._session.engine
+        what_if = self._what_if
+        engine = self._session.engine
         fields = (*what_if.method.fields, *AFTER_FIELDS) if what_if.method is not None else ()
         scope = scope_option(dict(engine.scopes) if engine is not None else {})
         self.form.declare((*fields, scope))
@@ -223,7 +231,8 @@ class WhatIfPanel(QWidget):
 
     def _show_override(self) -> None:
         """Show which override sets the selected layer's parameters, if one does."""
-        index, session = self._what_if.override, self._session
+        index = self._what_if.override
+        session = self._session
         self.own_note.setVisible(index is not None)
         if index is None:
             self.apply.setToolTip("Apply the trial values to the whole recipe")
@@ -235,10 +244,13 @@ class WhatIfPanel(QWidget):
         self.apply.setToolTip(tooltip(f"Apply the trial values to the override of {rule}{count}"))
 
     def _show_answer(self) -> None:
-        session, what_if = self._session, self._what_if
-        old, new = what_if.old, what_if.new
+        session = self._session
+        what_if = self._what_if
+        old = what_if.old
+        new = what_if.new
         self._fill_table(old, new)
-        row, sentence = session.layers.row(session.selection), ""
+        row = session.layers.row(session.selection)
+        sentence = ""
         if row is None or not session.layers.has_spectrum(row):
             sentence = _NO_LAYER
         elif what_if.error:

@@ -47,7 +47,9 @@ class PreflightPanel(Following):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self.summary, self._advice, self.list = heading(""), muted_label(), CheckList()
+        self.summary = heading("")
+        self._advice = muted_label()
+        self.list = CheckList()
         area = scroll_area("Checks", self.list)
         self.setLayout(down(self.summary, self._advice, (area, 1), margins=(4, 8, 0, 0)))
         self.follow(session.checks.changed)
@@ -91,7 +93,8 @@ class CheckList(Column):
         for check in checks:
             link = None
             if prefix is not None:
-                subject, short = check.subject, check.subject.removeprefix(prefix)
+                subject = check.subject
+                short = check.subject.removeprefix(prefix)
                 name = plain(short if short == subject else f"…{short}")
                 choose = partial(self.chosen.emit, subject)
                 link = push_button(name, choose, kind="link", tip=tooltip(subject))
@@ -110,9 +113,11 @@ class CheckRow(QFrame):
 
     def __init__(self, check: Check, link: QPushButton | None = None) -> None:
         super().__init__()
-        self.check, self.link = check, link
+        self.check = check
+        self.link = link
         word, picture, kind = VERDICTS[check.verdict]
-        title, subject = plain(check.title), plain(check.subject)
+        title = plain(check.title)
+        subject = plain(check.subject)
         self.setAccessibleName(f"{word}: {title}, {subject}. {plain(quoted(check.sentence))}")
         about = ElidedLabel(caption=True)
         about.set_full_text(title if link else "" if check.subject == EVERYTHING else subject)
@@ -141,9 +146,11 @@ class HealthPanel(Following):
     def __init__(self, session: Session, healths: Healths) -> None:
         super().__init__()
         explain(self, "Ridge mass")
-        self._session, self._healths = session, healths
+        self._session = session
+        self._healths = healths
         self._misbehaving: tuple[str, ...] = ()
-        self.summary, self._titles = heading(""), muted_label()
+        self.summary = heading("")
+        self._titles = muted_label()
         self.worst = CheckList()
         self.worst.chosen.connect(session.select)
         self.offered = plain_label()

@@ -46,7 +46,9 @@ from ace_gui.gui.widgets.tables import FittedTable, misfit, save_table
 from ace_gui.recipe import Recipe, recommended
 from ace_gui.recipe.values import ParameterValue
 
-_TABLE, _PLOT = 6, 12  # in text lines: minimum height of the plots
+# in text lines: minimum height of the plots
+_TABLE = 6
+_PLOT = 12
 _ONE_ROW = 34  # in text lines: below this width the plots are stacked
 _NOTHING = (
     "Select methods on the left and press Compare. Each method merges the models, and "
@@ -61,7 +63,8 @@ class CompareMethodsPanel(QWidget):
 
     def __init__(self, session: Session, comparison: MethodComparison) -> None:
         super().__init__()
-        self._session, self._comparison = session, comparison
+        self._session = session
+        self._comparison = comparison
         self._compared: tuple[MethodCompared, ...] = ()
         self._barred: list[MethodCompared] = []
         self._spotted: list[MethodCompared] = []
@@ -71,12 +74,15 @@ class CompareMethodsPanel(QWidget):
         self.status = muted_label()
         self.model = ComparedModel(self)
         self.table = self._make_table()
-        self.bars, self.scatter = MergeBars(), MergeScatter()
+        self.bars = MergeBars()
+        self.scatter = MergeScatter()
         tip = "Make the selected merge the current one"
         self.use = push_button("&Use this", lambda: comparison.use(self.selected()[0]), tip=tip)
-        tip, emit = "Compare the two selected merges layer by layer", self.pair_wanted.emit
+        tip = "Compare the two selected merges layer by layer"
+        emit = self.pair_wanted.emit
         self.pair = push_button("Compare &layers", lambda: emit(*self._pair()), tip=tip)
-        tip, save = "Write the table to a file", partial(save_table, self, "comparison")
+        tip = "Write the table to a file"
+        save = partial(save_table, self, "comparison")
         self.save = push_button("Save as CS&V…", lambda: save(self.model.exported()), tip=tip)
         self._lay_out()
         self._connect()
@@ -116,19 +122,22 @@ class CompareMethodsPanel(QWidget):
 
     def _draw(self) -> None:
         """Draw the sorted column as bars, and the main figure against the norm."""
-        model, current = self.model, self._session.results.merge
+        model = self.model
+        current = self._session.results.merge
         good = [row for row in model.rows if not row.error]
 
         def point(row: MethodCompared, x: float, y: float = 0.0) -> MergePoint:
             is_current = current is not None and self._comparison.run_of(row) is current
             return MergePoint(row.title, x, y, is_current)
 
-        sorted_figure, main = model.sorted_figure, model.main_figure
+        sorted_figure = model.sorted_figure
+        main = model.main_figure
         self._barred = [row for row in good if sorted_figure.value_of(row) is not None]
         points = [point(row, sorted_figure.value_of(row) or 0.0) for row in self._barred]
         self.bars.show_merges(sorted_figure.title, points)
         self._spotted = [row for row in good if main.value_of(row) is not None]
-        name, fields = swept(self._spotted), self._session.draft.fields
+        name = swept(self._spotted)
+        fields = self._session.draft.fields
         points = [
             point(
                 row,
@@ -183,7 +192,8 @@ class CompareMethodsPanel(QWidget):
             signal.connect(self.refresh)
         self._session.results.changed.connect(self._draw)
         self.model.layoutChanged.connect(self._draw)
-        select, position_of = self.table.selectRow, self.model.position_of
+        select = self.table.selectRow
+        position_of = self.model.position_of
         self.bars.point_chosen.connect(lambda n: select(position_of(self._barred[n])))
         self.scatter.point_chosen.connect(lambda n: select(position_of(self._spotted[n])))
         for changed in (self._session.activity.changed, self._session.results.runs.changed):
@@ -203,8 +213,10 @@ class CompareMethodsPanel(QWidget):
     def _allow(self) -> None:
         comparison = self._comparison
         progress = comparison.progress(CompareProgress)
-        running, chosen = comparison.is_running, self.selected()
-        count, share = self.choices.count, 0.0 if running else None
+        running = comparison.is_running
+        chosen = self.selected()
+        count = self.choices.count
+        share = 0.0 if running else None
         if running and progress is not None:
             done = progress.index + progress.done / max(progress.total, 1)
             share = done / max(progress.of, 1)
@@ -267,7 +279,8 @@ class MergeChoices(QWidget):
         tick = self._tick
         self.all = push_button("Select a&ll", lambda: tick(True), tip="Select every method")
         self.none = push_button("&None", lambda: tick(False), tip="Deselect every method")
-        note, ticks = muted_label("or values of one parameter"), across(self.all, self.none)
+        note = muted_label("or values of one parameter")
+        ticks = across(self.all, self.none)
         self.setLayout(down((self.methods, 1), ticks, note, self.parameter, self.values))
         self._fill_methods()
         self._fill_parameters()
@@ -388,7 +401,8 @@ class MergeChoices(QWidget):
 
     def _fill_parameters(self) -> None:
         """Offer the numeric parameters of the window's method, to vary one of them."""
-        draft, method = self._session.draft, self._session.draft.method
+        draft = self._session.draft
+        method = self._session.draft.method
         self._numbers = {
             field.name: field for field in draft.fields if field.kind in ("float", "int")
         }

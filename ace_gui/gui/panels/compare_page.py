@@ -100,7 +100,8 @@ class ComparePanel(LayerPanel):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.first, self.second = Choice("First merge", _NONE), Choice("Second merge", _NONE)
+        self.first = Choice("First merge", _NONE)
+        self.second = Choice("Second merge", _NONE)
         for box in (self.first, self.second):
             box.chosen.connect(self._choose)
             box.setMinimumContentsLength(12)
@@ -137,7 +138,8 @@ class ComparePanel(LayerPanel):
     def _offer_runs(self) -> None:
         """Offer the runs. Keep the user's two if they still exist, or propose the current merge
         after the newest of the others."""
-        runs, comparison = self.session.results.runs.all, self.session.results.comparison
+        runs = self.session.results.runs.all
+        comparison = self.session.results.comparison
         titles = merges_of(self.session)
         options = {key: (plain(title), title) for key, title in titles.items()}
         pair = comparison.first, comparison.second
@@ -191,7 +193,8 @@ class ComparePanel(LayerPanel):
             self.view.select(self.differences.row_of(self.session.selection))
 
     def _show_spectra(self) -> None:
-        pair, row = self.session.results.comparison.pair, self.row
+        pair = self.session.results.comparison.pair
+        row = self.row
         if pair is None or row is None:
             self.spectra.clear("Choose a layer to see both spectra.")
             return
@@ -248,7 +251,8 @@ class ComparePanel(LayerPanel):
 
 
 def _caption(difference: LayerDifference) -> str:
-    first, second = number_text(difference.first_norm, 3), number_text(difference.second_norm, 3)
+    first = number_text(difference.first_norm, 3)
+    second = number_text(difference.second_norm, 3)
     return (
         f"relative difference {number_text(relative(difference), 3)} · "
         f"cosine {number_text(difference.cosine, 3)} · ‖W − W₀‖ {first} and {second}"
@@ -274,7 +278,8 @@ class TwoModelsPanel(QWidget):
         self.labels = (ElidedLabel(), ElidedLabel())
         name = "Compare two models"
         self.run = RunButton("Compare", self._begin, operation.stop, name=name)
-        self.problem, self.others = problem_label(), muted_label()
+        self.problem = problem_label()
+        self.others = muted_label()
         self.plot = DifferencePlot(name="Change from one model to another", empty=CHOOSE)
         self.by = Choice("Tensors together", _BY)
         self.by.chosen.connect(self._draw)
@@ -297,7 +302,8 @@ class TwoModelsPanel(QWidget):
     def refresh(self) -> None:
         operation = self._operation
         obstacle = "" if all(self.paths) else "Choose two model folders first."
-        progress, diff = operation.progress(JobProgress), operation.last(ModelDiff)
+        progress = operation.progress(JobProgress)
+        diff = operation.last(ModelDiff)
         share = progress.done / progress.total if progress and progress.total else None
         self.run.show_job(operation.is_running, obstacle, share=share)
         show_problem(self.problem, operation.error)

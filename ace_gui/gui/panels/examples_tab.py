@@ -82,14 +82,16 @@ class CompareButton(QPushButton):
             self.setFont(face(Face.STRONG))
         self.setAutoDefault(False)
         self.setAccessibleName("Compare the answers of the merge and the experts")
-        self._session, self._scoring = session, scoring
+        self._session = session
+        self._scoring = scoring
         self._subject = ("", False)
         self._asked_for: tuple[object, ...] = ()
         self.clicked.connect(self._compare)
 
     def offer(self, store: str, *, with_base: bool = False) -> str:
         """Offer to compare a merge with the experts or the base. Return an obstacle, or ""."""
-        scores, self._subject = self._session.results.scores, (store, with_base)
+        scores = self._session.results.scores
+        self._subject = (store, with_base)
         why = self._scoring.obstacle or ("" if store else "Merge first.")
         self.setEnabled(not why)
         self.setToolTip(tooltip(why or "Evaluate both models if their answers are not known yet"))
@@ -154,7 +156,8 @@ class ExamplesTab(JobPage):
         self.merge.update_merges()
         tasks = {t.title: (plain(t.title), "") for t in self.session.draft.inputs.tasks}
         self.task.offer({_ALL: ("All tasks", "Examples of every task")} | tasks)
-        scores, merge = self.session.results.scores, str(self.merge.current)
+        scores = self.session.results.scores
+        merge = str(self.merge.current)
         by_task = scores.examples(Path(merge), with_base=self.with_base) if merge else {}
         self.show_page(int(bool(by_task)))
         if not by_task:
@@ -205,8 +208,11 @@ class ExampleDetail(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.title, self.picture = heading("Example"), ExamplePicture(_LARGE)
-        self.text, self.answers, self.row_label = plain_label(), secondary_label(), muted_label()
+        self.title = heading("Example")
+        self.picture = ExamplePicture(_LARGE)
+        self.text = plain_label()
+        self.answers = secondary_label()
+        self.row_label = muted_label()
         tip = "See the answers of base, expert and merge, with probabilities"
         name = "Try the models on this example"
         self.try_button = push_button("Try it", self.try_wanted.emit, name=name, tip=tip)
@@ -222,7 +228,8 @@ class ExampleDetail(QWidget):
         if listed is None:
             self.title.setText("Choose an example")
             return
-        example, comparison = listed.comparison.example, listed.comparison
+        example = listed.comparison.example
+        comparison = listed.comparison
         self.title.setText(plain(listed.task))
         self.picture.show_picture(example.picture, listed.words)
         self.text.setText(plain("\n\n".join(text for _, text in example.texts)))
@@ -249,7 +256,8 @@ class ExamplesStrip(Following):
 
     def __init__(self, session: Session, scoring: Scoring) -> None:
         super().__init__()
-        self._session, self._store = session, ""
+        self._session = session
+        self._store = ""
         self.note = muted_label()
         self.ask = CompareButton(session, scoring, "link")
         name = "Show all examples"
@@ -266,7 +274,8 @@ class ExamplesStrip(Following):
 
     def refresh(self) -> None:
         """Update the examples, and request them once the merge is evaluated."""
-        scores, store = self._session.results.scores, self._store
+        scores = self._session.results.scores
+        store = self._store
         by_task = scores.examples(Path(store), with_base=False) if store else {}
         tall = self.window().height() >= _TALL * self.fontMetrics().height()
         for verdict, row in self.rows.items():
@@ -324,7 +333,8 @@ class _Row(QWidget):
 
     def __init__(self, verdict: Verdict, strip: QWidget) -> None:
         super().__init__()
-        self._verdict, self._strip = verdict, strip
+        self._verdict = verdict
+        self._strip = strip
         self.title = plain_label(wrap=False)
         self.list = ExampleList(f"{VERDICTS[verdict][0]} examples")
         self.list.cell.merge_is_wrong = verdict is Verdict.LOST
@@ -347,7 +357,8 @@ class _Row(QWidget):
         rule = f": {_RULES[self._verdict]}" if count else ""
         self.title.setText(f"{name} {count}{rule}")
         in_turn = [example for example in chain(*zip_longest(*by_task)) if example is not None]
-        pictures, size_of = are_pictures(in_turn), self.list.cell.size_of
+        pictures = are_pictures(in_turn)
+        size_of = self.list.cell.size_of
         room = _TEXTS
         if pictures:
             room = max(1, (self._strip.width() - 24) // size_of(in_turn[0]).width())
@@ -376,16 +387,20 @@ class _Heads(QWidget):
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
-        painter, theme, row = QPainter(self), current_theme(), 0
+        painter = QPainter(self)
+        theme = current_theme()
+        row = 0
         for task, group in groupby(self._list.examples, key=lambda example: example.task):
             routes = list(group)
             tile = self._list.visualRect(self._list.rows.index(row, 0))
             row += len(routes)
-            width, edge = tile.width(), (tile.width() - _PICTURE) / 2
+            width = tile.width()
+            edge = (tile.width() - _PICTURE) / 2
             rect = QRectF(tile.left() + edge, 0, len(routes) * width - edge, self.height())
             paint_swatch(painter, QRectF(rect.left(), 0, SWATCH, self.height()), routes[0].colour)
             rect.adjust(SWATCH + 6, 0, 0, 0)
-            count, metrics = str(self._counts[task]), QFontMetricsF(face(Face.CAPTION))
+            count = str(self._counts[task])
+            metrics = QFontMetricsF(face(Face.CAPTION))
             rect.setWidth(rect.width() - metrics.horizontalAdvance(count) - 6)
             used = write(painter, rect, task, face(Face.CAPTION_STRONG), theme.text)
             beside = QRectF(rect.left() + used + 6, 0, self.width(), self.height())
@@ -425,7 +440,8 @@ class ListedExample:
 
     @property
     def words(self) -> str:
-        example, comparison = self.comparison.example, self.comparison
+        example = self.comparison.example
+        comparison = self.comparison
         texts = "; ".join(text for _, text in example.texts)
         parts = [f"should be {example.label}"] if example.label else []
         parts.append(
@@ -463,11 +479,9 @@ class ExampleCell(Cell):
     def draw(self, cell: Drawn) -> None:
         listed: ListedExample = cell.index.data(VALUE)
         rect = QRectF(cell.option.rect).adjusted(_PADDING, _PADDING, -_PADDING, -_PADDING)
-        picture, comparison, theme = (
-            listed.comparison.example.picture,
-            listed.comparison,
-            current_theme(),
-        )
+        picture = listed.comparison.example.picture
+        comparison = listed.comparison
+        theme = current_theme()
         answer = comparison.answer if self.merge_is_wrong else comparison.other
         ink = theme.bad if self.merge_is_wrong else theme.text2
         if picture is None:
@@ -483,7 +497,8 @@ class ExampleCell(Cell):
     def _draw_row(
         self, painter: QPainter, rect: QRectF, listed: ListedExample, answer: str, ink: str
     ) -> None:
-        theme, example = current_theme(), listed.comparison.example
+        theme = current_theme()
+        example = listed.comparison.example
         top = _line(rect.adjusted(SWATCH + 8, 0, 0, 0), 0, line_height(Face.BODY))
         if listed.colour:
             square = QRectF(rect.left(), rect.top(), SWATCH, top.height())

@@ -90,7 +90,8 @@ class InspectorPanel(QWidget):
 
     def _show_worries(self) -> None:
         """Write the number of warnings on the tab, and show the tab if there are others."""
-        worries, index = self._session.checks.worries, self.checks_tab
+        worries = self._session.checks.worries
+        index = self.checks_tab
         self.tabs.setTabText(index, f"Checks ({len(worries)})" if worries else "Checks")
         name = worries[0].verdict.value if worries else ""
         self.tabs.setTabIcon(index, icon(name) if name else QIcon())
@@ -110,7 +111,9 @@ class LayerHead(QWidget):
     def __init__(self, session: Session, healths: Healths) -> None:
         super().__init__()
         explain(self, "Ridge mass")
-        self._session, self._healths, self._is_compact = session, healths, False
+        self._session = session
+        self._healths = healths
+        self._is_compact = False
         self.name = _Name()
         self._pill = plain_label(wrap=False, kind="pill", role=Face.CAPTION_STRONG)
         self.facts = ElidedLabel(caption=True)
@@ -168,7 +171,8 @@ class LayerHead(QWidget):
         labels = []
         for column, figure in enumerate(ABOVE_PLOTS):
             title = figure.title if column else f"Heterogeneity {figure.title}"
-            caption, value = muted_label(title), heading("")
+            caption = muted_label(title)
+            value = heading("")
             caption.setWordWrap(False)
             for label in (caption, value):
                 label.setToolTip(tooltip(figure.tip))
@@ -228,7 +232,8 @@ class CovariancesPanel(SheetPanel):
         self.plot = ExpertMatrixPlot("Which inputs ACE's covariances match")
         self.message = muted_label()
         name = "Merge with ACE and the measured covariances"
-        draft, inputs_wanted = session.draft, session.inputs_wanted
+        draft = session.draft
+        inputs_wanted = session.inputs_wanted
         use = lambda: inputs_wanted.emit(with_measured(draft.inputs))  # noqa: E731
         self.use = push_button("Use in ACE", use, name=name, role=Face.BUTTON)
         self.button = RunButton("Choose data…", self._begin, measuring.stop)
@@ -241,7 +246,8 @@ class CovariancesPanel(SheetPanel):
 
     @property
     def found(self) -> LayerCovariances | None:
-        key, findings = self.session.draft.measured_key(), self.session.results.findings
+        key = self.session.draft.measured_key()
+        findings = self.session.results.findings
         return None if self.row is None else findings.get(LayerCovariances, self.row.name, key)
 
     def _follow_work(self) -> None:
@@ -267,7 +273,8 @@ class CovariancesPanel(SheetPanel):
         self._show_foot()
 
     def figures(self) -> tuple[Sequence[str], list[FigureRow], list[str]]:
-        covariances, colours = self.found, expert_colours(self.session)
+        covariances = self.found
+        colours = expert_colours(self.session)
         if covariances is None:
             return [], [], []
         ink_names = [colours.get(name, "control") for name in covariances.experts]
@@ -278,7 +285,8 @@ class CovariancesPanel(SheetPanel):
 
     def _missing(self) -> tuple[str, str]:
         """A sentence on what is missing, and the text of the button that helps, or ""."""
-        row, key = self.row, self.session.draft.measured_key()
+        row = self.row
+        key = self.session.draft.measured_key()
         is_whole = self._measuring.finished == key  # all matrices that can be compared
         if row is None:
             return _CHOOSE, ""
@@ -293,8 +301,10 @@ class CovariancesPanel(SheetPanel):
         return _NOT_YET, "Measure again" if self._measuring.error else "Measure and compare"
 
     def _show_foot(self) -> None:
-        running, used = self._measuring.is_running, uses_measured(self.session.draft.inputs)
-        progress, text = self.session.activity.progress, self._measuring.error
+        running = self._measuring.is_running
+        used = uses_measured(self.session.draft.inputs)
+        progress = self.session.activity.progress
+        text = self._measuring.error
         if running and progress is not None and progress.state is State.COMPARING:
             text = f"{sentence_case(progress.title)}: {progress.done} of {progress.total}"
         self.message.setText(text)

@@ -50,7 +50,9 @@ class JobPage(Following):
 
     def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
         super().__init__()
-        self.session, self.scoring, self.pages = session, scoring, pages
+        self.session = session
+        self.scoring = scoring
+        self.pages = pages
         self._pages = QStackedLayout(self)
 
     def set_pages(self, *pages: QWidget) -> None:
@@ -100,7 +102,9 @@ class RunButton(ProgressButton):
         name: str = "",
     ) -> None:
         super().__init__()
-        self.action, self._name, self._running = action, name, False
+        self.action = action
+        self._name = name
+        self._running = False
         self.setProperty("kind", "tinted")
         self.clicked.connect(lambda _=False: (stop if self._running else start)())
         self.show_job(False, "")
@@ -126,7 +130,8 @@ class MergeChoice(Choice):
 
     def __init__(self, session: Session, name: str) -> None:
         super().__init__(name, _NO_MERGE)
-        self._session, self._latest = session, ""
+        self._session = session
+        self._latest = ""
 
     def update_merges(self) -> None:
         merges = merges_of(self._session)
@@ -162,7 +167,8 @@ def image_of(pixels_HWC: NDArray[np.uint8]) -> QImage:
 
 def paint_picture(painter: QPainter, rect: QRectF, image: QImage) -> QRectF:
     """Paint an image in the middle of ``rect``, and return its rectangle."""
-    width, height = image.width(), image.height()
+    width = image.width()
+    height = image.height()
     factor: float = min(rect.width() / width, rect.height() / height)
     if factor >= 1:
         factor = int(factor)

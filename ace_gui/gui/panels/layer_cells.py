@@ -91,7 +91,9 @@ class Cell(QStyledItemDelegate):
 
     def draw(self, cell: Drawn) -> None:
         """Draw the text, or a muted dash. Subclasses draw the content of their column."""
-        theme, option, text = current_theme(), cell.option, cell.option.text.strip()
+        theme = current_theme()
+        option = cell.option
+        text = cell.option.text.strip()
         if text == NONE:
             cell.dash(option.displayAlignment)
             return
@@ -103,11 +105,15 @@ class NameCell(Cell):
     """A tensor's name, whose block number is never elided, or a group's title."""
 
     def draw(self, cell: Drawn) -> None:
-        theme, count = current_theme(), cell.index.data(COUNT)
-        painter, rect, text = cell.painter, cell.rect, cell.option.text
+        theme = current_theme()
+        count = cell.index.data(COUNT)
+        painter = cell.painter
+        rect = cell.rect
+        text = cell.option.text
         if count is not None:
             used = write(painter, rect, text, face(Face.STRONG), theme.text)
-            room, caption = rect.adjusted(used + 10, 0, 0, 0), face(Face.CAPTION)
+            room = rect.adjusted(used + 10, 0, 0, 0)
+            caption = face(Face.CAPTION)
             total = counted(cell.index.model().rowCount(cell.index), "tensor", "tensors")
             width = QFontMetricsF(caption).horizontalAdvance
             fitting = (number for number in (count, total) if width(number) <= room.width())
@@ -128,8 +134,10 @@ class GammaCell(Cell):
     """``scale``: the γ that fills a bar. ``tau``: the method's τ, for groups."""
 
     def draw(self, cell: Drawn) -> None:
-        theme, rect = current_theme(), cell.rect
-        layer, spread = cell.index.data(LAYER), cell.index.data(RANGE)
+        theme = current_theme()
+        rect = cell.rect
+        layer = cell.index.data(LAYER)
+        spread = cell.index.data(RANGE)
         has_gamma = isinstance(layer, Layer) and not isnan(layer.gamma)
         if not has_gamma and spread is None:
             cell.dash()
@@ -176,7 +184,9 @@ class RegimeCell(Cell):
         return ceil(metrics.horizontalAdvance("heterogeneous") + _PILL + _PADDING)
 
     def draw(self, cell: Drawn) -> None:
-        theme, rect, text = current_theme(), cell.rect, cell.option.text
+        theme = current_theme()
+        rect = cell.rect
+        text = cell.option.text
         if cell.index.data(COUNT) is not None or not text:
             return
         if text == NONE:
@@ -199,7 +209,8 @@ class HealthCell(Cell):
     """A muted tick, or the worst finding's icon and the number of findings."""
 
     def draw(self, cell: Drawn) -> None:
-        text, worry = cell.option.text, cell.index.data(Qt.ItemDataRole.DecorationRole)
+        text = cell.option.text
+        worry = cell.index.data(Qt.ItemDataRole.DecorationRole)
         if text == NONE:
             cell.dash()
             return

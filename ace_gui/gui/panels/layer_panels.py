@@ -102,7 +102,8 @@ class SheetPanel(LayerPanel):
         super().__init__(session)
         plot.name_outside()
         self.view = PlotWithTable(plot)
-        self.sheet, self._count = FigureSheet(name, turned=turned), most_shown
+        self.sheet = FigureSheet(name, turned=turned)
+        self._count = most_shown
         plot.changed.connect(self._show_figures)
         line = across(*below, margins=(8, 0, 8, 4)) if below else down()
         self.setLayout(down((Stacked(self.view, self.sheet), 1), line, gap=0))
@@ -132,11 +133,13 @@ class SpectraPanel(SheetPanel):
         self._show_figures()
 
     def refresh(self) -> None:
-        row, session = self.row, self.session
+        row = self.row
+        session = self.session
         if row is None:
             self.plot.clear("Select a layer to see its singular values.")
             return
-        spectrum, experts = session.spectrum(row.name), session.expert_spectra(row.name)
+        spectrum = session.spectrum(row.name)
+        experts = session.expert_spectra(row.name)
         if spectrum is not None:
             self.plot.show_spectrum(spectrum, expert_colours(session))
         elif experts is not None and session.layers.has_spectrum(row):
@@ -167,7 +170,8 @@ class SpectraPanel(SheetPanel):
 def figure_rows(curves: Sequence[Curve]) -> list[FigureRow]:
     """The figures of each spectrum, with their definitions."""
     figures = [spectral_figures(curve.y) for curve in curves]
-    top, size = leading(len(curves[0].y)), len(curves[0].y)
+    top = leading(len(curves[0].y))
+    size = len(curves[0].y)
     rows = [
         FigureRow(
             "energy in top 5 %",
@@ -212,7 +216,8 @@ class DistributionPanel(SheetPanel):
         self._show_figures()
 
     def refresh(self) -> None:
-        row, session = self.row, self.session
+        row = self.row
+        session = self.session
         if row is None or not row.experts:
             message = "Select a layer to see how its changes are distributed."
             self.plot.clear(message if row is None else "No expert has this tensor.")
@@ -225,7 +230,8 @@ class DistributionPanel(SheetPanel):
             self.plot.expect()
 
     def figures(self) -> tuple[list[str], list[FigureRow], list[str]]:
-        distribution, colours = self.plot.distribution, expert_colours(self.session)
+        distribution = self.plot.distribution
+        colours = expert_colours(self.session)
         if distribution is None:
             return [], [], []
         ink_names = [colours.get(name, "control") for name in distribution.counts]
@@ -234,7 +240,8 @@ class DistributionPanel(SheetPanel):
 
 def distribution_rows(distribution: LayerDistribution) -> list[FigureRow]:
     """The figures of every expert's entries, with explanations."""
-    means, deviations = distribution.means, distribution.deviations
+    means = distribution.means
+    deviations = distribution.deviations
     tails = [
         tail_share(
             distribution.edges, counts, distribution.outside[name], means[name], deviations[name]
@@ -271,7 +278,8 @@ class EnergiesPanel(LayerPanel):
         self.plot = EnergiesPlot()
         self.plot.name_outside()
         self.plot.setAccessibleName("Energies of the selected layer")
-        self.view, self.figures = PlotWithTable(self.plot), muted_label()
+        self.view = PlotWithTable(self.plot)
+        self.figures = muted_label()
         self.setLayout(down(self.view, self.figures))
 
     def refresh(self) -> None:

@@ -81,7 +81,8 @@ class LayerView(QTreeView):
     def drawRow(self, painter: QPainter, options: QStyleOptionViewItem, index: Index) -> None:
         super().drawRow(painter, options, index)
         if self.selectionModel().isSelected(index):
-            rect, accent = options.rect, QColor(current_theme().accent)
+            rect = options.rect
+            accent = QColor(current_theme().accent)
             painter.fillRect(0, rect.top(), _CHOSEN, rect.height(), accent)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -186,7 +187,10 @@ class WholeRows(QWidget):
 
 EVERY_ROLE = "All roles"
 MERGED, ALL = range(2)
-_TITLE_NEEDS, _ROLE_NEEDS, _LEAST = 37, 30, 22  # in text lines: width
+# in text lines: width
+_TITLE_NEEDS = 37
+_ROLE_NEEDS = 30
+_LEAST = 22
 
 
 class LayersPanel(QWidget):
@@ -296,12 +300,14 @@ class LayersPanel(QWidget):
         self._filter()
 
     def _filter(self) -> None:
-        text, merged = self.text.text().strip(), self.shown.current == MERGED
+        text = self.text.text().strip()
+        merged = self.shown.current == MERGED
         self.model.set_filter(text, self.role.current, merged=merged)
         self._after_reset()
 
     def _after_reset(self) -> None:
-        merged, total = self.model.total_merged, self.model.total
+        merged = self.model.total_merged
+        total = self.model.total
         self.shown.set_title(MERGED, f"Merged {merged}")
         self.shown.set_title(ALL, f"All {total}")
         self.shown.setVisible(0 < merged < total)
@@ -338,7 +344,8 @@ def layer_menu(
     session: Session, names: Collection[str], ask: Callable[[Override], object], parent: QWidget
 ) -> QMenu:
     """The menu for the selected layers. ``ask`` gets a rule that the user completes."""
-    menu, layers = QMenu(parent), session.layers
+    menu = QMenu(parent)
+    layers = session.layers
     tensors = open_to_override(layers, names)
     title = counted(len(tensors), "tensor", "tensors") if tensors else "Not part of the merge"
     menu.addSection(next(iter(tensors)).split(".", 1)[-1] if len(tensors) == 1 else title)

@@ -163,7 +163,9 @@ class MethodPanel(QWidget):
         self._change = action_button(choose, "Change…", self, kind="link")
         self._change.setAccessibleName("Change the method")
         self._waiting = muted_label("Starting the engine …")
-        self.parameters, self.options, self.after = Form(), OptionForm(), AfterForm()
+        self.parameters = Form()
+        self.options = OptionForm()
+        self.after = AfterForm()
         self.alignment = AlignmentForm()
         self.forecast = ElidedLabel(self, sentence=True, caption=True)
         self.forecast.hide()
@@ -181,7 +183,8 @@ class MethodPanel(QWidget):
             self.more,
         )
         self.setLayout(down(head, *parts, self.exceptions, None, margins=(8, 4, 8, 0), gap=4))
-        draft, inputs_wanted = session.draft, session.inputs_wanted
+        draft = session.draft
+        inputs_wanted = session.inputs_wanted
         self.parameters.edited.connect(session.parameter_wanted)
         self.options.changed.connect(inputs_wanted)
         self.after.changed.connect(
@@ -207,7 +210,8 @@ class MethodPanel(QWidget):
         self.forecast.setVisible(forecast is not None)
 
     def refresh(self) -> None:
-        draft, engine = self._session.draft, self._session.engine
+        draft = self._session.draft
+        engine = self._session.engine
         self._waiting.setVisible(engine is None)
         for part in (self.parameters, self.more, self.exceptions):
             part.setVisible(engine is not None)
@@ -215,7 +219,8 @@ class MethodPanel(QWidget):
         if method is not None:
             self._title.setText(method.title)
             self._title.setToolTip(tooltip(method.summary))
-        plan, inputs = draft.plan, draft.inputs
+        plan = draft.plan
+        inputs = draft.inputs
         notes = plan.parameter_notes if plan is not None else {}
         changed = dict(inputs.touched.items() - inputs.with_defaults.touched.items())
         self.parameters.declare(draft.fields)
@@ -330,7 +335,8 @@ class OverridesPanel(QWidget):
 
     def _remove(self) -> None:
         if self.remove.isEnabled():
-            inputs, index = self._session.draft.inputs, self.list.currentRow()
+            inputs = self._session.draft.inputs
+            index = self.list.currentRow()
             rules = (*inputs.overrides[:index], *inputs.overrides[index + 1 :])
             self._session.inputs_wanted.emit(replace(inputs, overrides=rules))
 

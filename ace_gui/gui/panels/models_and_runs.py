@@ -32,7 +32,9 @@ from ace_gui.gui.widgets.tables import RunCell, SizeCell, WeightCell, plain_rows
 from ace_gui.recipe.values import model_name
 
 _ROWS_SHOWN: Final = 8
-_OTHER_LINES, _LINES_A_ROW = 18, 1.8  # in text lines: height of the rest of the column
+# in text lines: height of the rest of the column
+_OTHER_LINES = 18
+_LINES_A_ROW = 1.8
 
 
 class ExpertsPanel(QWidget):
@@ -45,11 +47,13 @@ class ExpertsPanel(QWidget):
         explain(self, "Expert")
         self._session = session
         self.model = ExpertsModel(session, self)
-        draft, inputs_wanted = session.draft, session.inputs_wanted
+        draft = session.draft
+        inputs_wanted = session.inputs_wanted
         self.model.expert_edited.connect(
             lambda row, expert: inputs_wanted.emit(draft.inputs.with_expert(row, expert))
         )
-        self._base, self._facts = ElidedLabel(), ElidedLabel(caption=True)
+        self._base = ElidedLabel()
+        self._facts = ElidedLabel(caption=True)
         tip = "Choose another base model for the same experts"
         self._change_base = tool_button("", tip, change_base)
         self._change_base.setIcon(icon("more"))
@@ -92,7 +96,8 @@ class ExpertsPanel(QWidget):
 
     def _show_checks(self) -> None:
         """Show a one-line summary of the checks, if there are any."""
-        checks, summary = self._session.checks.all, self._session.checks.summary
+        checks = self._session.checks.all
+        summary = self._session.checks.summary
         worry = next((check.verdict.value for check in checks if check.is_worry), None)
         self.checks.setVisible(bool(checks))
         self.checks.setText(summary)
@@ -186,11 +191,13 @@ class RunsPanel(QWidget):
     def __init__(self, session: Session, runs: RunOperations, clean_up: QAction) -> None:
         super().__init__()
         explain(self, "Run")
-        self._session, self._runs = session, runs
+        self._session = session
+        self._runs = runs
         self.model = RunsModel(session, self)
         self.model.renamed.connect(runs.rename)
         self.list = self._make_list()
-        self._scores, self.used = muted_label("mean score"), muted_label()
+        self._scores = muted_label("mean score")
+        self.used = muted_label()
         clean = action_button(clean_up, "Clean up…", self, kind="link")
         clean.setAccessibleName("Clean up the kept runs")
         clean.setFont(face(Face.CAPTION))
@@ -245,7 +252,8 @@ class RunsPanel(QWidget):
         def first(act: Callable[[MergeRun], object]) -> Callable[[], object]:
             return lambda: act(self.selected()[0])
 
-        tip, export = "Restore this run's settings and merge", self.export_wanted.emit
+        tip = "Restore this run's settings and merge"
+        export = self.export_wanted.emit
         self.restore = add("&Restore", first(self._runs.restore), tip=tip)
         tip = "Write this run's model as a folder"
         self.export = add("&Export…", first(lambda run: export(run, False)), tip=tip)
@@ -272,7 +280,8 @@ class RunsPanel(QWidget):
 
     def _pair(self) -> list[MergeRun]:
         """The two selected runs, or the selected one and the window's merge. Older first."""
-        chosen, current = self.selected(), self._session.results.merge
+        chosen = self.selected()
+        current = self._session.results.merge
         if len(chosen) == 1 and current is not None and current.finished is not None:
             chosen = [*chosen, current] if current is not chosen[0] else chosen
         return sorted(chosen[:2], key=lambda run: run.made)

@@ -43,7 +43,8 @@ class Notice(QFrame):
         self._floats = floats
         self.setProperty("kind", "toast" if floats else "sunk")
         self.setAccessibleName("Message")
-        self.level, self.passes = Level.INFO, True
+        self.level = Level.INFO
+        self.passes = True
         self._icon = IconLabel(_ICON, parent=self)
         self._icon.setAccessibleName("Kind of message")
         self.sentence = plain_label(kind="on-toast" if floats else "")

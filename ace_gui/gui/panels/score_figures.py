@@ -83,7 +83,8 @@ class ScoreLine(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
         if not self._marks:
             return
-        theme, painter = current_theme(), QPainter(self)
+        theme = current_theme()
+        painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         middle = 1.1 * self._line + _ABOVE
         positions = self.positions()
@@ -108,7 +109,8 @@ class ScoreLine(QWidget):
         self, painter: QPainter, mark: Mark, at: float, below: QRectF, middle: float
     ) -> None:
         """Write the value and the name, with lines to the mark if they were moved."""
-        theme, centre = current_theme(), below.center().x()
+        theme = current_theme()
+        centre = below.center().x()
         ink = theme.text if mark.is_chosen else theme.text2
         if abs(centre - at) > _RADIUS:
             painter.setPen(QPen(QColor(theme.control), 1))
@@ -122,7 +124,8 @@ class ScoreLine(QWidget):
     def positions(self) -> NDArray[np.float64]:
         """The positions of the marks, in pixels."""
         values = np.array([mark.value for mark in self._marks])
-        span, room = np.ptp(values), self.width() - 2 * _SIDE
+        span = np.ptp(values)
+        room = self.width() - 2 * _SIDE
         if not span:
             return np.full(len(values), self.width() / 2)
         return _SIDE + room * (values - values[0]) / span
@@ -132,7 +135,8 @@ class ScoreLine(QWidget):
         others whose names stay near their marks."""
         last = len(self._marks) - 1
         chosen = (n for n, mark in enumerate(self._marks) if mark.is_chosen)
-        metrics, positions = QFontMetricsF(face(Face.CAPTION_STRONG)), self.positions()
+        metrics = QFontMetricsF(face(Face.CAPTION_STRONG))
+        positions = self.positions()
         widths = np.array([metrics.horizontalAdvance(mark.title) + 4 for mark in self._marks])
         widths = np.clip(widths, 3.5 * self._line, _WIDEST)
         placed_names: list[int] = []
@@ -141,8 +145,10 @@ class ScoreLine(QWidget):
             tried = sorted([*placed_names, index])
             placed = _apart(positions[tried], widths[tried], self.width())
             if not placed_names or np.abs(placed - positions[tried]).max() <= _FAR:
-                placed_names, centres = tried, placed
-        top, height = 1.1 * self._line + 2 * _ABOVE, 1.1 * self._line
+                placed_names = tried
+                centres = placed
+        top = 1.1 * self._line + 2 * _ABOVE
+        height = 1.1 * self._line
         return {
             n: QRectF(at - widths[n] / 2, top, widths[n], height)
             for n, at in zip(placed_names, centres, strict=True)
@@ -161,7 +167,8 @@ def _apart(
         while len(groups) > 1 and fmean(groups[-2]) > fmean(groups[-1]):
             groups[-2:] = [groups[-2] + groups[-1]]
     placed = np.array([fmean(group) for group in groups for _ in group])
-    low, high = widths[0] / 2, room - widths[-1] / 2 - steps[-1]
+    low = widths[0] / 2
+    high = room - widths[-1] / 2 - steps[-1]
     return np.clip(placed, low, max(low, high)) + steps
 
 
@@ -177,7 +184,8 @@ class FigureCell(Cell):
 
     def __init__(self, session: Session, model: TaskFiguresModel, parent: QWidget) -> None:
         super().__init__(parent)
-        self._session, self._model = session, model
+        self._session = session
+        self._model = model
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         hint = super().sizeHint(option, index)
@@ -186,7 +194,9 @@ class FigureCell(Cell):
 
     def draw(self, cell: Drawn) -> None:
         row = self._model.rows[cell.index.row()]
-        theme, column, rect = current_theme(), cell.index.column(), cell.rect
+        theme = current_theme()
+        column = cell.index.column()
+        rect = cell.rect
         colour = expert_colour(self._session, row.owner)
         if column == TASK:
             if colour:
@@ -217,7 +227,8 @@ class FiguresCard(QWidget):
 
     def __init__(self, session: Session) -> None:
         super().__init__()
-        self._session, self._by_hand = session, False
+        self._session = session
+        self._by_hand = False
         self.model = TaskFiguresModel(self)
         self.table = self._make_table()
         self.first = Choice("First model of the test", {"": ("–", "")})
@@ -279,11 +290,13 @@ class FiguresCard(QWidget):
 
     def _show_test(self) -> None:
         scores = self._session.results.scores
-        a, b = self.first.current, self.second.current
+        a = self.first.current
+        b = self.second.current
         if a == b:
             self.test.setText("Choose two different models.")
             return
-        first, second = scores.line(a), scores.line(b)
+        first = scores.line(a)
+        second = scores.line(b)
         pairs = [(first[task], second[task]) for task in first if task in second]
         metrics = [score.metric for score, _ in pairs]
         titles = self.first.currentText(), self.second.currentText()
@@ -301,10 +314,12 @@ class RoutesTable(QWidget):
 
     def __init__(self, session: Session, routing: RoutingOperation) -> None:
         super().__init__()
-        self._session, self._routing = session, routing
+        self._session = session
+        self._routing = routing
         self._store: Path | None = None
         self.button = RunButton("Compute", self._start, routing.stop, name="Compute the routes")
-        self.sentence, self.cost = secondary_label(), muted_label()
+        self.sentence = secondary_label()
+        self.cost = muted_label()
         self.task = Choice("Routes to show", {_ALL: ("All tasks", "")})
         self.shares = FigureSheet("Shares of the experts", self, kind="task")
         head = across((heading("Routing"), 1), self.task, self.button)

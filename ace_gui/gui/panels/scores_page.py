@@ -60,7 +60,8 @@ class ScoresTab(JobPage):
 
     def __init__(self, session: Session, scoring: Scoring, pages: Pages) -> None:
         super().__init__(session, scoring, pages)
-        self.title, self.note = plain_label(role=Face.TITLE), secondary_label()
+        self.title = plain_label(role=Face.TITLE)
+        self.note = secondary_label()
         self.merge = MergeChoice(session, "Merge to show")
         self.merge.chosen.connect(self.refresh)
         self.evaluate = EvaluateButton(session, scoring)
@@ -115,8 +116,10 @@ class ScoresTab(JobPage):
         return {key: title for key, title in titles.items() if key in scored}
 
     def _show_head(self, rows: list[TaskFigures]) -> None:
-        scores, model = self.session.results.scores, self.merge.current
-        share, text = scores.mean(model).normalised, self.merge.currentText()
+        scores = self.session.results.scores
+        model = self.merge.current
+        share = scores.mean(model).normalised
+        text = self.merge.currentText()
         if model not in scores.models:
             text = "This merge is not evaluated yet" if model else "No merge is evaluated yet"
             text = BEING_EVALUATED if self.scoring.is_running else text
@@ -166,7 +169,8 @@ class EvaluateButton(RunButton):
 
     def __init__(self, session: Session, scoring: Scoring) -> None:
         super().__init__("Evaluate", scoring.evaluate, scoring.cancel)
-        self._session, self._scoring = session, scoring
+        self._session = session
+        self._scoring = scoring
         activity = session.activity
         for changed in (activity.changed, activity.progressed, session.draft.changed):
             changed.connect(self.refresh)
@@ -174,10 +178,13 @@ class EvaluateButton(RunButton):
         self.refresh()
 
     def refresh(self) -> None:
-        running, progress = self._scoring.is_running, self._session.activity.progress
-        share, tip = 0.0, "Evaluate base, experts and every finished merge"
+        running = self._scoring.is_running
+        progress = self._session.activity.progress
+        share = 0.0
+        tip = "Evaluate base, experts and every finished merge"
         if running and progress is not None and progress.state is State.SCORING and progress.total:
-            share, tip = progress.done / progress.total, progress.title
+            share = progress.done / progress.total
+            tip = progress.title
         self.show_job(running, self._scoring.obstacle, tip=tip, share=share)
 
 

@@ -87,11 +87,13 @@ class TasksTab(JobPage):
         self.follow(session.draft.changed, session.results.scores.changed)
 
     def _add_button(self, text: str, kind: str) -> QPushButton:
-        tip, name = "Add a task: a file of data, or a folder", "Add data"
+        tip = "Add a task: a file of data, or a folder"
+        name = "Add data"
         return push_button(text, self.ask, kind=kind, tip=tip, name=name, role=Face.BUTTON)
 
     def refresh(self) -> None:
-        scores, tasks = self.session.results.scores, self.session.draft.inputs.tasks
+        scores = self.session.results.scores
+        tasks = self.session.draft.inputs.tasks
         self.show_page(int(bool(tasks)))
         rows = tuple((task, scores.described(task)) for task in tasks)
         if rows == self._rows and self.list.count() == len(rows):
@@ -176,7 +178,8 @@ class TwoLineCell(Cell):
         return QSize(_LEAST, round(height))
 
     def draw(self, cell: Drawn) -> None:
-        theme, rect = current_theme(), cell.rect
+        theme = current_theme()
+        rect = cell.rect
         first, _, second = str(cell.index.data()).partition("\n")
         icon = cell.index.data(Qt.ItemDataRole.DecorationRole)
         if isinstance(icon, QIcon) and not icon.isNull():
@@ -299,11 +302,14 @@ class TaskEditor(QWidget):
         super().__init__()
         self._task: Task | None = None
         self._description: TaskDescribed | None = None
-        self.path, self.calibration = ElidedLabel(), ElidedLabel()
-        self.fault, self._count = problem_label(), muted_label()
+        self.path = ElidedLabel()
+        self.calibration = ElidedLabel()
+        self.fault = problem_label()
+        self._count = muted_label()
         name = "Remove this task"
         self.remove = push_button("Remove task", self.remove_wanted.emit, kind="ghost", name=name)
-        self.data, self.form = Form(), OptionForm(spoken="{} of the task")
+        self.data = Form()
+        self.form = OptionForm(spoken="{} of the task")
         self.data.add_row("Data", self.path)
         self.data.add_row("Calibration", self._calibration_row(), _CALIBRATION)
         self.form.changed.connect(self.edited)
@@ -318,7 +324,8 @@ class TaskEditor(QWidget):
         choose = named(QPushButton("Choose…"), "Choose calibration inputs", _CALIBRATION)
         choose.setProperty("kind", "link")
         menu = QMenu(choose)
-        title, take = "Calibration inputs", self.calibrate
+        title = "Calibration inputs"
+        take = self.calibrate
         ask = lambda: ask_paths(self, title, KINDS, DATA, take)  # noqa: E731
         menu.addAction("&File or folder…", ask)
         self.without = menu.addAction("&None", lambda: self.calibrate([None]))
@@ -341,7 +348,8 @@ class TaskEditor(QWidget):
         description = (
             self._description if waits else description
         )  # the layout stays while data are read again
-        self._task, self._description = task, description
+        self._task = task
+        self._description = description
         self.path.set_full_text(str(task.data))
         self.calibration.set_full_text(str(task.calibration or _NOTHING))
         self.without.setEnabled(task.calibration is not None)

@@ -145,7 +145,8 @@ class TryPage(JobPage):
         self.set_pages(pane(down(card(top), (answers, 1), card(bottom), gap=GAP)))
 
     def _connect(self) -> None:
-        results, answers = self.session.results, QTimer(self, singleShot=True, interval=REFRESH)
+        results = self.session.results
+        answers = QTimer(self, singleShot=True, interval=REFRESH)
         answers.timeout.connect(self.show_answers)
         self._trying.changed.connect(lambda: answers.isActive() or answers.start())
         self.follow(self.session.draft.changed, results.changed)
@@ -159,7 +160,8 @@ class TryPage(JobPage):
     @property
     def _tasks(self) -> dict[str, Task]:
         """The recipe's tasks, and the experts without a task."""
-        inputs, scores = self.session.draft.inputs, self.session.results.scores
+        inputs = self.session.draft.inputs
+        scores = self.session.results.scores
         tasks = {task.title: task for task in inputs.tasks}
         owned = {scores.owner(task) for task in inputs.tasks}
         for name in inputs.names:

@@ -76,15 +76,18 @@ class TuneTab(JobPage):
         self.merges = count_field("Merges to try", 100_000, special="default")
         name = "Maximum number of examples per task"
         self.limit = count_field(name, 100_000, special="all")
-        self.cost, self.problem = muted_label(), problem_label()
+        self.cost = muted_label()
+        self.problem = problem_label()
         self.button = RunButton("Start", self._start, self._tuning.stop, name="Start tuning")
         self.axis = Choice("Parameter along the curve", {"": ("–", "")})
         self.curve = TuneCurvePlot()
         self.curve.add_control(self.axis, first=True)
-        self.result, self.note = heading(""), secondary_label()
+        self.result = heading("")
+        self.note = secondary_label()
         self.result.setWordWrap(True)
         self.figures = FigureSheet("Scores on the other half of the data", kind="recipe")
-        fixed, expanding = QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding
+        fixed = QSizePolicy.Policy.Fixed
+        expanding = QSizePolicy.Policy.Expanding
         self.figures.setSizePolicy(expanding, fixed)  # both rows are always visible
         name = "Use these values in the recipe"
         self.use = push_button("Use these values", self._use, kind="tinted", name=name)
@@ -112,7 +115,8 @@ class TuneTab(JobPage):
         self.set_pages(split(card(scroll), results, sizes=(380, 640), gap=GAP))
 
     def _start(self) -> None:
-        merges, limit = self.merges.value() or None, self.limit.value() or None
+        merges = self.merges.value() or None
+        limit = self.limit.value() or None
         self._tuning.start(self.ranges.ranges, merges, limit)
 
     def _use(self) -> None:
@@ -121,7 +125,8 @@ class TuneTab(JobPage):
             return
         for name, value in tuned.best.parameters.items():
             self.session.parameter_wanted.emit(name, value)
-        note, values = how_chosen(tuned), dict(tuned.best.parameters)
+        note = how_chosen(tuned)
+        values = dict(tuned.best.parameters)
         method = self.session.draft.inputs.method
         self.session.results.chosen = ChosenByTrying(method=method, parameters=values, note=note)
         self.session.advice.emit(f"The recipe has {values_of(tuned.best)}. {note}.")
@@ -150,7 +155,8 @@ class TuneTab(JobPage):
 
     def _show_curve(self) -> None:
         job: TuneJob | None = self._tuning.job
-        points, tuned = self._tuning.all(TunePoint), self._tuning.last(Tuned)
+        points = self._tuning.all(TunePoint)
+        tuned = self._tuning.last(Tuned)
         if job is None:
             self.curve.clear(NOT_TUNED)
             return
@@ -159,7 +165,8 @@ class TuneTab(JobPage):
         labels = {name: fields[name].label if name in fields else name for name in names}
         self.axis.offer({name: (label, "") for name, label in labels.items()})
         chosen = str(self.axis.current)
-        field, parameter_range = fields.get(chosen), next(r for r in job.ranges if r.name == chosen)
+        field = fields.get(chosen)
+        parameter_range = next(r for r in job.ranges if r.name == chosen)
         log = parameter_range.is_logarithmic(declared=field is not None and field.logarithmic)
         best = None if tuned is None else tuned.best
         best_point = next((p for p in points if p == best), None)
@@ -172,7 +179,8 @@ class TuneTab(JobPage):
         self._result.setVisible(tuned is not None)
         if tuned is None:
             return
-        before, after = _mean(tuned.before), _mean(tuned.scores)
+        before = _mean(tuned.before)
+        after = _mean(tuned.scores)
         self.result.setText(plain(f"{values_of(tuned.best)}: {_change(before, after)}"))
         tasks = [score.task for score in tuned.scores]
         halves = ("before", tuned.before, before), ("after", tuned.scores, after)
@@ -203,9 +211,11 @@ def _row(title: str, scores: tuple[TaskScore, ...], mean: MeanScore, tasks: list
 
 def _change(before: MeanScore, after: MeanScore) -> str:
     """``from 87.1 % to 89.0 % of the experts' scores``, or a text with the mean scores."""
-    old_share, new_share = before.normalised, after.normalised
+    old_share = before.normalised
+    new_share = after.normalised
     if old_share is not None and new_share is not None:
-        old, new = f"{100 * old_share:.1f} %", f"{100 * new_share:.1f} %"
+        old = f"{100 * old_share:.1f} %"
+        new = f"{100 * new_share:.1f} %"
         worse = ", which is worse" if new_share < old_share else ""
         change = f"still {old}" if old == new else f"from {old} to {new}"
         return f"{change} of the experts' scores{worse}"
@@ -295,9 +305,11 @@ def _usual_range(field: FieldInfo, value: ParameterValue) -> tuple[float, float]
     """A range around the current value, within the method's limits."""
     current = float(value)
     if field.logarithmic and current > 0:
-        low, high = current / 100, current * 100
+        low = current / 100
+        high = current * 100
     else:
-        low, high = min(0.0, 2 * current), max(2 * current, 1.0)
+        low = min(0.0, 2 * current)
+        high = max(2 * current, 1.0)
     low = low if field.low is None else max(low, field.low)
     high = high if field.high is None else min(high, field.high)
     if field.low_open and field.low is not None and low <= field.low:

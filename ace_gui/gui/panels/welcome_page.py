@@ -158,7 +158,8 @@ class StartButton(QPushButton):
         self._token = "on_accent" if first else "text"
         self.setProperty("kind", "primary" if first else "start")
         self.setAutoDefault(first)
-        self._title, self.line = start.action.text().replace("&", ""), ""
+        self._title = start.action.text().replace("&", "")
+        self.line = ""
         self.setAccessibleName(self._title.removesuffix("…"))
         self._picture = icon(start.picture, self._token)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -180,7 +181,8 @@ class StartButton(QPushButton):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
-        theme, painter = current_theme(), QPainter(self)
+        theme = current_theme()
+        painter = QPainter(self)
         mark = self.rect().adjusted(16, 0, 0, 0)
         mark.setWidth(_sign())
         self._picture.paint(painter, mark)
@@ -311,13 +313,15 @@ class Swatches(QWidget):
 
     def __init__(self, colours: Sequence[int]) -> None:
         super().__init__()
-        self._colours, hidden = colours[:_SWATCHES], len(colours) - _SWATCHES
+        self._colours = colours[:_SWATCHES]
+        hidden = len(colours) - _SWATCHES
         self._text = f"+{hidden}" if hidden > 0 else ""
         room = self.fontMetrics().horizontalAdvance(self._text)
         self.setFixedSize(_STEP * len(self._colours) + room, self.fontMetrics().height())
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
-        theme, painter = current_theme(), QPainter(self)
+        theme = current_theme()
+        painter = QPainter(self)
         for index, colour in enumerate(self._colours):
             square = QRectF(index * _STEP, 0, SWATCH, self.height())
             paint_swatch(painter, square, f"expert {colour}")
@@ -348,7 +352,9 @@ def last_use(project: RecentProject) -> str:
             seconds = project.path.stat().st_mtime
         except OSError:
             return ""
-    when, locale, today = QDateTime.fromSecsSinceEpoch(int(seconds)), QLocale(), QDate.currentDate()
+    when = QDateTime.fromSecsSinceEpoch(int(seconds))
+    locale = QLocale()
+    today = QDate.currentDate()
     time = locale.toString(when.time(), QLocale.FormatType.ShortFormat)
     if when.date() == today:
         return f"today {time}"
@@ -387,7 +393,8 @@ class SampleCard(QWidget):
         below = FlowLayout(spacing=4)
         below.addWidget(self.begin)
         below.addWidget(learn)
-        what, unit = secondary_label(_SAMPLE), "Mean accuracy on 2000 held-out images"
+        what = secondary_label(_SAMPLE)
+        unit = "Mean accuracy on 2000 held-out images"
         parts = (SamplePictures(), title, what, self.bars, muted_label(unit), 4, below)
         card.setLayout(down(*parts, margins=[_PADDING] * 4))
         self.setLayout(down(heading("New here?"), card, None, gap=12))
@@ -413,8 +420,10 @@ class SamplePictures(QWidget):
         self.setFixedHeight(self._picture(self.width()) + round(1.8 * self._line))
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
-        theme, painter = current_theme(), QPainter(self)
-        side, pixels = self._picture(self.width()), self.strip.height()
+        theme = current_theme()
+        painter = QPainter(self)
+        side = self._picture(self.width())
+        pixels = self.strip.height()
         step = (self.width() + _BETWEEN) / len(self._tasks)
         for index, task in enumerate(self._tasks):
             x = round(index * step)
@@ -432,7 +441,8 @@ class SamplePictures(QWidget):
 
     def _picture(self, width: int) -> int:
         """The side of a picture, so that all pictures together fill the width."""
-        room, pixels = (width + _BETWEEN) // len(self._tasks) - _BETWEEN, self.strip.height()
+        room = (width + _BETWEEN) // len(self._tasks) - _BETWEEN
+        pixels = self.strip.height()
         return min(max(room, pixels), _LARGEST * pixels)
 
 

@@ -40,7 +40,8 @@ class RoleMapPlot(LayersPlot, CellsPlot):
     The arrow keys move between cells. A dot marks layers with γ > τ.
     """
 
-    called, empty = "Heterogeneity by block and role", EMPTY
+    called = "Heterogeneity by block and role"
+    empty = EMPTY
     wraps = False
 
     def __init__(self) -> None:
@@ -90,7 +91,8 @@ class RoleMapPlot(LayersPlot, CellsPlot):
 
     def _table(self) -> tuple[FigureColumn, ...]:
         """One row per block, one column per role."""
-        grid, titles = self._grid(self._gamma), [f"γ, {label}" for label in self._labels]
+        grid = self._grid(self._gamma)
+        titles = [f"γ, {label}" for label in self._labels]
         return (
             FigureColumn("block", np.array(self._blocks, dtype=np.int64)),
             *(FigureColumn(t, values) for t, values in zip(titles, grid, strict=True)),
@@ -188,7 +190,9 @@ class RoleMapPlot(LayersPlot, CellsPlot):
 
     def _draw_bar(self) -> None:
         """Draw the scale of the colours with τ on it."""
-        ink, axis, (low, high) = self.theme.text2, self._bar.axis, self._levels()
+        ink = self.theme.text2
+        axis = self._bar.axis
+        (low, high) = self._levels()
         self._bar.setLevels((low, high))
         font = face(Face.CAPTION)
         metrics = QFontMetricsF(font)
@@ -242,18 +246,21 @@ class RoleMapPlot(LayersPlot, CellsPlot):
             Qt.Key.Key_Down: (1, 0),
             Qt.Key.Key_Up: (-1, 0),
         }
-        at, key = self._selected, Qt.Key(event.key())
+        at = self._selected
+        key = Qt.Key(event.key())
         if at is None or key not in steps or self.message() is not None:
             super().keyPressEvent(event)
             return
         down, across = steps[key]
-        row, column = self._row[at] + down, self._column[at] + across
+        row = self._row[at] + down
+        column = self._column[at] + across
         while 0 <= column < len(self._blocks) and 0 <= row < len(self._labels):
             index = self._cell(row, column)
             if index is not None:
                 self._choose(index)
                 return
-            row, column = row + down, column + across
+            row = row + down
+            column = column + across
 
 
 def _ticks(low: float, high: float) -> list[tuple[float, str]]:

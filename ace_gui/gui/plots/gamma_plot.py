@@ -71,13 +71,15 @@ class GammaPlot(LayerCurvesPlot):
 
     tau_changed = Signal(float)
     tau_committed = Signal(float)
-    called, empty = "Heterogeneity along the model", EMPTY
+    called = "Heterogeneity along the model"
+    empty = EMPTY
     wraps = False
     logarithmic_first = True
     axis_named_outside = True
 
     def __init__(self) -> None:
-        self._family, self._x = np.zeros(0, dtype=np.intp), np.zeros(0)
+        self._family = np.zeros(0, dtype=np.intp)
+        self._x = np.zeros(0)
         self._tau = 0.3
         self._y_range = (0.0, 1.0)
         self._fitted = [nan, nan]
@@ -148,7 +150,8 @@ class GammaPlot(LayerCurvesPlot):
     def across(self) -> Axis:
         """The axis of all layers, with space for the pill of τ beside them."""
         low, high = columns_extent(len(self._names))
-        width, pill = self.canvas.getViewBox().width(), self.threshold.room
+        width = self.canvas.getViewBox().width()
+        pill = self.threshold.room
         if isfinite(self._tau) and width > _PILL_MOST * pill:
             low -= room_at_end(width, high - low, pill)
         return Axis(low=low, high=high)
@@ -174,7 +177,8 @@ class GammaPlot(LayerCurvesPlot):
     # Drawing
 
     def _spec(self) -> PlotSpec:
-        has_gamma, above = ~np.isnan(self.layers.gamma_L), self.layers.gamma_L > self._tau_L
+        has_gamma = ~np.isnan(self.layers.gamma_L)
+        above = self.layers.gamma_L > self._tau_L
         crossed = self._unreliable()
         text = self._summary(
             int(has_gamma.sum()), int((has_gamma & above).sum()), int(crossed.sum())
@@ -201,7 +205,8 @@ class GammaPlot(LayerCurvesPlot):
         for family, name in enumerate(ROLE_FAMILIES):
             in_family = self._family == family
             look = {"symbol": SYMBOLS[name], "size": size, "colour": "text2", "filled": False}
-            hollow, in_legend = in_family & (gamma <= tau_L), bool(in_family.any())
+            hollow = in_family & (gamma <= tau_L)
+            in_legend = bool(in_family.any())
             yield self._symbols_of(name, name, hollow, in_legend=in_legend, **look)
             look |= {"colour": "accent", "filled": True, "in_legend": False}
             yield self._symbols_of(f"{name}: γ > τ", name, in_family & (gamma > tau_L), **look)
@@ -209,7 +214,8 @@ class GammaPlot(LayerCurvesPlot):
         yield self._symbols_of("filled", "heterogeneous: γ > τ", np.zeros_like(crossed), **look)
 
     def _symbols_of(self, key: str, label: str, chosen: NDArray[np.bool_], **look: Any) -> Curve:
-        x, y = self._x[chosen], self._clipped()[chosen]
+        x = self._x[chosen]
+        y = self._clipped()[chosen]
         indices = np.flatnonzero(chosen).tolist()
         return Curve(key=key, label=label, x=x, y=y, width=0, indices=indices, **look)
 
@@ -248,7 +254,8 @@ class GammaPlot(LayerCurvesPlot):
         """γ within the range of the axis; NaN stays NaN and is not drawn."""
         low, high = self._y_range
         if self.log_box.isChecked():
-            low, high = 10.0**low, 10.0**high
+            low = 10.0**low
+            high = 10.0**high
         return np.clip(self.layers.gamma_L, low, high)
 
     def _refresh(self) -> None:
@@ -259,7 +266,8 @@ class GammaPlot(LayerCurvesPlot):
     def _draw(self) -> None:
         if not self._names:
             return
-        logarithmic, line = self.log_box.isChecked(), self.threshold
+        logarithmic = self.log_box.isChecked()
+        line = self.threshold
         line.set_theme(self.theme)
         line.write(f"τ {self._tau:.3f}" if isfinite(self._tau) else "")
         line.setVisible(isfinite(self._tau))
@@ -274,7 +282,8 @@ class GammaPlot(LayerCurvesPlot):
         """The area of the whole line of τ, as high as its pill."""
         if not self.threshold.isVisible():
             return []
-        view, height = self.canvas.getViewBox(), self.threshold.pill.boundingRect().height()
+        view = self.canvas.getViewBox()
+        height = self.threshold.pill.boundingRect().height()
         room = QRectF(view.sceneBoundingRect())
         line = view.mapViewToScene(QPointF(0, float(self.threshold.value()))).y()
         return [QRectF(room.left(), line - height / 2, room.width(), height)]
@@ -309,7 +318,8 @@ class GammaPlot(LayerCurvesPlot):
         same_role = np.array([role_of_layer == role for role_of_layer in self.layers.roles])
         if same_role.sum() <= _LINE:
             look: dict[str, Any] = {"colour": "accent 96", "in_legend": False}
-            x, y = self._x[same_role], self._clipped()[same_role]
+            x = self._x[same_role]
+            y = self._clipped()[same_role]
             yield Curve(key="path", label="", x=x, y=y, width=1.4, **look)
 
     def _regime(self, index: int) -> str:
@@ -321,7 +331,8 @@ class GammaPlot(LayerCurvesPlot):
 
     def _describe(self, index: int) -> str:
         gamma = self.layers.gamma_L[index]
-        name, role = self._names[index], self.layers.roles[index]
+        name = self._names[index]
+        role = self.layers.roles[index]
         if np.isnan(gamma):
             return " · ".join(["γ not known", role, name])
         parts = [f"γ = {number_text(gamma, 3)}", self._regime(index), role, name]
@@ -426,7 +437,8 @@ class EnergiesAlongPlot(LayerCurvesPlot):
             self.clear()
 
     def _spec(self) -> PlotSpec:
-        energies, one_role = self.layers.energies_LT[self._indices], self.role.current is not None
+        energies = self.layers.energies_LT[self._indices]
+        one_role = self.role.current is not None
         size = max(symbol_size(self._indices.size) - 3, 3)
         curves = []
         for expert, y in zip(self._colours, energies.T, strict=True):

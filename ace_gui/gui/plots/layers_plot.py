@@ -52,7 +52,8 @@ class LayersPlot(SpecPlot):
     def show_layers(self, layers: LayerFigures, colours: Mapping[str, str] | None = None) -> None:
         """Show the layers in model order, unless no figure is new, as in many reports of a merge.
         ``colours``: of the experts."""
-        layers_before, hues = self.layers, dict(colours or {})
+        layers_before = self.layers
+        hues = dict(colours or {})
         same = (layers_before.names, layers_before.roles, self._colours) == (
             layers.names,
             layers.roles,
@@ -62,7 +63,8 @@ class LayersPlot(SpecPlot):
         if same and all(np.array_equal(before, after, equal_nan=True) for before, after in pairs):
             return
         copies = {name: getattr(layers, name).copy() for name in _ARRAYS}
-        self.layers, self._colours = replace(layers, **copies), hues
+        self.layers = replace(layers, **copies)
+        self._colours = hues
         self._take_layers(same)
 
     def _take_layers(self, same: bool) -> None:
@@ -143,7 +145,8 @@ class LayersPlot(SpecPlot):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         last = len(self._names) - 1 if self.message() is None else -1
-        at, key = self._selected, Qt.Key
+        at = self._selected
+        key = Qt.Key
         after, before = (0, last) if at is None else (at + 1, at - 1)
         targets = {
             key.Key_Right: after,
@@ -182,12 +185,14 @@ class LayerCurvesPlot(LayersPlot):
     def _cut(self, span: Span) -> PlotSpec:
         """The part of the declaration that belongs to one block."""
         assert self.make is not None
-        spec, ((low, high), number) = self.make(), span
+        spec = self.make()
+        ((low, high), number) = span
         down, up = self.canvas.getViewBox().viewRange()[1]
         curves = []
         for curve in filter(lambda curve: curve.label, spec.curves):
             inside = (curve.positions > low) & (curve.positions < high)
-            x, y = curve.positions[inside] - ceil(low), curve.y[inside]
+            x = curve.positions[inside] - ceil(low)
+            y = curve.y[inside]
             curves.append(replace(curve, x=x, y=y))
         return replace(
             spec,
@@ -357,7 +362,8 @@ class DifferencePlot(LayerCurvesPlot):
         empty: str = "Choose two merges to compare.",
     ) -> None:
         self._differences = _NONE
-        self.called, self.empty = name, empty
+        self.called = name
+        self.empty = empty
         super().__init__()
 
     def show_differences(self, differences: Differences) -> None:

@@ -40,7 +40,8 @@ class MergePoint:
 class MergeBars(BarsPlot):
     """One figure of every merge as a bar, in the order of the merges."""
 
-    called, empty = "Merges by one figure", EMPTY
+    called = "Merges by one figure"
+    empty = EMPTY
 
     def show_merges(self, figure: str, points: Sequence[MergePoint]) -> None:
         """Draw ``x`` of each merge, from the top. ``figure``: the name of ``x``."""
@@ -72,7 +73,8 @@ class MergeBars(BarsPlot):
 class MergeScatter(SpecPlot):
     """A figure of each merge, against the norm of its change or against a parameter."""
 
-    called, empty = "Norm of the change and result of every merge", EMPTY
+    called = "Norm of the change and result of every merge"
+    empty = EMPTY
     toggles = False
 
     def show_merges(self, figure: str, points: Sequence[MergePoint], parameter: str = "") -> None:
@@ -110,7 +112,8 @@ class TuneCurvePlot(SpecPlot):
     One dot per merge, joined if one parameter is searched; the best is filled.
     """
 
-    called, empty = "Score by value of the parameter", NOT_TUNED
+    called = "Score by value of the parameter"
+    empty = NOT_TUNED
     toggles = False
 
     def show_points(
@@ -173,7 +176,8 @@ def _points(
         )
     if joined:
         order = sorted(points, key=lambda point: point.x)
-        x, y = np.array([p.x for p in order]), np.array([p.y for p in order])
+        x = np.array([p.x for p in order])
+        y = np.array([p.y for p in order])
         look: dict[str, Any] = {"colour": "merged", "width": 1.8, "in_legend": False}
         yield Curve(key="curve", label="", x=x, y=y, **look)
 
@@ -201,7 +205,9 @@ def _words(point: TunePoint) -> str:
     return f"{values}: {number_text(point.score or 0.0, 4)}"
 
 
-_WIDTH, _STEP = 0.25, 0.29  # parts of a group's width
+# parts of a group's width
+_WIDTH = 0.25
+_STEP = 0.29
 _MERGE: Final = 1  # index of the merge among base, merge and expert
 
 
@@ -296,7 +302,8 @@ def _is_known(bar: Figure) -> bool:
     return math.isfinite(bar.value)
 
 
-LOSSES, FIGURES = "losses", "figures"
+LOSSES = "losses"
+FIGURES = "figures"
 WINDOW: Final = 20
 """Number of steps averaged in a loss curve, because batches differ."""
 

@@ -83,7 +83,8 @@ def _spread(energies: Mapping[str, float]) -> str:
     changed = {name: energy for name, energy in energies.items() if energy > 0}
     if len(changed) < 2:
         return ""
-    most, least = max(changed, key=changed.__getitem__), min(changed, key=changed.__getitem__)
+    most = max(changed, key=changed.__getitem__)
+    least = min(changed, key=changed.__getitem__)
     ratio = number_text(changed[most] / changed[least], 2)
     return f"the energy of {most} is {ratio} times that of {least}"
 
@@ -220,7 +221,8 @@ def tail_share(
     without entries, without deviation, or if the bins end before the tail starts.
     """
     total = int(counts_B.sum()) + outside
-    low, high = mean - TAIL * deviation, mean + TAIL * deviation
+    low = mean - TAIL * deviation
+    high = mean + TAIL * deviation
     if total == 0 or deviation == 0 or (outside and (low < edges[0] or high > edges[-1])):
         return math.nan
     below = np.concatenate([[0], np.cumsum(counts_B)])
@@ -247,7 +249,8 @@ class AlignmentPlot(SpecPlot):
 
     def show_alignment(self, subspaces: LayerSubspaces) -> None:
         """Draw the alignment, or a message if there is nothing to compare."""
-        alignment_left, alignment_right = subspaces.alignment, subspaces.alignment_right
+        alignment_left = subspaces.alignment
+        alignment_right = subspaces.alignment_right
         if alignment_left is None or alignment_right is None or not alignment_left.size:
             self.clear("This merge has no preliminary solution to compare its directions with.")
             return
@@ -393,7 +396,8 @@ def agreement(names: Sequence[str], values_TT: NDArray[np.float64]) -> str:
     ]
     if not pairs:
         return ""
-    (low, least), (high, most) = min(pairs), max(pairs)
+    (low, least) = min(pairs)
+    (high, most) = max(pairs)
     if len(pairs) == 1:
         return f"{most}: {number_text(high)}."
     return f"{most} agree most ({number_text(high)}), {least} least ({number_text(low)})."

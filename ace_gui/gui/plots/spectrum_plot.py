@@ -45,7 +45,8 @@ _SHORT: Final = {"after refinement": "after", "before (W_pre)": "before", _ALONE
 
 def spec_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> PlotSpec:
     """Declares the merge before and after refinement, then the experts in their ``colours``."""
-    count, regime = _refined_count(spectrum), spectrum.report.regime
+    count = _refined_count(spectrum)
+    regime = spectrum.report.regime
     change = ""
     if count:
         change = f"refinement changed the first {count} of {len(spectrum.merged)} values"
@@ -62,7 +63,8 @@ def spec_of_spectrum(spectrum: LayerSpectrum, colours: Mapping[str, str]) -> Plo
 
 def _curve_of(key: str, label: str, values: NDArray[np.float64], **look: Any) -> Curve:
     """The curve of a spectrum. Experts' curves are the first to lose the names at their ends."""
-    strong, end = not key.startswith("expert"), _SHORT.get(label.rpartition(", ")[2], label)
+    strong = not key.startswith("expert")
+    end = _SHORT.get(label.rpartition(", ")[2], label)
     return Curve(key=key, label=label, y=values, end=end, strong=strong, **look)
 
 
@@ -74,7 +76,8 @@ def _merge_curves(
 
     W_pre is left out where it would be drawn on top of another curve.
     """
-    before, unshaped = spectrum.preliminary, spectrum.unshaped
+    before = spectrum.preliminary
+    unshaped = spectrum.unshaped
     refined = _is_refined(spectrum)
     plain = "after refinement" if refined and unshaped is None else "merged"
     prefix, of_label = (f"{label} ", f"{label}, ") if label else ("", "")
@@ -82,11 +85,13 @@ def _merge_curves(
     thin: dict[str, Any] = {"colour": colour or "base", "width": 0.75 * width}
     curves = [_curve_of(prefix + AFTER, label or plain, spectrum.merged, **bold)]
     if unshaped is not None:
-        name, dotted = f"{of_label}{_ALONE}", Qt.PenStyle.DotLine
+        name = f"{of_label}{_ALONE}"
+        dotted = Qt.PenStyle.DotLine
         curves.append(_curve_of(prefix + _UNSHAPED, name, unshaped, style=dotted, **thin))
     hidden = any(_coincide(curve.y, before) for curve in curves) if before is not None else True
     if refined and before is not None and not hidden:
-        name, dashed = f"{of_label}before (W_pre)", Qt.PenStyle.DashLine
+        name = f"{of_label}before (W_pre)"
+        dashed = Qt.PenStyle.DashLine
         curves.insert(1, _curve_of(prefix + BEFORE, name, before, style=dashed, **thin))
     return curves
 
@@ -199,7 +204,8 @@ class SpectrumPlot(SpecPlot):
                 and (awaited or isinstance(known, ExpertSpectra))
             ):
                 return
-        curves, sentence = _expert_curves(spectra, expert_colours), "task vectors of the experts"
+        curves = _expert_curves(spectra, expert_colours)
+        sentence = "task vectors of the experts"
         spec = PlotSpec(title=spectra.name, sentence=sentence, curves=curves, awaited=True)
         self._show(spec, spectra, dict(expert_colours), busy=True)
 
@@ -374,7 +380,8 @@ def _columns(spectra: Sequence[Curve], least: int = 0) -> tuple[FigureColumn, ..
 
 def _same_experts(before: ExpertSpectra | LayerSpectrum, after: ExpertSpectra) -> bool:
     """Whether both have the same spectra of the same experts for the same layer."""
-    first, second = before.experts, after.experts
+    first = before.experts
+    second = after.experts
     return (
         before.name == after.name
         and list(first) == list(second)

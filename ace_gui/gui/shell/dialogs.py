@@ -32,7 +32,8 @@ class Dialogs:
     """Opens the window's dialogs. ``export``, ``clean_up``: the open dialogs, or None."""
 
     def __init__(self, window: Window) -> None:
-        self._window, self._session = window, window.session
+        self._window = window
+        self._session = window.session
         self._to_export: tuple[MergeRun, bool] | None = None
         self.export: ExportDialog | None = None
         self.clean_up: CleanUpDialog | None = None
@@ -43,7 +44,8 @@ class Dialogs:
         """Show the merge methods once the engine has listed them."""
         from ace_gui.gui.dialogs.method_dialogs import ChooseMethodDialog
 
-        window, draft = self._window, self._session.draft
+        window = self._window
+        draft = self._session.draft
         if self._session.engine is None:
             return None
         inputs = draft.inputs
@@ -57,7 +59,8 @@ class Dialogs:
         def estimate(name: str, report: Callable[[float], object]) -> RunningJob | None:
             return None if name in merged else window.forecasting.estimate(name, report)
 
-        methods, experts = (*draft.recommended, *draft.methods), len(inputs.experts)
+        methods = (*draft.recommended, *draft.methods)
+        experts = len(inputs.experts)
         dialog = ChooseMethodDialog(methods, method, experts, window, costs, estimate)
         dialog.compare_wanted.connect(lambda names: window.workspace.compare_methods(names))
         dialog.chosen.connect(lambda name: window.conductor.change(draft.inputs.with_method(name)))
@@ -71,7 +74,8 @@ class Dialogs:
             if run.finished is not None and run.finished.seconds:
                 name = run.recipe.merge_method
                 name = recommended.NAME if recommended.is_recommended(run.recipe) else name
-                size, time = human_bytes(run.finished.peak_bytes), duration(run.finished.seconds)
+                size = human_bytes(run.finished.peak_bytes)
+                time = duration(run.finished.seconds)
                 costs[name] = f"Took {time} and {size} for these models"
         return costs
 
@@ -106,7 +110,8 @@ class Dialogs:
 
     def _export_restored(self) -> None:
         if self._to_export is not None and self._session.results.merge is self._to_export[0]:
-            (_, adds), self._to_export = self._to_export, None
+            (_, adds) = self._to_export
+            self._to_export = None
             self.open_export(adds=adds)
 
     def delete_runs(self, runs: list[MergeRun]) -> None:
@@ -123,9 +128,12 @@ class Dialogs:
     def ask_before_closing(self, close: Callable[[], object]) -> None:
         """Ask whether to stop a merge or an export, unless the question is already shown."""
         if self._session.activity.is_running(State.EXPORTING):
-            text, details, keep = "An export is running.", "", "&Keep exporting"
+            text = "An export is running."
+            details = ""
+            keep = "&Keep exporting"
         else:
-            text, keep = "A merge is running.", "&Keep merging"
+            text = "A merge is running."
+            keep = "&Keep merging"
             details = "Finished tensors are kept, and the merge can be continued."
         if self.question is None:
             self._ask(text, details, "&Stop and close", keep, close)
@@ -166,7 +174,8 @@ class Dialogs:
         from ace_gui.gui.dialogs.method_dialogs import OverrideDialog
 
         dialog = OverrideDialog(self._session, rule, self._window)
-        change, draft = self._window.conductor.change, self._session.draft
+        change = self._window.conductor.change
+        draft = self._session.draft
         dialog.rule_made.connect(lambda new: change(replace(draft.inputs, overrides=rules(new))))
         show_once(dialog)
 

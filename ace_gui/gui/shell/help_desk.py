@@ -40,7 +40,8 @@ class HelpDesk:
     """Connects the actions of the Help menu. ``crash``: the crash text of an earlier window."""
 
     def __init__(self, window: Window) -> None:
-        self._window, self._session = window, window.session
+        self._window = window
+        self._session = window.session
         self._tour: Tour | None = None
         self.crash = ""
         window.notice.shown.connect(self._note)
@@ -284,7 +285,8 @@ def _machine(session: Session) -> Iterator[tuple[str, str]]:
 
 def _display() -> Iterator[tuple[str, str]]:
     for screen in QGuiApplication.screens():
-        size, scale = screen.size(), screen.devicePixelRatio()
+        size = screen.size()
+        scale = screen.devicePixelRatio()
         yield "Screen", f"{size.width()}×{size.height()}, scale {scale:g}"
     yield "Font size", f"{QGuiApplication.font().pointSizeF():g} points"
     yield "Colours", Settings().scheme

@@ -142,7 +142,8 @@ class MainWindow(Window):
 
         Its normal size and position are also changed, so that they fit on the screen.
         """
-        room, with_frame = self.screen().availableGeometry(), self.size() + _FRAME
+        room = self.screen().availableGeometry()
+        with_frame = self.size() + _FRAME
         if with_frame != with_frame.boundedTo(room.size()):
             self.resize(self.size().boundedTo(room.size() - _FRAME))
             self.move(room.topLeft())
@@ -198,7 +199,8 @@ class MainWindow(Window):
         self.menus.devices.chosen.connect(self._choose_device)
 
     def _connect_actions(self) -> None:
-        a, opener = self.actions_, self.opener
+        a = self.actions_
+        opener = self.opener
         slots: dict[QAction, Callable[[], object]] = {
             a.open_base: opener.open_base,
             a.add_experts: opener.add_experts,
@@ -278,9 +280,11 @@ class MainWindow(Window):
     def _show_preferences(self) -> None:
         for action in self.actions_.schemes.actions():
             action.setChecked(action.data() == self.settings.scheme)
-        engine, session = self.session.engine, self.session
+        engine = self.session.engine
+        session = self.session
         if engine is not None:
-            not_used, threads = engine.devices_not_used, engine.threads
+            not_used = engine.devices_not_used
+            threads = engine.threads
             self.menus.devices.offer(engine.devices, session.chosen_device, not_used, threads)
 
     def _show_plan(self) -> None:
@@ -347,7 +351,8 @@ class MainWindow(Window):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape ends the tutorial, or shows all panels again if one is maximised. Return presses
         the focused button, which Qt only does in dialogs."""
-        space, button = self._workspace, QApplication.focusWidget()
+        space = self._workspace
+        button = QApplication.focusWidget()
         is_return = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
         if event.key() == Qt.Key.Key_Escape and self.help.is_touring:
             self.help.end_tutorial()

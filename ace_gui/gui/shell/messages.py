@@ -52,7 +52,9 @@ class Toast(QObject):
         self, notice: Notice, ground: QWidget, subject: Callable[[], QWidget | None]
     ) -> None:
         super().__init__(ground)
-        self._notice, self._ground, self._subject = notice, ground, subject
+        self._notice = notice
+        self._ground = ground
+        self._subject = subject
         self._clock = QTimer(self, singleShot=True, interval=STAYS)
         self._clock.timeout.connect(notice.hide)
         self._slide = QPropertyAnimation(notice, b"pos", self)
@@ -93,13 +95,15 @@ class Toast(QObject):
             self._clock.stop()
 
     def _place(self) -> None:
-        notice, ground = self._notice, self._ground
+        notice = self._notice
+        ground = self._ground
         width_of_letter = notice.fontMetrics().averageCharWidth()
         width = min(max(WIDTH, 36 * width_of_letter), ground.width() - 2 * _MARGIN)
         height = max(notice.heightForWidth(width), notice.minimumSizeHint().height())
         height = min(height, ground.height() - 2 * _MARGIN)
         self._slide.stop()
-        low, right = ground.height() - height - _MARGIN, ground.width() - width - _MARGIN
+        low = ground.height() - height - _MARGIN
+        right = ground.width() - width - _MARGIN
         subject = self._subject()
         if subject is not None and subject.isVisible() and subject.window() is ground.window():
             left_of_subject = subject.mapTo(ground, QPoint()).x() - width - _MARGIN
@@ -114,7 +118,8 @@ class Toast(QObject):
 
     def _edited(self) -> QRect:
         """The rectangle of the focused widget in the window, empty without one."""
-        focused, ground = QApplication.focusWidget(), self._ground
+        focused = QApplication.focusWidget()
+        ground = self._ground
         if (
             focused is None
             or not ground.isAncestorOf(focused)
@@ -130,8 +135,10 @@ class Questions:
     """Asks questions in the notice, one at a time. A later question replaces an earlier one."""
 
     def __init__(self, window: Window) -> None:
-        self._window, self._notice = window, window.notice
-        self._session, self._conductor = window.session, window.conductor
+        self._window = window
+        self._notice = window.notice
+        self._session = window.session
+        self._conductor = window.conductor
         self._question = ""
         window.session.checks.changed.connect(self._follow_checks)
         window.actions_.connect(window.actions_.merge, self.merge)
@@ -214,7 +221,8 @@ class MergeNews:
 
     def _look(self) -> None:
         session = self._window.session
-        run, merging = session.results.merge, session.activity.is_running(State.MERGING)
+        run = session.results.merge
+        merging = session.activity.is_running(State.MERGING)
         if run is None or run.finished is None or not merging or run is self._last:
             return
         self._last = run
@@ -307,7 +315,9 @@ class LongWork(QObject):
     def __init__(self, window: Window) -> None:
         super().__init__(window)
         session = window.session
-        self._session, self._settings, self._window = session, window.settings, window
+        self._session = session
+        self._settings = window.settings
+        self._window = window
         self._began: dict[State, float] = {}
         self._problem = ""
         self._tray: QSystemTrayIcon | None = None
@@ -322,7 +332,8 @@ class LongWork(QObject):
         for state, sentence in _ENDED.items():
             if self._session.activity.is_running(state):
                 if state not in self._began:
-                    self._began[state], self._problem = now, ""
+                    self._began[state] = now
+                    self._problem = ""
             elif now - self._began.pop(state, now) > LONG:
                 # The error of a job arrives in the same turn as its end, but later.
                 QTimer.singleShot(0, self, partial(self._announce, sentence))

@@ -55,9 +55,13 @@ class Project(QObject):
 
     def __init__(self, window: Window) -> None:
         super().__init__(window)
-        session, history = window.session, window.history
-        self._session, self._history, self._sessions = session, history, window.sessions
-        self._settings, self._window = window.settings, window
+        session = window.session
+        history = window.history
+        self._session = session
+        self._history = history
+        self._sessions = window.sessions
+        self._settings = window.settings
+        self._window = window
         self._then: Callable[[], object] | None = None
         self.file: Path | None = None
         self.box: QMessageBox | None = None
@@ -160,7 +164,8 @@ class Project(QObject):
             self._then = None
 
     def _go_on(self) -> None:
-        then, self._then = self._then, None
+        then = self._then
+        self._then = None
         if then is not None:
             then()
 
@@ -179,7 +184,8 @@ class Opener:
     latest question whether to continue a project."""
 
     def __init__(self, window: Window) -> None:
-        self._session, self._conductor = window.session, window.conductor
+        self._session = window.session
+        self._conductor = window.conductor
         self._window = window
         self._project: Project = window.project
         self._own_recipe: Path | None = None  # the recipe that this window wrote
@@ -394,9 +400,13 @@ class RecentProjects(QObject):
 
     def __init__(self, window: Window) -> None:
         super().__init__(window)
-        settings, opener = window.settings, window.opener
-        self._window, self._settings = window, settings
-        self._opener, self._menus, self._help = opener, window.menus, window.help
+        settings = window.settings
+        opener = window.opener
+        self._window = window
+        self._settings = settings
+        self._opener = opener
+        self._menus = window.menus
+        self._help = window.help
         self._recent_shown: tuple[RecentProject, ...] | None = None
         self._is_known = False  # whether there is anything to reopen
         self._recovered = next(iter(window.sessions.recover()), None)
@@ -413,7 +423,8 @@ class RecentProjects(QObject):
             self._show_crash({"Reopen last session": self.reopen})
 
     def refresh(self) -> None:
-        projects, reopen = self._settings.recent_projects, self._window.actions_.reopen
+        projects = self._settings.recent_projects
+        reopen = self._window.actions_.reopen
         self._is_known = bool(projects)
         self._allow()
         if projects == self._recent_shown:
@@ -436,7 +447,8 @@ class RecentProjects(QObject):
 
     def reopen(self) -> None:
         """Reopen what a crashed window left, or else the latest recipe."""
-        recovered, self._recovered = self._recovered, None
+        recovered = self._recovered
+        self._recovered = None
         if recovered is not None:
             self._window.notice.hide()  # its offer is accepted now
             self._opener.open_paths([recovered])

@@ -83,7 +83,8 @@ class Tour(QObject):
             self.step_index = len(self._steps) - 1
             self.end()
             return
-        step, last = self._steps[self.step_index], self.step_index == len(self._steps) - 1
+        step = self._steps[self.step_index]
+        last = self.step_index == len(self._steps) - 1
         step.begin()
         counted = f"Step {self.step_index + 1} of {len(self._steps)}"
         onward = "Done" if last else "Next" if step.done is None else "Skip"
@@ -116,7 +117,8 @@ def _show(window: Window, index: int) -> None:
 
 
 def _merging(window: Window) -> list[Step]:
-    session, begin = window.session, window.welcome.sample.begin
+    session = window.session
+    begin = window.welcome.sample.begin
 
     def is_open() -> bool:
         return window.project.file == Sample.IMAGES.recipe and session.layers.is_analysed
@@ -199,7 +201,8 @@ class Demo(QObject):
 
     def __init__(self, window: Window, recipe: Path) -> None:
         super().__init__(window)
-        self._window, self._recipe = window, recipe
+        self._window = window
+        self._recipe = recipe
         self._steps = self._perform()
         self._is_due = next(self._steps)
         session = window.session
@@ -215,7 +218,8 @@ class Demo(QObject):
 
     def _perform(self) -> Iterator[Callable[[], bool]]:
         """The steps. Each ``yield`` returns the function that says whether the next step is due."""
-        window, session = self._window, self._window.session
+        window = self._window
+        session = self._window.session
 
         def is_in(state: State) -> bool:
             # The recipe may not be open yet, or the person may have opened something else.

@@ -51,7 +51,8 @@ class PrimaryArea(QWidget):
 
     def __init__(self, session: Session, actions: Actions) -> None:
         super().__init__()
-        self._session, self._actions = session, actions
+        self._session = session
+        self._actions = actions
         self._tick = IconLabel(_TICK, icon("check"), self)
         self.message = secondary_label()
         self.message.setWordWrap(False)
@@ -116,7 +117,8 @@ class PrimaryArea(QWidget):
         elif session.results.is_merged:
             self._show_merged()
         else:
-            actions, experts = self._actions, session.draft.inputs.experts
+            actions = self._actions
+            experts = session.draft.inputs.experts
             self._offer(actions.merge if experts else actions.add_experts, "primary")
             self._say("")
             self.again.hide()
@@ -147,7 +149,8 @@ class PrimaryArea(QWidget):
             self.main.show_progress(progress.done / progress.total, brief)
 
     def _show_merged(self) -> None:
-        session, a = self._session, self._actions
+        session = self._session
+        a = self._actions
         finished = session.results.merge.finished if session.results.merge else None
         if session.merge_is_current and finished is not None:
             self._say(f"Merged in {duration(finished.seconds)}", done=True)
@@ -177,7 +180,8 @@ class PrimaryArea(QWidget):
 
     def _allow(self, allowed: bool) -> None:
         """Enable or disable the button, and give back the focus that it lost while disabled."""
-        had_focus, focused = self.main.hasFocus(), QApplication.focusWidget()
+        had_focus = self.main.hasFocus()
+        focused = QApplication.focusWidget()
         self.main.setEnabled(allowed)
         if had_focus and not allowed:
             self._lent = QApplication.focusWidget()
@@ -298,7 +302,8 @@ class Footer(QStatusBar):
 
     def __init__(self, session: Session, devices: DeviceMenu, actions: Actions) -> None:
         super().__init__()
-        self._session, self._devices = session, devices
+        self._session = session
+        self._devices = devices
         self.setAccessibleName("Status")
         self.setSizeGripEnabled(False)
         self.setContentsMargins(8, 0, 12, 0)
@@ -368,7 +373,8 @@ class Footer(QStatusBar):
     def _show_work(self) -> None:
         """Show the most important work, unless the header shows it. Updates of the progress bar are
         disabled meanwhile, because each change would repaint it and the window at once."""
-        session, parts = self._session, []
+        session = self._session
+        parts = []
         state = session.activity.foremost
         state = None if state in {State.MERGING, State.EXPORTING} else state
         progress = session.activity.counted(state)

@@ -382,9 +382,11 @@ class _Experts(QWidget):
         return SWATCH + QFontMetrics(face(Face.CAPTION)).height() + 14
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
-        painter, step = QPainter(self), self._step()
+        painter = QPainter(self)
+        step = self._step()
         centred = Qt.AlignmentFlag.AlignCenter
-        room, names = self.height() // step, self._names
+        room = self.height() // step
+        names = self._names
         if len(names) > room:
             names = self._names[: max(room - 1, 0)]
             below = QRectF(0, len(names) * step, self.width(), step)

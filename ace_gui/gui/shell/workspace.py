@@ -69,7 +69,8 @@ class Workspace(QWidget):
 
     def build(self) -> Generator[None, None, None]:
         """Create the panels one by one, so that the window keeps responding."""
-        window, session = self._window, self._window.session
+        window = self._window
+        session = self._window.session
         actions = window.actions_
         self.experts = ExpertsPanel(session, window.opener.change_base, actions.add_experts)
         self.method = MethodPanel(session, actions.choose_method)
@@ -87,8 +88,10 @@ class Workspace(QWidget):
         self._connect()
 
     def _connect(self) -> None:
-        window, method = self._window, self.method
-        actions, dialogs = window.actions_, window.dialogs
+        window = self._window
+        method = self.method
+        actions = window.actions_
+        dialogs = window.dialogs
         self.experts.checks_wanted.connect(self.show_checks)
         on_visibility_change(method, window.forecasting.set_visible)
         window.forecasting.changed.connect(method.show_forecast)
@@ -102,7 +105,9 @@ class Workspace(QWidget):
         window.queries.awaited.connect(self.set_awaited)
         actions.inputs.toggled.connect(lambda visible: self.left.fold(not visible))
         self.left.folded_changed.connect(lambda folded: actions.inputs.setChecked(not folded))
-        session, cards, layers = window.session, self.cards, self.layers
+        session = window.session
+        cards = self.cards
+        layers = self.layers
         for action, act in (
             (actions.find, self._find_layer),
             (actions.next_layer, partial(layers.step, 1)),
@@ -151,7 +156,8 @@ class Workspace(QWidget):
 
     def _share_width(self) -> None:
         """Set the columns' widths, because a hidden splitter does not apply new size limits."""
-        line, side = self.fontMetrics().height(), self.left
+        line = self.fontMetrics().height()
+        side = self.left
         width = side.minimumWidth() if side.is_folded else round(WIDTH * line)
         self._columns.setSizes([width, max(self.width() - width, line)])
 
@@ -220,7 +226,9 @@ class Workspace(QWidget):
         self.bring(self.heterogeneity.tabs, self._health)
 
     def _add_lower_tabs(self, session: Session) -> None:
-        window, tabs, learning = self._window, self.heterogeneity.tabs, session.results.learning
+        window = self._window
+        tabs = self.heterogeneity.tabs
+        learning = session.results.learning
 
         def show_warnings(count: int) -> None:
             tabs.setTabText(self._health, f"Health ({count})" if count else "Health")

@@ -235,8 +235,10 @@ class Draft(QObject):
         The body of the ``with`` updates what depends on them before any signal is sent.
         """
         old_tau = self.tau
-        self.planned, self.plan = inputs, plan
-        self.inputs, self._dragged = inputs, None
+        self.planned = inputs
+        self.plan = plan
+        self.inputs = inputs
+        self._dragged = None
         yield
         self._announce(old_tau)
 
@@ -255,7 +257,9 @@ class Draft(QObject):
         self._replace(self.inputs)
 
     def _replace(self, inputs: Inputs) -> None:
-        old_tau, self.inputs, self._dragged = self.tau, inputs, None
+        old_tau = self.tau
+        self.inputs = inputs
+        self._dragged = None
         self._announce(old_tau)
 
     def _announce(self, old_tau: float) -> None:
@@ -360,7 +364,8 @@ class Draft(QObject):
 
     def recipe_to_save(self) -> Recipe:
         """The recipe with the values that the base model determines, if they are known."""
-        recipe, plan = self.inputs.recipe(), self.plan
+        recipe = self.inputs.recipe()
+        plan = self.plan
         if plan is None or plan.recipe != recipe:
             return recipe
         determined = {name: plan.parameters[name] for name in plan.parameter_notes}

@@ -35,7 +35,8 @@ class History(QObject):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(parent)
-        self._draft, self._clock = draft, clock
+        self._draft = draft
+        self._clock = clock
         self._at = draft.planned
         self._target: Inputs | None = None
         self._came_from = 0
@@ -49,7 +50,8 @@ class History(QObject):
     def reset(self) -> None:
         """Clear the history, because something else was opened."""
         self.stack.clear()
-        self._at, self._target = self._draft.planned, None
+        self._at = self._draft.planned
+        self._target = None
 
     def go(self, inputs: Inputs) -> None:
         """Request the inputs of a step, unless only the stack's index is corrected."""
@@ -62,7 +64,8 @@ class History(QObject):
         if draft.planned.base is None:
             self.reset()
         elif draft.planned == self._target:
-            self._at, self._target = draft.planned, None
+            self._at = draft.planned
+            self._target = None
         elif draft.planned != self._at:
             self._target = None
             self._push(draft.planned)
@@ -94,7 +97,9 @@ class Step(QUndoCommand):
     ) -> None:
         super().__init__(text)
         self._history = history
-        self.before, self.after, self.at = before, after, at
+        self.before = before
+        self.after = after
+        self.at = at
 
     def undo(self) -> None:
         self._history.go(self.before)
@@ -111,7 +116,8 @@ class Step(QUndoCommand):
             return False
         if newer.at - self.at > TOGETHER or len(newer.after.experts) != len(self.before.experts):
             return False
-        self.after, self.at = newer.after, newer.at
+        self.after = newer.after
+        self.at = newer.at
         self.setObsolete(self.after == self.before)
         return True
 
@@ -126,7 +132,8 @@ def change_text(
         return _experts_text(before.experts, after.experts)
     if before.method != after.method:
         return f"change to {titles.get(after.method, after.method)}"
-    old, new = before.touched, after.touched
+    old = before.touched
+    new = after.touched
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     if names:
         return f"change of {labels.get(names[0], names[0]) if len(names) == 1 else 'parameters'}"
@@ -142,7 +149,8 @@ def change_text(
 
 
 def _experts_text(old: Sequence[Expert], new: Sequence[Expert]) -> str:
-    old_paths, new_paths = {expert.path for expert in old}, {expert.path for expert in new}
+    old_paths = {expert.path for expert in old}
+    new_paths = {expert.path for expert in new}
     if len(new) > len(old):
         return f"adding {_named([expert for expert in new if expert.path not in old_paths])}"
     if len(new) < len(old):

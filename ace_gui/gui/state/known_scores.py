@@ -93,7 +93,8 @@ class KnownScores(QObject):
 
     def follow(self, inputs: Inputs) -> None:
         """Drop results of other models or tasks."""
-        old, self._inputs = self._inputs, inputs
+        old = self._inputs
+        self._inputs = inputs
         if _models(old) != _models(inputs):
             self._scores.clear()
             self._described.clear()
@@ -162,7 +163,9 @@ def figures_of(scores: KnownScores, model: str) -> list[TaskFigures]:
     rows = []
     for task in scores.tasks:
         title = task.title
-        merged, expert, of_base = merge.get(title), experts.get(title), base.get(title)
+        merged = merge.get(title)
+        expert = experts.get(title)
+        of_base = base.get(title)
         known_one = merged or expert or of_base
         if known_one is None:
             continue
@@ -190,7 +193,8 @@ def experts_are_better(rows: Sequence[TaskFigures]) -> bool:
 
     True if that is not known.
     """
-    shares, errors = [], []
+    shares = []
+    errors = []
     for row in rows:
         share = normalised(row.metric, row.base.value, row.expert.value)
         if row.is_mean or row.owner is None or share is None:

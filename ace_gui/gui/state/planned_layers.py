@@ -52,13 +52,15 @@ class PlannedLayers(QObject):
         """Take the inputs and the plan that are about to be adopted; keep valid statistics."""
         old = self.draft.planned
         if inputs.task_vectors != old.task_vectors:
-            self.statistics, self._analysed = {}, ()
+            self.statistics = {}
+            self._analysed = ()
         elif inputs.names != old.names:
             self._rename(dict(zip(old.names, inputs.names, strict=True)))
         method = plan.recipe.merge_method if plan is not None else ""
         rows = model_order(plan.rows if plan is not None else ())
         if (method, rows) != (self._method, self.rows):
-            self._method, self.rows = method, rows
+            self._method = method
+            self.rows = rows
             self._merged = frozenset(r.name for r in rows if r.disposition is Disposition.MERGED)
         self._rows = {row.name: row for row in rows}
 
@@ -139,7 +141,8 @@ class PlannedLayers(QObject):
 
     def set_analysed(self) -> None:
         """Note that all statistics are known. The caller emits the signal."""
-        self._analysed, self._with_gamma = self.analysis_key, self._merged
+        self._analysed = self.analysis_key
+        self._with_gamma = self._merged
 
     def _rename(self, names: Mapping[str, str]) -> None:
         for name, layer in self.statistics.items():
@@ -248,7 +251,8 @@ def governing(rules: Sequence[Override], indices: Iterable[int], method: str) ->
 
     None if the recipe sets them. ``method``: the recipe's.
     """
-    last, current = None, method
+    last = None
+    current = method
     for index in indices:
         rule = rules[index] if index < len(rules) else Override()  # the plan is not renewed yet
         current = rule.merge_method or current

@@ -63,7 +63,8 @@ class Runs(QObject):
             if known_run.key == run.key and known_run.store != run.store
         ]
         for earlier in same:
-            run.name, run.kept = run.name or earlier.name, run.kept or earlier.kept
+            run.name = run.name or earlier.name
+            run.kept = run.kept or earlier.kept
         runs_before = [
             known_run
             for known_run in self.all
@@ -187,7 +188,8 @@ class Findings(QObject):
         findings[finding.name, key] = finding
         if isinstance(finding, LayerCovariances):
             if key != self._matches_key:
-                self._matches_key, self._matches = key, {}
+                self._matches_key = key
+                self._matches = {}
             self._matches[finding.name] = finding.matches
         while len(findings) > FINDINGS_KEPT:
             del findings[next(iter(findings))]
@@ -229,7 +231,9 @@ class LearningCurves(QObject):
     def clear(self) -> None:
         """Drop the curves, because another merge begins."""
         if not self.is_empty:
-            self.losses, self.figures, self.curve = {}, {}, ""
+            self.losses = {}
+            self.figures = {}
+            self.curve = ""
             self.changed.emit()
 
     def take(self, event: LearningProgress) -> None:
@@ -238,7 +242,8 @@ class LearningCurves(QObject):
         Curves of another meaning begin anew.
         """
         if event.curve != self.curve:
-            self.losses, self.figures = {}, {}
+            self.losses = {}
+            self.figures = {}
         self.curve = event.curve
         for curves, news in ((self.losses, event.losses), (self.figures, event.figures)):
             for name, values in news.items():
@@ -274,8 +279,10 @@ class Comparison(QObject):
         """Compare these two merges, or nothing if one is None."""
         if (first, second) == (self.first, self.second):
             return
-        self.first, self.second = first, second
-        self.differences, self.spectra = {}, {}
+        self.first = first
+        self.second = second
+        self.differences = {}
+        self.spectra = {}
         self.wanted.emit()
 
     def retain(self, runs: Sequence[MergeRun]) -> None:

@@ -71,7 +71,8 @@ class Checks(QObject):
 def count_of(checks: Iterable[Check]) -> str:
     """``1 error, 2 warnings``, or an empty string."""
     verdicts = [check.verdict for check in checks]
-    errors, warnings = verdicts.count(Verdict.ERROR), verdicts.count(Verdict.WARNING)
+    errors = verdicts.count(Verdict.ERROR)
+    warnings = verdicts.count(Verdict.WARNING)
     parts = [counted(errors, "error", "errors")] if errors else []
     parts += [counted(warnings, "warning", "warnings")] if warnings else []
     return ", ".join(parts)
@@ -168,7 +169,8 @@ class Session(QObject):
     @property
     def merge_obstacle(self) -> str:
         """The reason why no merge can begin now, or an empty string."""
-        plan, inputs = self.draft.plan, self.draft.inputs
+        plan = self.draft.plan
+        inputs = self.draft.inputs
         if self.activity.is_writing:
             return WAIT
         if plan is None or self.activity.is_running(State.PLANNING):
@@ -199,7 +201,8 @@ class Session(QObject):
     @property
     def must_learn(self) -> bool:
         """Whether layers can be known only after the merge, because its method learns."""
-        method, key = self.draft.method, self.draft.recipe_key()
+        method = self.draft.method
+        key = self.draft.recipe_key()
         learns = method is not None and method.learns
         return learns and self.results.runs.store_of(key) is None
 
@@ -223,7 +226,8 @@ class Session(QObject):
         vectors_changed = inputs.task_vectors != self.draft.planned.task_vectors
         self._refused = ()
         self.layers.take(inputs, plan)
-        selected, row = self.selection, self.layers.row(self.selection)
+        selected = self.selection
+        row = self.layers.row(self.selection)
         self.selection = row.name if row is not None else None
         with self.draft.adopting(inputs, plan):
             self._gather_checks(ask_again=vectors_changed)

@@ -51,7 +51,9 @@ class RecentProject:
     @classmethod
     def of(cls, session: Session, path: Path) -> RecentProject:
         """The record of the open project, whose recipe is in ``path``."""
-        draft, plan, merge = session.draft, session.draft.plan, session.results.merge
+        draft = session.draft
+        plan = session.draft.plan
+        merge = session.results.merge
         models = (plan.base, *plan.experts) if plan is not None else ()
         finished = merge if session.results.is_merged else None
         return cls(
@@ -97,7 +99,8 @@ class _Setting(Generic[_T]):
     """A value that is stored as text. ``read`` gets "" if nothing was stored."""
 
     def __init__(self, key: str, read: Callable[[str], _T]) -> None:
-        self._key, self._read = key, read
+        self._key = key
+        self._read = read
 
     def __get__(self, settings: Settings, _: type[Settings]) -> _T:
         return self._read(str(settings.store.value(self._key, "")))

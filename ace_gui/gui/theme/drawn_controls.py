@@ -227,7 +227,8 @@ def focus_ring(painter: QPainter, rect: QRectF, widget: QWidget | None) -> None:
 
 def field(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
     """Paint the background and the border of an input field."""
-    enabled, focused = state_is(option, "Enabled"), state_is(option, "HasFocus")
+    enabled = state_is(option, "Enabled")
+    focused = state_is(option, "HasFocus")
     wrong = widget is not None and bool(widget.property("invalid"))
     width = 2.0 if enabled and (focused or wrong) else 1.0
     unfocused = "control" if enabled and state_is(option, "MouseOver") else "edge"
@@ -242,10 +243,12 @@ def check_box(painter: QPainter, option: QStyleOption, _widget: QWidget | None) 
     square.moveCenter(option.rect.center())
     box = QRectF(square)
     on = state_is(option, "On") or state_is(option, "NoChange")
-    enabled, focused = state_is(option, "Enabled"), state_is(option, "HasFocus")
+    enabled = state_is(option, "Enabled")
+    focused = state_is(option, "HasFocus")
     filled = on and enabled
     frame = "text" if focused else "accent" if filled else "control"
-    ground, width = "accent" if filled else "field", 2.0 if focused else 1.0
+    ground = "accent" if filled else "field"
+    width = 2.0 if focused else 1.0
     rounded(painter, box, ground, frame if enabled else "edge", width=width, corner=3.0)
     if on:
         shape = ((0.25, 0.5), (0.75, 0.5)) if state_is(option, "NoChange") else _CHECK
@@ -320,7 +323,8 @@ def push_button_size(size: QSize, widget: QWidget | None) -> QSize:
 
 def paint_button(painter: QPainter, option: QStyleOption, widget: QWidget | None) -> None:
     """Paint the background of a button, and set its text colour in the option."""
-    look, kind = _look(option, widget), button_kind(widget)
+    look = _look(option, widget)
+    kind = button_kind(widget)
     over = state_is(option, "MouseOver")
     down = state_is(option, "Sunken") or (state_is(option, "On") and kind != "fold")
 
@@ -340,7 +344,8 @@ def paint_button(painter: QPainter, option: QStyleOption, widget: QWidget | None
 
 
 def _look(option: QStyleOption, widget: QWidget | None) -> _Look:
-    kind, enabled = button_kind(widget), state_is(option, "Enabled")
+    kind = button_kind(widget)
+    enabled = state_is(option, "Enabled")
     if not isinstance(widget, QPushButton):
         return _TOOL.get(kind, _USUAL_TOOL) if enabled else _Look(ink="text3")
     kind = kind or ("primary" if widget.isDefault() else "")

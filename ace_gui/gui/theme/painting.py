@@ -97,7 +97,8 @@ class _Engine(QIconEngine):
 
     def __init__(self, name: str, colour: str) -> None:
         super().__init__()
-        self._name, self._colour = name, colour
+        self._name = name
+        self._colour = colour
 
     def clone(self) -> QIconEngine:
         return _Engine(self._name, self._colour)

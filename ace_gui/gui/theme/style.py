@@ -41,8 +41,12 @@ from ace_gui.gui.theme.drawn_controls import (
 from ace_gui.gui.theme.painting import rounded
 from ace_gui.gui.theme.tokens import Face, ThemeWatcher, current_theme, face, use_fonts
 
-_PE, _CC, _CE = QStyle.PrimitiveElement, QStyle.ComplexControl, QStyle.ControlElement
-_SC, _CT, _SH = QStyle.SubControl, QStyle.ContentsType, QStyle.StyleHint
+_PE = QStyle.PrimitiveElement
+_CC = QStyle.ComplexControl
+_CE = QStyle.ControlElement
+_SC = QStyle.SubControl
+_CT = QStyle.ContentsType
+_SH = QStyle.StyleHint
 _PM = QStyle.PixelMetric
 _LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 _WORDS: Final = int(_LEFT) | int(Qt.TextFlag.TextSingleLine) | int(Qt.TextFlag.TextShowMnemonic)
@@ -97,7 +101,8 @@ def _menu_bar_item(
     painter: QPainter, option: QStyleOptionMenuItem, _widget: QWidget | None
 ) -> None:
     """Paint an item of the menu bar, without Fusion's line below it."""
-    theme, active = current_theme(), state_is(option, "Selected") or state_is(option, "Sunken")
+    theme = current_theme()
+    active = state_is(option, "Selected") or state_is(option, "Sunken")
     if active and state_is(option, "Enabled"):
         rounded(painter, QRectF(option.rect), "hover")
     painter.setPen(QColor(theme.text if active else theme.text2))
@@ -109,7 +114,8 @@ def _ink_header(option: QStyleOptionHeader) -> None:
     """Set the text colour of a header, and give the title of a row its whole height."""
     if option.orientation == Qt.Orientation.Vertical:
         option.rect = option.rect.adjusted(0, -_HEADER_MARGIN, 0, _HEADER_MARGIN)
-    theme, palette = current_theme(), option.palette
+    theme = current_theme()
+    palette = option.palette
     ink = theme.text if state_is(option, "MouseOver") else theme.text3
     palette.setColor(QPalette.ColorRole.ButtonText, QColor(ink))
     option.palette = palette
@@ -346,7 +352,8 @@ class WorkbenchStyle(QProxyStyle):
                 _focus(painter, option, widget)
         elif isinstance(option, QStyleOptionComboBox) and option.frame:
             drawn_controls.field(painter, option, widget)
-            arrow, element = _SC.SC_ComboBoxArrow, _PE.PE_IndicatorArrowDown
+            arrow = _SC.SC_ComboBoxArrow
+            element = _PE.PE_IndicatorArrowDown
             rect = self.subControlRect(control, option, arrow, widget)
             enabled = state_is(option, "Enabled")
             drawn_controls.chevron(painter, QRectF(rect), element, enabled=enabled)

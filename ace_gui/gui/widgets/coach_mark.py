@@ -48,7 +48,8 @@ class CoachMark(QFrame):
         self.end.clicked.connect(lambda _=False: self.end_wanted.emit())
         self.next.clicked.connect(lambda _=False: self.next_wanted.emit())
         self._picture: QWidget | None = None
-        head, foot = across((self.counter, 1), self.end), across(None, self.next)
+        head = across((self.counter, 1), self.end)
+        foot = across(None, self.next)
         self._column = down(head, self.sentence, foot, margins=(14, 8, 10, 8), gap=4)
         self.setLayout(self._column)
         self.hide()
@@ -92,7 +93,8 @@ class CoachMark(QFrame):
 
     def _arrange(self) -> None:
         """Move to the control. Nothing is repainted if it has not moved."""
-        window, target = self._window, self._target
+        window = self._window
+        target = self._target
         width = min(_WIDTH * self.fontMetrics().height(), window.width() - 2 * _GAP)
         size = QSize(width, max(self.heightForWidth(width), self.minimumSizeHint().height()))
         in_window = target is not None and isValid(target) and target.window() is window.window()

@@ -149,7 +149,8 @@ class ProgressButton(QPushButton):
         if self.share is None:
             super().paintEvent(event)
             return
-        theme, rect = current_theme(), QRectF(self.rect())
+        theme = current_theme()
+        rect = QRectF(self.rect())
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         outline = QPainterPath()
@@ -334,7 +335,8 @@ class Choice(QComboBox):
     def initStyleOption(self, option: QStyleOptionComboBox) -> None:
         """Elide long texts in the middle, because names of runs differ at the end."""
         super().initStyleOption(option)
-        part, control = QStyle.SubControl.SC_ComboBoxEditField, QStyle.ComplexControl.CC_ComboBox
+        part = QStyle.SubControl.SC_ComboBoxEditField
+        control = QStyle.ComplexControl.CC_ComboBox
         room = self.style().subControlRect(control, option, part, self).width()
         middle = Qt.TextElideMode.ElideMiddle
         option.currentText = self.fontMetrics().elidedText(option.currentText, middle, room)

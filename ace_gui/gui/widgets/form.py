@@ -317,7 +317,8 @@ class Form(Column):
 
     def declare(self, fields: Iterable[FieldInfo]) -> None:
         """Replace the fields by these. A field with the name of the focused one takes the focus."""
-        infos, old = tuple(fields), self.fields
+        infos = tuple(fields)
+        old = self.fields
         if infos == tuple(control.field for control in old.values()):
             return
         focused = next((name for name, control in old.items() if control.control.hasFocus()), None)
@@ -390,7 +391,8 @@ class OptionForm(Form):
         """Show these options of ``record``. Values that differ from ``defaults`` have a mark, which
         restores them. ``effective``: ``record`` with guesses for the values that it leaves open."""
         options = tuple(options)
-        self._record, self._defaults = record, defaults
+        self._record = record
+        self._defaults = defaults
         effective_record = record if effective is None else effective
         self._shown_values = {option.name: option.shown(effective_record) for option in options}
         self.declare(options)
@@ -446,7 +448,8 @@ class AfterForm(Form):
     ) -> None:
         """Show the steps of ``after``, or else the recipe's or the default. Values that differ from
         ``defaults`` have a mark, which restores them."""
-        self._after, self._defaults = after, defaults or After()
+        self._after = after
+        self._defaults = defaults or After()
         shown_values: dict[str, ParameterValue] = {info.name: info.default for info in AFTER_FIELDS}
         touched = []
         for info in AFTER_FIELDS:

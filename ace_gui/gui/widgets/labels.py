@@ -64,7 +64,8 @@ class ElidedLabel(QLabel):
             self.setProperty("kind", "caption")
             self.setFont(face(Face.CAPTION))
         mode = Qt.TextElideMode
-        self._full, self._mode = "", mode.ElideRight if sentence else mode.ElideMiddle
+        self._full = ""
+        self._mode = mode.ElideRight if sentence else mode.ElideMiddle
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
 
@@ -124,7 +125,8 @@ class EmptyState(QWidget):
         self.sentence.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.sentence.setMaximumWidth(_WIDTH)
         # in a row of its own, because its height depends on its width
-        row, below = across(None, (self.sentence, 100), None), across(None, button, None)
+        row = across(None, (self.sentence, 100), None)
+        below = across(None, button, None)
         self.setLayout(down(None, row, below, None, margins=(_MARGIN, 0, _MARGIN, 0), gap=12))
         self.say(sentence)
 
@@ -176,7 +178,8 @@ class NamedBars(QWidget):
 
     def show_bars(self, bars: Sequence[Bar], colour: str = "") -> None:
         """Show these bars from top to bottom."""
-        self._bars, self._colour = tuple(bars), colour
+        self._bars = tuple(bars)
+        self._colour = colour
         bars_text = ", ".join(f"{bar.title} {bar.text}" for bar in self._bars)
         self.setAccessibleName(bars_text)
         self.setToolTip(bars_text)
@@ -195,7 +198,8 @@ class NamedBars(QWidget):
         return 1.6 * QFontMetricsF(face(Face.BODY)).height()
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002  (Qt's signature)
-        theme, painter = current_theme(), QPainter(self)
+        theme = current_theme()
+        painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         strong = QFontMetricsF(face(Face.STRONG))
         names = max((strong.horizontalAdvance(bar.title) for bar in self._bars), default=0.0) + 8
@@ -217,7 +221,9 @@ class NamedBars(QWidget):
             write(painter, number_rect, bar.text, font, ink, align=_RIGHT)
 
 
-_INK, _QUIET = "#000000", "#808080"  # in the drawings: of formulas, of the names of lines
+# in the drawings: of formulas, of the names of lines
+_INK = "#000000"
+_QUIET = "#808080"
 _UNIT: Final = 20.0  # the line height in a drawing's units
 _FONT_SCALE: Final = 1.15  # of the window's line height, because italics are smaller than Inter
 _ARXIV: Final = re.compile(r"arXiv:(\d{4}\.\d{4,5})")

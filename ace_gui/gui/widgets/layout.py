@@ -58,7 +58,8 @@ def _needed(label: QLabel) -> int:
     """The height in pixels that the text needs. A label itself never asks for less than before."""
     if label.textFormat() != Qt.TextFormat.PlainText:
         return max(0, label.heightForWidth(label.width()))
-    margins, margin = label.contentsMargins(), 2 * label.margin()
+    margins = label.contentsMargins()
+    margin = 2 * label.margin()
     room = label.width() - margins.left() - margins.right() - margin
     flags = Qt.TextFlag.TextWordWrap | label.alignment().value
     words = label.fontMetrics().boundingRect(0, 0, max(room, 1), _NO_LIMIT, flags, label.text())
@@ -91,7 +92,8 @@ class _Area(QScrollArea):
         self._ring.setWidget(None)  # type: ignore[arg-type]  # allowed
 
     def minimumSizeHint(self) -> QSize:
-        hint, content = super().minimumSizeHint(), self.widget()
+        hint = super().minimumSizeHint()
+        content = self.widget()
         if content is None:
             return hint
         width = content.minimumSizeHint().width() + self.verticalScrollBar().sizeHint().width()
@@ -165,7 +167,8 @@ def move_focus(window: QWidget, *, forward: bool) -> bool:
 
     Qt's own order is the order of creation, with controls that were created later at the end.
     """
-    order, focused = list(_as_laid_out(window)), QApplication.focusWidget()
+    order = list(_as_laid_out(window))
+    focused = QApplication.focusWidget()
     start = order.index(focused) if focused in order else -1
     round_trip = order[start + 1 :] + order[: max(start, 0)]
     for widget in round_trip if forward else reversed(round_trip):
@@ -283,11 +286,15 @@ class FlowLayout(QLayout):
 
     def _place(self, rect: QRect, *, move: bool) -> int:
         """Return the required height, and move the items if asked to."""
-        x, y, line = rect.x(), rect.y(), 0
+        x = rect.x()
+        y = rect.y()
+        line = 0
         for item in self._items:
             size = item.sizeHint()
             if x > rect.x() and x + size.width() > rect.right() + 1:
-                x, y, line = rect.x(), y + line, 0
+                x = rect.x()
+                y = y + line
+                line = 0
             if move:
                 item.setGeometry(QRect(QPoint(x, y), size))
             x += size.width() + self.spacing()
@@ -412,7 +419,8 @@ class _Watcher(QObject):
         self, widget: QWidget, kinds: Sequence[QEvent.Type], act: Callable[[QEvent.Type], object]
     ) -> None:
         super().__init__(widget)
-        self._kinds, self._act = kinds, act
+        self._kinds = kinds
+        self._act = act
         widget.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: ARG002

@@ -103,7 +103,8 @@ class _FittingTabBar(QTabBar):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self._parent, self._room = parent, 0
+        self._parent = parent
+        self._room = 0
         self.setUsesScrollButtons(False)
         self.setExpanding(False)
         self.setElideMode(Qt.TextElideMode.ElideRight)

@@ -181,7 +181,8 @@ class FigureSheet(QTableView):
         turned: bool = False,
     ) -> None:
         super().__init__(parent)
-        self._kind, self._turned = kind, turned
+        self._kind = kind
+        self._turned = turned
         self._columns: tuple[FigureColumn, ...] = ()
         self._cells = QStandardItemModel(self)
         self.setModel(self._cells)
@@ -223,10 +224,12 @@ class FigureSheet(QTableView):
         self, titles: Sequence[str], rows: Sequence[FigureRow], colours: Sequence[str]
     ) -> None:
         """Fill the cells. Cells that exist already keep the selection."""
-        cells, turned = self._cells, self._turned
+        cells = self._cells
+        turned = self._turned
         cells.setRowCount(len(titles) if turned else len(rows))
         cells.setColumnCount(len(rows) if turned else len(titles))
-        across, down = cells.setHorizontalHeaderItem, cells.setVerticalHeaderItem
+        across = cells.setHorizontalHeaderItem
+        down = cells.setVerticalHeaderItem
         set_figure, set_item = (across, down) if turned else (down, across)
         for item, title in enumerate(titles):
             head = QStandardItem((GAP if turned else "") + title)
@@ -342,7 +345,8 @@ class RunCell(QStyledItemDelegate):
         lines = index.data(LINES)
         if not isinstance(lines, RunLines):
             return
-        theme, rect = current_theme(), QRectF(option.rect).adjusted(0.5, 0.5, -0.5, -1.5)
+        theme = current_theme()
+        rect = QRectF(option.rect).adjusted(0.5, 0.5, -0.5, -1.5)
         state = option.state
         chosen = bool(state & QStyle.StateFlag.State_Selected)
         ground = theme.tint if chosen else theme.card if lines.current else ""
@@ -353,7 +357,8 @@ class RunCell(QStyledItemDelegate):
         self._write(painter, rect.adjusted(_PADDING, 0, -_PADDING, 0), lines, chosen=chosen)
 
     def _write(self, painter: QPainter, rect: QRectF, lines: RunLines, *, chosen: bool) -> None:
-        theme, caption = current_theme(), face(Face.CAPTION)
+        theme = current_theme()
+        caption = face(Face.CAPTION)
         font = face(Face.STRONG if lines.current else Face.BUTTON)
         ink = theme.text if lines.current else theme.text2
         above, below = (
@@ -389,7 +394,8 @@ class MethodCell(QStyledItemDelegate):
             option.palette.setColor(QPalette.ColorRole.Text, QColor(current_theme().text3))
             super().paint(painter, option, index)
             return
-        theme, widget = current_theme(), option.widget
+        theme = current_theme()
+        widget = option.widget
         element = QStyle.PrimitiveElement.PE_PanelItemViewItem
         widget.style().drawPrimitive(element, option, painter, widget)
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
@@ -399,7 +405,8 @@ class MethodCell(QStyledItemDelegate):
         rect = QRectF(option.rect).adjusted(4, 0, -_GAP, 0)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        why, quiet = index.data(MISFIT), theme.text2 if chosen else theme.text3
+        why = index.data(MISFIT)
+        quiet = theme.text2 if chosen else theme.text3
         if why:
             caption = face(Face.CAPTION)
             used = write(painter, rect, why, caption, quiet, align=_RIGHT)

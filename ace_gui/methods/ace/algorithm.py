@@ -296,7 +296,8 @@ def _polars(terms: Terms, k: int, conditions: Sequence[float]) -> Sequence[TopPo
     """
     if terms.residual_BOI is None or terms.total_BOI is None:
         return []
-    value_BOI, total_BOI = terms.preliminary_BOI, terms.total_BOI
+    value_BOI = terms.preliminary_BOI
+    total_BOI = terms.total_BOI
     fused_BOI = terms.residual_BOI.add_(value_BOI).to(torch.float64)
     noises = [torch.finfo(torch.float64).eps * condition for condition in conditions]
     others_B2 = torch.stack((norms(value_BOI), norms(total_BOI)), dim=1)
@@ -352,7 +353,9 @@ def _finished(
     keep_preliminary: bool,
 ) -> Merged:
     """W_pre + ΔW_refine (Eq. 19) or the capped W_pre, times the scaling."""
-    value_OI, refinement, size = solution.value_OI, solution.refinement, solution.size
+    value_OI = solution.value_OI
+    refinement = solution.refinement
+    size = solution.size
     cap_factor = None
     if solution.rule is Rule.AUTOMATIC:
         traces = [figures.traces[t] for t in figures.counted]
@@ -392,7 +395,9 @@ def working_memory(shape: tuple[int, ...], experts: int) -> float:
     polar factor with its fallback.
     """
     outputs, inputs = shape
-    entries, small, rows = outputs * inputs, min(shape), experts * outputs
+    entries = outputs * inputs
+    small = min(shape)
+    rows = experts * outputs
     if closed_form.few_experts((outputs, inputs), experts):
         summing = rows * inputs + rows**2 + outputs * rows + 4 * entries
         solving = 4 * entries + 5 * widest(rows) * rows + rows**2 + rows * inputs
@@ -406,7 +411,9 @@ def working_memory(shape: tuple[int, ...], experts: int) -> float:
 def flops(shape: tuple[int, ...], experts: int, _parameters: AceParameters) -> float:
     """Operations of the sums, the solution and the refinement, which not every matrix needs."""
     outputs, inputs = shape
-    small, entries, rows = min(shape), outputs * inputs, experts * outputs
+    small = min(shape)
+    entries = outputs * inputs
+    rows = experts * outputs
     refining = 4.0 * entries * small + 10.0 * small**3
     if closed_form.few_experts((outputs, inputs), experts):
         return 3.0 * rows**2 * inputs + rows**3 / 3 + 2.0 * rows * entries + refining

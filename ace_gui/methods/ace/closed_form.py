@@ -297,7 +297,8 @@ def _stacked(problem: Problem, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tens
 
 def _coefficients(gram_BNN: Tensor, problem: Problem, *, regularised: bool) -> Tensor:
     """C (B × O × N), with the ridges or without them."""
-    layers, outputs = len(gram_BNN), problem.shape[0]
+    layers = len(gram_BNN)
+    outputs = problem.shape[0]
     found_BON = gram_BNN.new_empty(layers, outputs, gram_BNN.shape[2])
     for share, block in zip(problem.shares, _blocks(outputs, len(problem.shares)), strict=True):
         block_BOO = found_BON[..., block]

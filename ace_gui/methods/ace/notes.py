@@ -30,9 +30,11 @@ def diagnostics(
     tolerance: Tolerance,
 ) -> Diagnostics:
     """All figures and sentences on one layer; ``cap_factor``: the cap's factor on its change."""
-    rule, refinement = solution.rule, solution.refinement
+    rule = solution.rule
+    refinement = solution.refinement
     regimes = {Rule.HOMOGENEOUS: False, Rule.HETEROGENEOUS: True}
-    findings, warnings = left_out(layer.heterogeneity), list[str]()
+    findings = left_out(layer.heterogeneity)
+    warnings = list[str]()
     if solution.condition is not None:
         warnings += conditioning(solution.condition, solution.cut)
     if rule is Rule.HETEROGENEOUS:
@@ -44,7 +46,8 @@ def diagnostics(
             )
     if refinement is not None:
         notes, more = about_refinement(refinement, parameters.refine)
-        findings, warnings = [*findings, *notes], [*warnings, *more]
+        findings = [*findings, *notes]
+        warnings = [*warnings, *more]
     return Diagnostics(
         energies=layer.energies,
         traces=layer.traces,
@@ -106,7 +109,8 @@ def conditioning(condition: float, cut: int) -> list[str]:
 def regime(heterogeneity: Heterogeneity, tau: float, ridge_mass: float) -> list[str]:
     """Warnings about a tensor in the heterogeneous regime."""
     notes = []
-    gamma, mean = heterogeneity.gamma or 0.0, heterogeneity.mean_log_energy or 0.0
+    gamma = heterogeneity.gamma or 0.0
+    mean = heterogeneity.mean_log_energy or 0.0
     if gamma_near_pole(gamma, mean, tau):
         notes.append(f"{by_scale_alone(gamma, mean)} Raise tau to treat it as homogeneous.")
     if ridge_mass > LARGEST_RIDGE_MASS:
@@ -119,7 +123,8 @@ def regime(heterogeneity: Heterogeneity, tau: float, ridge_mass: float) -> list[
 
 def about_refinement(refinement: Refinement, refine: str) -> tuple[list[str], list[str]]:
     """Notes and warnings about a refinement, which the parameter ``refine`` may leave out."""
-    notes, warnings = list[str](), list[str]()
+    notes = list[str]()
+    warnings = list[str]()
     if refinement.rank < refinement.k:
         notes.append(
             f"The fused matrix has only {refinement.rank} directions above rounding, but "

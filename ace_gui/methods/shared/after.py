@@ -146,7 +146,8 @@ def _traces(merged: Merged, deltas: Deltas, weights: Weights) -> list[float]:
     if reported.traces:
         measured = [t for t in counted if t not in reported.left_out]
         return [reported.traces[t] / weights[t] ** 2 for t in measured]
-    energies, traces = [], []
+    energies = []
+    traces = []
     for t in counted:
         delta_OI = deltas[t].to(torch.float64, copy=True)
         energies.append(energy(delta_OI))

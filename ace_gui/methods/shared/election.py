@@ -82,7 +82,8 @@ class Election:
         flat = [torch.split(values.reshape(-1), PART) for values in vectors]
         for index, (total, magnitudes, signed, everyone) in enumerate(self._parts):
             for parts, weight in zip(flat, weights, strict=True):
-                scaled, signs = parts[index].to(torch.float64, copy=True), parts[index].sign()
+                scaled = parts[index].to(torch.float64, copy=True)
+                signs = parts[index].sign()
                 if weight != 1:
                     scaled.mul_(weight)
                 total.add_(scaled)

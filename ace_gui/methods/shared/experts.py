@@ -185,7 +185,8 @@ class Computed(OnDemand):
     """``length`` tensors, each computed by ``function`` from its index."""
 
     def __init__(self, length: int, function: Callable[[int], Tensor]) -> None:
-        self._length, self._function = length, function
+        self._length = length
+        self._function = function
 
     def __len__(self) -> int:
         return self._length
@@ -351,7 +352,8 @@ class Experts:
 
         Reads every expert once, and the left-out ones again to subtract them from the sum.
         """
-        total, energies = torch.zeros(()), []
+        total = torch.zeros(())
+        energies = []
         for t, weight in enumerate(self.weights):
             delta = self.raw(t)
             require_matrix(delta.shape, t)

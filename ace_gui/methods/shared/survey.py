@@ -308,7 +308,8 @@ class RankSurvey:
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
         """Counts per bin, T × ranks × bins; a first pass has one count for all ranks."""
         measured = self._zeros()
-        stage, earlier = self._stages[self._stage], findings_of(self._results, experts)
+        stage = self._stages[self._stage]
+        earlier = findings_of(self._results, experts)
         with calling("The values of a survey", stage.values):
             for t, values in zip(experts, stage.values(deltas, earlier, start), strict=True):
                 if self._bins is None:
@@ -340,7 +341,8 @@ class RankSurvey:
             for j, name in enumerate(stage.names):
                 binned = zip(counted, self._bins, strict=True)
                 self._results[name] = tuple(_number(counts[j], *bins[j]) for counts, bins in binned)
-            self._stage, self._bins = self._stage + 1, None
+            self._stage = self._stage + 1
+            self._bins = None
         if self._stage == len(self._stages):
             return False
         self._counts = None
@@ -421,7 +423,8 @@ class SumSurvey:
         """
         self.with_base = with_base
         self._sums = torch.zeros(experts, width, dtype=torch.float64)
-        self._figures, self._results = figures, findings_of
+        self._figures = figures
+        self._results = findings_of
 
     def measure(self, experts: Sequence[int], deltas: Sequence[Tensor], start: int = 0) -> Tensor:
         """The figures of a part; zero for experts that lack the tensor."""

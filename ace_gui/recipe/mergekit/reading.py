@@ -359,7 +359,8 @@ def _with_tokenizer(recipe: Recipe, document: Document, models: _Models) -> Reci
         return names[pair]
 
     def token_source(token: Token) -> TokenSource:
-        source, force = token.source, token.force
+        source = token.source
+        force = token.force
         if not isinstance(source, TokenRow):
             return TokenSource(model="" if source is None else named(source), force=force)
         return TokenSource(
@@ -464,7 +465,8 @@ def _refuse_mixture(content: Mapping[str, Any], ours: str, theirs: str) -> None:
     if ours == "vocabulary" and not theirs and _has_method(content, _OTHER_DEFAULTS):
         names = _parameters(content).get("parameters", {}).keys()
         if names <= _SHARED_PARAMETERS | _PARAMETERS:
-            theirs, hint = f"merge_method: {content['merge_method']}", ", or add `schema: 1`"
+            theirs = f"merge_method: {content['merge_method']}"
+            hint = ", or add `schema: 1`"
     if theirs:
         raise RecipeError(
             f"{ours!r} is a key of this application's recipes, {theirs!r} one of mergekit's; a "

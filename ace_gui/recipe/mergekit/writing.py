@@ -105,7 +105,9 @@ class _Document:
     """
 
     def __init__(self, recipe: Recipe, values: Parameters, index: Index) -> None:
-        self.recipe, self.values, self.index = recipe, values, index
+        self.recipe = recipe
+        self.values = values
+        self.index = index
         self.foreign = self._written({})
         _refuse_others(recipe)
         self.notes = list(self.foreign.notes) + [_HEADS] * _may_keep_heads(recipe)
@@ -136,7 +138,8 @@ class _Document:
             entries: Entries = {}
             document["slices"] = self._slices(base, entries)
         else:
-            models, weights = self.models, self.weights
+            models = self.models
+            weights = self.weights
             moves = any(_BASE in changes.of_models for changes in checked.values())
             if self.foreign.base_weight is not None or moves:
                 models = {_BASE: base, **models}
@@ -161,7 +164,8 @@ class _Document:
 
     def _tokenizer(self, base: str) -> dict[str, Any]:
         """The key of the file for the tokenizer."""
-        recipe, models = self.recipe, {**self.models, "base": base}
+        recipe = self.recipe
+        models = {**self.models, "base": base}
         source = models[recipe.tokenizer] if recipe.tokenizer else None
         if source is None and recipe.vocabulary is not Vocabulary.POSITION:
             source = "union" if recipe.vocabulary is Vocabulary.UNION else "base"
@@ -193,7 +197,8 @@ class _Document:
 
     def _slices(self, base: str, entries: Entries) -> list[dict[str, Any]]:
         """Every slice, with its own settings. Adds the entries of its models to ``entries``."""
-        slices, start = [], 0
+        slices = []
+        start = 0
         for number, part in enumerate(self.recipe.slices):
             first, end = _layers(part.sources[0], number)
             blocks = range(start, start + end - first)
@@ -253,7 +258,8 @@ class _Document:
                 f"{key}: mergekit's {self.foreign.method} has no such weights.",
                 key=f"{key}.weights",
             )
-        foreign, changed = self.foreign, self._written(rule.parameters)
+        foreign = self.foreign
+        changed = self._written(rule.parameters)
         by_model: dict[str, dict[str, Any]] = {n: {"weight": w} for n, w in rule.weights.items()}
         if changed.base_weight != foreign.base_weight:
             by_model[_BASE] = {"scale" if self._copies else "weight": changed.base_weight or 0.0}
@@ -353,7 +359,8 @@ class _Gradient:
         if len(set(self.values)) == 1:
             return self.values[0]
         numbers = [v for v in self.values if isinstance(v, int | float) and not isinstance(v, bool)]
-        outside, inside = numbers[0], numbers[1:]
+        outside = numbers[0]
+        inside = numbers[1:]
         if len(numbers) < len(self.values) or (len(inside) > 1 and outside != inside[0]):
             raise RecipeError(
                 f"{self.key}: a gradient of mergekit's has numbers, and tensors outside of blocks "

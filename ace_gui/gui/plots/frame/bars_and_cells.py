@@ -51,7 +51,8 @@ class BarsPlot(SpecPlot):
         view.sigResized.connect(lambda _view: self.fit())
 
     def fit(self) -> None:
-        spec, view = self.spec, self.canvas.getViewBox()
+        spec = self.spec
+        view = self.canvas.getViewBox()
         if spec is None or not spec.bars:
             return
         low, high = self._span(spec)
@@ -106,7 +107,8 @@ class BarsPlot(SpecPlot):
         """Draw one standard error up and down, within a filled bar in the colour of the card."""
         errors = np.array([bar.error for bar in spec.bars])
         filled = np.array([not bar.outlined for bar in spec.bars])
-        all_bars, none = np.ones_like(filled), np.zeros_like(errors)
+        all_bars = np.ones_like(filled)
+        none = np.zeros_like(errors)
         for colour, chosen, up, down in (
             (self.theme.text2, all_bars, errors, none),
             (self.theme.text2, ~filled, none, errors),
@@ -123,12 +125,11 @@ class BarsPlot(SpecPlot):
         spec = self.spec
         if spec is None:
             return
-        view, taken = self.canvas.getViewBox(), list[QRectF]()
+        view = self.canvas.getViewBox()
+        taken = list[QRectF]()
         for bar in sorted(spec.bars, key=lambda bar: not bar.strong):
-            font, at = (
-                face(Face.CAPTION_STRONG if bar.strong else Face.CAPTION),
-                self._end(spec, bar),
-            )
+            font = face(Face.CAPTION_STRONG if bar.strong else Face.CAPTION)
+            at = self._end(spec, bar)
             if not self.upright:
                 self._write(_TEXT_GAP + bar.text, at, self.theme.text, font, anchor=(0, 0.5))
                 continue
@@ -153,7 +154,8 @@ class BarsPlot(SpecPlot):
 
     def _end(self, spec: PlotSpec, bar: Bar) -> QPointF:
         """The end of a bar with its error."""
-        along, end = bar.group + bar.offset, self._at(bar.value + bar.error)
+        along = bar.group + bar.offset
+        end = self._at(bar.value + bar.error)
         if self.upright:
             return QPointF(along, end)
         return QPointF(self._span(spec)[0] if math.isnan(end) else end, along)
@@ -257,11 +259,13 @@ class CellsPlot(SpecPlot):
 
     def cell_at(self, scene_position: QPointF) -> tuple[int, int] | None:
         """Row and column of the cell at a position."""
-        view, cells = self.canvas.getViewBox(), self.cells
+        view = self.canvas.getViewBox()
+        cells = self.cells
         if cells is None or not view.sceneBoundingRect().contains(scene_position):
             return None
         at = view.mapSceneToView(scene_position)
-        row, column = round(at.y()), round(at.x())
+        row = round(at.y())
+        column = round(at.x())
         inside = 0 <= row < len(cells.colours) and 0 <= column < cells.colours.shape[1]
         return (row, column) if inside else None
 
@@ -278,7 +282,8 @@ class CellsPlot(SpecPlot):
             return
         font = self.font()
         font.setPointSizeF(_NUMBER_SIZE * font.pointSizeF())
-        view, metrics = self.canvas.getViewBox(), QFontMetricsF(font)
+        view = self.canvas.getViewBox()
+        metrics = QFontMetricsF(font)
         all_texts = [text for texts in cells.texts for text in texts]
         widest = max(map(metrics.horizontalAdvance, all_texts), default=0.0) + 2
         down, across, _ = cells.colours.shape
@@ -291,7 +296,8 @@ class CellsPlot(SpecPlot):
                 self._write(text, QPointF(column, row), ink, font, anchor=(0.5, 0.5))
 
     def text_at(self, scene_position: QPointF) -> str:
-        cell, cells = self.cell_at(scene_position), self.cells
+        cell = self.cell_at(scene_position)
+        cells = self.cells
         return "" if cell is None or cells is None else cells.words(*cell)
 
 

@@ -70,7 +70,8 @@ class Plot(ThemedWidget):
 
     def __init__(self, bottom: pg.AxisItem, left: pg.AxisItem) -> None:
         super().__init__()
-        self.theme, self._font = current_theme(), face(Face.BODY).key()
+        self.theme = current_theme()
+        self._font = face(Face.BODY).key()
         self._by_keys = False  # after a click, the focus has no frame
         self.setAccessibleName(self.called)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -80,11 +81,14 @@ class Plot(ThemedWidget):
         self.canvas.setFocusProxy(self)
         for part in (self.canvas, self.canvas.viewport()):
             part.setAccessibleName(self.called)
-        self.legend, self._has_legend = Legend(toggles=self.toggles), True
+        self.legend = Legend(toggles=self.toggles)
+        self._has_legend = True
         self.title, self.caption = CaptionLabel(), CaptionLabel(sentence=True, wraps=self.wraps)
         self._heading = CaptionLabel(wraps=True)
         self._sentence = CaptionLabel(wraps=True)
-        self.busy, self._quantity, self._message = QLabel(BUSY), QLabel(), QLabel()
+        self.busy = QLabel(BUSY)
+        self._quantity = QLabel()
+        self._message = QLabel()
         for label in (self.caption, self._sentence, self.busy, self._message):
             label.setProperty("kind", "secondary")
         self._quantity.setProperty("kind", "caption")
@@ -98,7 +102,8 @@ class Plot(ThemedWidget):
         self.picture_button.setAutoRaise(True)
         self.picture_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.picture_button.setMenu(QMenu(self.picture_button))
-        self._text, self._is_busy = self.empty, False
+        self._text = self.empty
+        self._is_busy = False
         self._stack = QStackedWidget()
         self._busy_timer = QTimer(self, singleShot=True, interval=_BUSY_AFTER_MS)
         self._busy_timer.timeout.connect(lambda: self._show_busy(True))
@@ -160,7 +165,8 @@ class Plot(ThemedWidget):
 
     def _show_parts(self) -> None:
         """Show the plot's parts, or hide them if there is a message instead."""
-        drawn, in_picture = self.message() is None, self.canvas.in_picture
+        drawn = self.message() is None
+        in_picture = self.canvas.in_picture
         titled = drawn and bool(self.title.full_text)
         self.title.setVisible(titled and not in_picture and not self.named_outside)
         self._heading.set_full_text(breakable(self.title.full_text))
@@ -246,7 +252,8 @@ class Plot(ThemedWidget):
         widget_action(self, "Show everything", self.fit)
         if self.logarithmic_first is not None:
             self.addAction(self.log_box)
-        copy, save = QKeySequence.StandardKey.Copy, "Ctrl+Alt+S"
+        copy = QKeySequence.StandardKey.Copy
+        save = "Ctrl+Alt+S"
         widget_action(self, "Copy picture", lambda: copy_plot(self), copy)
         widget_action(self, "Save picture…", lambda: ask_for_picture(self, self), save)
         on_white = QAction("Pictures on white", self, checkable=True)
@@ -265,7 +272,8 @@ class Plot(ThemedWidget):
         font = face(Face.BODY).key()
         if theme is self.theme and font == self._font:
             return
-        self.theme, self._font = theme, font
+        self.theme = theme
+        self._font = font
         view = self.canvas.getViewBox()
         across, up = view.viewRange()
         self._paint_theme()

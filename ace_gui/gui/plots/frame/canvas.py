@@ -81,7 +81,9 @@ class QuantityAxis(_PlainAxis):
     labelStyle: dict[str, str]
 
     def __init__(self, orientation: str, *, grid: bool = False) -> None:
-        self.title, self.logarithmic, self._is_low = "", False, False
+        self.title = ""
+        self.logarithmic = False
+        self._is_low = False
         self._overhang = _label_overhang()
         super().__init__(orientation, tick=4)
         self.enableAutoSIPrefix(False)
@@ -89,7 +91,8 @@ class QuantityAxis(_PlainAxis):
         self.setGrid(255 if grid else False)
 
     def declare(self, axis: Axis, *, logarithmic: bool) -> None:
-        self.logarithmic, self.picture = logarithmic, None
+        self.logarithmic = logarithmic
+        self.picture = None
         self.setScale(axis.scale)
         if self.orientation == "bottom" and axis.title != self.title:
             self.title = axis.title
@@ -211,12 +214,14 @@ class NameAxis(_PlainAxis):
         self._fit_names()
 
     def _fit_names(self) -> None:
-        view, metrics = self.linkedView(), QFontMetricsF(face(Face.CAPTION))
+        view = self.linkedView()
+        metrics = QFontMetricsF(face(Face.CAPTION))
         is_left = self.orientation == "left"
         pixel = view.viewPixelSize()[is_left]
         if not pixel > 0:  # not laid out yet
             return
-        per_name, needed = 0.95 / pixel, metrics.height()
+        per_name = 0.95 / pixel
+        needed = metrics.height()
         if not is_left:
             longest = max(map(metrics.horizontalAdvance, self._names), default=0.0)
             needed = min(longest, metrics.horizontalAdvance("query…"))
@@ -309,7 +314,8 @@ class Canvas(pg.GraphicsView):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.enableMouse(False)
         self.in_picture = False
-        self._view, self._axes = _View(enableMenu=False), dict[str, pg.AxisItem]()
+        self._view = _View(enableMenu=False)
+        self._axes = dict[str, pg.AxisItem]()
         self.grid = QGraphicsGridLayout()
         self.grid.setContentsMargins(1, 1, 1, 1)
         self.grid.setSpacing(0)

@@ -205,7 +205,8 @@ def grab_plot(plot_widget: ThemedWidget, path: Path, form: PictureFormat, suffix
     failure.
     """
     kinds = {".png": _png, ".svg": _svg, ".pdf": _pdf}
-    asked_path, path = path, path if path.suffix else path.with_suffix(suffix)
+    asked_path = path
+    path = path if path.suffix else path.with_suffix(suffix)
     draw = kinds.get(path.suffix.lower())
     if draw is None:
         raise OutputError(
@@ -293,7 +294,8 @@ def _pixmap(plot_widget: ThemedWidget, size: QSize, ratio: float) -> QPixmap:
 
 def _svg(plot_widget: ThemedWidget, _form: PictureFormat) -> bytes:
     """The picture of ``plot_widget`` as an SVG document with lines and text."""
-    size, buffer = plot_widget.size(), QBuffer()
+    size = plot_widget.size()
+    buffer = QBuffer()
     generator = QSvgGenerator()
     generator.setOutputDevice(buffer)
     generator.setSize(size)
@@ -315,7 +317,8 @@ def _paint(plot_widget: ThemedWidget, device: QPaintDevice) -> None:
 @contextmanager
 def _as_picture(plot_widget: ThemedWidget) -> Iterator[None]:
     """For a moment, hide controls and focus, draw symbols as outlines, and use white if chosen."""
-    theme, focused = plot_widget.theme, plot_widget.focusWidget() or plot_widget
+    theme = plot_widget.theme
+    focused = plot_widget.focusWidget() or plot_widget
     has_focus = focused.hasFocus()
     focused.clearFocus()  # a hidden widget would give the focus to another one
     with _same_axes(plot_widget):
@@ -352,14 +355,16 @@ def _same_axes(plot_widget: ThemedWidget) -> Iterator[None]:
         yield
     finally:
         for axis, width in widths.items():
-            axis.textWidth, axis.picture = width, None
+            axis.textWidth = width
+            axis.picture = None
             axis.setWidth(None)
         plot_widget.activate_layout()
 
 
 def _png(plot_widget: ThemedWidget, form: PictureFormat) -> bytes:
     ratio = _PNG_DOTS / plot_widget.logicalDpiX()
-    buffer, image = QBuffer(), _pixmap(plot_widget, form.pixels(_PNG_DOTS), ratio).toImage()
+    buffer = QBuffer()
+    image = _pixmap(plot_widget, form.pixels(_PNG_DOTS), ratio).toImage()
     image.setDotsPerMeterX(round(1000 * _PNG_DOTS / _MM_AN_INCH))
     image.setDotsPerMeterY(round(1000 * _PNG_DOTS / _MM_AN_INCH))
     image.save(buffer, "PNG")  # type: ignore[call-overload]

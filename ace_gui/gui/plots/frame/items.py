@@ -32,7 +32,8 @@ class Points(pg.ScatterPlotItem):
         if args or not same_style or not 0 < len(self.data) == len(options.get("x", ())):
             super().setData(*args, **options)
             return
-        self.data["x"], self.data["y"] = options["x"], options["y"]
+        self.data["x"] = options["x"]
+        self.data["y"] = options["y"]
         self.bounds = [None, None]
         self.prepareGeometryChange()
         self.informViewBoundsChanged()
@@ -80,7 +81,8 @@ class Bands(pg.GraphicsObject):
 
     def paint(self, painter: QPainter, option: object, widget: object) -> None:  # noqa: ARG002
         view = self.viewRect()
-        left, right = view.left(), view.right()
+        left = view.left()
+        right = view.right()
         visible = ((max(low, left), min(high, right)) for low, high in self.spans)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(self.colour))
@@ -158,21 +160,25 @@ def place_names(
     Names that would be cut or overlap are hidden, unless they are strong; the pointer and the
     table show them.
     """
-    (across, up), scene = view.viewPixelSize(), view.sceneBoundingRect()
+    (across, up) = view.viewPixelSize()
+    scene = view.sceneBoundingRect()
     if not (across > 0 and up > 0):  # not laid out yet
         return
     zero = view.mapViewToScene(QPointF(0, 0))
     symbols_S2 = symbols_S2 / (across, -up) + (zero.x(), zero.y())
     strong = {name for name in names if name.textItem.font().weight() > QFont.Weight.Medium}
     for name in sorted(names, key=lambda name: name not in strong):
-        point, size = view.mapViewToScene(name.pos()), name.textItem.boundingRect()
+        point = view.mapViewToScene(name.pos())
+        size = name.textItem.boundingRect()
         gap = _NAME_GAP / max(1.0, size.width())
         choices = []
         for level in _LEVELS:
             for side in (-gap, 1 + gap):
-                x, y = point.x() - side * size.width(), point.y() - level * size.height()
+                x = point.x() - side * size.width()
+                y = point.y() - level * size.height()
                 box = size.translated(x, y)
-                cut, covers = _cut(box, scene), any(map(box.intersects, taken))
+                cut = _cut(box, scene)
+                covers = any(map(box.intersects, taken))
                 cost = cut, _inside(symbols_S2, box), covers
                 choices.append((cost, cut > 0 or covers, box, (side, level)))
         _, faulty, box, anchor = min(choices, key=lambda choice: choice[0])
@@ -238,10 +244,12 @@ class EndLabels(pg.AxisItem):
         If not all fit, the merge's names are kept first; the curve menu has the others.
         """
         low, high = self.range
-        room, line = self.size(), QFontMetricsF(face(Face.CAPTION)).height()
+        room = self.size()
+        line = QFontMetricsF(face(Face.CAPTION)).height()
         if high <= low or not self._labels:
             return []
-        scale, fit = room.height() / (high - low), max(int(room.height() // line), 1)
+        scale = room.height() / (high - low)
+        fit = max(int(room.height() // line), 1)
         drawn = sorted(self._labels, key=lambda label: not label.strong)[:fit]
         by_height = sorted(
             ((scale * (high - label.height), label) for label in drawn), key=lambda pair: pair[0]

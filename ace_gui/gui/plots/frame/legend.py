@@ -93,11 +93,13 @@ class Chip(QAbstractButton):
             painter.drawRoundedRect(self.rect().adjusted(0, 0, -1, -1), 3, 3)
 
     def _shown_label(self) -> str:
-        label, half = self.entry.label, (_NAME_CHARACTERS - 1) // 2
+        label = self.entry.label
+        half = (_NAME_CHARACTERS - 1) // 2
         return label if len(label) <= _NAME_CHARACTERS else f"{label[:half]}…{label[-half:]}"
 
     def _paint_swatch(self, painter: QPainter, on: bool) -> None:
-        entry, middle = self.entry, self.height() / 2
+        entry = self.entry
+        middle = self.height() / 2
         colour = QColor(entry.colour)
         if not on:
             colour.setAlphaF(0.35)

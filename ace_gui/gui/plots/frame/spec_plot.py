@@ -57,7 +57,8 @@ class SpecPlot(Plot):
         self._drawn: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         self._written: list[pg.TextItem] = []
         self._lines: list[pg.InfiniteLine] = []
-        left, bottom = left or QuantityAxis("left", grid=True), bottom or QuantityAxis("bottom")
+        left = left or QuantityAxis("left", grid=True)
+        bottom = bottom or QuantityAxis("bottom")
         self._axes = left, bottom
         super().__init__(bottom, left)
         self.ends = EndLabels()
@@ -108,7 +109,8 @@ class SpecPlot(Plot):
         across = view.viewRange()[0]
         if not busy:
             self.set_busy(False)
-        sources_before, self.sources = self.sources, sources
+        sources_before = self.sources
+        self.sources = sources
         same = len(sources_before) == len(sources) > 0 and all(map(_same, sources_before, sources))
         if same and self.message() is None:
             return
@@ -121,7 +123,9 @@ class SpecPlot(Plot):
     def clear(self, message: str = "") -> None:
         """Show ``message`` instead of the curves."""
         self.set_busy(False)
-        self.make, self.spec, self.sources = None, None, ()
+        self.make = None
+        self.spec = None
+        self.sources = ()
         self.show_message(message or self.empty)
 
     def columns(self) -> Sequence[FigureColumn]:
@@ -209,7 +213,8 @@ class SpecPlot(Plot):
 
     def _on_axes(self, curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         assert self.spec is not None
-        x, y = curve.positions, np.asarray(curve.y, dtype=np.float64)
+        x = curve.positions
+        y = np.asarray(curve.y, dtype=np.float64)
         if self.logarithmic:
             y = np.log10(np.where(y >= max(curve.floor, np.finfo(np.float64).tiny), y, np.nan))
         return (np.log10(x) if self.spec.x.logarithmic else x), y
@@ -254,7 +259,8 @@ class SpecPlot(Plot):
             heights = self.drawn(curve)[1]
             heights = heights[np.isfinite(heights)]
             if curve.end and heights.size:
-                ink, on = self.theme.ink_of(curve.colour), self.is_on(curve)
+                ink = self.theme.ink_of(curve.colour)
+                on = self.is_on(curve)
                 end = float(heights[-1])
                 labels.append(EndLabel(curve.key, curve.end, ink, end, strong=curve.strong, on=on))
         self.ends.set_labels(labels)
@@ -268,7 +274,8 @@ class SpecPlot(Plot):
             return
         drawn = [self.drawn(curve) for curve in spec.curves]
         heights = [self.drawn(curve)[1] for curve in spec.curves if self.is_on(curve)]
-        across, up = spec.x.ends([x for x, _ in drawn]), spec.y.ends(heights)
+        across = spec.x.ends([x for x, _ in drawn])
+        up = spec.y.ends(heights)
         view = self.canvas.getViewBox()
         if across is not None:
             view.setLimits(xMin=across[0], xMax=across[1])
@@ -322,7 +329,8 @@ class SpecPlot(Plot):
         view = self.canvas.getViewBox()
         if self.spec is None or not view.sceneBoundingRect().contains(scene_position):
             return None
-        at, pixel = view.mapSceneToView(scene_position), view.viewPixelSize()
+        at = view.mapSceneToView(scene_position)
+        pixel = view.viewPixelSize()
         best: tuple[float, Curve, int] | None = None
         for curve in self.spec.curves:
             x, y = self.drawn(curve)
@@ -353,7 +361,8 @@ class SpecPlot(Plot):
         if nearest is None or self.spec is None:
             return ""
         curve, index = nearest
-        x, lines = float(curve.positions[index]), []
+        x = float(curve.positions[index])
+        lines = []
         if self.spec.position is not None:
             lines.append(self.spec.position(x))
         if not curve.width:
@@ -414,7 +423,9 @@ class BlockGrid(ThemedWidget):
         super().__init__()
         self.setAutoFillBackground(True)
         self.setBackgroundRole(QPalette.ColorRole.Light)
-        self.theme, self._first, self._columns = plot.theme, panels[0], columns
+        self.theme = plot.theme
+        self._first = panels[0]
+        self._columns = columns
         self.setAccessibleName(f"{plot.accessibleName()}, by block")
         self.setAccessibleDescription(plot.accessibleDescription())
         self.legend = Legend(toggles=False)
